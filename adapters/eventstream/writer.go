@@ -1,0 +1,97 @@
+// Package eventstream writes server-sent events for the HTTP transports.
+package eventstream
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+	"unsafe"
+
+	"github.com/tmaxmax/go-sse"
+)
+
+// writeLimit is how long a client may leave what was written unread before
+// its connection is given up.
+const writeLimit = 30 * time.Second
+
+// Writer writes one response as a stream of events. It is for one goroutine.
+type Writer struct {
+	s  *sse.Session
+	rc *http.ResponseController
+}
+
+// Open begins the response. Headers that the caller has set are sent too.
+// Close ends it.
+func Open(w http.ResponseWriter, r *http.Request) (*Writer, error) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	rc := http.NewResponseController(w)
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush() // a wrapper learns that the header is written
+	}
+	// Below the wrappers, flushing reports errors.
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = u.Unwrap()
+	}
+	s, err := sse.Upgrade(w, r)
+	if err != nil {
+		return nil, fmt.Errorf("event stream: %w", err)
+	}
+	return &Writer{s: s, rc: rc}, nil
+}
+
+// Event is one server-sent event; empty parts are left out.
+type Event struct {
+	ID    string
+	Type  string
+	Data  []byte // one line; it must not change while the event is written
+	Prime bool   // send the id with empty data
+}
+
+// Send writes an event. Flush brings it on its way.
+func (w *Writer) Send(e Event) error {
+	w.deadline()
+	var m sse.Message
+	if e.ID != "" {
+		m.ID = sse.ID(e.ID)
+	}
+	if e.Type != "" {
+		m.Type = sse.Type(e.Type)
+	}
+	if e.Prime {
+		m.AppendData("\n")
+	} else if len(e.Data) > 0 {
+		m.AppendData(unsafe.String(unsafe.SliceData(e.Data), len(e.Data)))
+	}
+	return w.s.Send(&m)
+}
+
+// Beat writes a comment, so that nobody in between takes the connection for
+// dead, and flushes it.
+func (w *Writer) Beat() error {
+	w.deadline()
+	var m sse.Message
+	m.AppendComment("ping")
+	if err := w.s.Send(&m); err != nil {
+		return err
+	}
+	return w.s.Flush()
+}
+
+// Flush sends what was written.
+func (w *Writer) Flush() error {
+	w.deadline()
+	return w.s.Flush()
+}
+
+// Close leaves the connection as it was found: usable for the next request.
+func (w *Writer) Close() { _ = w.rc.SetWriteDeadline(time.Time{}) }
+
+func (w *Writer) deadline() { _ = w.rc.SetWriteDeadline(time.Now().Add(writeLimit)) }

@@ -1,0 +1,92 @@
+// Package httpbody reads the bodies of POSTs for the HTTP transports, within
+// limits of size, of time and of what all messages under way may take.
+package httpbody
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// readLimit is how long a client may take to send a body.
+const readLimit = 2 * time.Minute
+
+// envelopeRoom is what a body may have beyond the limit, for the names around
+// the payload.
+const envelopeRoom = 64 << 10
+
+// Body is what was read. Free gives its memory back.
+type Body struct {
+	buf *jsonrpc.Buffer
+	b   *bridge.Bridge
+	n   int // reserved
+}
+
+// Fault says why a body was not read: with which HTTP status, and in words.
+type Fault struct {
+	Status int
+	Text   string
+}
+
+// Bytes returns the body. It is valid until Free.
+func (b *Body) Bytes() []byte { return b.buf.B }
+
+// Free gives the body's memory back. It is called once.
+func (b *Body) Free() {
+	b.buf.Free()
+	b.b.Return(b.n)
+}
+
+// Read reads the body of r, of at most limit bytes.
+func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
+	limit += envelopeRoom
+	tooLarge := &Fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("the message is larger than the limit of %d bytes", limit-envelopeRoom)}
+	if r.ContentLength > int64(limit) {
+		return nil, tooLarge
+	}
+	body := &Body{buf: jsonrpc.NewBuffer(), b: b}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(readLimit))
+	fault := body.read(r, limit, tooLarge)
+	if fault != nil {
+		body.Free()
+		return nil, fault
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	return body, nil
+}
+
+func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {
+	size := int(r.ContentLength)
+	if size < 0 {
+		size = 16 << 10 // chunked: it grows
+	}
+	for {
+		if !b.b.Reserve(size - b.n) {
+			return &Fault{http.StatusServiceUnavailable, "too many bytes are under way in the bridge; try again later"}
+		}
+		b.n = size
+		have := len(b.buf.B)
+		if cap(b.buf.B) < size {
+			b.buf.B = append(make([]byte, 0, size), b.buf.B...)
+		}
+		n, err := io.ReadFull(r.Body, b.buf.B[have:size])
+		b.buf.B = b.buf.B[:have+n]
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && r.ContentLength < 0:
+			return nil
+		case err != nil:
+			return &Fault{http.StatusBadRequest, "the body did not arrive whole"}
+		case r.ContentLength >= 0:
+			return nil
+		case size > limit:
+			return tooLarge
+		}
+		size = min(2*size, limit+1)
+	}
+}

@@ -1,0 +1,305 @@
+package sse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Options configure a Downstream.
+type Options struct {
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a body; 0 means 16 MiB
+	MaxStreams int           // open at once; 0 means 10,000
+	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
+}
+
+// maxBatch bounds the messages in one array (2025-03-26).
+const maxBatch = 100
+
+// Downstream serves the clients of all servers.
+type Downstream struct {
+	b *bridge.Bridge
+	o Options
+
+	mu    sync.RWMutex // guards peers
+	peers map[string]*peer
+}
+
+// New makes a Downstream for the servers of b.
+func New(b *bridge.Bridge, o Options) *Downstream {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = 16 << 20
+	}
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 10_000
+	}
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 20 * time.Second
+	}
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}}
+}
+
+// peer is one client: an open stream, and a session from initialize on.
+type peer struct {
+	d      *Downstream
+	server string
+	token  string
+	out    *replay.Log
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of initialize
+
+	mu      sync.Mutex // guards the rest
+	session *bridge.Session
+	begun   bool // initialize has come
+}
+
+var _ bridge.Stream = (*peer)(nil)
+
+// Send implements bridge.Stream. A client that does not read what must not be
+// dropped loses its stream, and with it the session.
+func (p *peer) Send(e replay.Event) bool {
+	if p.out.Append(e) {
+		return true
+	}
+	p.cancel(errors.New("the client does not read its stream"))
+	return false
+}
+
+func (p *peer) answer(m *jsonrpc.Message) {
+	if m == nil {
+		return // cancelled by the client: no answer is expected (A10)
+	}
+	p.Send(replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true})
+	m.Release()
+}
+
+// Stream opens a client's stream to the server of that name. endpoint is the
+// path to which the client is to POST, as the client sees it.
+func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
+	p := &peer{d: d, server: server, token: session.NewID(),
+		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 4*d.o.MaxMessage + 4<<20})}
+	p.ctx, p.cancel = context.WithCancelCause(r.Context())
+	defer p.cancel(nil)
+	d.mu.Lock()
+	full := len(d.peers) >= d.o.MaxStreams
+	if !full {
+		d.peers[p.token] = p
+	}
+	d.mu.Unlock()
+	if full || d.b.Draining() {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "the bridge has too many clients, or is stopping; try again later", http.StatusServiceUnavailable)
+		return
+	}
+	defer p.close()
+	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
+		d.o.Log.Debug("stream ended", "server", server, "err", err)
+	}
+}
+
+// close ends the session: it lives as long as the stream.
+func (p *peer) close() {
+	p.d.mu.Lock()
+	delete(p.d.peers, p.token)
+	p.d.mu.Unlock()
+	p.cancel(bridge.ErrEnded)
+	p.wg.Wait()
+	p.mu.Lock()
+	s := p.session
+	p.mu.Unlock()
+	if s != nil {
+		s.End(bridge.ErrEnded)
+	}
+}
+
+// serve writes the stream until the client goes.
+func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) error {
+	ew, err := eventstream.Open(w, r)
+	if err != nil {
+		return err
+	}
+	defer ew.Close()
+	if err := ew.Send(eventstream.Event{Type: "endpoint", Data: []byte(endpoint)}); err != nil {
+		return err
+	}
+	if err := ew.Flush(); err != nil {
+		return err
+	}
+	beat := time.NewTicker(p.d.o.Heartbeat)
+	defer beat.Stop()
+	for seq := int64(0); ; {
+		events, _ := p.out.After(seq)
+		for _, e := range events {
+			if err := ew.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
+				return err
+			}
+			seq = e.Seq
+		}
+		if len(events) > 0 {
+			if err := ew.Flush(); err != nil {
+				return err
+			}
+			p.out.Forget(seq)
+		}
+		select {
+		case <-p.out.Wake():
+		case <-beat.C:
+			if err := ew.Beat(); err != nil {
+				return err
+			}
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		}
+	}
+}
+
+// Message takes what a client POSTs to its endpoint.
+func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
+		return
+	}
+	token := r.URL.Query().Get("sessionId")
+	d.mu.RLock()
+	p := d.peers[token]
+	d.mu.RUnlock()
+	if p == nil || p.server != server {
+		http.Error(w, "no such session: open the stream again", http.StatusNotFound)
+		return
+	}
+	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)
+	if fault != nil {
+		http.Error(w, fault.Text, fault.Status)
+		return
+	}
+	if jsonrpc.IsBatch(body.Bytes()) {
+		defer body.Free()
+		p.batch(w, body.Bytes())
+		return
+	}
+	m, err := jsonrpc.Parse(body.Bytes())
+	if err != nil {
+		body.Free()
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		p.refuse(err)
+		return
+	}
+	p.take(m, body.Free)
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// refuse answers a message that is none, if it was a request: the client waits
+// for the answer on its stream.
+func (p *peer) refuse(err error) {
+	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok && invalid.ID != nil {
+		p.answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil))
+	}
+}
+
+// batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
+// does not forbid them (protocol.md A9).
+func (p *peer) batch(w http.ResponseWriter, body []byte) {
+	elements, err := jsonrpc.Split(body)
+	p.mu.Lock()
+	s := p.session
+	p.mu.Unlock()
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case s == nil || s.Revision() > era.Rev20250326 || len(elements) == 0 || len(elements) > maxBatch:
+		http.Error(w, "a batch is not possible here: send one message in each POST", http.StatusBadRequest)
+		return
+	}
+	for _, e := range elements {
+		m, err := jsonrpc.Parse(e)
+		if err != nil {
+			p.refuse(err)
+			continue
+		}
+		p.take(m.Clone(), func() {})
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// take handles one message. free is called when it is not used any more.
+func (p *peer) take(m *jsonrpc.Message, free func()) {
+	p.mu.Lock()
+	s := p.session
+	first := s == nil && !p.begun && m.IsRequest() && m.Method == "initialize"
+	p.begun = p.begun || first
+	if first {
+		p.wg.Go(func() {
+			p.initialize(m)
+			free()
+		})
+	}
+	p.mu.Unlock()
+	switch {
+	case first:
+	case s == nil:
+		if m.IsRequest() {
+			p.answer(early(m))
+		}
+		free()
+	case m.IsRequest():
+		if !s.Go(func() {
+			a, _ := s.Call(m, p) // the answer says what went wrong
+			p.answer(a)
+			free()
+		}) {
+			free()
+		}
+	case m.IsNotification():
+		s.Notify(m)
+		free()
+	default:
+		_ = s.Answer(m) // a late answer is no fault of the client's
+		free()
+	}
+}
+
+// early answers what comes before the session.
+func early(m *jsonrpc.Message) *jsonrpc.Message {
+	id := bytes.Clone(m.ID)
+	if m.Method == "ping" {
+		return jsonrpc.NewResult(id, []byte("{}"))
+	}
+	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "initialize first, and wait for its answer", nil)
+}
+
+// initialize makes the session.
+func (p *peer) initialize(m *jsonrpc.Message) {
+	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, "", m) // the answer says what went wrong
+	if s == nil {
+		p.mu.Lock()
+		p.begun = false // the client may try again
+		p.mu.Unlock()
+		p.answer(a)
+		return
+	}
+	s.OnEnd(func() { p.cancel(bridge.ErrEnded) })
+	p.mu.Lock()
+	p.session = s
+	p.mu.Unlock()
+	p.answer(a)
+	s.Attach(p)
+}

@@ -1,0 +1,10 @@
+// Package stdio speaks MCP over the standard streams of a process: one JSON
+// message on each line (all revisions, basic/transports, stdio).
+//
+// The upstream half runs a server as a child process. Nothing of a child
+// outlives its connection: see process.go for how it is ended, together with
+// all that it started, also when the bridge itself is killed.
+//
+// Linux is where this is tested. For macOS and Windows the code is compiled
+// and vetted, but not run.
+package stdio

@@ -1,0 +1,103 @@
+package stdio
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+func TestEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		windows bool
+		bridge  []string
+		own     map[string]string
+		want    []string
+	}{
+		{
+			name:   "only the safe part",
+			bridge: []string{"SECRET=x", "PATH=/bin", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=y", "HOME=/root", "path=/other"},
+			want:   []string{"HOME=/root", "LC_ALL=C", "PATH=/bin"},
+		},
+		{
+			name:   "own wins",
+			bridge: []string{"PATH=/bin", "TZ=UTC"},
+			own:    map[string]string{"PATH": "/opt/bin", "TOKEN": "a=b", "EMPTY": ""},
+			want:   []string{"EMPTY=", "PATH=/opt/bin", "TOKEN=a=b", "TZ=UTC"},
+		},
+		{
+			name:   "no functions of a shell",
+			bridge: []string{"TERM=() { :; }; echo", "USER=me"},
+			want:   []string{"USER=me"},
+		},
+		{
+			name:    "windows: names differ in case only by spelling",
+			windows: true,
+			bridge:  []string{"Path=C:\\bin", "SystemRoot=C:\\Windows", "=C:=C:\\", "HOME=/root"},
+			own:     map[string]string{"PATH": "D:\\bin", "Debug": "1", "debug": "2"},
+			want:    []string{"PATH=D:\\bin", "SystemRoot=C:\\Windows", "debug=2"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := compose(c.windows, c.bridge, c.own); !slices.Equal(got, c.want) {
+				t.Errorf("compose(%v, %q, %q) = %q, want %q", c.windows, c.bridge, c.own, got, c.want)
+			}
+		})
+	}
+}
+
+func TestEnvironmentTakesFromTheBridge(t *testing.T) {
+	t.Setenv("BRIDGE_SECRET", "x")
+	env := environment(map[string]string{"LOG": "debug"})
+	if !slices.Contains(env, "LOG=debug") || !slices.Contains(env, "PATH="+os.Getenv("PATH")) {
+		t.Errorf("environment() = %q, want LOG and the bridge's PATH in it", env)
+	}
+	if slices.Contains(env, "BRIDGE_SECRET=x") {
+		t.Errorf("environment() = %q: has what is not on the list", env)
+	}
+}
+
+func TestLookPath(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes")
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // what Getwd says after Chdir
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"a/tool": 0o644, "b/tool": 0o755, "c/tool": 0o755, "b/sub/other": 0o755} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	for _, c := range []struct {
+		name, file, path, dir, want string
+	}{
+		{"the first that can be run", "tool", dir + "/none:" + dir + "/a:" + dir + "/b:" + dir + "/c", "", "b/tool"},
+		{"only such that cannot be run", "tool", dir + "/a", "", ""},
+		{"a folder is no program", "sub", dir + "/b", "", ""},
+		{"relative entries are passed over", "tool", "b:.:", dir + "/c", ""},
+		{"from the working directory", "./tool", "", dir + "/b", "b/tool"},
+		{"from a relative working directory", "./tool", "", "b", "b/tool"},
+		{"from the bridge's", "b/sub/other", "", "", "b/sub/other"},
+		{"absolute", dir + "/c/tool", "", dir + "/b", "c/tool"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := lookPath(c.file, []string{"PATH=" + c.path}, c.dir)
+			want := ""
+			if c.want != "" {
+				want = filepath.Join(dir, c.want)
+			}
+			if got != want || (err == nil) != (want != "") {
+				t.Errorf("lookPath(%q, PATH=%s, %q) = %q, %v, want %q", c.file, c.path, c.dir, got, err, want)
+			}
+		})
+	}
+}

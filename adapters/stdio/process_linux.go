@@ -1,0 +1,108 @@
+package stdio
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// leaderAttr makes the child the leader of a group and asks for a pidfd. The
+// kernel kills the leader when the thread that forked it ends, see nursery.
+func leaderAttr(pidfd *int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
+}
+
+// pollable hands a pidfd to the runtime's poller, so that waiting for a child
+// parks a goroutine instead of holding a thread. It is nil if there is no
+// pidfd: the kernel is older than 5.3, or a sandbox refuses it.
+func pollable(pidfd int) *os.File {
+	if pidfd < 0 {
+		return nil
+	}
+	// The flag is only what tells NewFile to use the poller.
+	if err := unix.SetNonblock(pidfd, true); err != nil {
+		unix.Close(pidfd)
+		return nil
+	}
+	return os.NewFile(uintptr(pidfd), "pidfd")
+}
+
+// wait returns when the leader has been reaped.
+func (g *group) wait() (state string) {
+	if g.leader != nil {
+		reaped := false
+		raw, err := g.leader.SyscallConn()
+		if err == nil {
+			// The function is called at once and whenever the pidfd is readable,
+			// which it is from the leader's end on.
+			err = raw.Read(func(uintptr) bool {
+				state, reaped = g.reap(unix.WNOHANG)
+				return reaped
+			})
+		}
+		if reaped {
+			return state
+		}
+		// The poller has refused it: wait as if there were none.
+	}
+	// Not to reap yet: that is done under the lock, which is not for waiting.
+	for errors.Is(unix.Waitid(unix.P_PID, g.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), syscall.EINTR) {
+	}
+	state, _ = g.reap(0)
+	return state
+}
+
+// send signals the group. The caller holds mu.
+func (g *group) send(sig syscall.Signal) error {
+	if g.leader != nil {
+		// Linux 6.9 can name the group by the pidfd, which unlike a number never
+		// comes to mean another group.
+		if raw, err := g.leader.SyscallConn(); err == nil {
+			var sent error
+			err := raw.Control(func(fd uintptr) {
+				sent = unix.PidfdSendSignal(int(fd), sig, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+			})
+			if err == nil && (sent == nil || errors.Is(sent, syscall.ESRCH)) {
+				return sent
+			}
+		}
+	}
+	return syscall.Kill(-g.pid, sig)
+}
+
+// onlyZombies reports whether all members of a group have ended and merely
+// have not been reaped by their parents.
+func onlyZombies(pgid int) bool {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return false
+	}
+	defer proc.Close()
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return false
+	}
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // gone meanwhile
+		}
+		// pid (name) state ppid pgrp ... num_threads; the name may hold anything.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 18 || string(fields[2]) != strconv.Itoa(pgid) {
+			continue
+		}
+		// A program whose first thread alone has ended looks like a zombie too.
+		if state, threads := string(fields[0]), string(fields[17]); state != "Z" && state != "X" || threads > "1" {
+			return false
+		}
+	}
+	return true
+}

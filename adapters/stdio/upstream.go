@@ -1,0 +1,291 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Options are the limits of a server's connections.
+type Options struct {
+	Log        *slog.Logger    // nil means slog.Default()
+	MaxMessage int             // bytes of a line from the child; 0 means 16 MiB and room for the envelope
+	Timeouts   bridge.Timeouts // of each call; 0 means none
+}
+
+// Adapter runs a server as child processes, one for each connection.
+type Adapter struct {
+	name string
+	c    Config
+	o    Options
+}
+
+var _ bridge.Adapter = (*Adapter)(nil)
+
+// envelopeRoom is what a message may have beyond the limit on its payload: the
+// names around it. An answer of the limit's size to a request of that size
+// must not fail for a few bytes.
+const envelopeRoom = 64 << 10
+
+// New makes the adapter for the server of that name. c must be valid.
+func New(name string, c Config, o Options) *Adapter {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Log = o.Log.With("server", name)
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = 16 << 20
+	}
+	if c.StopStdin == 0 {
+		c.StopStdin = 2 * time.Second
+	}
+	if c.StopTerm == 0 {
+		c.StopTerm = 3 * time.Second
+	}
+	return &Adapter{name: name, c: c, o: o}
+}
+
+// Check tells whether the program can be found. It starts nothing.
+func (a *Adapter) Check() error {
+	_, err := lookPath(a.c.Command, environment(a.c.Env), a.c.Cwd)
+	return err
+}
+
+// Open starts a child and does the handshake with it.
+func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env)})
+	if err != nil {
+		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
+	}
+	a.o.Log.Debug("child started", "pid", p.Pid())
+	u := &upstream{a: a, p: p, rest: rest}
+	u.out = &writer{w: p.Stdin(), limit: 2 * a.o.MaxMessage, fail: func(err error) {
+		u.end(fmt.Errorf("it does not read its input: %w", err))
+	}}
+	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
+	u.wg.Go(u.read)
+	u.wg.Go(u.logErrors)
+	u.server, err = bridge.Handshake(ctx, u.Conn, from)
+	if err == nil {
+		err = u.opened()
+	}
+	if err == nil {
+		return u, nil
+	}
+	_ = u.Close(context.Background())
+	if why := u.why(); why != nil {
+		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why.Error()}
+	}
+	return nil, err
+}
+
+// upstream is one child.
+type upstream struct {
+	*bridge.Conn
+	a      *Adapter
+	p      *process
+	out    *writer
+	rest   bridge.Client
+	server *bridge.Server
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex // guards the rest
+	open   bool       // Open has succeeded
+	over   error      // why the connection has ended by itself
+	closed bool       // because of Close
+}
+
+// Server returns what the handshake said.
+func (u *upstream) Server() *bridge.Server { return u.server }
+
+// opened settles the race between the end of Open and the end of the child.
+func (u *upstream) opened() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.open = u.over == nil
+	return u.over
+}
+
+func (u *upstream) why() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.over
+}
+
+// end ends the connection for a reason of the child's. The process is stopped
+// by whoever closes the upstream.
+func (u *upstream) end(why error) {
+	u.mu.Lock()
+	if u.over != nil || u.closed {
+		u.mu.Unlock()
+		return
+	}
+	err := &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: why.Error() + "; whether it acted on the request is unknown"}
+	u.over = why
+	gone := u.open
+	u.mu.Unlock()
+	u.out.stop(err)
+	u.Fail(err)
+	if gone {
+		u.rest.Gone(err)
+	}
+}
+
+// Close stops the child and all that it started.
+func (u *upstream) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	err := &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: "its connection was closed"}
+	u.Fail(err)
+	u.out.stop(err)
+	u.p.Stop(ctx, stopTimes{stdin: u.a.c.StopStdin, term: u.a.c.StopTerm})
+	u.wg.Wait()
+	u.out.wg.Wait()
+	u.a.o.Log.Debug("child stopped", "pid", u.p.Pid(), "state", u.p.State())
+	return nil
+}
+
+// exitGrace is how long the end of a child's output may come before the news
+// of its own end, which makes the better message.
+const exitGrace = 250 * time.Millisecond
+
+// read takes messages from the child's output until it ends.
+func (u *upstream) read() {
+	noise := noise{log: u.a.o.Log}
+	defer noise.report()
+	lines := newLineReader(u.p.Stdout())
+	for first := true; ; first = false {
+		buf := jsonrpc.NewBuffer()
+		var big jsonrpc.Finder
+		line, long, err := lines.next(buf.B, u.a.o.MaxMessage+envelopeRoom, &big)
+		buf.B = line
+		if err != nil {
+			buf.Free()
+			break
+		}
+		if long {
+			buf.Free()
+			u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "id", string(big.ID()))
+			u.Unanswerable(big.ID(), fmt.Sprintf("its answer is larger than the limit of %d bytes", u.a.o.MaxMessage))
+			continue
+		}
+		if first {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		u.message(buf, line, &noise)
+	}
+	timer := time.NewTimer(exitGrace)
+	defer timer.Stop()
+	why := errors.New("it closed its output")
+	select {
+	case <-u.p.Exited():
+		why = fmt.Errorf("its process has ended (%s)", u.p.State())
+	case <-timer.C:
+	}
+	u.end(why)
+}
+
+// message hands on what stands on one line, a part of buf.
+func (u *upstream) message(buf *jsonrpc.Buffer, line []byte, noise *noise) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		buf.Free()
+		return
+	}
+	m, err := jsonrpc.Parse(line)
+	if err == nil {
+		u.Deliver(m.Own(buf))
+		return
+	}
+	if jsonrpc.IsBatch(line) {
+		// Only 2025-03-26 knows batches, and a server has no need to send them;
+		// one that does is understood all the same.
+		if all, err := jsonrpc.Split(line); err == nil && len(all) > 0 {
+			for _, one := range all {
+				if m, err := jsonrpc.Parse(one); err == nil {
+					u.Deliver(m)
+				} else {
+					noise.add(one)
+				}
+			}
+			return // the messages refer to buf: it is left to the garbage collector
+		}
+	}
+	if bad, ok := errors.AsType[*jsonrpc.InvalidError](err); ok && bad.ID != nil {
+		u.Unanswerable(bad.ID, "its answer is "+bad.Error())
+	}
+	noise.add(line)
+	buf.Free()
+}
+
+// noise counts what a child prints beside messages, and says so once in a
+// while.
+type noise struct {
+	log   *slog.Logger
+	lines int
+	said  time.Time
+}
+
+const noiseEvery = time.Minute
+
+func (n *noise) add(line []byte) {
+	n.lines++
+	n.log.Debug("not a message", "text", string(line[:min(len(line), 200)]))
+	if time.Since(n.said) >= noiseEvery {
+		n.report()
+	}
+}
+
+func (n *noise) report() {
+	if n.lines > 0 {
+		n.log.Warn("lines dropped: the server prints what is not a message to its standard output", "lines", n.lines)
+		n.lines, n.said = 0, time.Now()
+	}
+}
+
+// maxLogLine is the length at which a line of the child's log is cut.
+const maxLogLine = 8 << 10
+
+// logErrors logs what the child writes to its standard error: any text, of any
+// severity.
+func (u *upstream) logErrors() {
+	lines := newLineReader(u.p.Stderr())
+	var buf []byte
+	for {
+		cut := &head{limit: maxLogLine}
+		line, long, err := lines.next(buf[:0], maxLogLine, cut)
+		if err != nil {
+			return
+		}
+		if long {
+			line = append(cut.b, "…"...)
+		}
+		if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
+			u.a.o.Log.Info("stderr", "text", string(line))
+		}
+		if buf = line; cap(buf) > maxLogLine || long {
+			buf = nil
+		}
+	}
+}
+
+// head keeps the beginning of what is written to it.
+type head struct {
+	b     []byte
+	limit int
+}
+
+var _ io.Writer = (*head)(nil)
+
+func (h *head) Write(b []byte) (int, error) {
+	h.b = append(h.b, b[:min(len(b), max(h.limit-len(h.b), 0))]...)
+	return len(b), nil
+}

@@ -1,0 +1,139 @@
+package stdio
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+const (
+	// writeLimit is how long a child may leave a write unread. A server that
+	// works on one call may not read for as long as a call may take.
+	writeLimit = 5 * time.Minute
+	// gather is the size up to which lines are written together.
+	gather = 32 << 10
+)
+
+// writer is the one that writes to a child: a queue bounded in bytes, and a
+// goroutine while there is something in it.
+type writer struct {
+	w     io.Writer
+	limit int         // bytes in the queue above which senders wait
+	fail  func(error) // told once when a write fails
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex // guards the rest
+	queue []*jsonrpc.Buffer
+	bytes int
+	busy  bool          // the goroutine runs
+	room  chan struct{} // closed when the queue was taken; nil while nobody waits
+	err   error
+}
+
+type deadliner interface{ SetWriteDeadline(time.Time) error }
+
+// Send implements bridge.Sender.
+func (w *writer) Send(ctx context.Context, line *jsonrpc.Buffer) error {
+	line.B = append(line.B, '\n')
+	for {
+		w.mu.Lock()
+		if w.err != nil {
+			defer w.mu.Unlock()
+			line.Free()
+			return w.err
+		}
+		if ctx == nil || w.bytes == 0 || w.bytes+len(line.B) <= w.limit {
+			w.queue = append(w.queue, line)
+			w.bytes += len(line.B)
+			if !w.busy {
+				w.busy = true
+				w.wg.Go(w.run)
+			}
+			w.mu.Unlock()
+			return nil
+		}
+		if w.room == nil {
+			w.room = make(chan struct{})
+		}
+		room := w.room
+		w.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			line.Free()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// run writes until the queue is empty.
+func (w *writer) run() {
+	var spare []*jsonrpc.Buffer
+	for {
+		w.mu.Lock()
+		if len(w.queue) == 0 || w.err != nil {
+			w.busy = false
+			w.mu.Unlock()
+			return
+		}
+		batch := w.queue
+		w.queue = spare
+		w.mu.Unlock()
+
+		taken, err := w.write(batch)
+		w.mu.Lock()
+		w.bytes -= taken
+		if err != nil {
+			w.err = err
+			w.queue, w.bytes = nil, 0
+		}
+		if w.room != nil {
+			close(w.room)
+			w.room = nil
+		}
+		w.mu.Unlock()
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		clear(batch)
+		spare = batch[:0]
+	}
+}
+
+// write writes the lines, small ones together, and frees them.
+func (w *writer) write(batch []*jsonrpc.Buffer) (taken int, err error) {
+	if d, ok := w.w.(deadliner); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(writeLimit)) // not every system has them
+	}
+	for i := 0; i < len(batch); i++ {
+		line := batch[i]
+		for i+1 < len(batch) && len(line.B)+len(batch[i+1].B) <= gather {
+			i++
+			line.B = append(line.B, batch[i].B...)
+			batch[i].Free()
+		}
+		taken += len(line.B)
+		if err == nil {
+			_, err = w.w.Write(line.B)
+		}
+		line.Free()
+	}
+	return taken, err
+}
+
+// stop refuses everything from now on.
+func (w *writer) stop(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
+}

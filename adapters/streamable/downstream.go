@@ -1,0 +1,508 @@
+package streamable
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Options configure a Downstream.
+type Options struct {
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a body; 0 means 16 MiB
+	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
+}
+
+// streamAfter is how long an answer may take before its POST becomes a stream,
+// so that nobody in between takes the connection for dead.
+const streamAfter = time.Second
+
+// maxBatch bounds the messages in one array (2025-03-26).
+const maxBatch = 100
+
+// Downstream serves the clients of all servers.
+type Downstream struct {
+	b *bridge.Bridge
+	o Options
+
+	mu    sync.RWMutex // guards peers
+	peers map[string]*peer
+}
+
+// New makes a Downstream for the servers of b.
+func New(b *bridge.Bridge, o Options) *Downstream {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = 16 << 20
+	}
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 20 * time.Second
+	}
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}}
+}
+
+// The transport's headers, in the form that Go uses as key.
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	resumeHeader  = "Last-Event-Id"
+)
+
+// HasSession reports whether the request names a session of this transport.
+func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
+
+// Serve answers one request to the server of that name. Origin and Host have
+// been checked.
+func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodPost:
+		d.post(server, w, r)
+	case http.MethodGet:
+		d.get(server, w, r)
+	case http.MethodDelete:
+		if p := d.find(server, w, r, nil); p != nil {
+			p.End(bridge.ErrEnded)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE, OPTIONS") // R-047
+		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "use POST, GET or DELETE", nil)
+	}
+}
+
+// refuse answers with an HTTP status and a JSON-RPC error.
+func refuse(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
+	write(w, status, jsonrpc.NewError(id, code, text, data).Append(nil, id, nil))
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that has gone is no fault of ours
+}
+
+// accepts reports whether the Accept headers allow both forms of an answer, or
+// only the stream (R-042). None at all allows everything, as HTTP has it.
+func accepts(h http.Header, both bool) bool {
+	lines := h["Accept"]
+	if len(lines) == 0 || len(lines) == 1 && (lines[0] == "application/json, text/event-stream" || lines[0] == "*/*") {
+		return true
+	}
+	json, stream := !both, false
+	for _, line := range lines {
+		for kind := range strings.SplitSeq(line, ",") {
+			kind, _, _ = strings.Cut(kind, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "*/*":
+				return true
+			case "application/json", "application/*":
+				json = true
+			case "text/event-stream", "text/*":
+				stream = true
+			}
+		}
+	}
+	return json && stream
+}
+
+// post takes one message, or a batch from a client of 2025-03-26.
+func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") { // R-043
+		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json", nil)
+		return
+	}
+	if !accepts(r.Header, true) {
+		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list application/json and text/event-stream", nil)
+		return
+	}
+	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)
+	if fault != nil {
+		refuse(w, fault.Status, nil, jsonrpc.CodeInvalidRequest, fault.Text, nil)
+		return
+	}
+	if jsonrpc.IsBatch(body.Bytes()) {
+		defer body.Free()
+		d.batch(server, w, r, body.Bytes())
+		return
+	}
+	m, err := jsonrpc.Parse(body.Bytes())
+	if err != nil {
+		body.Free()
+		refuseBody(w, err)
+		return
+	}
+	d.message(server, w, r, m, body)
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
+		refuse(w, http.StatusBadRequest, invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil)
+		return
+	}
+	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error(), nil)
+}
+
+// message handles a POST of one message. It frees body.
+func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+	if rev, claims := claimsModern(m, r.Header); claims { // C3: the body decides, before session and method
+		defer body.Free()
+		if !m.IsRequest() {
+			w.WriteHeader(http.StatusAccepted) // nothing is defined that could be told (B6)
+			return
+		}
+		refuse(w, http.StatusBadRequest, m.ID, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(rev))
+		return
+	}
+	if m.Method == "initialize" && m.IsRequest() && !HasSession(r) {
+		d.initialize(server, w, r, m, body)
+		return
+	}
+	p := d.find(server, w, r, m)
+	if p == nil {
+		body.Free()
+		return
+	}
+	switch {
+	case m.IsRequest():
+		st := newStream(p, postPrefix, 1)
+		if !p.call(st, m, body.Free) {
+			body.Free()
+			refuse(w, http.StatusNotFound, m.ID, jsonrpc.CodeInvalidRequest, gone, nil)
+			return
+		}
+		st.reply(w, r, false)
+	case m.IsNotification():
+		p.Notify(m)
+		body.Free()
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		_ = p.Answer(m) // a late answer is no fault of the client's (R-189)
+		body.Free()
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+const modernKey = "io.modelcontextprotocol/protocolVersion"
+
+// claimsModern reports whether a message is one of the stateless era: it says
+// so in its _meta, or its header does (protocol.md C3).
+func claimsModern(m *jsonrpc.Message, h http.Header) (revision string, claims bool) {
+	if meta := m.Meta(); len(meta) > len(modernKey) && bytes.Contains(meta, []byte(modernKey)) {
+		if v := gjson.GetBytes(meta, gjson.Escape(modernKey)); v.Exists() {
+			return v.String(), true
+		}
+	}
+	if v := h[versionHeader]; len(v) > 0 && era.IsModern(v[0]) && m.Method != "initialize" && !m.IsResponse() {
+		return v[0], true
+	}
+	return "", false
+}
+
+// unsupported is the data of the error that names the revisions served.
+func unsupported(asked string) []byte {
+	data := []byte(`{"supported":["` + strings.Join(era.Legacy(), `","`) + `"],"requested":`)
+	return append(gjson.AppendJSONString(data, asked), '}')
+}
+
+const gone = "no such session: it has ended or never was; initialize again"
+
+// find returns the session that the request names. Otherwise it answers the
+// request and returns nil. m is the message, if there is one.
+func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) *peer {
+	var id []byte
+	if m != nil && m.IsRequest() {
+		id = m.ID
+	}
+	var name string
+	if v := r.Header[sessionHeader]; len(v) > 0 {
+		name = v[0]
+	}
+	if name == "" {
+		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "the header Mcp-Session-Id is missing: initialize first", nil) // R-028
+		return nil
+	}
+	d.mu.RLock()
+	p := d.peers[name]
+	d.mu.RUnlock()
+	if p == nil || p.Server() != server {
+		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone, nil) // R-027
+		return nil
+	}
+	// A session's revision is known: a header that names another one that we
+	// speak is a slip that harms nobody; one that means nothing is not (R-031).
+	if v := r.Header[versionHeader]; len(v) > 0 && v[0] != p.Revision() && !era.IsLegacy(v[0]) {
+		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "unsupported MCP-Protocol-Version: use "+p.Revision(), nil)
+		return nil
+	}
+	return p
+}
+
+// initialize makes a session.
+func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+	p := &peer{d: d, id: session.NewID()}
+	st := newStream(p, postPrefix, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, a, err := d.b.Initialize(r.Context(), server, p.id, "", m)
+		if s != nil {
+			p.Session = s
+			d.mu.Lock()
+			d.peers[p.id] = p
+			d.mu.Unlock()
+			s.OnEnd(func() {
+				d.mu.Lock()
+				delete(d.peers, p.id)
+				d.mu.Unlock()
+			})
+		}
+		st.answer(a, err)
+	}()
+	st.reply(w, r, true)
+	<-done // Initialize heeds the request's context
+	if p.Session != nil && r.Context().Err() != nil {
+		p.End(bridge.ErrEnded) // the client has gone and knows no id to come back with
+	}
+	body.Free()
+}
+
+// call runs a request of the client. It reports false when the session has
+// ended. free is called when the message is not used any more.
+func (p *peer) call(st *stream, m *jsonrpc.Message, free func()) bool {
+	return p.Go(func() {
+		a, err := p.Call(m, st)
+		if a == nil {
+			// Nobody waits for it, but the POST has to end somehow, and clients
+			// take an end without an answer for a broken connection.
+			a = jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInternal, "the request was cancelled by the client", nil)
+		}
+		st.answer(a, err)
+		free()
+	})
+}
+
+// reply writes what comes on st as the response to a POST: as JSON when the
+// answers are all there is, otherwise as a stream. fresh is set for the POST
+// that makes a session.
+func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) {
+	timer := time.NewTimer(streamAfter)
+	defer timer.Stop()
+	for !s.speaking() {
+		if answers, ok := s.complete(); ok {
+			if fresh && len(answers) == 1 && answers[0].err == nil {
+				w.Header()[sessionHeader] = []string{s.p.id}
+			}
+			writeAnswers(w, answers, s.batch)
+			return
+		}
+		select {
+		case <-s.wake:
+		case <-timer.C:
+			s.speak()
+		case <-r.Context().Done():
+			s.abandon() // the call goes on (R-036)
+			return
+		}
+	}
+	if fresh {
+		w.Header()[sessionHeader] = []string{s.p.id}
+		s.serve(w, r, reading{}) // there is no session yet whose end could matter
+		return
+	}
+	s.serve(w, r, reading{prime: s.p.primes(), done: s.p.Done()})
+}
+
+// primes reports whether the client expects a first event that has only an id:
+// older clients choke on it (R-038).
+func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
+
+// writeAnswers writes the answers as JSON: one, or those of a batch.
+func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
+	if !batch {
+		writeAnswer(w, answers[0])
+		return
+	}
+	body := []byte{'['}
+	for i, a := range answers {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = a.m.Append(body, a.m.ID, nil)
+		a.m.Release()
+	}
+	write(w, http.StatusOK, append(body, ']'))
+}
+
+// copied is the size up to which an answer is put together before it is
+// written. A larger one is written in pieces instead of copied.
+const copied = 2 << 10
+
+// writeAnswer writes one answer. The bridge's own refusals have a status of
+// their own; everything else is an answer, also an error (protocol.md D7).
+func writeAnswer(w http.ResponseWriter, a answered) {
+	defer a.m.Release()
+	if errors.Is(a.err, bridge.ErrOverloaded) || errors.Is(a.err, bridge.ErrShutdown) {
+		write(w, http.StatusServiceUnavailable, a.m.Append(nil, a.m.ID, nil))
+		return
+	}
+	member, raw := a.m.Payload()
+	buf := jsonrpc.NewBuffer()
+	defer buf.Free()
+	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
+	if a.m.ID != nil {
+		buf.B = append(append(buf.B, `,"id":`...), a.m.ID...)
+	}
+	buf.B = append(append(append(buf.B, `,"`...), member...), `":`...)
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(buf.B) + len(raw) + 1)}
+	// The client may have gone: nobody is left who could be told.
+	if len(raw) <= copied {
+		_, _ = w.Write(append(append(buf.B, raw...), '}'))
+		return
+	}
+	_, _ = w.Write(buf.B)
+	_, _ = w.Write(raw)
+	_, _ = w.Write(closing)
+}
+
+var (
+	jsonType = []string{"application/json"}
+	closing  = []byte{'}'}
+)
+
+// get opens a stream for what belongs to no call, or goes on with a stream
+// that was broken off.
+func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) {
+	if !accepts(r.Header, false) {
+		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list text/event-stream", nil)
+		return
+	}
+	p := d.find(server, w, r, nil)
+	if p == nil {
+		return
+	}
+	p.Seen()
+	last := r.Header.Get(resumeHeader)
+	if last == "" {
+		st := newStream(p, getPrefix, 0)
+		st.speak()
+		p.listen(st, w, r, 0, p.primes())
+		return
+	}
+	name, seq, ok := replay.ParseID(last)
+	st := p.stream(name)
+	switch {
+	case ok && st != nil && seq <= st.log.Last() && st.isGet():
+		p.listen(st, w, r, seq, false)
+	case ok && st != nil && seq <= st.log.Last():
+		st.serve(w, r, reading{after: seq, done: p.Done()}) // R-040
+	case ok && strings.HasPrefix(name, getPrefix):
+		// What was missed is gone, but clients that are refused here never open
+		// this stream again (R-186).
+		st := newStream(p, getPrefix, 0)
+		st.speak()
+		p.listen(st, w, r, 0, p.primes())
+	default:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended or is of another session", nil)
+	}
+}
+
+// listen serves a stream for what belongs to no call.
+func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
+	var detach func()
+	st.serve(w, r, reading{after: seq, prime: prime, done: p.Done(), begin: func() {
+		st.resume()
+		detach = p.Attach(st)
+	}})
+	if detach != nil {
+		detach()
+		st.pause()
+	}
+}
+
+// batch takes an array of messages: only sessions of 2025-03-26 and before
+// know them (R-044, R-045, R-046). The bytes are valid until it returns.
+func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body []byte) {
+	elements, err := jsonrpc.Split(body)
+	if err != nil {
+		refuseBody(w, err)
+		return
+	}
+	p := d.find(server, w, r, nil)
+	switch {
+	case p == nil:
+		return
+	case p.Revision() > era.Rev20250326:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+p.Revision()+": send one message in each POST", nil)
+		return
+	case len(elements) == 0 || len(elements) > maxBatch:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
+		return
+	}
+	var calls []*jsonrpc.Message
+	var faults []*jsonrpc.Message
+	seen := map[string]bool{}
+	for _, e := range elements {
+		m, err := jsonrpc.Parse(e)
+		fault := ""
+		switch {
+		case err != nil:
+			invalid, _ := errors.AsType[*jsonrpc.InvalidError](err) // it is JSON, as a part of JSON
+			m, fault = &jsonrpc.Message{ID: invalid.ID}, invalid.Error()
+		case !m.IsRequest():
+		case seen[string(m.ID)]:
+			fault = "this id stands twice in the batch"
+		case m.Method == "initialize":
+			fault = "initialize cannot be part of a batch" // R-021
+		}
+		if fault != "" {
+			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, fault, nil))
+			continue
+		}
+		m = m.Clone() // the calls may outlive this POST
+		switch {
+		case m.IsRequest():
+			seen[string(m.ID)] = true
+			calls = append(calls, m)
+		case m.IsNotification():
+			p.Notify(m)
+		default:
+			_ = p.Answer(m) // a late answer is no fault of the client's (R-189)
+		}
+	}
+	if len(calls)+len(faults) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	st := newStream(p, postPrefix, len(calls)+len(faults))
+	st.batch = true
+	for _, f := range faults {
+		st.answer(f, nil)
+	}
+	for _, m := range calls {
+		if !p.call(st, m, func() {}) {
+			st.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, gone, nil), nil)
+		}
+	}
+	st.reply(w, r, false)
+}

@@ -1,0 +1,92 @@
+package streamable
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// peer is one session as this transport sees it: with the streams that its
+// client may resume.
+type peer struct {
+	*bridge.Session
+	d  *Downstream
+	id string
+
+	mu      sync.Mutex // guards streams
+	streams []*stream  // with a log, oldest first
+}
+
+// Limits of what is kept for resumption.
+const (
+	keepFor       = 10 * time.Minute
+	keepStreams   = 256
+	keepPeerBytes = 16 << 20
+)
+
+// enter adds a stream to those that can be resumed, and forgets old ones.
+func (p *peer) enter(s *stream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.streams = append(p.trim(time.Now()), s)
+}
+
+// trim returns the streams worth keeping: first those go that were read to
+// their end, then the oldest that have ended. The caller holds p.mu.
+func (p *peer) trim(now time.Time) []*stream {
+	type info struct {
+		s          *stream
+		bytes      int
+		over, read bool
+	}
+	var all []info
+	total := 0
+	for _, s := range p.streams {
+		if !s.mu.TryLock() {
+			all = append(all, info{s: s}) // in use: it stays
+			continue
+		}
+		i := info{s: s, bytes: s.log.Bytes(), over: !s.ended.IsZero(), read: s.read}
+		old := i.over && now.Sub(s.ended) > keepFor
+		s.mu.Unlock()
+		if old {
+			continue
+		}
+		all = append(all, i)
+		total += i.bytes
+	}
+	count := len(all)
+	keep := make([]*stream, 0, len(all)+1)
+	drop := map[*stream]bool{}
+	for _, readOnly := range []bool{true, false} {
+		for _, i := range all {
+			if count < keepStreams && total <= keepPeerBytes {
+				break
+			}
+			if i.over && !drop[i.s] && (i.read || !readOnly) {
+				drop[i.s] = true
+				total -= i.bytes
+				count--
+			}
+		}
+	}
+	for _, i := range all {
+		if !drop[i.s] {
+			keep = append(keep, i.s)
+		}
+	}
+	return keep
+}
+
+// stream returns the stream of that id, or nil.
+func (p *peer) stream(id string) *stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.streams {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}

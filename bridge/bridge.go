@@ -1,0 +1,304 @@
+// Package bridge is the core that joins MCP clients and MCP servers.
+//
+// A call goes down and its answer comes back up:
+//
+//	client            adapter              bridge                       adapter          server
+//	   |   POST    +------------+   +--------------------------+   +--------------+  line   |
+//	   |---------->| downstream |-->| Session.Call             |-->|   upstream   |-------->|
+//	   |           +------------+   |  share > lane > wire     |   |   Conn       |         |
+//	   |  answer         ^          +--------------------------+   +--------------+         |
+//	   |<----------------+<---- returns up the same stack <------------- reader <-----------|
+//	   |                 ^                                                  |
+//	   |  progress, questions --- Stream.Send <--- Client.Notify / Ask <----+
+//
+// Downstream adapters make a [Session] for each client and give it a [Stream]
+// to write to. Upstream adapters implement [Adapter] and [Upstream], mostly by
+// means of a [Conn]. What stands between are wrappers around an Upstream:
+// sharing one connection among sessions, and the lane that opens, restarts and
+// restores a connection.
+//
+// Ids and progress tokens never cross: every connection numbers its own
+// requests, and answers carry the id bytes that the client sent. A JSON-RPC
+// error is an answer; a Go error means that no answer came.
+package bridge
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Adapter opens connections to one server.
+type Adapter interface {
+	// Open makes a connection and does its handshake on behalf of from. ctx
+	// bounds only the opening. What the server starts by itself goes to rest,
+	// from now on until rest.Gone, which is called once if and only if Open
+	// succeeded and the connection ends, for whatever reason but Close.
+	Open(ctx context.Context, from *Caller, rest Client) (Upstream, error)
+}
+
+// Upstream is one open conversation with a server. Methods may be called
+// concurrently.
+type Upstream interface {
+	// Server returns what the handshake said.
+	Server() *Server
+	// Call sends a request and waits for its answer. The end of ctx means that
+	// the caller wants it cancelled. r is not used after Call has returned.
+	Call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
+	// Notify sends a notification. It does not wait for the server.
+	Notify(ctx context.Context, r *Request) error
+	// Close ends every pending Call and returns when all that belongs to the
+	// connection has ended: goroutines, processes. The end of ctx cuts the
+	// polite part short.
+	Close(ctx context.Context) error
+}
+
+// Client is the downstream party as a connection's reader sees it: called in
+// the order of the wire, never blocking. Messages are valid during the call.
+type Client interface {
+	Notify(n *jsonrpc.Message)
+	// Ask puts the server's question. reply is called exactly once, from any
+	// goroutine and perhaps before Ask returns, unless withdraw came first;
+	// its argument is valid during the call.
+	Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func())
+	// Gone says that the connection has ended by itself; err says why.
+	Gone(err error)
+}
+
+// Request is a message on its way to a server.
+type Request struct {
+	*jsonrpc.Message // valid until Call returns
+	From             *Caller
+	Back             Client // where progress of this call goes; nil drops it
+}
+
+// Caller is who asks. It is immutable.
+type Caller struct {
+	Principal    string // empty while there are no access rules: everybody is one principal
+	Revision     string // agreed with the client
+	Capabilities []byte // of the client, raw JSON object
+	Params       []byte // of initialize, as they go to the server, raw JSON object
+}
+
+// Server is what a handshake said about a server.
+type Server struct {
+	Revision     string
+	Capabilities []byte // raw JSON object
+	Result       []byte // the whole result of initialize, raw JSON on one line
+}
+
+// Share says which sessions use one connection to a server.
+type Share string
+
+// The modes of sharing.
+const (
+	// ShareSession gives each session a connection of its own.
+	ShareSession Share = "session"
+	// SharePrincipal gives one to all sessions of a principal whose clients
+	// have the same revision and capabilities.
+	SharePrincipal Share = "principal"
+	// ShareCall opens one for each request and closes it afterwards.
+	ShareCall Share = "call"
+	// ShareAll gives one to everybody. The server cannot ask its clients
+	// anything then, since the question might reach the wrong person.
+	ShareAll Share = "all"
+)
+
+// ServerOptions describe one server.
+type ServerOptions struct {
+	Name    string
+	Adapter Adapter
+	Share   Share // empty means ShareSession
+	// EndWithServer ends a session when its connection is lost, for servers
+	// whose state lives in the process. Otherwise the session goes on with a
+	// new connection.
+	EndWithServer bool
+	// Idle is how long a connection without calls and subscriptions is kept;
+	// 0 means for ever with ShareSession and ShareCall, 10 minutes otherwise;
+	// negative means for ever.
+	Idle time.Duration
+	// Handshake bounds the opening of a connection; 0 means 60 s.
+	Handshake time.Duration
+	// Restarts bounds how often a lost connection is opened again within a
+	// minute; 0 means 5.
+	Restarts int
+	// MaxLanes bounds the connections to this server; 0 means 256.
+	MaxLanes int
+	// Check tells why the server cannot work as things are, before it is
+	// started for the first time; nil means that nothing can be said.
+	Check func() error
+}
+
+// Options configure a Bridge.
+type Options struct {
+	Servers  []ServerOptions
+	Sessions session.Store // nil means one in memory for 10,000 sessions
+	Log      *slog.Logger  // nil means slog.Default()
+	// SessionIdle is how long a session lives without a request, a call under
+	// way or an open stream; 0 means 30 minutes.
+	SessionIdle time.Duration
+	// MaxBytes bounds the bodies of all messages under way together; 0 means
+	// 512 MiB.
+	MaxBytes int64
+	// MaxLanes bounds the connections to all servers together; 0 means 1,024.
+	MaxLanes int
+}
+
+// Bridge connects sessions with servers.
+type Bridge struct {
+	log      *slog.Logger
+	routes   []*route
+	store    session.Store
+	idle     time.Duration
+	openings chan struct{} // one token for each connection that is being opened
+	bytes    atomic.Int64  // bodies under way
+	maxBytes int64
+	maxLanes int64
+	lanes    atomic.Int64
+	flight   flight
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex // guards sessions, closed
+	sessions map[*Session]struct{}
+	closed   bool
+}
+
+// Limits that have no setting (protocol limits of the design).
+const (
+	maxOpenings       = 4    // connections opened at once
+	maxCallsPerClient = 128  // requests under way in a session
+	maxCalls          = 4096 // requests under way in all
+	maxQuestions      = 64   // a server's questions to one client without an answer
+	maxHubs           = 8    // shared connections per principal and server
+)
+
+// New makes a bridge. Close ends it.
+func New(o Options) *Bridge {
+	ctx, stop := context.WithCancel(context.Background())
+	b := &Bridge{
+		log: o.Log, store: o.Sessions, stop: stop,
+		idle:     or(o.SessionIdle, 30*time.Minute),
+		maxBytes: or(o.MaxBytes, 512<<20),
+		maxLanes: int64(or(o.MaxLanes, 1024)),
+		openings: make(chan struct{}, maxOpenings),
+		sessions: map[*Session]struct{}{},
+	}
+	if b.log == nil {
+		b.log = slog.Default()
+	}
+	if b.store == nil {
+		b.store = session.NewMemory(10_000)
+	}
+	for _, s := range o.Servers {
+		b.routes = append(b.routes, newRoute(b, s))
+	}
+	b.wg.Go(func() { b.sweep(ctx) })
+	return b
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Servers returns the names of the servers, in the order of Options.
+func (b *Bridge) Servers() []string {
+	names := make([]string, len(b.routes))
+	for i, r := range b.routes {
+		names[i] = r.o.Name
+	}
+	return names
+}
+
+func (b *Bridge) route(name string) *route {
+	for _, r := range b.routes {
+		if r.o.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// Reserve takes room for a body of n bytes. It reports false when too much is
+// under way already: the message must be refused. Every successful Reserve
+// needs a Return.
+func (b *Bridge) Reserve(n int) bool {
+	if b.bytes.Add(int64(n)) > b.maxBytes {
+		b.bytes.Add(int64(-n))
+		return false
+	}
+	return true
+}
+
+// Return gives back what Reserve took.
+func (b *Bridge) Return(n int) { b.bytes.Add(int64(-n)) }
+
+// Drain refuses new calls and waits until those under way have ended, or ctx.
+func (b *Bridge) Drain(ctx context.Context) error { return b.flight.drain(ctx) }
+
+// Draining reports whether Drain or Close was called.
+func (b *Bridge) Draining() bool { return b.flight.draining() }
+
+// Close ends all sessions and connections and returns when nothing is left of
+// them. The end of ctx cuts the polite part short.
+func (b *Bridge) Close(ctx context.Context) {
+	b.flight.shut()
+	b.mu.Lock()
+	b.closed = true
+	open := make([]*Session, 0, len(b.sessions))
+	for s := range b.sessions {
+		open = append(open, s)
+	}
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range open {
+		wg.Go(func() { s.close(ctx, ErrShutdown) })
+	}
+	wg.Wait()
+	for _, r := range b.routes {
+		wg.Go(func() { r.close(ctx) })
+	}
+	wg.Wait()
+	b.stop()
+	b.wg.Wait()
+}
+
+// sweepEvery is how often idle sessions are looked for.
+const sweepEvery = 30 * time.Second
+
+// sweep ends sessions that nobody uses, and tells the store which are in use.
+func (b *Bridge) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		all := make([]*Session, 0, len(b.sessions))
+		for s := range b.sessions {
+			all = append(all, s)
+		}
+		b.mu.Unlock()
+		for _, s := range all {
+			if s.idleFor(time.Now()) > s.patience(b.idle) {
+				s.End(ErrIdle)
+				continue
+			}
+			if err := b.store.Touch(ctx, s.id, s.lastSeen()); err != nil && ctx.Err() == nil {
+				b.log.Warn("session store", "err", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Sender is the writing half of a wire.
+type Sender interface {
+	// Send takes one message, which it owns from now on: a JSON text on one
+	// line, without the line break. When the queue is full it waits until
+	// there is room or ctx ends; a nil ctx means that it must not wait and
+	// must take the message all the same.
+	Send(ctx context.Context, line *jsonrpc.Buffer) error
+}
+
+// Conn is the book-keeping of one connection to a legacy server: it numbers
+// the requests and progress tokens that go out and finds whose an answer,
+// a progress report or a cancellation is. A wire feeds it with Deliver, in the
+// order of the wire, and ends it with Fail.
+type Conn struct {
+	server string
+	out    Sender
+	rest   Client
+	times  Timeouts
+
+	mu      sync.Mutex // guards the rest
+	next    int64
+	calls   map[int64]*call
+	asked   map[string]*asked // the server's questions without an answer, by raw id
+	err     error             // why the connection has ended
+	heard   time.Time         // when the last of asked was answered
+	waiting int               // len(asked); kept apart so that the zero map costs nothing
+}
+
+// Timeouts bound a call.
+type Timeouts struct {
+	Idle time.Duration // without a sign of life of the call; progress starts it anew
+	Max  time.Duration // in all
+}
+
+type call struct {
+	answer chan *jsonrpc.Message // takes exactly one: the answer, or nil when the connection has ended
+	back   Client
+	token  []byte       // the client's own, raw
+	alive  atomic.Int64 // when the last sign of life came, Unix nanoseconds
+}
+
+type asked struct{ withdraw func() }
+
+// NewConn makes the book-keeping for the server of that name. What the server
+// starts by itself goes to rest.
+func NewConn(server string, out Sender, rest Client, t Timeouts) *Conn {
+	return &Conn{server: server, out: out, rest: rest, times: t, calls: map[int64]*call{}}
+}
+
+// Call sends a request and waits for its answer, for as long as the time-outs
+// allow.
+func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	w := &call{answer: make(chan *jsonrpc.Message, 1)}
+	if token := r.Token(); token != nil {
+		w.back, w.token = r.Back, append([]byte(nil), token...)
+	}
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return nil, c.err
+	}
+	c.next++
+	n := c.next
+	c.calls[n] = w
+	c.mu.Unlock()
+
+	line := jsonrpc.NewBuffer()
+	var digits [20]byte
+	id := strconv.AppendInt(digits[:0], n, 10)
+	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
+	if err := c.out.Send(ctx, line); err != nil {
+		if _, mine := c.take(n); mine {
+			return nil, err
+		}
+		return c.ended(<-w.answer)
+	}
+	if c.times.Idle <= 0 {
+		select {
+		case m := <-w.answer:
+			return c.ended(m)
+		case <-ctx.Done():
+			return c.abandon(ctx, n, w, r.Method, context.Cause(ctx))
+		}
+	}
+	began := time.Now()
+	timer := time.NewTimer(c.times.Idle)
+	defer timer.Stop()
+	for {
+		select {
+		case m := <-w.answer:
+			return c.ended(m)
+		case <-ctx.Done():
+			return c.abandon(ctx, n, w, r.Method, context.Cause(ctx))
+		case now := <-timer.C:
+			left, limit := c.left(w, began, now)
+			if left > 0 {
+				timer.Reset(left)
+				continue
+			}
+			return c.abandon(ctx, n, w, r.Method, &Error{Server: c.server, Kind: ErrTimeout,
+				Public: fmt.Sprintf("%s had no answer within %v; whether the server acted on it is unknown", r.Method, limit)})
+		}
+	}
+}
+
+// left returns how much longer the call may take, and which limit is the next
+// to end it. While a question waits for a person the idle limit stands still.
+func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration) {
+	alive := time.Unix(0, w.alive.Load())
+	c.mu.Lock()
+	if c.waiting > 0 {
+		alive = now
+	} else if c.heard.After(alive) {
+		alive = c.heard
+	}
+	c.mu.Unlock()
+	if alive.Before(began) {
+		alive = began
+	}
+	idle, whole := alive.Add(c.times.Idle).Sub(now), began.Add(c.times.Max).Sub(now)
+	if c.times.Max > 0 && whole < idle {
+		return whole, c.times.Max
+	}
+	return idle, c.times.Idle
+}
+
+// ended turns what came over the answer channel into results.
+func (c *Conn) ended(m *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if m != nil {
+		return m, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return nil, c.err
+}
+
+// abandon gives up a call whose answer is not wanted any more, and tells the
+// server so, unless the answer has just come.
+func (c *Conn) abandon(ctx context.Context, n int64, w *call, method string, why error) (*jsonrpc.Message, error) {
+	if _, mine := c.take(n); !mine {
+		return c.ended(<-w.answer)
+	}
+	if method != "initialize" { // R-020
+		reason := ""
+		if errors.Is(why, ErrCancelled) || errors.Is(why, ErrTimeout) {
+			reason = "the request is not wanted any more"
+		}
+		c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil)
+	}
+	return nil, why
+}
+
+// take removes and returns the call of that number, so that exactly one party
+// settles it.
+func (c *Conn) take(n int64) (*call, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.calls[n]
+	delete(c.calls, n)
+	return w, ok
+}
+
+// send writes what nobody waits for. A dead wire is noticed by its reader.
+func (c *Conn) send(m *jsonrpc.Message, id []byte) {
+	line := jsonrpc.NewBuffer()
+	line.B = m.Append(line.B, id, nil)
+	_ = c.out.Send(nil, line)
+}
+
+// Notify sends a notification.
+func (c *Conn) Notify(ctx context.Context, r *Request) error {
+	c.mu.Lock()
+	err := c.err
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	line := jsonrpc.NewBuffer()
+	line.B = r.Append(line.B, nil, nil)
+	return c.out.Send(ctx, line)
+}
+
+// Deliver takes the next message from the wire and owns it from now on. It
+// does not block.
+func (c *Conn) Deliver(m *jsonrpc.Message) {
+	if m.IsResponse() {
+		n, err := strconv.ParseInt(string(m.ID), 10, 64)
+		if w, ok := c.take(n); err == nil && ok {
+			w.answer <- m
+			return
+		}
+		m.Release() // late, or nobody's
+		return
+	}
+	defer m.Release()
+	switch {
+	case m.Method == "notifications/progress":
+		c.progress(m)
+	case m.Method == "notifications/cancelled" && m.ID == nil:
+		c.withdraw(string(m.RequestID()))
+	case m.ID == nil:
+		c.rest.Notify(m)
+	case m.Method == "ping": // liveness is per hop (R-154)
+		c.send(jsonrpc.NewResult(nil, []byte("{}")), m.ID)
+	default:
+		c.ask(m)
+	}
+}
+
+// Unanswerable settles the call of that raw id with an error: its answer came
+// but cannot be used. An id of no call is ignored.
+func (c *Conn) Unanswerable(id []byte, public string) {
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	if err != nil {
+		return
+	}
+	if w, ok := c.take(n); ok {
+		data := []byte(`{"bridge":"upstream_too_large"}`)
+		w.answer <- jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.server+": "+public, data)
+	}
+}
+
+func (c *Conn) progress(m *jsonrpc.Message) {
+	n, err := strconv.ParseInt(string(m.Token()), 10, 64)
+	if err != nil {
+		return // not one of ours
+	}
+	c.mu.Lock()
+	w := c.calls[n]
+	c.mu.Unlock()
+	if w == nil || w.token == nil {
+		return
+	}
+	w.alive.Store(time.Now().UnixNano())
+	if w.back == nil {
+		return
+	}
+	mine, err := jsonrpc.Parse(m.Append(nil, nil, w.token))
+	if err != nil {
+		return // cannot be: both halves were parsed before
+	}
+	w.back.Notify(mine)
+}
+
+func (c *Conn) ask(q *jsonrpc.Message) {
+	id := append([]byte(nil), q.ID...)
+	a := &asked{}
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	if _, twice := c.asked[string(id)]; twice {
+		c.mu.Unlock()
+		c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, "a request with this id has no answer yet", nil), id)
+		return
+	}
+	if c.asked == nil {
+		c.asked = map[string]*asked{}
+	}
+	c.asked[string(id)] = a
+	c.waiting++
+	c.mu.Unlock()
+	withdraw := c.rest.Ask(q, func(m *jsonrpc.Message) {
+		if c.settle(string(id), a) {
+			c.send(m, id)
+		}
+	})
+	c.mu.Lock()
+	a.withdraw = withdraw
+	late := c.err != nil
+	c.mu.Unlock()
+	if late && withdraw != nil {
+		withdraw() // the connection ended between the two locks
+	}
+}
+
+// settle removes a question. It reports whether it was still there.
+func (c *Conn) settle(id string, a *asked) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked[id] != a {
+		return false
+	}
+	delete(c.asked, id)
+	c.waiting--
+	c.heard = time.Now()
+	return true
+}
+
+// withdraw takes back a question that the server has cancelled.
+func (c *Conn) withdraw(id string) {
+	c.mu.Lock()
+	a := c.asked[id]
+	c.mu.Unlock()
+	if a == nil || !c.settle(id, a) || a.withdraw == nil {
+		return
+	}
+	a.withdraw()
+}
+
+// Fail ends the book-keeping: pending and later calls get err, questions are
+// withdrawn. Only the first call does something; it reports whether it was.
+func (c *Conn) Fail(err error) bool {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return false
+	}
+	c.err = err
+	calls := c.calls
+	var withdraw []func()
+	for _, a := range c.asked {
+		if a.withdraw != nil { // otherwise ask sees the error and does it
+			withdraw = append(withdraw, a.withdraw)
+		}
+	}
+	c.calls, c.asked, c.waiting = map[int64]*call{}, nil, 0
+	c.mu.Unlock()
+	for _, w := range calls {
+		w.answer <- nil
+	}
+	for _, f := range withdraw {
+		f()
+	}
+	return true
+}
+
+// Err returns why the connection has ended, or nil.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}

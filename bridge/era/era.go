@@ -1,0 +1,39 @@
+// Package era knows the protocol's revisions.
+package era
+
+import "slices"
+
+// The revisions of the protocol that sessions can speak: legacy ones, with a
+// handshake. Their order as text is their order in time.
+const (
+	Rev20241105 = "2024-11-05"
+	Rev20250326 = "2025-03-26"
+	Rev20250618 = "2025-06-18"
+	Rev20251125 = "2025-11-25"
+
+	// LatestLegacy is what a client is offered that asks for something unknown.
+	LatestLegacy = Rev20251125
+	// FirstModern is the first revision without handshake and sessions.
+	FirstModern = "2026-07-28"
+)
+
+var legacy = []string{Rev20251125, Rev20250618, Rev20250326, Rev20241105}
+
+// Legacy returns the legacy revisions, newest first.
+func Legacy() []string { return slices.Clone(legacy) }
+
+// IsLegacy reports whether rev is a legacy revision that we know.
+func IsLegacy(rev string) bool { return slices.Contains(legacy, rev) }
+
+// IsModern reports whether rev is of the stateless era, known to us or not.
+func IsModern(rev string) bool { return rev >= FirstModern && len(rev) == len(FirstModern) }
+
+// Negotiate returns the revision that answers a client's initialize: its own
+// when it is a legacy one that we know, otherwise the latest legacy
+// one.
+func Negotiate(asked string) string {
+	if IsLegacy(asked) {
+		return asked
+	}
+	return LatestLegacy
+}

@@ -1,0 +1,86 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Why a call had no answer, or a session ended.
+var (
+	// ErrUnavailable: the server could not be reached or started; the request
+	// was not delivered.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrLost: the connection ended while the request was under way. Whether
+	// the server acted on it is unknown.
+	ErrLost = errors.New("lost")
+	// ErrTimeout: the server did not answer in time.
+	ErrTimeout = errors.New("timed out")
+	// ErrTooLarge: the server's answer is above the limit.
+	ErrTooLarge = errors.New("answer too large")
+	// ErrCancelled: the client took the request back.
+	ErrCancelled = errors.New("cancelled by the client")
+	// ErrOverloaded: a limit on what may be under way is reached.
+	ErrOverloaded = errors.New("too much under way")
+	// ErrShutdown: the bridge is stopping.
+	ErrShutdown = errors.New("the bridge is stopping")
+	// ErrIdle: the session was not used for too long.
+	ErrIdle = errors.New("session was idle for too long")
+	// ErrEnded: the client ended the session.
+	ErrEnded = errors.New("session was ended by the client")
+	// ErrUnknownServer: no server has this name.
+	ErrUnknownServer = errors.New("no such server")
+)
+
+// Error is a failed operation on a server.
+type Error struct {
+	Server string
+	Kind   error  // ErrUnavailable, ErrLost, ErrTimeout or ErrTooLarge
+	Public string // what a client may know; no command line, no address
+	Err    error  // all that is known, for the log; may be nil
+}
+
+func (e *Error) Error() string {
+	s := "server " + e.Server + ": " + e.Public
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is find both the kind and the reason.
+func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
+
+// answer makes the JSON-RPC error that a client gets for err (protocol.md D7).
+func answer(id []byte, err error) *jsonrpc.Message {
+	message := "internal error of the bridge"
+	var data []byte
+	if e, ok := errors.AsType[*Error](err); ok {
+		message = "server " + e.Server + ": " + e.Public
+	}
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		data = []byte(`{"bridge":"upstream_unavailable"}`)
+	case errors.Is(err, ErrTimeout):
+		data = []byte(`{"bridge":"upstream_timeout"}`)
+	case errors.Is(err, ErrTooLarge):
+		data = []byte(`{"bridge":"upstream_too_large"}`)
+	case errors.Is(err, ErrLost):
+		data = []byte(`{"bridge":"upstream_lost"}`)
+	case errors.Is(err, ErrOverloaded):
+		message, data = "the bridge is overloaded: too many requests are under way; try again later", []byte(`{"bridge":"overloaded"}`)
+	case errors.Is(err, ErrShutdown):
+		message, data = "the bridge is stopping; try again later", []byte(`{"bridge":"stopping"}`)
+	case errors.Is(err, ErrIdle), errors.Is(err, ErrEnded):
+		message = "the session has ended"
+	case errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled):
+		message = "the request was cancelled"
+	case errors.Is(err, ErrUnknownServer):
+		message = "no such server"
+	}
+	return jsonrpc.NewError(id, jsonrpc.CodeInternal, message, data)
+}
+
+func limitText(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }

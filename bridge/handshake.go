@@ -1,0 +1,98 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Handshake does the legacy handshake on a fresh connection on behalf of from:
+// initialize, and after its answer notifications/initialized (R-018).
+func Handshake(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
+	m := &jsonrpc.Message{ID: []byte("0"), Method: "initialize", Params: from.Params}
+	a, err := c.Call(ctx, &Request{Message: m, From: from})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Release()
+	if a.Error != nil {
+		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
+	}
+	line := a.Append(nil, nil, nil) // without line breaks: it goes to clients and into logs
+	var said struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(line, &said); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Revision:     gjson.GetBytes(said.Result, "protocolVersion").String(),
+		Capabilities: []byte(gjson.GetBytes(said.Result, "capabilities").Raw),
+		Result:       said.Result,
+	}
+	if !era.IsLegacy(s.Revision) {
+		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
+	}
+	if len(s.Capabilities) == 0 || s.Capabilities[0] != '{' {
+		s.Capabilities = []byte("{}")
+	}
+	return s, c.Notify(ctx, &Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
+}
+
+// listChanged are the notifications that tell a client that a list is to be
+// fetched again, by the capability that announces them.
+var listChanged = []struct{ capability, method string }{
+	{"tools", "notifications/tools/list_changed"},
+	{"prompts", "notifications/prompts/list_changed"},
+	{"resources", "notifications/resources/list_changed"},
+}
+
+// changes returns the list_changed notifications that s has announced.
+func (s *Server) changes() []*jsonrpc.Message {
+	var all []*jsonrpc.Message
+	for _, c := range listChanged {
+		if gjson.GetBytes(s.Capabilities, c.capability+".listChanged").Bool() {
+			all = append(all, jsonrpc.NewNotification(c.method, nil))
+		}
+	}
+	return all
+}
+
+// keeps reports whether next can stand in for s in a live session: the same
+// revision, and no capability less.
+func (s *Server) keeps(next *Server) bool {
+	if s.Revision != next.Revision {
+		return false
+	}
+	all := true
+	gjson.ParseBytes(s.Capabilities).ForEach(func(k, _ gjson.Result) bool {
+		all = gjson.GetBytes(next.Capabilities, gjson.Escape(k.String())).Exists()
+		return all
+	})
+	return all
+}
+
+// with returns the JSON object with a member set or, with a nil value,
+// removed. It is for the small objects of a handshake: the order of the
+// members is not kept.
+func with(object []byte, member string, value []byte) []byte {
+	m := map[string]json.RawMessage{}
+	if err := json.Unmarshal(object, &m); err != nil || m == nil {
+		m = map[string]json.RawMessage{}
+	}
+	if value == nil {
+		delete(m, member)
+	} else {
+		m[member] = value
+	}
+	out, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // raw members that were just decoded always encode
+	}
+	return out
+}

@@ -1,0 +1,37 @@
+package jsonrpc
+
+// IsBatch reports whether the text is an array: a batch of messages
+// (2025-03-26 only).
+func IsBatch(b []byte) bool {
+	for _, c := range b {
+		switch c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c == '['
+		}
+	}
+	return false
+}
+
+// Split returns the elements of an array, each a text to Parse. The error is a
+// *SyntaxError when the text is not JSON.
+func Split(b []byte) ([][]byte, error) {
+	s := scanner{b: b}
+	i := s.space(0)
+	end := s.value(i, 0, other)
+	if end < 0 || s.space(end) != len(b) {
+		return nil, s.syntax(end)
+	}
+	if b[i] != '[' {
+		return nil, &InvalidError{What: "an array is expected"}
+	}
+	var elements [][]byte
+	for i = s.space(i + 1); b[i] != ']'; {
+		end := s.value(i, 1, other)
+		elements = append(elements, b[i:end:end])
+		if i = s.space(end); b[i] == ',' {
+			i = s.space(i + 1)
+		}
+	}
+	return elements, nil
+}

@@ -1,0 +1,80 @@
+package jsonrpc
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// Error codes of JSON-RPC 2.0 and of MCP.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+	// CodeUnsupportedVersion answers a request of a revision that is not
+	// served; data has supported and requested (2026-07-28, versioning).
+	CodeUnsupportedVersion = -32022
+)
+
+// NewError makes an error answer. data is raw JSON or nil.
+func NewError(id []byte, code int, message string, data []byte) *Message {
+	e := append([]byte(`{"code":`), strconv.Itoa(code)...)
+	e = appendString(append(e, `,"message":`...), message)
+	if data != nil {
+		e = append(append(e, `,"data":`...), data...)
+	}
+	return &Message{ID: id, Error: append(e, '}')}
+}
+
+// NewResult makes an answer. result is raw JSON on one line.
+func NewResult(id, result []byte) *Message { return &Message{ID: id, Result: result} }
+
+// NewNotification makes a notification. params is a raw JSON object on one
+// line, or nil.
+func NewNotification(method string, params []byte) *Message {
+	return &Message{Method: method, Params: params}
+}
+
+// NewCancelled makes the notification that takes a request back. requestID is
+// raw JSON.
+func NewCancelled(requestID []byte, reason string) *Message {
+	p := append([]byte(`{"requestId":`), requestID...)
+	if reason != "" {
+		p = appendString(append(p, `,"reason":`...), reason)
+	}
+	return &Message{Method: "notifications/cancelled", Params: append(p, '}')}
+}
+
+// appendString writes s as a JSON string.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+			q, err := json.Marshal(s)
+			if err != nil {
+				panic(err) // a string always has a JSON form
+			}
+			return append(dst, q...)
+		}
+	}
+	return append(append(append(dst, '"'), s...), '"')
+}
+
+// method returns the method as a string. Those of the protocol cost no memory.
+func method(b []byte) string {
+	switch string(b) {
+	case "tools/call":
+		return "tools/call"
+	case "notifications/progress":
+		return "notifications/progress"
+	case "notifications/message":
+		return "notifications/message"
+	case "tools/list":
+		return "tools/list"
+	case "resources/read":
+		return "resources/read"
+	case "ping":
+		return "ping"
+	}
+	return unquote(b)
+}

@@ -1,0 +1,281 @@
+// Package jsonrpc reads and writes the envelope of JSON-RPC 2.0 messages as
+// MCP uses it, and leaves their payload alone.
+//
+// A message is parsed once, in one pass that checks the whole text and notes
+// where id, method, params, result and error stand, and within params the few
+// members that a bridge has to read. Everything else stays the bytes that the
+// peer sent: numbers keep their digits, unknown members are kept, nothing is
+// reordered.
+package jsonrpc
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+)
+
+// Message is one request, notification or response: spans of the bytes that it
+// was parsed from. It is valid until Release, and for messages that an
+// interface hands over, for as long as that interface says.
+type Message struct {
+	ID     []byte // raw JSON, exactly as sent (R-001); nil when there is none
+	Method string // empty in a response
+	Params []byte // raw JSON object, or nil
+	Result []byte // raw JSON, or nil
+	Error  []byte // raw JSON object, or nil
+
+	version, method []byte
+	meta, name, uri []byte // members of params, raw
+	token           []byte // params._meta.progressToken, raw
+	progress        []byte // params.progressToken, raw
+	requestID       []byte // params.requestId, raw
+	lines           bool   // line breaks stand between tokens
+	buf             *Buffer
+}
+
+// IsRequest reports whether an answer is expected.
+func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
+
+// IsNotification reports whether m is a message that nobody answers.
+func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
+
+// IsResponse reports whether m is an answer.
+func (m *Message) IsResponse() bool { return m.Method == "" }
+
+// Meta returns params._meta as raw JSON, or nil.
+func (m *Message) Meta() []byte { return m.meta }
+
+// Name returns params.name decoded: the tool or prompt that is meant.
+func (m *Message) Name() string { return text(m.name) }
+
+// URI returns params.uri decoded: the resource that is meant.
+func (m *Message) URI() string { return text(m.uri) }
+
+// RequestID returns params.requestId as raw JSON: what notifications/cancelled
+// is about.
+func (m *Message) RequestID() []byte { return m.requestID }
+
+// Token returns the progress token as raw JSON: of a request the one it asks
+// to be kept informed under, of notifications/progress the one it informs
+// about. It is nil when there is none.
+func (m *Message) Token() []byte {
+	if m.Method == "notifications/progress" {
+		return m.progress
+	}
+	return m.token
+}
+
+func text(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	return unquote(raw[1 : len(raw)-1])
+}
+
+// Len is about the size of the message on a wire, in bytes.
+func (m *Message) Len() int {
+	return len(m.ID) + len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) + 64
+}
+
+// Append writes the message to dst as one line, without the line break, and
+// returns the extended dst. id stands in place of the message's own; nil means
+// no id. token, if not nil, stands in place of the progress token.
+func (m *Message) Append(dst, id, token []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0"`...)
+	if id != nil {
+		dst = append(append(dst, `,"id":`...), id...)
+	}
+	if m.Method != "" {
+		dst = append(dst, `,"method":`...)
+		dst = appendString(dst, m.Method)
+	}
+	from := len(dst)
+	switch {
+	case m.Params != nil:
+		dst = append(dst, `,"params":`...)
+		if old := m.Token(); token != nil && old != nil {
+			at := offset(m.Params, old)
+			dst = append(dst, m.Params[:at]...)
+			dst = append(dst, token...)
+			dst = append(dst, m.Params[at+len(old):]...)
+		} else {
+			dst = append(dst, m.Params...)
+		}
+	case m.Error != nil:
+		dst = append(append(dst, `,"error":`...), m.Error...)
+	case m.Result != nil:
+		dst = append(append(dst, `,"result":`...), m.Result...)
+	}
+	if m.lines {
+		unbreak(dst[from:])
+	}
+	return append(dst, '}')
+}
+
+// Payload returns what an answer carries: the name of the member and its raw
+// JSON. Writing it without a copy is for wires that allow line breaks.
+func (m *Message) Payload() (member string, raw []byte) {
+	if m.Error != nil {
+		return "error", m.Error
+	}
+	return "result", m.Result
+}
+
+// offset returns where part, a subslice of whole, begins in it.
+func offset(whole, part []byte) int { return cap(whole) - cap(part) }
+
+// unbreak puts spaces in place of line breaks. In JSON they stand only between
+// tokens: inside a string they are escaped.
+func unbreak(b []byte) {
+	for i, c := range b {
+		if c == '\n' || c == '\r' {
+			b[i] = ' '
+		}
+	}
+}
+
+// Clone returns a copy that shares nothing with m and needs no Release.
+func (m *Message) Clone() *Message {
+	line := m.Append(make([]byte, 0, m.Len()), m.ID, nil)
+	c, err := Parse(line)
+	if err != nil {
+		panic("jsonrpc: a parsed message does not parse again: " + err.Error())
+	}
+	return c
+}
+
+// Release gives the message's buffer back for reuse. The message is empty from
+// then on. Without it the garbage collector does the work. A second Release
+// does nothing.
+func (m *Message) Release() {
+	if m == nil {
+		return
+	}
+	buf := m.buf
+	*m = Message{}
+	buf.Free()
+}
+
+// Buffer is a reusable piece of memory for one message or line.
+type Buffer struct{ B []byte }
+
+// keep is the size above which buffers are left to the garbage collector: a
+// few very large messages must not hold memory for ever.
+const keep = 2 << 20
+
+var buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, 1<<10)} }}
+
+// NewBuffer returns an empty buffer.
+func NewBuffer() *Buffer { return buffers.Get().(*Buffer) }
+
+// Free gives the buffer back. Nothing may use its bytes any more.
+func (b *Buffer) Free() {
+	if b == nil || b.B == nil || cap(b.B) > keep {
+		return
+	}
+	// A fresh header: whoever still holds b frees nothing twice.
+	again := &Buffer{B: b.B[:0]}
+	b.B = nil
+	buffers.Put(again)
+}
+
+// Own makes m the owner of buf, which it was parsed from: Release frees both.
+func (m *Message) Own(buf *Buffer) *Message {
+	m.buf = buf
+	return m
+}
+
+// SyntaxError says that a text is not JSON, and where.
+type SyntaxError struct {
+	Offset int // in bytes
+	What   string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("not JSON: %s at byte %d", e.What, e.Offset)
+}
+
+// InvalidError says that a text is JSON but not a JSON-RPC message. ID is that
+// of the message when it could be read.
+type InvalidError struct {
+	ID   []byte
+	What string
+}
+
+func (e *InvalidError) Error() string { return "not a JSON-RPC message: " + e.What }
+
+// Parse reads one message. The message refers to b, which must not change
+// while it is used. The error is a *SyntaxError or an *InvalidError.
+func Parse(b []byte) (*Message, error) {
+	m := new(Message)
+	s := scanner{b: b, m: m}
+	i := s.space(0)
+	s.lines = false // before the message, not in it
+	if i < len(b) && b[i] != '{' {
+		if end := s.value(i, 0, other); end < 0 || s.space(end) != len(b) {
+			return nil, s.syntax(end)
+		}
+		return nil, &InvalidError{What: "an object is expected"}
+	}
+	end := s.value(i, 0, envelope)
+	if end < 0 {
+		return nil, s.syntax(end)
+	}
+	m.lines = s.lines
+	if s.space(end) != len(b) {
+		return nil, s.syntax(end)
+	}
+	if what := m.check(&s); what != "" {
+		e := &InvalidError{What: what}
+		if validID(m.ID) {
+			e.ID = bytes.Clone(m.ID)
+		}
+		return nil, e
+	}
+	return m, nil
+}
+
+func (s *scanner) syntax(end int) error {
+	if end >= 0 {
+		s.fail(s.space(end), "text behind the message")
+	}
+	return &SyntaxError{Offset: s.at, What: s.what}
+}
+
+// validID reports whether raw is a string or a number (A1).
+func validID(raw []byte) bool {
+	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
+}
+
+// check returns what is wrong with the envelope, if anything.
+func (m *Message) check(s *scanner) string {
+	switch {
+	case s.dup != "":
+		return "member " + s.dup + " stands twice"
+	case string(m.version) != `"2.0"`:
+		return `jsonrpc must be "2.0"`
+	case m.method != nil && (m.method[0] != '"' || len(m.method) < 3):
+		return "method must be a string and not empty"
+	case m.method != nil && (m.Result != nil || m.Error != nil):
+		return "a request has no result and no error"
+	case m.method != nil && m.ID != nil && !validID(m.ID):
+		return "id must be a string or an integer" // R-002
+	case m.method != nil && m.Params != nil && m.Params[0] != '{':
+		return "params must be an object"
+	case m.method == nil && m.Result == nil && m.Error == nil:
+		return "neither method nor result nor error is there"
+	case m.method == nil && m.Result != nil && m.Error != nil:
+		return "an answer has a result or an error, not both"
+	case m.method == nil && m.Error != nil && m.Error[0] != '{':
+		return "error must be an object"
+	}
+	if m.method != nil {
+		m.Method = method(m.method[1 : len(m.method)-1])
+	} else if !validID(m.ID) {
+		if m.Error == nil {
+			return "a result needs an id"
+		}
+		m.ID = nil // an error about a request whose id could not be read (R-014)
+	}
+	return ""
+}

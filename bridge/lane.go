@@ -1,0 +1,441 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// lane is an Upstream that opens its connection on first need, opens it again
+// after it was lost or had been idle, and restores the log level and the
+// subscriptions (protocol.md D3, R-187).
+type lane struct {
+	route  *route
+	caller *Caller
+	rest   Client
+	wg     sync.WaitGroup
+	ctx    context.Context // ends when Close is called
+	cancel context.CancelFunc
+	force  context.Context // ends when Close has no more time
+	hurry  context.CancelFunc
+
+	mu      sync.Mutex // guards the rest
+	wire    *wire      // the open connection, or nil
+	server  *Server    // what the last handshake said
+	opening *opening   // the attempt under way, or nil
+	closed  error
+	active  int       // calls under way
+	used    time.Time // when the last of them ended
+	timer   *time.Timer
+	level   []byte            // params of the last logging/setLevel
+	subs    map[string][]byte // params of each resources/subscribe, by URI
+	lost    error             // why the connection before was lost; nil when it was not
+	losses  int               // in a row
+	began   time.Time         // when the open connection was opened
+	ended   time.Time         // when the last one was lost
+	reopens []time.Time       // within the last minute
+}
+
+// opening is one attempt to open the connection.
+type opening struct {
+	done chan struct{} // closed when the attempt has ended
+	err  error
+}
+
+// wire is one connection of a lane, and the Client that its reader speaks to.
+type wire struct {
+	up   Upstream
+	l    *lane
+	gone error // guarded by l.mu
+}
+
+func newLane(r *route, from *Caller, rest Client) *lane {
+	l := &lane{route: r, caller: from, rest: rest}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.force, l.hurry = context.WithCancel(context.Background())
+	return l
+}
+
+// Server returns what the last handshake said, or nil before the first one.
+func (l *lane) Server() *Server {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.server
+}
+
+// Call opens the connection if need be and makes the call. initialize is
+// answered with what the handshake said.
+func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	w, err := l.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	if r.Method == "initialize" {
+		return jsonrpc.NewResult(nil, l.Server().Result), nil
+	}
+	m, err := w.up.Call(ctx, r)
+	if err == nil && m.Error == nil {
+		l.remember(r)
+	}
+	return m, err
+}
+
+// remember notes what a fresh connection has to be told again.
+func (l *lane) remember(r *Request) {
+	switch r.Method {
+	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+	default:
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch r.Method {
+	case "logging/setLevel":
+		l.level = slices.Clone(r.Params)
+	case "resources/subscribe":
+		if l.subs == nil {
+			l.subs = map[string][]byte{}
+		}
+		l.subs[r.URI()] = slices.Clone(r.Params)
+	case "resources/unsubscribe":
+		delete(l.subs, r.URI())
+	}
+}
+
+// Notify sends a notification. While the connection is asleep it is opened in
+// the background; what a sleeping server does not hear cannot be missed later.
+func (l *lane) Notify(ctx context.Context, r *Request) error {
+	l.mu.Lock()
+	w := l.wire
+	l.mu.Unlock()
+	if w != nil {
+		return w.up.Notify(ctx, r)
+	}
+	mine := *r
+	mine.Message = r.Clone()
+	l.spawn(func() {
+		if w, err := l.enter(l.ctx); err == nil {
+			_ = w.up.Notify(l.ctx, &mine) // the loss is logged by the lane
+			l.leave()
+		}
+	})
+	return nil
+}
+
+// spawn runs f in a goroutine that Close waits for.
+func (l *lane) spawn(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed == nil {
+		l.wg.Go(f)
+	}
+}
+
+// enter returns the open connection and counts the caller as using it until
+// leave.
+func (l *lane) enter(ctx context.Context) (*wire, error) {
+	for {
+		l.mu.Lock()
+		switch {
+		case l.closed != nil:
+			defer l.mu.Unlock()
+			return nil, l.closed
+		case l.wire != nil:
+			defer l.mu.Unlock()
+			l.active++
+			return l.wire, nil
+		case l.opening == nil:
+			o := &opening{done: make(chan struct{})}
+			l.opening = o
+			l.wg.Go(func() { l.open(o) })
+		}
+		o := l.opening
+		l.mu.Unlock()
+		select {
+		case <-o.done:
+			if o.err != nil {
+				return nil, o.err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (l *lane) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active--
+	if l.active > 0 || l.route.idle <= 0 {
+		return
+	}
+	l.used = time.Now()
+	if l.timer == nil && l.closed == nil {
+		l.timer = time.AfterFunc(l.route.idle, l.doze)
+	}
+}
+
+// doze closes a connection that nobody uses. It looks again later when
+// somebody did in the meantime: cheaper than a timer that each call resets.
+func (l *lane) doze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = nil
+	if l.closed != nil || l.wire == nil || l.active > 0 || len(l.subs) > 0 {
+		return // leave, or the end of a subscription, arms the timer again
+	}
+	if left := l.route.idle - time.Since(l.used); left > 0 {
+		l.timer = time.AfterFunc(left, l.doze)
+		return
+	}
+	w := l.wire
+	l.wire, l.lost = nil, nil
+	l.route.log.Debug("connection closed: idle")
+	l.wg.Go(func() { l.retire(w) })
+}
+
+// retire closes a connection that is not the lane's any more.
+func (l *lane) retire(w *wire) {
+	_ = w.up.Close(l.force) // the wire logs what matters
+	l.route.released()
+}
+
+// open makes one attempt.
+func (l *lane) open(o *opening) {
+	w, err := l.attempt()
+	l.mu.Lock()
+	l.opening, o.err = nil, err
+	if err != nil {
+		l.ended = time.Now()
+		l.losses++
+		if l.lost == nil {
+			l.lost = err
+		}
+	}
+	switch {
+	case err != nil:
+	case l.closed != nil:
+		o.err = l.closed
+		l.wg.Go(func() { l.retire(w) })
+	case w.gone != nil: // it has ended between its handshake and now
+		o.err = w.gone
+		l.began = time.Now()
+		l.lose(w.gone)
+		l.wg.Go(func() { l.retire(w) })
+	default:
+		l.wire, l.began = w, time.Now()
+		l.used = l.began
+	}
+	close(o.done)
+	l.mu.Unlock()
+}
+
+// attempt waits until another start is allowed, opens a connection and
+// restores what the session had set.
+func (l *lane) attempt() (*wire, error) {
+	if err := l.backOff(); err != nil {
+		return nil, err
+	}
+	release, err := l.route.admit(l.ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
+		Public: fmt.Sprintf("it did not finish its handshake within %v", l.route.handshake)})
+	defer cancel()
+	w := &wire{l: l}
+	w.up, err = l.route.o.Adapter.Open(ctx, l.caller, w)
+	release()
+	if err != nil {
+		l.route.released()
+		l.route.failed(err)
+		return nil, err
+	}
+	if err := l.restore(ctx, w); err != nil {
+		_ = w.up.Close(l.force)
+		l.route.released()
+		l.route.failed(err)
+		return nil, err
+	}
+	l.route.works()
+	return w, nil
+}
+
+// Starts after a loss: 1, 2, 4 … 60 s apart, soon again after a stable time.
+const (
+	maxBackOff   = 60 * time.Second
+	stable       = 5 * time.Minute
+	patientUntil = 5 * time.Second // a caller waits this long rather than be refused
+)
+
+// backOff waits as long as the last loss demands. It refuses at once when that
+// is too long to wait for, so that no caller hangs.
+func (l *lane) backOff() error {
+	l.mu.Lock()
+	lost, again := l.lost, l.ended
+	if l.losses > 0 {
+		again = again.Add(min(time.Second<<min(l.losses-1, 6), maxBackOff))
+	}
+	if lost != nil {
+		now := time.Now()
+		l.reopens = slices.DeleteFunc(l.reopens, func(t time.Time) bool { return now.Sub(t) > time.Minute })
+		if n := len(l.reopens); n >= l.route.restarts {
+			if free := l.reopens[0].Add(time.Minute); free.After(again) {
+				again = free
+			}
+		}
+	}
+	l.mu.Unlock()
+	if lost == nil {
+		return nil
+	}
+	wait := time.Until(again)
+	if wait > patientUntil {
+		return &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
+			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
+	}
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			return ErrShutdown
+		}
+	}
+	l.mu.Lock()
+	l.reopens = append(l.reopens, time.Now())
+	l.mu.Unlock()
+	return nil
+}
+
+// public returns what a client may know of err.
+func public(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Public
+	}
+	return "it failed"
+}
+
+// restore tells a fresh connection what the one before had been told, and the
+// session what may have changed.
+func (l *lane) restore(ctx context.Context, w *wire) error {
+	l.mu.Lock()
+	before, lost := l.server, l.lost
+	level, subs := l.level, slices.Collect(maps.Values(l.subs))
+	l.mu.Unlock()
+	if before != nil && !before.keeps(w.up.Server()) {
+		err := &Error{Server: l.route.o.Name, Kind: ErrLost, Public: "it came back with another revision or fewer capabilities: initialize again"}
+		l.rest.Gone(err)
+		return err
+	}
+	if level != nil {
+		l.tell(ctx, w, "logging/setLevel", level)
+	}
+	for _, s := range subs {
+		l.tell(ctx, w, "resources/subscribe", s)
+	}
+	l.mu.Lock()
+	l.server, l.lost = w.up.Server(), nil
+	l.mu.Unlock()
+	if before != nil && lost != nil {
+		l.route.log.Warn("connection opened again", "err", lost)
+		for _, n := range w.up.Server().changes() {
+			l.rest.Notify(n)
+		}
+	}
+	return nil
+}
+
+// tell makes a call of the bridge's own. A server that refuses what it had
+// accepted before is worth a warning and no more.
+func (l *lane) tell(ctx context.Context, w *wire, method string, params []byte) {
+	m := &jsonrpc.Message{ID: []byte("0"), Method: method, Params: params}
+	a, err := w.up.Call(ctx, &Request{Message: m, From: l.caller})
+	if err == nil && a.Error != nil {
+		err = errors.New(string(a.Error))
+	}
+	if err != nil {
+		l.route.log.Warn("could not restore", "method", method, "err", err)
+	}
+	a.Release()
+}
+
+// lose notes that the connection was lost. The caller holds l.mu.
+func (l *lane) lose(err error) {
+	now := time.Now()
+	if now.Sub(l.began) >= stable {
+		l.losses = 0
+	}
+	l.losses++
+	l.lost, l.ended = err, now
+}
+
+// Notify passes on what the server says by itself.
+func (w *wire) Notify(n *jsonrpc.Message) { w.l.rest.Notify(n) }
+
+// Ask passes on what the server asks.
+func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	return w.l.rest.Ask(q, reply)
+}
+
+// Gone notes that the connection has ended. The next call opens another one;
+// a subscription is such a need too.
+func (w *wire) Gone(err error) {
+	l := w.l
+	l.mu.Lock()
+	w.gone = err
+	if l.wire != w {
+		l.mu.Unlock()
+		return // not open yet, or not ours any more: open and retire see to it
+	}
+	l.wire = nil
+	l.lose(err)
+	again := len(l.subs) > 0 && l.closed == nil && !l.route.o.EndWithServer
+	if l.closed == nil {
+		l.wg.Go(func() {
+			l.retire(w)
+			if again {
+				if _, err := l.enter(l.ctx); err == nil {
+					l.leave()
+				}
+			}
+		})
+	}
+	l.mu.Unlock()
+	l.route.failed(err)
+	if l.route.o.EndWithServer {
+		l.rest.Gone(err)
+	}
+}
+
+// Close ends the connection for good.
+func (l *lane) Close(ctx context.Context) error {
+	l.mu.Lock()
+	if l.closed == nil {
+		l.closed = ErrShutdown
+	}
+	w := l.wire
+	l.wire = nil
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	l.mu.Unlock()
+	l.cancel()
+	stop := context.AfterFunc(ctx, l.hurry)
+	defer stop()
+	if w != nil {
+		l.retire(w)
+	}
+	l.wg.Wait()
+	l.hurry()
+	return nil
+}

@@ -1,0 +1,559 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Stream is where a downstream adapter takes messages for its client.
+type Stream interface {
+	// Send appends a message; it does not block. It reports false when the
+	// stream cannot carry it to the client any more: it was closed, or
+	// overflows.
+	Send(e replay.Event) bool
+}
+
+// Session is one client's stay.
+type Session struct {
+	b      *Bridge
+	id     string
+	route  *route
+	caller *Caller
+	up     Upstream
+	ctx    context.Context // of the session's life
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // calls and other goroutines of the session
+	seen   atomic.Int64   // last use, Unix nanoseconds
+
+	mu        sync.Mutex // guards the rest
+	ready     bool       // the client has finished the handshake
+	used      bool       // a request came after it
+	ending    bool
+	ended     chan struct{} // closed when nothing of the session is left
+	calls     *inflight     // the newest of the calls under way
+	callCount int
+	questions map[string]*question // by the id that we gave them, raw
+	asked     int64
+	streams   []*attachment // open for what belongs to no call; the newest is used
+	pending   *replay.Log   // what waits for such a stream
+	onEnd     []func()
+}
+
+// inflight is one call under way, and the Client that its progress goes to.
+type inflight struct {
+	s          *Session
+	id         []byte // the client's own, raw
+	back       Stream
+	cancel     context.CancelCauseFunc
+	prev, next *inflight // in the session's list
+}
+
+// question is a request of the server that waits for the client's answer.
+type question struct {
+	token []byte // the server's own progress token, raw
+	reply func(*jsonrpc.Message)
+	to    Stream // nil while it waits for one
+	timer *time.Timer
+}
+
+// How long a question waits.
+const (
+	questionTTL = 10 * time.Minute // for the client's answer
+	streamTTL   = 30 * time.Second // for a stream to put it on (D3)
+)
+
+// pendingLimits bound what waits for a stream.
+var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
+
+// Initialize starts a session for a client that sent the initialize request m
+// to the server of that name, and returns it with the result for the client.
+// id is the session's; it must not be guessable. The session ends by itself
+// when the handshake fails: the answer is then the error for the client.
+func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	r := b.route(server)
+	if r == nil {
+		return nil, answer(m.ID, ErrUnknownServer), ErrUnknownServer
+	}
+	caller, fault := newCaller(principal, m)
+	if fault != "" {
+		return nil, jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidParams, fault, nil), errors.New(fault)
+	}
+	if err := b.flight.enter(); err != nil {
+		return nil, answer(m.ID, err), err
+	}
+	defer b.flight.leave()
+	s := &Session{b: b, id: session.Key(id), route: r, caller: caller, ended: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.seen.Store(time.Now().UnixNano())
+	if err := b.add(s); err != nil {
+		s.cancel(err)
+		return nil, answer(m.ID, err), err
+	}
+	a, err := s.initialize(ctx, m)
+	if err != nil {
+		s.End(err)
+		return nil, answer(m.ID, err), err
+	}
+	return s, a, nil
+}
+
+// newCaller reads what initialize says about the client.
+func newCaller(principal string, m *jsonrpc.Message) (*Caller, string) {
+	asked := gjson.GetBytes(m.Params, "protocolVersion")
+	if asked.Type != gjson.String {
+		return nil, "initialize: params.protocolVersion is missing or not a string"
+	}
+	caps := gjson.GetBytes(m.Params, "capabilities")
+	if caps.Exists() && !caps.IsObject() {
+		return nil, "initialize: params.capabilities must be an object"
+	}
+	c := &Caller{
+		Principal: principal, Revision: era.Negotiate(asked.Str),
+		Capabilities: []byte("{}"), Params: m.Clone().Params,
+	}
+	if caps.Exists() {
+		c.Capabilities = []byte(caps.Raw)
+	}
+	if c.Revision != asked.Str {
+		c.Params = with(c.Params, "protocolVersion", []byte(quote(c.Revision)))
+	}
+	return c, ""
+}
+
+// add enters the session among those that live.
+func (b *Bridge) add(s *Session) error {
+	now := time.Now()
+	err := b.store.Put(s.ctx, session.Record{Key: s.id, Server: s.route.o.Name, Principal: s.caller.Principal,
+		Revision: s.caller.Revision, Params: s.caller.Params, Created: now, Seen: now})
+	if errors.Is(err, session.ErrFull) {
+		return ErrOverloaded
+	}
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	closed := b.closed
+	if !closed {
+		b.sessions[s] = struct{}{}
+	}
+	b.mu.Unlock()
+	if closed {
+		_ = b.store.Delete(context.Background(), s.id)
+		return ErrShutdown
+	}
+	return nil
+}
+
+// initialize opens the connection to the server and makes the client's answer
+// of the server's.
+func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.Message, error) {
+	up, err := s.route.upstream(s)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	ending := s.ending
+	if !ending {
+		s.up = up
+	}
+	s.mu.Unlock()
+	if ending { // wind has not seen it
+		_ = up.Close(ctx)
+		return nil, context.Cause(s.ctx)
+	}
+	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
+	defer stop()
+	a, err := up.Call(s.ctx, &Request{Message: m, From: s.caller})
+	if err != nil {
+		return nil, err
+	}
+	// A server that speaks another revision is no reason for the client to
+	// leave: it is answered its own (D3). All else is relayed as it is.
+	result := a.Result
+	if v := gjson.GetBytes(result, "protocolVersion"); v.Str != s.caller.Revision && v.Index > 0 {
+		spliced := append(slices.Clone(result[:v.Index]), quote(s.caller.Revision)...)
+		result = append(spliced, result[v.Index+len(v.Raw):]...)
+	}
+	return jsonrpc.NewResult(m.ID, result), nil
+}
+
+// Principal returns whose session it is.
+func (s *Session) Principal() string { return s.caller.Principal }
+
+// Server returns the name of the session's server.
+func (s *Session) Server() string { return s.route.o.Name }
+
+// Revision returns the revision agreed with the client.
+func (s *Session) Revision() string { return s.caller.Revision }
+
+// Done returns a channel that is closed when the session has begun to end.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// OnEnd has f called when the session ends, at once if it has ended.
+func (s *Session) OnEnd(f func()) {
+	s.mu.Lock()
+	if !s.ending {
+		s.onEnd = append(s.onEnd, f)
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	f()
+}
+
+// Go runs f in a goroutine that the end of the session waits for. It reports
+// false when the session has ended.
+func (s *Session) Go(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+// Seen notes that the client showed a sign of life.
+func (s *Session) Seen() { s.seen.Store(time.Now().UnixNano()) }
+
+func (s *Session) lastSeen() time.Time { return time.Unix(0, s.seen.Load()) }
+
+// idleFor returns how long nobody has used the session: an open stream or a
+// call under way is use.
+func (s *Session) idleFor(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.callCount > 0 || len(s.streams) > 0 {
+		return 0
+	}
+	return now.Sub(s.lastSeen())
+}
+
+// unusedTTL is how long a session is kept whose client never came back after
+// initialize: its answer was probably lost, and with it the session's id.
+const unusedTTL = 5 * time.Minute
+
+// patience returns how long the session may be idle.
+func (s *Session) patience(idle time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.used {
+		return min(idle, unusedTTL)
+	}
+	return idle
+}
+
+// Call makes the client's request and returns the answer, which carries the
+// client's id. back takes what the server has to say meanwhile. The answer is
+// an error message when the call failed, and the error then says why; only of
+// a call that the client itself has cancelled there is no answer.
+func (s *Session) Call(m *jsonrpc.Message, back Stream) (*jsonrpc.Message, error) {
+	s.Seen()
+	id := bytes.Clone(m.ID) // the answer outlives the request
+	switch m.Method {
+	case "ping":
+		return jsonrpc.NewResult(id, []byte("{}")), nil
+	case "initialize":
+		return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil), nil
+	}
+	if err := s.b.flight.enter(); err != nil {
+		return answer(id, err), err
+	}
+	defer s.b.flight.leave()
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	c := &inflight{s: s, id: id, back: back, cancel: cancel}
+	if err := s.enter(c); err != nil {
+		return answer(id, err), err
+	}
+	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c})
+	s.leave(c)
+	switch {
+	case err == nil:
+		a.ID = id
+		return a, nil
+	case errors.Is(context.Cause(ctx), ErrCancelled):
+		return nil, ErrCancelled
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		err = cause
+	}
+	s.route.log.Debug("call failed", "method", m.Method, "err", err)
+	return answer(id, err), err
+}
+
+func (s *Session) enter(c *inflight) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ending:
+		return ErrEnded
+	case s.callCount >= maxCallsPerClient:
+		return ErrOverloaded
+	}
+	if c.next = s.calls; c.next != nil {
+		c.next.prev = c
+	}
+	s.calls = c
+	s.callCount++
+	s.used = true
+	if !s.ready {
+		s.begin() // a client that forgets notifications/initialized is ready all the same
+	}
+	return nil
+}
+
+func (s *Session) leave(c *inflight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		s.calls = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	s.callCount--
+	s.Seen()
+}
+
+// Notify takes a notification of the client.
+func (s *Session) Notify(m *jsonrpc.Message) {
+	s.Seen()
+	switch m.Method {
+	case "notifications/initialized":
+		s.mu.Lock()
+		s.used = true
+		s.begin()
+		s.mu.Unlock()
+		return // the server was told when its connection was opened
+	case "notifications/cancelled":
+		s.cancelCall(m.RequestID())
+		return
+	case "notifications/progress":
+		s.mu.Lock()
+		q := s.questions[string(m.Token())]
+		s.mu.Unlock()
+		if q == nil || q.token == nil {
+			return // about nothing that this client was asked
+		}
+		theirs, err := jsonrpc.Parse(m.Append(nil, nil, q.token))
+		if err != nil {
+			return // cannot be: both halves were parsed before
+		}
+		m = theirs
+	}
+	if err := s.up.Notify(s.ctx, &Request{Message: m, From: s.caller}); err != nil {
+		s.route.log.Debug("notification not delivered", "method", m.Method, "err", err)
+	}
+}
+
+// cancelCall cancels the call with that id. When several have it, which is
+// against the protocol, it cannot be told which is meant, and none is.
+func (s *Session) cancelCall(id []byte) {
+	s.mu.Lock()
+	var found *inflight
+	for c := s.calls; c != nil; c = c.next {
+		if !bytes.Equal(c.id, id) {
+			continue
+		}
+		if found != nil {
+			s.mu.Unlock()
+			return
+		}
+		found = c
+	}
+	s.mu.Unlock()
+	if found != nil {
+		found.cancel(ErrCancelled)
+	}
+}
+
+// Notify passes progress on to the client.
+func (c *inflight) Notify(n *jsonrpc.Message) {
+	e := event(n)
+	if c.back == nil || !c.back.Send(e) {
+		c.s.post(e)
+	}
+}
+
+// Ask passes a question about this call on to the client.
+func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	return c.s.ask(q, reply, c)
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *inflight) Gone(error) {}
+
+// event makes the event of a notification.
+func event(n *jsonrpc.Message) replay.Event {
+	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		e.Key = n.Method
+	case "notifications/resources/updated":
+		e.Key = n.URI()
+	}
+	return e
+}
+
+// Attach opens a stream for what belongs to no call, from now until detach.
+// What has waited for one goes there at once, and so do questions.
+func (s *Session) Attach(st Stream) (detach func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := &attachment{st}
+	s.streams = append(s.streams, a)
+	s.flush()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.streams = slices.DeleteFunc(s.streams, func(o *attachment) bool { return o == a })
+		s.Seen()
+	}
+}
+
+// attachment is one opening of a stream, which may be opened again.
+type attachment struct{ Stream }
+
+// begin lets out what the server said before the client was ready for it. The
+// caller holds s.mu.
+func (s *Session) begin() {
+	if !s.ready {
+		s.ready = true
+		s.flush()
+	}
+}
+
+// flush moves what is pending to the newest stream. The caller holds s.mu.
+func (s *Session) flush() {
+	if !s.ready || s.pending == nil || len(s.streams) == 0 {
+		return
+	}
+	st := s.streams[len(s.streams)-1].Stream
+	events, _ := s.pending.After(0)
+	if n := s.pending.Drops(); n > 0 {
+		s.route.log.Warn("notifications dropped: the client had no stream open", "count", n)
+	}
+	s.pending = nil
+	for _, e := range events {
+		st.Send(e)
+	}
+	for _, q := range s.questions {
+		if q.to == nil {
+			q.to = st
+			q.timer.Reset(questionTTL)
+		}
+	}
+}
+
+// post sends what belongs to no call.
+func (s *Session) post(e replay.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(e)
+}
+
+// put sends an event on the newest stream that takes it, or keeps it until
+// there is one. The caller holds s.mu.
+func (s *Session) put(e replay.Event) Stream {
+	if s.ready {
+		for _, st := range slices.Backward(s.streams) {
+			if st.Send(e) {
+				return st.Stream
+			}
+		}
+	}
+	if s.pending == nil {
+		s.pending = replay.New(pendingLimits)
+	}
+	s.pending.Append(e)
+	return nil
+}
+
+// only returns the one call under way, if there is exactly one. The caller
+// holds s.mu.
+func (s *Session) only() *inflight {
+	if s.callCount != 1 {
+		return nil
+	}
+	return s.calls
+}
+
+// End ends the session and returns at once; err says why. What belongs to it
+// ends in the background.
+func (s *Session) End(err error) {
+	if !s.finish(err) {
+		return
+	}
+	s.b.wg.Go(func() { s.wind(context.Background()) })
+}
+
+// close ends the session and waits until nothing is left of it.
+func (s *Session) close(ctx context.Context, err error) {
+	if s.finish(err) {
+		s.wind(ctx)
+		return
+	}
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+}
+
+// finish marks the session as ending. Only the first call does something; it
+// reports whether it was.
+func (s *Session) finish(err error) bool {
+	s.mu.Lock()
+	if s.ending {
+		s.mu.Unlock()
+		return false
+	}
+	s.ending = true
+	onEnd := s.onEnd
+	questions := s.questions
+	s.questions, s.onEnd, s.pending = nil, nil, nil
+	s.mu.Unlock()
+	s.cancel(err)
+	for _, q := range questions {
+		q.timer.Stop()
+		q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone", nil))
+	}
+	s.route.log.Debug("session ended", "reason", err)
+	for _, f := range onEnd {
+		f()
+	}
+	return true
+}
+
+// wind closes what belongs to the session. Its connection is closed even when
+// calls that wait for it have not returned yet.
+func (s *Session) wind(ctx context.Context) {
+	s.mu.Lock()
+	up := s.up
+	s.mu.Unlock()
+	if up != nil {
+		_ = up.Close(ctx) // what matters is logged where it happens
+	}
+	s.wg.Wait()
+	if err := s.b.store.Delete(context.Background(), s.id); err != nil {
+		s.b.log.Warn("session store", "err", err)
+	}
+	s.b.mu.Lock()
+	delete(s.b.sessions, s)
+	s.b.mu.Unlock()
+	close(s.ended)
+}

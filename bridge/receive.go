@@ -1,0 +1,171 @@
+package bridge
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+)
+
+// receiver is a session as its server's connection sees it.
+type receiver struct{ s *Session }
+
+var (
+	_ Client = receiver{}
+	_ Client = (*inflight)(nil)
+	_ Client = (*hub)(nil)
+	_ Client = (*wire)(nil)
+)
+
+// Notify passes on what the server says outside of progress. A log message
+// goes with the call under way when there is only one that it can be about.
+func (r receiver) Notify(n *jsonrpc.Message) {
+	s, e := r.s, event(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return
+	}
+	if n.Method == "notifications/message" {
+		if c := s.only(); c != nil && c.back != nil && c.back.Send(e) {
+			return
+		}
+	}
+	s.put(e)
+}
+
+// Ask passes on a question. It goes with the call under way when there is only
+// one that it can be about.
+func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	r.s.mu.Lock()
+	c := r.s.only()
+	r.s.mu.Unlock()
+	return r.s.ask(q, reply, c)
+}
+
+// Gone ends the session: its server has ended and will not be replaced.
+func (r receiver) Gone(err error) { r.s.End(err) }
+
+// asking tells which capability a client must have declared to be asked.
+var asking = map[string]string{
+	"sampling/createMessage": "sampling",
+	"elicitation/create":     "elicitation",
+	"roots/list":             "roots",
+}
+
+// refusal returns why a client with these capabilities cannot be asked, or
+// nil (R-019; protocol.md D5, D8).
+func refusal(q *jsonrpc.Message, capabilities []byte) *jsonrpc.Message {
+	need, known := asking[q.Method]
+	if !known {
+		return nil
+	}
+	had := gjson.GetBytes(capabilities, need)
+	if !had.Exists() {
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client does not have the capability "+need, nil)
+	}
+	if q.Method == "elicitation/create" && gjson.GetBytes(q.Params, "mode").Str == "url" && !had.Get("url").Exists() {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client does not have the capability elicitation.url", nil)
+	}
+	return nil
+}
+
+// ask numbers a question and puts it to the client, on the stream of the call
+// that it is about when that is known.
+func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func()) {
+	if no := refusal(q, s.caller.Capabilities); no != nil {
+		reply(no)
+		return nil
+	}
+	s.mu.Lock()
+	if s.ending || len(s.questions) >= maxQuestions {
+		s.mu.Unlock()
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
+		return nil
+	}
+	s.asked++
+	id := strconv.AppendInt(nil, s.asked, 10)
+	w := &question{reply: reply}
+	if token := q.Token(); token != nil {
+		w.token = append([]byte(nil), token...)
+	}
+	if s.questions == nil {
+		s.questions = map[string]*question{}
+	}
+	s.questions[string(id)] = w
+	e := replay.Event{Data: q.Append(make([]byte, 0, q.Len()), id, id), Must: true}
+	ttl := questionTTL
+	switch {
+	case about != nil && about.back != nil && about.back.Send(e):
+		w.to = about.back
+	default:
+		if w.to = s.put(e); w.to == nil {
+			ttl = streamTTL
+		}
+	}
+	w.timer = time.AfterFunc(ttl, func() { s.expire(string(id), w) })
+	s.mu.Unlock()
+	return func() { s.withdraw(string(id), w, "the server does not want the answer any more") }
+}
+
+// take removes the question of that id, so that exactly one party settles it.
+func (s *Session) take(id string, w *question) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.questions[id] != w {
+		return false
+	}
+	delete(s.questions, id)
+	w.timer.Stop()
+	return true
+}
+
+// withdraw takes a question back from the client. It reports whether there
+// was no answer yet.
+func (s *Session) withdraw(id string, w *question, why string) bool {
+	if !s.take(id, w) {
+		return false
+	}
+	e := replay.Event{Data: jsonrpc.NewCancelled([]byte(id), why).Append(nil, nil, nil), Must: true}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.to == nil || !w.to.Send(e) {
+		s.put(e)
+	}
+	return true
+}
+
+// expire gives up a question.
+func (s *Session) expire(id string, w *question) {
+	s.mu.Lock()
+	unsent := w.to == nil
+	s.mu.Unlock()
+	if !s.withdraw(id, w, "the answer took too long") {
+		return
+	}
+	why := "the client did not answer in time"
+	if unsent {
+		why = "the client has no stream open on which it can be asked"
+	}
+	w.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
+}
+
+// Answer takes the client's answer to a question. It reports an answer that
+// nobody waits for, which is no fault: it may be late.
+func (s *Session) Answer(m *jsonrpc.Message) error {
+	s.Seen()
+	s.mu.Lock()
+	w := s.questions[string(m.ID)]
+	s.mu.Unlock()
+	if w == nil || !s.take(string(m.ID), w) {
+		return errNobodyWaits
+	}
+	w.reply(m)
+	return nil
+}
+
+var errNobodyWaits = errors.New("nobody waits for this answer")

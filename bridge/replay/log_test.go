@@ -1,0 +1,72 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func seqs(events []Event) (all []int64) {
+	for _, e := range events {
+		all = append(all, e.Seq)
+	}
+	return all
+}
+
+func TestLog(t *testing.T) {
+	l := New(Limits{Events: 3, Bytes: 100, Hard: 1000})
+	for range 3 {
+		l.Append(Event{Data: []byte("x")})
+	}
+	l.Append(Event{Data: make([]byte, 500), Must: true}) // over Bytes: everything loose goes
+	got, whole := l.After(0)
+	if !slices.Equal(seqs(got), []int64{4}) || whole {
+		t.Errorf("After(0) = %v, whole %t", seqs(got), whole)
+	}
+	if _, whole := l.After(3); !whole {
+		t.Error("After(3) is not whole though nothing behind 3 was dropped")
+	}
+	if l.Append(Event{Data: make([]byte, 501), Must: true}) {
+		t.Error("Append above Hard succeeded")
+	}
+	if l.Drops() != 3 {
+		t.Errorf("Drops = %d, want 3", l.Drops())
+	}
+	l.Forget(4)
+	if l.Bytes() != 0 {
+		t.Errorf("Bytes = %d after all was forgotten", l.Bytes())
+	}
+	l.Finish()
+	if l.Append(Event{}) || !l.Finished() {
+		t.Error("a finished log takes events")
+	}
+}
+
+// Change notifications coalesce: the last of each key stays (protocol.md D0.11).
+func TestLogCoalesces(t *testing.T) {
+	l := New(Limits{Events: 4, Bytes: 1 << 20, Hard: 1 << 20})
+	for i := range 100 {
+		l.Append(Event{Data: []byte("t"), Key: "tools"})
+		l.Append(Event{Data: []byte("p"), Key: "prompts"})
+		l.Append(Event{Data: fmt.Appendf(nil, "progress %d", i)})
+	}
+	got, _ := l.After(0)
+	var keys []string
+	for _, e := range got {
+		keys = append(keys, e.Key)
+	}
+	if len(got) != 4 || !slices.Contains(keys, "tools") || !slices.Contains(keys, "prompts") {
+		t.Errorf("kept %d events with keys %q", len(got), keys)
+	}
+}
+
+func TestID(t *testing.T) {
+	if s, n, ok := ParseID(ID("AB12", 7)); s != "AB12" || n != 7 || !ok {
+		t.Errorf("ParseID(ID) = %q, %d, %t", s, n, ok)
+	}
+	for _, bad := range []string{"", "x", "-1", "x-", "x-+1", "x-01", "x--1", "x-1 ", "x-99999999999999999999"} {
+		if _, _, ok := ParseID(bad); ok {
+			t.Errorf("ParseID(%q) succeeded", bad)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+)
+
+// guard refuses what a web page in a victim's browser could send: requests
+// with a foreign Origin, and requests to a loopback listener under another
+// name (DNS rebinding; ). It also answers preflights.
+type guard struct {
+	origins []string       // allowed beside the listener's own
+	hosts   []string       // allowed beside loopback names
+	proxies []netip.Prefix // whose X-Forwarded-Host counts
+}
+
+// What browsers' scripts need of us.
+const (
+	corsMethods = "GET, POST, DELETE, OPTIONS"
+	corsHeaders = "Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
+	corsExposed = "Mcp-Session-Id, WWW-Authenticate"
+	corsMaxAge  = "7200"
+)
+
+func (g *guard) check(c *gin.Context) {
+	r := c.Request
+	host := r.Host
+	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
+		first, _, _ := strings.Cut(forwarded, ",")
+		host = strings.TrimSpace(first)
+	}
+	if !g.hostAllowed(host, onLoopback(r)) {
+		deny(c, "this Host is not served here: list it in allowed_hosts")
+		return
+	}
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return
+	}
+	if len(origins) > 1 || !g.originAllowed(origins[0], host, onLoopback(r)) {
+		deny(c, "this Origin may not call: list it in allowed_origins")
+		return
+	}
+	h := c.Writer.Header()
+	h.Set("Access-Control-Allow-Origin", origins[0])
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", corsExposed)
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", corsMethods)
+		h.Set("Access-Control-Allow-Headers", corsHeaders)
+		h.Set("Access-Control-Max-Age", corsMaxAge)
+		c.AbortWithStatus(http.StatusNoContent)
+	}
+}
+
+func deny(c *gin.Context, why string) {
+	c.Abort()
+	refuse(c, http.StatusForbidden, why)
+}
+
+// trusts reports whether the peer is a proxy whose X-Forwarded headers count.
+func (g *guard) trusts(peer string) bool {
+	at, err := netip.ParseAddrPort(peer)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(at.Addr().Unmap()) })
+}
+
+// onLoopback reports whether the request came in on a loopback address.
+func onLoopback(r *http.Request) bool {
+	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return true // the strict side
+	}
+	at, err := netip.ParseAddrPort(a.String())
+	return err != nil || at.Addr().Unmap().IsLoopback()
+}
+
+// hostAllowed reports whether a request under that name is for us.
+func (g *guard) hostAllowed(host string, loopback bool) bool {
+	if g.listed(host) {
+		return true
+	}
+	if loopback {
+		return isLoopback(hostname(host))
+	}
+	return len(g.hosts) == 0 || isLoopback(hostname(host))
+}
+
+// listed reports whether allowed_hosts has the host. An entry without a port
+// is meant for any port.
+func (g *guard) listed(host string) bool {
+	host = strings.ToLower(host)
+	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, hostname(host))
+}
+
+// originAllowed reports whether pages of that origin may call. A page of the
+// same host may, if that name is surely ours: it is in allowed_hosts, or an
+// address, which no attacker's DNS can turn around.
+func (g *guard) originAllowed(origin, host string, loopback bool) bool {
+	u, err := url.Parse(strings.ToLower(origin))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return false // also null
+	}
+	if slices.Contains(g.origins, normal(u)) {
+		return true
+	}
+	if loopback && isLoopback(u.Hostname()) {
+		return true
+	}
+	_, err = netip.ParseAddr(u.Hostname())
+	return u.Host == strings.ToLower(host) && (err == nil || g.listed(host))
+}
+
+// normal returns the origin as the configuration has it: no default port.
+func normal(u *url.URL) string {
+	if u.Port() == "80" && u.Scheme == "http" || u.Port() == "443" && u.Scheme == "https" {
+		return u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port())
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// hostname returns the host without its port and brackets.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+func isLoopback(name string) bool {
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(name)
+	return err == nil && a.Unmap().IsLoopback()
+}

@@ -1,0 +1,245 @@
+// Package server serves a bridge over HTTP: the MCP endpoints of its servers,
+// and what operators ask.
+//
+// For a server NAME there are /NAME/mcp (Streamable HTTP), /NAME/sse and
+// /NAME/messages (HTTP+SSE). With one server the same stand without /NAME too.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/mcp-bridge/bridge/adapters/sse"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Server is a bridge and the HTTP server in front of it.
+type Server struct {
+	c          *config.Config
+	log        *slog.Logger
+	b          *bridge.Bridge
+	streamable *streamable.Downstream
+	sse        *sse.Downstream
+	guard      guard
+	http       *http.Server
+}
+
+// New builds everything that the configuration names. It starts nothing but
+// the bridge itself: Close ends that, also when Serve was never called.
+func New(c *config.Config, log *slog.Logger) *Server {
+	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
+	o := bridge.Options{
+		Log: log, Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
+		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren,
+	}
+	for i := range c.Servers {
+		o.Servers = append(o.Servers, s.options(&c.Servers[i]))
+	}
+	s.b = bridge.New(o)
+	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
+	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, Heartbeat: c.Heartbeat})
+	s.http = &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
+	}
+	return s
+}
+
+// options makes a server's options of its configuration.
+func (s *Server) options(c *config.Server) bridge.ServerOptions {
+	o := bridge.ServerOptions{
+		Name: c.Name, Share: bridge.Share(c.Share), EndWithServer: !c.Restart, Idle: c.IdleStop,
+		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxLanes: c.MaxChildren,
+	}
+	if o.Idle == 0 {
+		o.Idle = -1 // never: the configuration has filled in its default
+	}
+	a := stdio.New(c.Name, *c.Stdio, stdio.Options{
+		Log: s.log, MaxMessage: int(s.c.MaxMessage),
+		Timeouts: bridge.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout},
+	})
+	o.Adapter, o.Check = a, a.Check
+	return o
+}
+
+// Bridge returns the bridge that is served.
+func (s *Server) Bridge() *bridge.Bridge { return s.b }
+
+// Handler returns the HTTP surface, for a listener of one's own.
+func (s *Server) Handler() http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.RedirectTrailingSlash = false
+	e.HandleMethodNotAllowed = true
+	e.Use(gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check)
+	e.NoRoute(func(c *gin.Context) { refuse(c, http.StatusNotFound, s.directions()) })
+	e.NoMethod(func(c *gin.Context) { refuse(c, http.StatusMethodNotAllowed, "this method is not served here") })
+	at := e.Group(s.c.BasePath)
+	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	at.GET("/readyz", s.ready)
+	names := s.b.Servers()
+	for _, name := range names {
+		s.mount(at.Group("/"+name), name, "/"+name)
+	}
+	if len(names) == 1 {
+		s.mount(at, names[0], "")
+	}
+	return e
+}
+
+// mount adds the endpoints of one server below prefix.
+func (s *Server) mount(at *gin.RouterGroup, name, prefix string) {
+	mcp := func(c *gin.Context) { s.streamable.Serve(name, c.Writer, c.Request) }
+	at.Any("/mcp", mcp)
+	at.Any("/sse", func(c *gin.Context) {
+		// Clients that try the newer transport first, on whatever URL they were
+		// given, find it here too; a session tells the two kinds of GET apart.
+		if c.Request.Method == http.MethodGet && !streamable.HasSession(c.Request) {
+			s.sse.Stream(name, s.external(c.Request)+prefix+"/messages", c.Writer, c.Request)
+			return
+		}
+		s.streamable.Serve(name, c.Writer, c.Request)
+	})
+	at.POST("/messages", func(c *gin.Context) { s.sse.Message(name, c.Writer, c.Request) })
+}
+
+// external returns the path prefix under which the client reaches us: what
+// proxies have taken off, and the configured base path.
+func (s *Server) external(r *http.Request) string {
+	prefix := r.Header.Get("X-Forwarded-Prefix")
+	if prefix == "" || !s.guard.trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
+		return s.c.BasePath
+	}
+	return strings.TrimRight(prefix, "/") + s.c.BasePath
+}
+
+// cleanPrefix reports whether a forwarded prefix is nothing but a path.
+func cleanPrefix(p string) bool {
+	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
+		return false
+	}
+	for _, c := range []byte(p) {
+		if c <= ' ' || c >= 0x7f || c == '?' || c == '#' || c == '\\' || c == '"' {
+			return false
+		}
+	}
+	return true
+}
+
+// directions tells somebody who asked for an unknown path what there is.
+func (s *Server) directions() string {
+	var all []string
+	for _, name := range s.b.Servers() {
+		all = append(all, s.c.BasePath+"/"+name+"/mcp")
+	}
+	return "nothing is served here; MCP is at " + strings.Join(all, ", ")
+}
+
+func refuse(c *gin.Context, status int, why string) {
+	c.Data(status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil).Append(nil, nil, nil))
+}
+
+func (s *Server) recovered(c *gin.Context, fault any) {
+	s.log.Error("panic in a handler", "path", c.FullPath(), "err", fmt.Sprint(fault))
+	c.AbortWithStatus(http.StatusInternalServerError)
+}
+
+// ready says how each server fares: 200 as long as one of them is of use.
+func (s *Server) ready(c *gin.Context) {
+	type state struct {
+		Name     string     `json:"name"`
+		State    string     `json:"state"`
+		Reason   string     `json:"reason,omitempty"`
+		Since    *time.Time `json:"since,omitempty"`
+		Sessions int        `json:"sessions"`
+		Children int        `json:"children"`
+	}
+	var out struct {
+		Ready    bool    `json:"ready"`
+		Reason   string  `json:"reason,omitempty"`
+		Draining bool    `json:"draining,omitempty"`
+		Servers  []state `json:"servers"`
+	}
+	for _, st := range s.b.Status() {
+		row := state{Name: st.Name, State: st.State, Reason: st.Reason, Sessions: st.Sessions, Children: st.Lanes}
+		if !st.Since.IsZero() {
+			row.Since = &st.Since
+		}
+		out.Servers = append(out.Servers, row)
+		out.Ready = out.Ready || st.Usable
+	}
+	if out.Draining = s.b.Draining(); out.Draining {
+		out.Ready, out.Reason = false, "the bridge is stopping"
+	} else if !out.Ready {
+		out.Reason = "no server works"
+	}
+	status := http.StatusOK
+	if !out.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	c.IndentedJSON(status, out)
+}
+
+// Listen opens the configured address.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w (choose another address with --listen or listen:, port 0 picks a free one)", s.c.Listen, err)
+	}
+	return l, nil
+}
+
+// Serve serves on l until ctx ends. Then it refuses new calls, lets those under
+// way finish for as long as the configuration allows, and stops everything.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(l) }()
+	select {
+	case err := <-failed:
+		s.Close(context.Background())
+		return err
+	case <-ctx.Done():
+	}
+	s.log.Info("stopping", "drain", s.c.Drain)
+	drain, cancel := context.WithTimeout(context.Background(), s.c.Drain)
+	if err := s.b.Drain(drain); err != nil {
+		s.log.Warn("calls were still under way after the time to drain")
+	}
+	cancel()
+	s.Close(context.Background())
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// closeLimit bounds how long responses may take to end once the bridge has
+// closed.
+const closeLimit = 2 * time.Second
+
+// Close stops everything at once: sessions, children, connections.
+func (s *Server) Close(ctx context.Context) {
+	s.b.Close(ctx)
+	ctx, cancel := context.WithTimeout(ctx, closeLimit)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close() // what is left are clients that do not read
+	}
+}

@@ -1,0 +1,376 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+const latest = era.LatestLegacy
+
+// ownParams is the handshake of a connection that serves everybody: there is
+// nobody in particular to ask, so no capability is offered (D3).
+var ownParams = []byte(`{"protocolVersion":"` + latest + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":"1"}}`)
+
+// hub lets several sessions share one lane. It is the lane's Client: it finds
+// the session that something from the server belongs to (D0, D3).
+type hub struct {
+	lane *lane
+	all  bool // sessions of different principals share it
+
+	mu    sync.Mutex // guards the rest
+	views map[*view]struct{}
+	subs  map[string]*subscription // by URI
+	level string                   // as the server was told; empty when it was not
+	said  map[string]*view         // elicitationId -> who was asked
+}
+
+// subscription is a resource that some of the sessions want to hear about.
+type subscription struct {
+	turn  chan struct{} // held while the server is told: subscribing takes turns
+	views map[*view]struct{}
+	users int // that hold or wait for turn, or are in views
+}
+
+// view is one session's share of a hub.
+type view struct {
+	h     *hub
+	s     Client
+	calls atomic.Int64 // under way
+	level string       // guarded by h.mu; empty means none was set
+}
+
+func newHub(r *route, from *Caller) *hub {
+	h := &hub{all: r.share == ShareAll, views: map[*view]struct{}{}, subs: map[string]*subscription{}}
+	h.lane = newLane(r, from, h)
+	return h
+}
+
+func (h *hub) join(s Client) *view {
+	v := &view{h: h, s: s}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.views[v] = struct{}{}
+	return v
+}
+
+func (h *hub) unused() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.views) == 0
+}
+
+// everybody returns the views there are.
+func (h *hub) everybody() []*view {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*view, 0, len(h.views))
+	for v := range h.views {
+		all = append(all, v)
+	}
+	return all
+}
+
+// busy returns the only view with calls under way, if there is exactly one.
+func (h *hub) busy() *view {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var only *view
+	for v := range h.views {
+		if v.calls.Load() == 0 {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = v
+	}
+	return only
+}
+
+// Notify passes on a notification to those it is for.
+func (h *hub) Notify(n *jsonrpc.Message) {
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		for _, v := range h.everybody() {
+			v.s.Notify(n)
+		}
+	case "notifications/resources/updated":
+		h.mu.Lock()
+		var to []*view
+		if sub := h.subs[n.URI()]; sub != nil {
+			for v := range sub.views {
+				to = append(to, v)
+			}
+		}
+		h.mu.Unlock()
+		for _, v := range to {
+			v.s.Notify(n)
+		}
+	case "notifications/message":
+		h.log(n)
+	case "notifications/elicitation/complete":
+		h.mu.Lock()
+		v := h.said[gjson.GetBytes(n.Params, "elicitationId").String()]
+		h.mu.Unlock()
+		if v != nil {
+			v.s.Notify(n)
+		}
+	default:
+		if only := h.busy(); only != nil {
+			only.s.Notify(n)
+		} // otherwise it cannot be told whose it is
+	}
+}
+
+// log passes on a log message. The server does not say which call it is about:
+// with one session calling it is that one's. Otherwise all sessions of the one
+// principal may see it, and of several principals nobody may.
+func (h *hub) log(n *jsonrpc.Message) {
+	to := h.everybody()
+	if only := h.busy(); only != nil {
+		to = []*view{only}
+	} else if h.all {
+		return
+	}
+	level := gjson.GetBytes(n.Params, "level").String()
+	for _, v := range to {
+		h.mu.Lock()
+		wanted := v.level == "" || severity(level) >= severity(v.level)
+		h.mu.Unlock()
+		if wanted {
+			v.s.Notify(n)
+		}
+	}
+}
+
+// Ask passes on a question to the session whose call it must be about.
+func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	if h.all {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
+		return nil
+	}
+	v := h.busy()
+	if v == nil {
+		if all := h.everybody(); len(all) == 1 {
+			v = all[0]
+		}
+	}
+	if v == nil {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		return nil
+	}
+	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {
+		h.mu.Lock()
+		if h.said == nil || len(h.said) >= maxQuestions {
+			h.said = map[string]*view{}
+		}
+		h.said[id.String()] = v
+		h.mu.Unlock()
+	}
+	return v.s.Ask(q, reply)
+}
+
+// Gone tells all sessions that the server has ended and will not be replaced.
+func (h *hub) Gone(err error) {
+	for _, v := range h.everybody() {
+		v.s.Gone(err)
+	}
+}
+
+// Server returns what the shared handshake said, less what does not work when
+// shared.
+func (v *view) Server() *Server { return v.h.lane.Server() }
+
+// Call makes a call over the shared connection.
+func (v *view) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	switch r.Method {
+	case "logging/setLevel":
+		return v.setLevel(ctx, r)
+	case "resources/subscribe":
+		return v.subscribe(ctx, r)
+	case "resources/unsubscribe":
+		return v.unsubscribe(ctx, r)
+	}
+	v.calls.Add(1)
+	defer v.calls.Add(-1)
+	m, err := v.h.lane.Call(ctx, r)
+	if err == nil && r.Method == "initialize" && m.Result != nil {
+		caps := []byte(gjson.GetBytes(m.Result, "capabilities").Raw)
+		m = jsonrpc.NewResult(nil, with(m.Result, "capabilities", with(caps, "tasks", nil)))
+	}
+	return m, err
+}
+
+// Notify passes on a notification. Those about a client's own state are not
+// the server's business when it serves everybody.
+func (v *view) Notify(ctx context.Context, r *Request) error {
+	if v.h.all {
+		return nil
+	}
+	return v.h.lane.Notify(ctx, r)
+}
+
+var severities = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// severity orders log levels; an unknown one is the least severe.
+func severity(level string) int {
+	for i, s := range severities {
+		if s == level {
+			return i
+		}
+	}
+	return -1
+}
+
+// setLevel notes the session's level. The server is told the most verbose one
+// that any session wants.
+func (v *view) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	wanted := gjson.GetBytes(r.Params, "level").String()
+	if severity(wanted) < 0 {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "level must be one of debug, info, notice, warning, error, critical, alert, emergency", nil), nil
+	}
+	h := v.h
+	h.mu.Lock()
+	before := h.level
+	told := h.level != "" && severity(h.level) <= severity(wanted)
+	if told {
+		v.level = wanted
+	} else {
+		h.level = wanted
+	}
+	h.mu.Unlock()
+	if told {
+		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	}
+	m, err := h.lane.Call(ctx, r)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil || m.Error != nil {
+		if h.level == wanted {
+			h.level = before
+		}
+		return m, err
+	}
+	v.level = wanted
+	return m, nil
+}
+
+// turn enters the subscription of a URI and waits for the right to tell the
+// server about it.
+func (h *hub) turn(ctx context.Context, uri string) (*subscription, error) {
+	h.mu.Lock()
+	sub := h.subs[uri]
+	if sub == nil {
+		sub = &subscription{turn: make(chan struct{}, 1), views: map[*view]struct{}{}}
+		h.subs[uri] = sub
+	}
+	sub.users++
+	h.mu.Unlock()
+	select {
+	case sub.turn <- struct{}{}:
+		return sub, nil
+	case <-ctx.Done():
+		h.done(uri, sub, false)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// done leaves the subscription and forgets it when nobody is in it.
+func (h *hub) done(uri string, sub *subscription, hadTurn bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if hadTurn {
+		<-sub.turn
+	}
+	if sub.users--; sub.users == 0 && len(sub.views) == 0 && h.subs[uri] == sub {
+		delete(h.subs, uri)
+	}
+}
+
+// subscribe tells the server about the first subscriber only.
+func (v *view) subscribe(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	h, uri := v.h, r.URI()
+	sub, err := h.turn(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	defer h.done(uri, sub, true)
+	h.mu.Lock()
+	first := len(sub.views) == 0
+	h.mu.Unlock()
+	m := jsonrpc.NewResult(nil, []byte("{}"))
+	if first {
+		if m, err = h.lane.Call(ctx, r); err != nil || m.Error != nil {
+			return m, err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, in := h.views[v]; in { // the session may have ended meanwhile
+		sub.views[v] = struct{}{}
+	}
+	return m, nil
+}
+
+// unsubscribe tells the server about the last subscriber only.
+func (v *view) unsubscribe(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	h, uri := v.h, r.URI()
+	sub, err := h.turn(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	defer h.done(uri, sub, true)
+	h.mu.Lock()
+	_, in := sub.views[v]
+	delete(sub.views, v)
+	last := in && len(sub.views) == 0
+	h.mu.Unlock()
+	if last {
+		return h.lane.Call(ctx, r)
+	}
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+
+// Close leaves the hub. The subscriptions that only this session had are
+// ended in the background; the connection stays for the others, or until it
+// was idle for long enough.
+func (v *view) Close(context.Context) error {
+	h := v.h
+	h.mu.Lock()
+	delete(h.views, v)
+	var mine []string
+	for uri, sub := range h.subs {
+		if _, in := sub.views[v]; in {
+			if len(sub.views) == 1 {
+				mine = append(mine, uri)
+			} else {
+				delete(sub.views, v)
+			}
+		}
+	}
+	for id, of := range h.said {
+		if of == v {
+			delete(h.said, id)
+		}
+	}
+	h.mu.Unlock()
+	for _, uri := range mine {
+		h.lane.spawn(func() {
+			line, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"resources/unsubscribe","params":{"uri":` + quote(uri) + `}}`))
+			if err != nil {
+				return
+			}
+			m, err := v.unsubscribe(h.lane.ctx, &Request{Message: line, From: h.lane.caller})
+			if err == nil {
+				m.Release()
+			}
+		})
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+// Command bridge lets any MCP client talk to any MCP server.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailure = 1 // something did not work
+	exitUsage   = 2 // the command line or the configuration is wrong
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() {
+		<-ctx.Done()
+		stop() // the next signal ends the process at once; the system then ends its children
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// usageError is a mistake of the user's.
+type usageError struct{ error }
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(stdout, stderr)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "bridge:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bridge",
+		Short: "Lets any MCP client talk to any MCP server",
+		Long: `bridge puts MCP servers that speak over stdin and stdout on HTTP, for many
+clients at once: Streamable HTTP at /mcp, and HTTP+SSE at /sse for older clients.`,
+		Example: `  bridge run -- npx -y @modelcontextprotocol/server-everything
+  bridge serve -c bridge.yaml
+  bridge check -c bridge.yaml`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see 'bridge %s --help')", err, c.Name())}
+	})
+	var l logFlags
+	l.add(root)
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newCheck(stdout), newVersion(stdout))
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return root
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+func newRun(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
+	c := config.Default()
+	var share, cwd string
+	var env []string
+	var restart bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGS...]",
+		Short: "Put one stdio server on HTTP, without a configuration file",
+		Long: `run starts COMMAND as an MCP server for each client that comes, and serves it
+at /mcp (Streamable HTTP) and /sse (HTTP+SSE) until it gets SIGTERM or SIGINT:
+then it lets calls finish; a second signal stops it at once.
+
+COMMAND gets PATH, HOME and the like from the environment of the bridge, and
+what --env names; nothing else.`,
+		Example: `  bridge run -- npx -y @modelcontextprotocol/server-filesystem .
+  bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
+  bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("name the program to run, behind --: bridge run -- npx -y @modelcontextprotocol/server-everything")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			own, err := variables(env)
+			if err != nil {
+				return err
+			}
+			s := config.DefaultServer(serverName(args[0]), share)
+			s.Share, s.Restart, s.Timeout = share, restart, timeout
+			s.MaxTimeout = max(s.MaxTimeout, timeout)
+			s.Stdio = &stdio.Config{Command: args[0], Args: args[1:], Env: own, Cwd: cwd}
+			c.Servers = []config.Server{s}
+			return serve(cmd.Context(), &c, l, stdout, stderr)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows COMMAND is COMMAND's
+	f.StringVar(&c.Listen, "listen", c.Listen, "address to serve on; port 0 picks a free one and prints it")
+	f.StringVar(&share, "share", config.ShareSession, "who uses one process together: session, principal, call or all")
+	f.StringArrayVar(&env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
+	f.StringVar(&cwd, "cwd", "", "working directory of COMMAND")
+	f.BoolVar(&restart, "restart", true, "go on with a fresh process when one dies; false ends the session instead")
+	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent; progress resets it")
+	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
+	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
+	return cmd
+}
+
+// variables reads the --env flags.
+func variables(flags []string) (map[string]string, error) {
+	own := map[string]string{}
+	for _, f := range flags {
+		name, value, set := strings.Cut(f, "=")
+		if name == "" {
+			return nil, usageError{errors.New("--env needs NAME=VALUE or NAME")}
+		}
+		if !set {
+			var ok bool
+			if value, ok = os.LookupEnv(name); !ok {
+				return nil, usageError{fmt.Errorf("--env %s: the variable is not set: give it as %s=VALUE", name, name)}
+			}
+		}
+		maps.Copy(own, map[string]string{name: value})
+	}
+	return own, nil
+}
+
+// serverName makes the name of a server of its command's, by the rules for
+// names: it appears in URLs and in the log.
+func serverName(command string) string {
+	base := command[strings.LastIndexAny(command, `/\`)+1:]
+	base = strings.TrimSuffix(strings.ToLower(base), ".exe")
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, base), "-")
+	switch name {
+	case "", "mcp", "sse", "messages", "hooks", "healthz", "readyz", "metrics":
+		return "server"
+	}
+	return name[:min(len(name), 64)]
+}

@@ -1,0 +1,133 @@
+// Package config reads the bridge's configuration file: what to listen on, the
+// limits, and the servers to publish. The file is YAML or JSON, or the
+// mcpServers file of a desktop client as it is; docs/configuration.md is its
+// reference.
+//
+// Reading is strict, and every fault of a file is reported in one go, each with
+// its line: an unknown key, a duplicate, a wrong type, a missing variable. A
+// value may take text from the environment (${NAME}, ${NAME:-default}). That
+// happens after parsing, so that a value cannot add structure, and messages
+// show the text of the file, never the value, which may be a secret.
+//
+// Nothing here connects to a server or starts one.
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+)
+
+// Config is a configuration file with its defaults filled in.
+type Config struct {
+	// Listen is the address to serve on, HOST:PORT; port 0 picks a free one.
+	// Default 127.0.0.1:8808. Beyond loopback, whoever reaches it can use every
+	// server.
+	Listen string `yaml:"listen"`
+	// BasePath is the path prefix under which a reverse proxy publishes us, such
+	// as /tools: no slash at its end. Default: none.
+	BasePath string `yaml:"base_path"`
+	// AllowedOrigins are browser origins that may call, beside the listener's
+	// own: lower case, no default port, such as https://app.example.com.
+	AllowedOrigins []string `yaml:"allowed_origins"`
+	// AllowedHosts are Host values accepted beside loopback names, in lower
+	// case. One without a port is meant for any port.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+	// TrustedProxies are the peers whose X-Forwarded-* headers count. Default:
+	// nobody's.
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+	// MaxMessage bounds one message in bytes: request body, line, event, answer.
+	// Default 16MiB.
+	MaxMessage Size `yaml:"max_message"`
+	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB.
+	MaxInFlight Size `yaml:"max_bytes_in_flight"`
+	// MaxSessions bounds the sessions that are open at once. Default 10000.
+	MaxSessions int `yaml:"max_sessions"`
+	// MaxChildren bounds the child processes of all servers. Default 1024.
+	MaxChildren int `yaml:"max_children"`
+	// SessionIdle ends a session that nobody used for so long. Default 30m.
+	SessionIdle time.Duration `yaml:"session_idle"`
+	// Heartbeat is the pause between signs of life on a quiet stream. Default 20s.
+	Heartbeat time.Duration `yaml:"heartbeat"`
+	// Drain is how long running calls may go on at shutdown before they are
+	// cancelled; 0 cancels at once. Default 10s.
+	Drain time.Duration `yaml:"drain"`
+	// Servers are the servers to publish, in file order; at least one.
+	Servers []Server `yaml:"servers"`
+
+	// Warnings are remarks that keep nothing from working, as "file:line: text",
+	// sorted by line.
+	Warnings []string `yaml:"-"`
+}
+
+// Server is one server of the file. Exactly one of its pointer fields is set:
+// the kind, which says how to reach it. A new kind is a new pointer field.
+type Server struct {
+	// Name is the server's part of the URL: lower-case letters, digits and '-'.
+	Name string `yaml:"-"`
+	// Stdio runs the server as a child process.
+	Stdio *stdio.Config `yaml:"stdio"`
+	// Share says who uses one upstream connection together: ShareSession (the
+	// default), SharePrincipal, ShareCall or ShareAll.
+	Share string `yaml:"share"`
+	// Restart starts a failed server again at its next use. Default true.
+	Restart bool `yaml:"restart"`
+	// Timeout is how long a call may stay silent; progress resets it. Default 300s.
+	Timeout time.Duration `yaml:"timeout"`
+	// MaxTimeout is how long a call may take, progress or not. Default 1h.
+	MaxTimeout time.Duration `yaml:"max_timeout"`
+	// HandshakeTimeout bounds opening a connection to the server. Default 60s.
+	HandshakeTimeout time.Duration `yaml:"handshake_timeout"`
+	// IdleStop closes a connection that was unused for so long; 0 means never,
+	// as does "off" in a file. Default: never with ShareSession, since the state
+	// behind the connection is the client's; 10m otherwise.
+	IdleStop time.Duration `yaml:"idle_stop,off"`
+	// MaxChildren bounds this server's child processes. Default 256.
+	MaxChildren int `yaml:"max_children"`
+	// StartsPerMinute bounds the restarts after a failure. Default 5.
+	StartsPerMinute int `yaml:"starts_per_minute"`
+}
+
+// Values of Server.Share.
+const (
+	ShareSession   = "session"   // one connection per session
+	SharePrincipal = "principal" // one per principal
+	ShareCall      = "call"      // one per call, closed after it
+	ShareAll       = "all"       // one for everybody
+)
+
+// Default returns the settings of a file that sets nothing. It has no servers,
+// which a file must have.
+func Default() Config {
+	return Config{
+		Listen:      "127.0.0.1:8808",
+		MaxMessage:  16 << 20,
+		MaxInFlight: 512 << 20,
+		MaxSessions: 10000,
+		MaxChildren: 1024,
+		SessionIdle: 30 * time.Minute,
+		Heartbeat:   20 * time.Second,
+		Drain:       10 * time.Second,
+	}
+}
+
+// DefaultServer returns the settings of a server that sets nothing but share,
+// on which the default of IdleStop depends; an empty share means ShareSession.
+// It has no kind yet.
+func DefaultServer(name, share string) Server {
+	s := Server{
+		Name:             name,
+		Share:            ShareSession,
+		Restart:          true,
+		Timeout:          300 * time.Second,
+		MaxTimeout:       time.Hour,
+		HandshakeTimeout: 60 * time.Second,
+		MaxChildren:      256,
+		StartsPerMinute:  5,
+	}
+	if share != "" && share != ShareSession {
+		s.Share, s.IdleStop = share, 10*time.Minute
+	}
+	return s
+}

@@ -1,0 +1,310 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+)
+
+var update = flag.Bool("update", false, "write the .want files of testdata anew")
+
+// environment is what the files of testdata see.
+func environment(path string) func(string) (string, bool) {
+	vars := map[string]string{
+		"PATH": path, "TOKEN": "s3cr3t-t0k3n", "EMPTY": "", "PORT": "8080", "COUNT": "7919",
+		"SIZE": "2MiB", "DRAIN": "3s", "NO": "false", "YAML": "a: [b, \"c\n",
+	}
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}
+
+// programs returns a folder that holds the commands which testdata uses.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"npx", "uvx"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestFiles loads every file of testdata: NAME.good.* must load as NAME.good.*.want
+// says, NAME.bad.* must fail with that text. go test -update writes them.
+func TestFiles(t *testing.T) {
+	env := environment(programs(t))
+	t.Chdir("testdata")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.[gb]*.[yj]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, bad := 0, 0
+	for _, file := range files {
+		if strings.HasSuffix(file, ".want") {
+			continue
+		}
+		t.Run(file, func(t *testing.T) {
+			c, err := Load(file, env)
+			var got string
+			if strings.Contains(file, ".good.") {
+				good++
+				if err != nil {
+					t.Fatalf("Load(%q) = %v", file, err)
+				}
+				got = strings.ReplaceAll(dump(c), here, "$HERE")
+			} else {
+				bad++
+				var faults Faults
+				if !errors.As(err, &faults) || c != nil {
+					t.Fatalf("Load(%q) = %v, %v, want Faults", file, c, err)
+				}
+				got = err.Error() + "\n"
+				for _, secret := range []string{"s3cr3t", "top-secret", "7919"} {
+					if strings.Contains(got, secret) {
+						t.Errorf("Load(%q): the error shows %s", file, secret)
+					}
+				}
+			}
+			if *update {
+				if err := os.WriteFile(file+".want", []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file + ".want")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("Load(%q):\n%s\nwant:\n%s", file, got, want)
+			}
+		})
+	}
+	if good == 0 || bad == 0 {
+		t.Errorf("testdata has %d good and %d bad files", good, bad)
+	}
+}
+
+// dump writes a Config as lines of "key = value", without what has the default.
+func dump(c *Config) string {
+	var b strings.Builder
+	differences(&b, "", reflect.ValueOf(*c), reflect.ValueOf(Default()))
+	for _, s := range c.Servers {
+		b.WriteString("server " + s.Name + "\n")
+		differences(&b, "  ", reflect.ValueOf(s), reflect.ValueOf(DefaultServer(s.Name, "")))
+		if s.Stdio != nil {
+			differences(&b, "  stdio ", reflect.ValueOf(*s.Stdio), reflect.ValueOf(stdio.Config{}))
+		}
+	}
+	for _, w := range c.Warnings {
+		b.WriteString("warning " + w + "\n")
+	}
+	return b.String()
+}
+
+func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
+	for f, field := range v.Fields() {
+		name := key(f)
+		if name == "-" || name == "servers" || field.Kind() == reflect.Pointer {
+			continue
+		}
+		if reflect.DeepEqual(field.Interface(), standard.FieldByIndex(f.Index).Interface()) {
+			continue
+		}
+		value := fmt.Sprint(field)
+		switch field.Kind() {
+		case reflect.String, reflect.Map:
+			value = fmt.Sprintf("%q", field)
+		case reflect.Slice:
+			if field.Type().Elem().Kind() == reflect.String {
+				value = fmt.Sprintf("%q", field)
+			}
+		}
+		fmt.Fprintf(b, "%s%s = %s\n", indent, name, value)
+	}
+}
+
+// Our own form with the defaults must come out of DefaultServer.
+func TestParseDefaults(t *testing.T) {
+	for _, test := range []struct {
+		share string
+		idle  time.Duration
+	}{
+		{ShareSession, 0}, {SharePrincipal, 10 * time.Minute}, {ShareCall, 10 * time.Minute}, {ShareAll, 10 * time.Minute},
+	} {
+		c, err := Parse("f.yaml", []byte("servers: { a: { share: "+test.share+", stdio: { command: x } } }"), none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Default()
+		server := DefaultServer("a", test.share)
+		server.Stdio = &stdio.Config{Command: "x"}
+		want.Servers = []Server{server}
+		if !reflect.DeepEqual(*c, want) {
+			t.Errorf("Parse with share %s = %+v, want %+v", test.share, *c, want)
+		}
+		if server.IdleStop != test.idle {
+			t.Errorf("DefaultServer(%q).IdleStop = %v, want %v", test.share, server.IdleStop, test.idle)
+		}
+	}
+}
+
+func none(string) (string, bool) { return "", false }
+
+// Parse must not look at files: names may stand for places on another machine.
+func TestParseOpensNothing(t *testing.T) {
+	c, err := Parse("f.yaml", []byte("servers: { a: { stdio: { command: no-such, cwd: no/such, env_file: no.env } } }"), none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Servers[0].Stdio; got.Cwd != "no/such" || got.EnvFile != "no.env" || len(c.Warnings) > 0 {
+		t.Errorf("Parse = %+v, warnings %q", got, c.Warnings)
+	}
+}
+
+func TestLoadUnreadable(t *testing.T) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Load of a missing file = %v, want fs.ErrNotExist", err)
+	}
+	if _, err := Load(t.TempDir(), none); err == nil {
+		t.Error("Load of a folder succeeded")
+	}
+	big := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(big, none); err == nil || !strings.Contains(err.Error(), "larger than 1MiB") {
+		t.Errorf("Load of a large file = %v", err)
+	}
+}
+
+// A nil env means the environment of the process.
+func TestParseProcessEnvironment(t *testing.T) {
+	t.Setenv("BRIDGE_TEST_COMMAND", "npx")
+	c, err := Parse("f.yaml", []byte(`servers: { a: { stdio: { command: "${BRIDGE_TEST_COMMAND}" } } }`), nil)
+	if err != nil || c.Servers[0].Stdio.Command != "npx" {
+		t.Errorf("Parse = %v, %v", c, err)
+	}
+}
+
+// Files from other systems: CRLF, a byte order mark, and both with right lines.
+func TestParseLineEnds(t *testing.T) {
+	text := "\ufeffdrain: 1s\r\nservers:\r\n  a:\r\n    stdio:\r\n      command: \"a\r\n        b\"\r\n      args: [x,\r\n        y]\r\n    shar: all\r\n"
+	_, err := Parse("f.yaml", []byte(text), none)
+	want := `f.yaml:9: server "a": unknown key "shar": did you mean "share"?`
+	if err == nil || err.Error() != want {
+		t.Errorf("Parse = %v, want %s", err, want)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want Size
+		back string
+	}{
+		{"0", 0, "0B"}, {"1", 1, "1B"}, {"16777216", 16 << 20, "16MiB"}, {"16MiB", 16 << 20, "16MiB"},
+		{"16 mib", 16 << 20, "16MiB"}, {"16MB", 16e6, "15625KiB"}, {"5kb", 5000, "5KB"}, {"512KiB", 512 << 10, "512KiB"},
+		{"2GiB", 2 << 30, "2GiB"}, {"7B", 7, "7B"},
+	} {
+		got, err := ParseSize(test.text)
+		if err != nil || got != test.want || got.String() != test.back {
+			t.Errorf("ParseSize(%q) = %v, %v, want %d as %s", test.text, got, err, test.want, test.back)
+		}
+	}
+	for _, text := range []string{"", "MiB", "-1", "+1", "1.5MiB", "1M", "16MiBi", "0x10", "9223372036854775807KiB", "1 6MiB"} {
+		if got, err := ParseSize(text); err == nil {
+			t.Errorf("ParseSize(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for _, test := range []struct {
+		listen string
+		want   bool
+	}{
+		{"127.0.0.1:1", true}, {"127.9.9.9:1", true}, {"[::1]:0", true}, {"LocalHost:1", true}, {"[::ffff:127.0.0.1]:1", true},
+		{":8808", false}, {"0.0.0.0:1", false}, {"[::]:1", false}, {"example.com:1", false}, {"localhost", false},
+	} {
+		if got := Loopback(test.listen); got != test.want {
+			t.Errorf("Loopback(%q) = %v, want %v", test.listen, got, test.want)
+		}
+	}
+}
+
+// Settings that come from flags are checked by the rules of the file.
+func TestValidate(t *testing.T) {
+	server := DefaultServer("a", ShareAll)
+	server.Stdio = &stdio.Config{Command: "npx"}
+	good := Default()
+	good.Servers = []Server{server}
+	if err := good.Validate(); err != nil {
+		t.Errorf("Validate() = %v", err)
+	}
+
+	bad := Default()
+	bad.Listen = "8808"
+	bad.AllowedOrigins = []string{"https://ok.example.com", "*"}
+	bad.MaxMessage = 1 << 40
+	server.Share, server.Timeout = "none", 2*time.Hour
+	server.Stdio = &stdio.Config{}
+	bad.Servers = []Server{server, {Name: "a", Share: ShareSession}, {Name: "B"}}
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("Validate() = nil")
+	}
+	for _, want := range []string{
+		`listen is "8808": expected HOST:PORT`,
+		`allowed_origins is "*": `,
+		"max_message must not be larger",
+		`server "a": share is "none": must be session, principal, call or all`,
+		`server "a": timeout must not be longer`,
+		`server "a": stdio: command is empty`,
+		`server "a": there are two of this name`,
+		`server "a": exactly one kind must be set, there are 0`,
+		`server "B": a server's name has`,
+	} {
+		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("Validate() = %v\nwant a line that begins with %s", err, want)
+		}
+	}
+	if empty := Default(); empty.Validate() == nil {
+		t.Error("Validate() without servers = nil")
+	}
+}
+
+// An adapter writes its own messages, and may repeat a value that came from the
+// environment.
+func TestRedact(t *testing.T) {
+	d := &decoder{secrets: map[string]string{
+		"hunter2": "${PASSWORD}", "hunter22": "${LONGER}", "no": "${SHORT}", "a\"b\nc": "${QUOTED}",
+	}}
+	for _, test := range []struct{ message, want string }{
+		{"is hunter2: wrong", "is ${PASSWORD}: wrong"},
+		{"is https://xhunter22y/", "is https://x${LONGER}y/"},
+		{"is no: not a note", "is ${SHORT}: not a note"},
+		{`is "a\"b\nc"`, `is "${QUOTED}"`},
+		{"nothing here", "nothing here"},
+	} {
+		if got := d.redact(test.message); got != test.want {
+			t.Errorf("redact(%q) = %q, want %q", test.message, got, test.want)
+		}
+	}
+}

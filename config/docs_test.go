@@ -1,0 +1,128 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+)
+
+const reference = "../docs/configuration.md"
+
+// Every key has its row in the reference, with the default that it really has,
+// and every row is a key.
+func TestReferenceTables(t *testing.T) {
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standard := DefaultServer("", "")
+	for _, test := range []struct {
+		heading  string
+		defaults any
+	}{
+		{"## Keys of the file", Default()},
+		{"## Keys of a server", standard},
+		// The adapter keeps its own defaults; zero stands for them.
+		{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
+	} {
+		_, section, ok := strings.Cut(string(data), "\n"+test.heading)
+		if !ok {
+			t.Fatalf("%s has no heading %q", reference, test.heading)
+		}
+		section, _, _ = strings.Cut(section, "\n#")
+		rows := map[string]string{}
+		for _, row := range regexp.MustCompile("(?m)^\\| `(.+?)` \\| (.+?) \\| .+ \\|$").FindAllStringSubmatch(section, -1) {
+			rows[row[1]] = row[2]
+		}
+		v := reflect.ValueOf(test.defaults)
+		for f, field := range v.Fields() {
+			name := key(f)
+			if name == "-" {
+				continue
+			}
+			got, ok := rows[name]
+			delete(rows, name)
+			if want := documented(name, field); !ok || got != want {
+				t.Errorf("%s, %s: the row of %q has default %q, want %q", reference, test.heading, name, got, want)
+			}
+			if !regexp.MustCompile("(?m)[ {]" + name + ": |^" + name + ": |^ *" + name + ":$").MatchString(examples(section)) {
+				t.Errorf("%s, %s: no example has %q", reference, test.heading, name)
+			}
+		}
+		for name := range rows {
+			t.Errorf("%s, %s: the row of %q is about no key", reference, test.heading, name)
+		}
+	}
+}
+
+// documented returns the text that the default of a key has in the reference.
+func documented(name string, v reflect.Value) string {
+	switch name {
+	case "servers", "stdio", "command":
+		return "required"
+	case "idle_stop":
+		return "`off`"
+	}
+	if d, ok := v.Interface().(time.Duration); ok {
+		s := d.String() // 5m0s, 1h0m0s
+		if strings.HasSuffix(s, "m0s") {
+			s = strings.TrimSuffix(s, "0s")
+		}
+		if strings.HasSuffix(s, "h0m") {
+			s = strings.TrimSuffix(s, "0m")
+		}
+		return "`" + s + "`"
+	}
+	if v.IsZero() {
+		return "none"
+	}
+	return fmt.Sprintf("`%v`", v.Interface())
+}
+
+func blocks(text string) [][]string {
+	return regexp.MustCompile("(?ms)^```(yaml|json)\n(.+?)^```$").FindAllStringSubmatch(text, -1)
+}
+
+func examples(text string) string {
+	var all strings.Builder
+	for _, block := range blocks(text) {
+		all.WriteString(block[2])
+	}
+	return all.String()
+}
+
+// Every example of the reference is a whole file that can be used.
+func TestReferenceExamples(t *testing.T) {
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := blocks(string(data))
+	if len(found) < 5 {
+		t.Fatalf("%s has %d examples", reference, len(found))
+	}
+	for i, block := range found {
+		if _, err := Parse(fmt.Sprintf("example %d.%s", i+1, block[1]), []byte(block[2]), none); err != nil {
+			t.Errorf("%s: %v in\n%s", reference, err, block[2])
+		}
+	}
+}
+
+// The messages that the reference shows are those that a user gets.
+func TestReferenceMessages(t *testing.T) {
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "\n\n\n\nservers:\n  files:\n    stdio: { commnad: npx }\n\n    timeout: 90\n"
+	_, err = Parse("bridge.yaml", []byte(text), none)
+	if err == nil || !strings.Contains(string(data), "```text\n"+err.Error()+"\n```") {
+		t.Errorf("%s does not show what Parse says: %v", reference, err)
+	}
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// expand replaces the references in s and says whether there was one. The error
+// names every reference that cannot be replaced, and no value.
+func (d *decoder) expand(s string) (string, bool, error) {
+	var out strings.Builder
+	var errs []error
+	found := false
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		if !ok {
+			out.WriteString(s)
+			return out.String(), found, errors.Join(errs...)
+		}
+		if literal, ok := strings.CutSuffix(before, "$"); ok {
+			out.WriteString(literal + "${")
+			s = rest
+			continue
+		}
+		out.WriteString(before)
+		found = true
+		inner, after, closed := strings.Cut(rest, "}")
+		value, err := d.lookup(inner, closed)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		out.WriteString(value)
+		s = after
+	}
+}
+
+// lookup returns the value for the reference whose text within the braces is
+// inner.
+func (d *decoder) lookup(inner string, closed bool) (string, error) {
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	if rest, ok := strings.CutPrefix(name, "env:"); ok {
+		if !d.clientForm {
+			return "", fmt.Errorf("%s is a client's way to name a variable: write ${%s}", clip("${"+inner+"}"), clip(rest))
+		}
+		name = rest
+	}
+	switch {
+	case !closed:
+		return "", fmt.Errorf("%s has no closing brace: write ${NAME}, or $${ for a literal ${", clip("${"+inner))
+	case !isVariable(name):
+		return "", fmt.Errorf("%s is not a reference: write ${NAME} or ${NAME:-default}, or $${ for a literal ${", clip("${"+inner+"}"))
+	case strings.Contains(fallback, "${"):
+		return "", fmt.Errorf("${%s:-…}: a default is plain text and cannot hold a reference", name)
+	}
+	// As in a shell, :- also stands in for a variable that is set but empty.
+	value, set := d.env(name)
+	if hasFallback && value == "" {
+		return fallback, nil
+	}
+	if !set {
+		return "", fmt.Errorf("the variable %s is not set: set it in the environment of bridge, or write ${%s:-default}", name, name)
+	}
+	if value != "" {
+		d.secrets[value] = "${" + name + "}"
+	}
+	return value, nil
+}
+
+func isVariable(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// redact puts references in the place of values that came from the environment,
+// for messages of which others wrote the text. A value of a few letters is only
+// looked for as a whole word; anything else would spoil ordinary text.
+func (d *decoder) redact(message string) string {
+	values := make([]string, 0, len(d.secrets))
+	for value := range d.secrets {
+		values = append(values, value)
+	}
+	// The longest first: one value may be a part of another.
+	slices.SortFunc(values, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	for _, value := range values {
+		quoted := strconv.Quote(value)
+		for _, form := range []string{value, quoted[1 : len(quoted)-1]} {
+			message = replaceWord(message, form, d.secrets[value])
+		}
+	}
+	return message
+}
+
+func replaceWord(s, old, with string) string {
+	var out strings.Builder
+	for {
+		before, after, ok := strings.Cut(s, old)
+		if !ok {
+			out.WriteString(s)
+			return out.String()
+		}
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(after)
+		out.WriteString(before)
+		if len(old) < 4 && (isWord(last) || isWord(next)) {
+			out.WriteString(old)
+		} else {
+			out.WriteString(with)
+		}
+		s = after
+	}
+}
+
+func isWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+
+// clip shortens what a message quotes from the file.
+func clip(s string) string {
+	const most = 60
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "…"
+}

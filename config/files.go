@@ -1,0 +1,147 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/joho/godotenv"
+
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+)
+
+// visit looks at what the settings of an adapter name outside of the file, and
+// makes relative paths absolute.
+func (d *decoder) visit(sec *section, v any) {
+	if c, ok := v.(*stdio.Config); ok {
+		d.visitStdio(sec, c)
+	}
+}
+
+func (d *decoder) visitStdio(sec *section, c *stdio.Config) {
+	if c.Cwd != "" {
+		c.Cwd = d.absolute(c.Cwd)
+		m := sec.marks["cwd"]
+		if info, err := os.Stat(c.Cwd); err != nil {
+			d.fault(m.line, "%scwd is %s: %s", sec.where, m.shown, reason(err))
+		} else if !info.IsDir() {
+			d.fault(m.line, "%scwd is %s: not a folder", sec.where, m.shown)
+		}
+	}
+	if c.EnvFile != "" {
+		c.EnvFile = d.absolute(c.EnvFile)
+		m := sec.marks["env_file"]
+		vars, err := readEnv(c.EnvFile)
+		if err != nil {
+			d.fault(m.line, "%senv_file is %s: %v", sec.where, m.shown, err)
+		}
+		maps.Copy(vars, c.Env)
+		c.Env = vars
+	}
+	if m := sec.marks["command"]; c.Command != "" && !m.bad {
+		if problem := d.find(c); problem != "" {
+			d.warn(m.line, "%scommand is %s: %s", sec.where, m.shown, problem)
+		}
+	}
+}
+
+func (d *decoder) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(d.dir, path)
+}
+
+// reason is what the system says, without the path, which may be a secret.
+func reason(err error) string {
+	var e *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "does not exist"
+	case errors.As(err, &e):
+		return e.Err.Error()
+	}
+	return "cannot be read"
+}
+
+// readEnv reads a dotenv file. Errors repeat nothing of it. The map is never nil.
+func readEnv(path string) (map[string]string, error) {
+	vars := map[string]string{}
+	data, err := readFile(path, maxFile)
+	if err != nil {
+		return vars, errors.New(reason(err))
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	read, err := godotenv.UnmarshalBytes(data)
+	if err != nil {
+		if line := faultyLine(data); line > 0 {
+			return vars, fmt.Errorf("line %d of it is not of the form NAME=value", line)
+		}
+		return vars, errors.New("not a file of lines of the form NAME=value")
+	}
+	for _, name := range slices.Sorted(maps.Keys(read)) {
+		if name == "" || strings.ContainsAny(name+read[name], "\x00") || strings.ContainsAny(name, "= \t") {
+			return vars, errors.New("it has a line that is not of the form NAME=value")
+		}
+	}
+	return read, nil
+}
+
+// faultyLine returns the first line of a broken dotenv file from which on nothing
+// can be read; 0 when the file is too long to find out. The library names no
+// line, and its message repeats the text.
+func faultyLine(data []byte) int {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if len(lines) > 1000 {
+		return 0
+	}
+	for n := len(lines) - 1; n >= 0; n-- { // a value in quotes may span lines
+		if _, err := godotenv.UnmarshalBytes(bytes.Join(lines[:n], nil)); err == nil {
+			return n + 1
+		}
+	}
+	return 0
+}
+
+// find looks for the command where starting it would, and says what is wrong. It
+// may be right all the same: the file may be written for another machine, or the
+// program may be installed later.
+func (d *decoder) find(c *stdio.Config) string {
+	if strings.ContainsRune(c.Command, filepath.Separator) || strings.Contains(c.Command, "/") {
+		path := c.Command
+		if !filepath.IsAbs(path) && c.Cwd != "" {
+			path = filepath.Join(c.Cwd, path)
+		}
+		if !isProgram(path) {
+			return "there is no such program"
+		}
+		return ""
+	}
+	path, ok := c.Env["PATH"]
+	if !ok {
+		path, _ = d.env("PATH")
+	}
+	for _, folder := range filepath.SplitList(path) {
+		if isProgram(filepath.Join(folder, c.Command)) {
+			return ""
+		}
+	}
+	return "not found in PATH"
+}
+
+func isProgram(path string) bool {
+	if runtime.GOOS == "windows" {
+		_, err := exec.LookPath(path) // knows the extensions
+		return err == nil
+	}
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzParse: whatever the file holds, Parse does not panic, and no message shows
+// a value that came from the environment.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.[gb]*.[yj]*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, ".want") {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	// One of each kind that the schema knows, so that they get as far as possible.
+	values := []string{"zq7Secret7qz", "79190007", "-7919007s", "7919007KiB", "https://zq7Secret7qz/zq", "127.0.0.1:zq7", "zq7\"\nSecret: [{"}
+	f.Fuzz(func(t *testing.T, text string) {
+		used := map[string]bool{}
+		env := func(name string) (string, bool) {
+			value := values[len(name)%len(values)]
+			used[value] = true
+			return value, name != "UNSET"
+		}
+		c, err := Parse("f.yaml", []byte(text), env)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("Parse(%q) = %v, %v", text, c, err)
+		}
+		message := ""
+		if err != nil {
+			message = err.Error()
+		} else {
+			message = strings.Join(c.Warnings, "\n")
+			if err := c.Validate(); err != nil {
+				t.Fatalf("Parse(%q) accepts what Validate does not: %v", text, err)
+			}
+		}
+		for value := range used {
+			if strings.Contains(message, value) && !strings.Contains(text, value) {
+				t.Fatalf("Parse(%q) shows %q: %s", text, value, message)
+			}
+		}
+	})
+}

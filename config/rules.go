@@ -1,0 +1,264 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// rule checks a value of Config or Server beyond its type, and returns it in its
+// normal form; for a list it checks one item. Errors say only the rule, because
+// the value may be a secret.
+func rule(key string, value any) (any, error) {
+	switch key {
+	case "listen":
+		return value, checkListen(value.(string))
+	case "base_path":
+		return basePath(value.(string))
+	case "allowed_origins":
+		return origin(value.(string))
+	case "allowed_hosts":
+		return hostName(value.(string))
+	case "share":
+		if !slices.Contains([]string{ShareSession, SharePrincipal, ShareCall, ShareAll}, value.(string)) {
+			return nil, errors.New("must be session, principal, call or all")
+		}
+	case "drain", "idle_stop":
+		if value.(time.Duration) < 0 {
+			return nil, errors.New("must not be negative")
+		}
+	}
+	switch v := value.(type) {
+	case int:
+		if v < 1 {
+			return nil, errors.New("must be at least 1")
+		}
+	case Size:
+		if v < 1<<10 {
+			return nil, errors.New("must be at least 1KiB")
+		}
+	case time.Duration:
+		if v <= 0 && key != "drain" && key != "idle_stop" {
+			return nil, errors.New("must be longer than 0")
+		}
+	}
+	return value, nil
+}
+
+func checkListen(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || strings.ContainsAny(host, " /") {
+		return errors.New("expected HOST:PORT, such as 127.0.0.1:8808")
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return errors.New("the port must be a number from 0 to 65535; 0 picks a free one")
+	}
+	return nil
+}
+
+// Loopback reports whether a listen address can only be reached from this
+// machine. An empty host means every address, which is not.
+func Loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+func basePath(s string) (any, error) {
+	trimmed := strings.TrimSuffix(s, "/")
+	u, err := url.Parse(trimmed)
+	switch {
+	case trimmed == "":
+		return "", nil
+	case trimmed[0] != '/':
+		return nil, errors.New("must begin with a slash, such as /tools")
+	case err != nil || u.Path != trimmed || path.Clean(trimmed) != trimmed || u.EscapedPath() != trimmed:
+		return nil, errors.New("must be a plain path such as /tools or /a/b, without query, dots, spaces or %")
+	}
+	return trimmed, nil
+}
+
+// origin returns an origin as a browser sends it: in lower case and without the
+// scheme's own port.
+func origin(s string) (any, error) {
+	switch s {
+	case "*":
+		return nil, errors.New(`"*" would let every website that a user visits call these servers: list the origins`)
+	case "null":
+		return nil, errors.New(`"null" is the origin of any sandboxed page or local file: it cannot be allowed`)
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || u.Host == "" || !isHost(u.Host) {
+		return nil, errors.New("expected SCHEME://HOST or SCHEME://HOST:PORT, such as https://app.example.com")
+	}
+	if s != s[:len(u.Scheme)]+"://"+u.Host {
+		return nil, errors.New("expected nothing but SCHEME://HOST or SCHEME://HOST:PORT, such as https://app.example.com, without a slash at its end")
+	}
+	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	if port := map[string]string{"http": ":80", "https": ":443"}[scheme]; port != "" {
+		host = strings.TrimSuffix(host, port)
+	}
+	return scheme + "://" + host, nil
+}
+
+func hostName(s string) (any, error) {
+	if s == "*" {
+		return nil, errors.New(`"*" would switch the check of the Host header off: list the names`)
+	}
+	if !isHost(s) {
+		return nil, errors.New("expected a name or an address, with or without a port, such as mcp.example.com")
+	}
+	return strings.ToLower(s), nil
+}
+
+// isHost reports whether s can stand in a Host header. Names in other scripts
+// arrive there in their ASCII form, so that is the form to write.
+func isHost(s string) bool {
+	host := s
+	if h, port, err := net.SplitHostPort(s); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+		host = h
+		if strings.Contains(h, ":") {
+			host = "[" + h + "]"
+		}
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return err == nil && a.Is6() && strings.HasSuffix(inner, "]")
+	}
+	for _, r := range host {
+		if !strings.ContainsRune("-._", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return false
+		}
+	}
+	return host != ""
+}
+
+// checkName states the rule for server names when name breaks it.
+func checkName(name string) error {
+	ok := name != "" && len(name) <= 64 && name[0] != '-'
+	for _, r := range name {
+		ok = ok && (r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z')
+	}
+	if !ok {
+		return errors.New("a server's name has 1 to 64 lower-case letters, digits and '-', and begins with a letter or a digit")
+	}
+	if isReserved(name) {
+		return errors.New("this name is reserved, because the bridge uses it in its own URLs: choose another one")
+	}
+	return nil
+}
+
+func isReserved(name string) bool {
+	return slices.Contains([]string{"mcp", "sse", "messages", "hooks", "healthz", "readyz", "metrics"}, name)
+}
+
+// A breach is a rule that a key breaks together with another one.
+type breach struct{ key, other, rule string }
+
+func (c *Config) breaches() []breach {
+	if c.MaxInFlight < c.MaxMessage {
+		return []breach{{"max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass"}}
+	}
+	return nil
+}
+
+func (s *Server) breaches() []breach {
+	if s.MaxTimeout < s.Timeout {
+		return []breach{{"timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"}}
+	}
+	return nil
+}
+
+// kinds returns the names of the kinds that are set.
+func (s *Server) kinds() []string {
+	var set []string
+	v := reflect.ValueOf(s).Elem()
+	for f, field := range v.Fields() {
+		if field.Kind() == reflect.Pointer && !field.IsNil() {
+			set = append(set, key(f))
+		}
+	}
+	return set
+}
+
+// Validate checks settings that were made by a program, or changed after Load, by
+// the rules of the file. It only looks, and reports every fault.
+func (c *Config) Validate() error {
+	errs := check("", reflect.ValueOf(c).Elem())
+	for _, b := range c.breaches() {
+		errs = append(errs, fmt.Errorf("%s %s", b.key, b.rule))
+	}
+	if len(c.Servers) == 0 {
+		errs = append(errs, errors.New("there are no servers"))
+	}
+	names := map[string]bool{}
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		where := fmt.Sprintf("server %q: ", s.Name)
+		if err := checkName(s.Name); err != nil {
+			errs = append(errs, fmt.Errorf("%s%w", where, err))
+		}
+		if names[s.Name] {
+			errs = append(errs, errors.New(where+"there are two of this name"))
+		}
+		names[s.Name] = true
+		if n := len(s.kinds()); n != 1 {
+			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
+		}
+		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
+		for _, b := range s.breaches() {
+			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check applies the rules to every field of Config or Server, and asks the kinds.
+func check(where string, v reflect.Value) []error {
+	var errs []error
+	for f, field := range v.Fields() {
+		name := key(f)
+		values := []reflect.Value{field}
+		switch field.Kind() {
+		case reflect.Slice:
+			values = values[:0]
+			for i := range field.Len() {
+				values = append(values, field.Index(i))
+			}
+		case reflect.Pointer:
+			c, ok := field.Interface().(interface{ Validate() error })
+			if field.IsNil() || !ok {
+				continue
+			}
+			if err := c.Validate(); err != nil {
+				for message := range strings.SplitSeq(err.Error(), "\n") {
+					errs = append(errs, fmt.Errorf("%s%s: %s", where, name, message))
+				}
+			}
+			continue
+		}
+		for _, value := range values {
+			if _, err := rule(name, value.Interface()); err != nil {
+				errs = append(errs, fmt.Errorf("%s%s is %#v: %w", where, name, value, err))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,218 @@
+//lint:file-ignore SA1019 logging, roots and sampling are deprecated in 2026-07-28 and still part of everything.
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+//go:embed docs/instructions.md
+var instructions string
+
+var errEnded = errors.New("the session has ended")
+
+// An instance is one MCP server and what its client has toggled. Over stdio
+// and in a legacy session it belongs to one client and ends with the session;
+// a shared instance serves every modern HTTP client and ends by close.
+type instance struct {
+	settings settings
+	server   *mcp.Server
+
+	shared       bool
+	began, ended func() // called around the session's life; nil does nothing
+	watching     sync.Once
+
+	ctx  context.Context // ends with the instance
+	stop context.CancelFunc
+	wg   sync.WaitGroup // every goroutine of the instance
+
+	mu         sync.Mutex // guards what follows, and wg.Go against wg.Wait
+	subscribed map[subscription]struct{}
+	logging    periodic
+	updates    periodic
+	extras     map[string]bool
+}
+
+type subscription struct {
+	session *mcp.ServerSession
+	uri     string
+}
+
+func newInstance(s settings) *instance {
+	i := &instance{
+		settings:   s,
+		subscribed: map[subscription]struct{}{},
+		extras:     map[string]bool{},
+	}
+	i.ctx, i.stop = context.WithCancel(context.Background()) // outlives the request that opens the session
+	i.server = mcp.NewServer(&mcp.Implementation{
+		Name:    "mcp-bridge/everything",
+		Title:   "Everything example server",
+		Version: "1.0.0",
+	}, &mcp.ServerOptions{
+		Instructions:              instructions,
+		Logger:                    s.log,
+		PageSize:                  s.pageSize,
+		CompletionHandler:         complete,
+		SubscribeHandler:          i.subscribe,
+		UnsubscribeHandler:        i.unsubscribe,
+		SupportedProtocolVersions: revisions(s.era),
+	})
+	i.server.AddReceivingMiddleware(i.bindCalls, nullIsAbsent)
+	i.addTools()
+	i.addAskingTools()
+	i.addToggles()
+	i.addPrompts()
+	i.addResources()
+	return i
+}
+
+// revisions lists what an era speaks; nil is everything.
+func revisions(era string) []string {
+	if era == eraBoth {
+		return nil
+	}
+	return slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(r string) bool {
+		return (r >= revisionModern) != (era == eraModern)
+	})
+}
+
+// bindCalls ends every call with the instance, because closing an SDK session
+// waits for its calls without cancelling them.
+func (i *instance) bindCalls(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if ss, ok := req.GetSession().(*mcp.ServerSession); ok && !i.shared {
+			i.watching.Do(func() { i.watch(ss) })
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(i.ctx, func() { cancel(errEnded) })()
+		return next(ctx, method, req)
+	}
+}
+
+// nullIsAbsent takes "arguments": null for no arguments. The SDK (v1.8.0)
+// panics over it when the tool's schema has defaults, and that would end the
+// process, with the sessions of all other clients.
+func nullIsAbsent(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && string(p.Arguments) == "null" {
+			p.Arguments = nil
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// watch ends the instance when its session ends. The SDK tells nobody, so a
+// goroutine waits.
+func (i *instance) watch(ss *mcp.ServerSession) {
+	if i.began != nil {
+		i.began()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ctx.Err() != nil {
+		return
+	}
+	i.wg.Go(func() {
+		_ = ss.Wait() // why the session ended changes nothing here
+		i.stop()
+		if i.ended != nil {
+			i.ended()
+		}
+	})
+}
+
+// close ends the instance and its sessions and returns when every goroutine
+// has ended.
+func (i *instance) close() {
+	i.mu.Lock()
+	i.stop()
+	i.mu.Unlock()
+	for ss := range i.server.Sessions() {
+		_ = ss.Close() // best effort: the client may have gone first
+	}
+	i.wg.Wait()
+}
+
+func (i *instance) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
+	if !exists(req.Params.URI) {
+		return mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.subscribed[subscription{req.Session, req.Params.URI}] = struct{}{}
+	return nil
+}
+
+func (i *instance) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.subscribed, subscription{req.Session, req.Params.URI})
+	return nil
+}
+
+// subscribedURIs returns each URI that somebody listens to, once.
+func (i *instance) subscribedURIs() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var uris []string
+	for s := range i.subscribed {
+		uris = append(uris, s.uri)
+	}
+	slices.Sort(uris)
+	return slices.Compact(uris)
+}
+
+// periodic is something that repeats until it is toggled off or the instance
+// ends. The zero value is off.
+type periodic struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// toggle turns p on or off and reports which. On means that act is called at
+// once and then after every interval; off means that act no longer runs when
+// toggle returns, unless ctx ends the wait. p is a field of i.
+func (i *instance) toggle(ctx context.Context, p *periodic, interval time.Duration, act func(context.Context)) (on bool, err error) {
+	i.mu.Lock()
+	if p.cancel != nil {
+		was := *p
+		*p = periodic{}
+		i.mu.Unlock()
+		was.cancel()
+		select {
+		case <-was.done:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	defer i.mu.Unlock()
+	if i.ctx.Err() != nil {
+		return false, errEnded
+	}
+	life, cancel := context.WithCancel(i.ctx)
+	done := make(chan struct{})
+	*p = periodic{cancel: cancel, done: done}
+	i.wg.Go(func() {
+		defer close(done)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for life.Err() == nil {
+			act(life)
+			select {
+			case <-ticker.C:
+			case <-life.Done():
+			}
+		}
+	})
+	return true, nil
+}

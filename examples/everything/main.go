@@ -1,0 +1,150 @@
+// Everything is a reference MCP server for demonstrations and tests. It offers
+// something of every kind that the protocol knows, in the manner of the npm
+// package @modelcontextprotocol/server-everything, over stdio, HTTP+SSE or
+// Streamable HTTP, to legacy clients (2024-11-05 to 2025-11-25) and modern ones
+// (2026-07-28).
+//
+//	go run ./examples/everything stdio|sse|streamableHttp [flags]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "everything:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends or, over stdio, until stdin does.
+func run(ctx context.Context, args, environ []string, stdin io.ReadCloser, stdout, stderr io.Writer) error {
+	s, err := parse(args, environ, stderr)
+	if err != nil {
+		return err
+	}
+	if s.kind == kindStdio {
+		return serveStdio(ctx, s, stdin, stdout)
+	}
+	return serveHTTP(ctx, s, stderr)
+}
+
+// The kinds of transport, as users name them.
+const (
+	kindStdio      = "stdio"
+	kindSSE        = "sse"
+	kindStreamable = "streamableHttp"
+)
+
+// The eras that a server can be restricted to.
+const (
+	eraBoth   = "both"
+	eraLegacy = "legacy"
+	eraModern = "modern"
+)
+
+// settings is what the command line and the environment say.
+type settings struct {
+	kind        string
+	port        int           // 0 picks a free one
+	era         string        // eraBoth, eraLegacy or eraModern
+	pageSize    int           // items per page of a listing; 0 is the SDK's 1000
+	interval    time.Duration // between periodic messages, unless the tool's caller says otherwise
+	sessionIdle time.Duration // a legacy Streamable HTTP session ends after this much silence; 0 is never
+	environ     []string      // what get-env shows
+	log         *slog.Logger  // never stdout, which belongs to the protocol
+}
+
+func parse(args, environ []string, stderr io.Writer) (settings, error) {
+	s := settings{kind: kindStdio, environ: environ}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		s.kind, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet("everything", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "usage: everything [stdio|sse|streamableHttp] [flags]")
+		flags.PrintDefaults()
+	}
+	port, portErr := defaultPort(environ)
+	flags.IntVar(&s.port, "port", port, "port on 127.0.0.1 for the HTTP kinds; the environment's PORT is the default, 0 picks one")
+	flags.StringVar(&s.era, "era", eraBoth, "revisions to speak: both, legacy (to 2025-11-25) or modern (2026-07-28)")
+	flags.IntVar(&s.pageSize, "page-size", 0, "items per page of each listing; 0 puts all on one page")
+	flags.DurationVar(&s.interval, "interval", 5*time.Second, "time between periodic log messages and resource updates")
+	flags.DurationVar(&s.sessionIdle, "session-idle", 30*time.Minute, "end a silent Streamable HTTP session after this time; 0 never does")
+	verbose := flags.Bool("verbose", false, "log what the server does, to stderr")
+	if err := flags.Parse(args); err != nil {
+		return settings{}, err
+	}
+	level := slog.LevelWarn
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	s.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	if s.kind == kindStdio || s.port != port {
+		portErr = nil // nobody needs it, or the flag overrides it
+	}
+	return s, errors.Join(s.validate(), portErr, leftOver(flags.Args()))
+}
+
+func (s settings) validate() error {
+	var errs []error
+	if kinds := []string{kindStdio, kindSSE, kindStreamable}; !slices.Contains(kinds, s.kind) {
+		errs = append(errs, fmt.Errorf("unknown transport %q: use one of %s", s.kind, strings.Join(kinds, ", ")))
+	}
+	if eras := []string{eraBoth, eraLegacy, eraModern}; !slices.Contains(eras, s.era) {
+		errs = append(errs, fmt.Errorf("unknown era %q: use one of %s", s.era, strings.Join(eras, ", ")))
+	}
+	if s.kind == kindSSE && s.era == eraModern {
+		errs = append(errs, errors.New("the sse transport has no modern era: revision 2026-07-28 defines stdio and Streamable HTTP only"))
+	}
+	if s.kind != kindStdio && (s.port < 0 || s.port > 65535) {
+		errs = append(errs, fmt.Errorf("port is %d: must be between 0 and 65535", s.port))
+	}
+	if s.pageSize < 0 {
+		errs = append(errs, fmt.Errorf("page-size is %d: must not be negative", s.pageSize))
+	}
+	if s.interval <= 0 {
+		errs = append(errs, fmt.Errorf("interval is %v: must be positive", s.interval))
+	}
+	return errors.Join(errs...)
+}
+
+func leftOver(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q: the transport comes first, flags follow", args[0])
+}
+
+func defaultPort(environ []string) (int, error) {
+	const usual = 3001
+	for _, kv := range environ {
+		if v, ok := strings.CutPrefix(kv, "PORT="); ok && v != "" {
+			port, err := strconv.Atoi(v)
+			if err != nil {
+				return usual, fmt.Errorf("the environment's PORT is %q: must be a number", v)
+			}
+			return port, nil
+		}
+	}
+	return usual, nil
+}

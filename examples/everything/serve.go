@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// revisionModern is the first revision without a handshake. Revisions are
+// dates, so they compare as strings.
+const revisionModern = "2026-07-28"
+
+// serveStdio serves one client over stdin and stdout until either ends.
+func serveStdio(ctx context.Context, s settings, stdin io.ReadCloser, stdout io.Writer) error {
+	i := newInstance(s)
+	defer i.close()
+	// Run waits for the calls in flight, so a signal has to end them.
+	defer context.AfterFunc(ctx, i.stop)()
+	err := i.server.Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: keepOpen{stdout}})
+	if ctx.Err() != nil {
+		return nil // a signal is a way to end, not a failure
+	}
+	return err
+}
+
+// keepOpen keeps the transport from closing a stream that is not its own.
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }
+
+// serveHTTP serves the HTTP kinds on the loopback interface until ctx ends.
+func serveHTTP(ctx context.Context, s settings, stderr io.Writer) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	if err != nil {
+		return err
+	}
+	instances := newInstances(s)
+	srv := &http.Server{
+		Handler:           instances.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		// Streams hang on their request's context, so that ctx ends them.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(listener) }()
+	fmt.Fprintf(stderr, "everything: listening on http://%s%s\n", listener.Addr(), instances.path())
+
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	instances.close()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return errors.Join(err, srv.Shutdown(grace), srv.Close())
+}
+
+// instances is the set of live instances behind one HTTP listener: one for
+// each legacy session and one that all modern clients share, because their
+// requests belong to no session.
+type instances struct {
+	settings settings
+	modern   *instance
+
+	mu   sync.Mutex // guards live
+	live map[*instance]struct{}
+}
+
+func newInstances(s settings) *instances {
+	set := &instances{settings: s, live: map[*instance]struct{}{}}
+	set.modern = newInstance(s)
+	set.modern.shared = true
+	return set
+}
+
+// path is where clients connect.
+func (set *instances) path() string {
+	if set.settings.kind == kindSSE {
+		return "/sse"
+	}
+	return "/mcp"
+}
+
+func (set *instances) handler() http.Handler {
+	h := set.streamable()
+	if set.settings.kind == kindSSE {
+		h = mcp.NewSSEHandler(set.forRequest, nil)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(set.path(), onDemand(set, h))
+	// The SDK checks Host; this keeps web pages of other origins from posting.
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// streamable serves both eras on one path. The SDK serves revision 2026-07-28
+// only from a stateless handler and sessions only from a stateful one; the
+// header that every modern request must carry tells them apart.
+func (set *instances) streamable() http.Handler {
+	legacy := mcp.NewStreamableHTTPHandler(set.forRequest, &mcp.StreamableHTTPOptions{
+		EventStore:     mcp.NewMemoryEventStore(nil), // lets clients resume with Last-Event-ID
+		SessionTimeout: set.settings.sessionIdle,
+		Logger:         set.settings.log,
+	})
+	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return set.modern.server }, &mcp.StreamableHTTPOptions{
+		Stateless:                    true,
+		PropagateRequestCancellation: true, // a modern client cancels by hanging up
+		Logger:                       set.settings.log,
+	})
+	switch set.settings.era {
+	case eraLegacy:
+		return legacy
+	case eraModern:
+		return modern
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("MCP-Protocol-Version") >= revisionModern {
+			modern.ServeHTTP(w, r)
+			return
+		}
+		legacy.ServeHTTP(w, r)
+	})
+}
+
+type instanceKey struct{}
+
+// onDemand gives each request a way to the one new instance that it may need.
+// The SDK asks for a server on every request, several times, although only
+// the request that opens a session keeps it.
+func onDemand(set *instances, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		get := sync.OnceValue(func() *instance { return set.add() })
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), instanceKey{}, get)))
+	})
+}
+
+func (set *instances) forRequest(r *http.Request) *mcp.Server {
+	if r.Header.Get("Mcp-Session-Id") != "" {
+		return set.modern.server // only looked at for the revisions that it speaks
+	}
+	return r.Context().Value(instanceKey{}).(func() *instance)().server
+}
+
+// add makes an instance that is in the set from its first message until its
+// session ends. Without a message there is nothing to end.
+func (set *instances) add() *instance {
+	i := newInstance(set.settings)
+	i.began = func() {
+		set.mu.Lock()
+		defer set.mu.Unlock()
+		set.live[i] = struct{}{}
+	}
+	i.ended = func() {
+		set.mu.Lock()
+		defer set.mu.Unlock()
+		delete(set.live, i)
+	}
+	return i
+}
+
+// close ends every session and waits for what runs on its behalf.
+func (set *instances) close() {
+	set.mu.Lock()
+	live := []*instance{set.modern}
+	for i := range set.live {
+		live = append(live, i)
+	}
+	set.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, i := range live {
+		wg.Go(i.close)
+	}
+	wg.Wait()
+}
