@@ -78,7 +78,7 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	c.calls[n] = w
 	c.mu.Unlock()
 
-	line := jsonrpc.NewBuffer()
+	line := jsonrpc.NewBuffer(r.Len())
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
@@ -176,7 +176,7 @@ func (c *Conn) take(n int64) (*call, bool) {
 
 // send writes what nobody waits for. A dead wire is noticed by its reader.
 func (c *Conn) send(m *jsonrpc.Message, id []byte) {
-	line := jsonrpc.NewBuffer()
+	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, id, nil)
 	_ = c.out.Send(nil, line)
 }
@@ -189,7 +189,7 @@ func (c *Conn) Notify(ctx context.Context, r *Request) error {
 	if err != nil {
 		return err
 	}
-	line := jsonrpc.NewBuffer()
+	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)
 	return c.out.Send(ctx, line)
 }

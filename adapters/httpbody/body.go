@@ -49,7 +49,7 @@ func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (
 	if r.ContentLength > int64(limit) {
 		return nil, tooLarge
 	}
-	body := &Body{buf: jsonrpc.NewBuffer(), b: b}
+	body := &Body{buf: jsonrpc.NewBuffer(max(int(r.ContentLength), 0)), b: b}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(readLimit))
 	fault := body.read(r, limit, tooLarge)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"sync"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // Most children are silent most of the time, so an idle reader holds little
@@ -21,7 +23,8 @@ type lineReader struct {
 	idle []byte
 	busy *[]byte
 	data []byte // read, not yet handed on; a part of idle or busy
-	full bool
+	full bool   // the last read took all there was room for
+	wide bool   // the pipe was widened
 }
 
 func newLineReader(r io.Reader) *lineReader {
@@ -29,17 +32,16 @@ func newLineReader(r io.Reader) *lineReader {
 }
 
 // next appends the next line, without its line break, to dst. Of a line longer
-// than limit it appends nothing; the line goes to rest instead, and long is
-// true. A last line without a line break counts as a line.
-func (l *lineReader) next(dst []byte, limit int, rest io.Writer) (line []byte, long bool, err error) {
-	began := len(dst)
+// than limit nothing is kept; it goes to rest instead, and long is true. A
+// last line without a line break counts as a line.
+func (l *lineReader) next(dst *jsonrpc.Buffer, limit int, rest io.Writer) (long bool, err error) {
 	for {
 		if len(l.data) == 0 {
 			if err := l.fill(); err != nil {
-				if err == io.EOF && (len(dst) > began || long) {
-					return dst, long, nil
+				if err == io.EOF && (len(dst.B) > 0 || long) {
+					return long, nil
 				}
-				return dst, long, err
+				return long, err
 			}
 		}
 		part, found := l.data, false
@@ -49,18 +51,22 @@ func (l *lineReader) next(dst []byte, limit int, rest io.Writer) (line []byte, l
 		} else {
 			l.data = nil
 		}
-		if !long && len(dst)-began+len(part) > limit {
+		if !long && len(dst.B)+len(part) > limit {
 			long = true
-			_, _ = rest.Write(dst[began:])
-			dst = dst[:began]
+			_, _ = rest.Write(dst.B)
+			dst.B = dst.B[:0]
 		}
 		if long {
 			_, _ = rest.Write(part)
 		} else {
-			dst = append(dst, part...)
+			dst.Append(part)
+		}
+		if len(dst.B) > busyBuffer && !l.wide {
+			l.wide = true
+			widen(l.r)
 		}
 		if found {
-			return dst, long, nil
+			return long, nil
 		}
 	}
 }

@@ -35,6 +35,8 @@ const (
 	// pollEvery is how often a group without its leader is looked at. Only the
 	// leader's end is announced by the operating system.
 	pollEvery = 20 * time.Millisecond
+	// lastWords is how long what the leader has said is read after its end.
+	lastWords = 500 * time.Millisecond
 	// unkillable is how long to wait after SIGKILL. Who is still there then is
 	// stuck in the kernel (a dead network disk) or runs as another user (sudo):
 	// waiting longer helps nobody and would keep the bridge from ending.
@@ -223,6 +225,11 @@ func (p *process) take(r rung) {
 // watch owns the process until nothing of it is left: it alone reaps.
 func (p *process) watch() {
 	p.state = p.group.wait()
+	// What the leader said last may still be in the pipes. A descendant that
+	// holds them open must not keep their readers waiting for more.
+	for _, f := range []*os.File{p.stdout, p.stderr} {
+		_ = f.SetReadDeadline(time.Now().Add(lastWords)) // where there are no deadlines, Stop ends the readers
+	}
 	close(p.exited)
 	for !p.group.empty() && !p.hopeless() {
 		time.Sleep(pollEvery)

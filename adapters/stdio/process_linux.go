@@ -35,11 +35,10 @@ func pollable(pidfd int) *os.File {
 func (g *group) wait() (state string) {
 	if g.leader != nil {
 		reaped := false
-		raw, err := g.leader.SyscallConn()
-		if err == nil {
+		if raw, err := g.leader.SyscallConn(); err == nil {
 			// The function is called at once and whenever the pidfd is readable,
-			// which it is from the leader's end on.
-			err = raw.Read(func(uintptr) bool {
+			// which it is from the leader's end on. An error shows in reaped.
+			_ = raw.Read(func(uintptr) bool {
 				state, reaped = g.reap(unix.WNOHANG)
 				return reaped
 			})

@@ -303,7 +303,6 @@ func TestChildSurvivesTheCallersThread(t *testing.T) {
 	caller = func(ended chan<- struct{}) {
 		runtime.LockOSThread()
 		if tid = unix.Gettid(); tid == os.Getpid() {
-			caller := caller
 			go caller(ended) // on another thread: the first one of a process never ends
 			<-t.Context().Done()
 			runtime.UnlockOSThread()

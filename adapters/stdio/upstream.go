@@ -66,7 +66,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
 	}
 	a.o.Log.Debug("child started", "pid", p.Pid())
-	u := &upstream{a: a, p: p, rest: rest}
+	u := &upstream{a: a, p: p, rest: rest, logged: make(chan struct{})}
 	u.out = &writer{w: p.Stdin(), limit: 2 * a.o.MaxMessage, fail: func(err error) {
 		u.end(fmt.Errorf("it does not read its input: %w", err))
 	}}
@@ -95,6 +95,7 @@ type upstream struct {
 	out    *writer
 	rest   bridge.Client
 	server *bridge.Server
+	logged chan struct{} // closed when the child's log has been read
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex // guards the rest
@@ -147,11 +148,28 @@ func (u *upstream) Close(ctx context.Context) error {
 	err := &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: "its connection was closed"}
 	u.Fail(err)
 	u.out.stop(err)
+	u.lastLines()
 	u.p.Stop(ctx, stopTimes{stdin: u.a.c.StopStdin, term: u.a.c.StopTerm})
 	u.wg.Wait()
 	u.out.wg.Wait()
 	u.a.o.Log.Debug("child stopped", "pid", u.p.Pid(), "state", u.p.State())
 	return nil
+}
+
+// lastLines waits until the log of a child that has ended by itself is read:
+// it probably says why, and Stop would cut it off.
+func (u *upstream) lastLines() {
+	select {
+	case <-u.p.Exited():
+	default:
+		return
+	}
+	timer := time.NewTimer(exitGrace)
+	defer timer.Stop()
+	select {
+	case <-u.logged:
+	case <-timer.C:
+	}
 }
 
 // exitGrace is how long the end of a child's output may come before the news
@@ -164,10 +182,9 @@ func (u *upstream) read() {
 	defer noise.report()
 	lines := newLineReader(u.p.Stdout())
 	for first := true; ; first = false {
-		buf := jsonrpc.NewBuffer()
+		buf := jsonrpc.NewBuffer(0)
 		var big jsonrpc.Finder
-		line, long, err := lines.next(buf.B, u.a.o.MaxMessage+envelopeRoom, &big)
-		buf.B = line
+		long, err := lines.next(buf, u.a.o.MaxMessage+envelopeRoom, &big)
 		if err != nil {
 			buf.Free()
 			break
@@ -178,6 +195,7 @@ func (u *upstream) read() {
 			u.Unanswerable(big.ID(), fmt.Sprintf("its answer is larger than the limit of %d bytes", u.a.o.MaxMessage))
 			continue
 		}
+		line := buf.B
 		if first {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
@@ -257,23 +275,24 @@ const maxLogLine = 8 << 10
 // logErrors logs what the child writes to its standard error: any text, of any
 // severity.
 func (u *upstream) logErrors() {
+	defer close(u.logged)
 	lines := newLineReader(u.p.Stderr())
-	var buf []byte
 	for {
+		buf := jsonrpc.NewBuffer(0)
 		cut := &head{limit: maxLogLine}
-		line, long, err := lines.next(buf[:0], maxLogLine, cut)
+		long, err := lines.next(buf, maxLogLine, cut)
 		if err != nil {
+			buf.Free()
 			return
 		}
+		line := buf.B
 		if long {
 			line = append(cut.b, "…"...)
 		}
 		if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
 			u.a.o.Log.Info("stderr", "text", string(line))
 		}
-		if buf = line; cap(buf) > maxLogLine || long {
-			buf = nil
-		}
+		buf.Free()
 	}
 }
 

@@ -120,6 +120,8 @@ const shell = "/bin/sh"
 // a session of its own, so that no signal to a group or a terminal reaches it.
 //
 // Without a shell, as in an image that holds only the bridge, there is none.
+// It learns of a group when the leader runs already: a bridge that is killed
+// in that instant (microseconds) leaves what the leader has started in it.
 // It belongs to the nursery's goroutine.
 type watchdog struct {
 	groups map[int]bool // those that live

@@ -24,6 +24,7 @@ type writer struct {
 	limit int         // bytes in the queue above which senders wait
 	fail  func(error) // told once when a write fails
 	wg    sync.WaitGroup
+	wide  bool // the pipe was widened; for run only
 
 	mu    sync.Mutex // guards the rest
 	queue []*jsonrpc.Buffer
@@ -111,6 +112,10 @@ func (w *writer) write(batch []*jsonrpc.Buffer) (taken int, err error) {
 	}
 	for i := 0; i < len(batch); i++ {
 		line := batch[i]
+		if len(line.B) > busyBuffer && !w.wide {
+			w.wide = true
+			widen(w.w)
+		}
 		for i+1 < len(batch) && len(line.B)+len(batch[i+1].B) <= gather {
 			i++
 			line.B = append(line.B, batch[i].B...)

@@ -365,7 +365,7 @@ func writeAnswer(w http.ResponseWriter, a answered) {
 		return
 	}
 	member, raw := a.m.Payload()
-	buf := jsonrpc.NewBuffer()
+	buf := jsonrpc.NewBuffer(0)
 	defer buf.Free()
 	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
 	if a.m.ID != nil {

@@ -96,7 +96,7 @@ func TestAppend(t *testing.T) {
 
 // A released message must not show another one's bytes.
 func TestReleaseEmpties(t *testing.T) {
-	buf := NewBuffer()
+	buf := NewBuffer(0)
 	buf.B = append(buf.B, `{"jsonrpc":"2.0","id":1,"result":{}}`...)
 	m, err := Parse(buf.B)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestReleaseEmpties(t *testing.T) {
 	if m.Result != nil || m.ID != nil {
 		t.Errorf("a released message still has result %s, id %s", m.Result, m.ID)
 	}
-	a, b := NewBuffer(), NewBuffer()
+	a, b := NewBuffer(0), NewBuffer(0)
 	if a == b || (cap(a.B) > 0 && cap(b.B) > 0 && &a.B[:1][0] == &b.B[:1][0]) {
 		t.Error("one buffer was given out twice")
 	}

@@ -11,7 +11,6 @@ package jsonrpc
 import (
 	"bytes"
 	"fmt"
-	"sync"
 )
 
 // Message is one request, notification or response: spans of the bytes that it
@@ -154,29 +153,6 @@ func (m *Message) Release() {
 	buf := m.buf
 	*m = Message{}
 	buf.Free()
-}
-
-// Buffer is a reusable piece of memory for one message or line.
-type Buffer struct{ B []byte }
-
-// keep is the size above which buffers are left to the garbage collector: a
-// few very large messages must not hold memory for ever.
-const keep = 2 << 20
-
-var buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, 1<<10)} }}
-
-// NewBuffer returns an empty buffer.
-func NewBuffer() *Buffer { return buffers.Get().(*Buffer) }
-
-// Free gives the buffer back. Nothing may use its bytes any more.
-func (b *Buffer) Free() {
-	if b == nil || b.B == nil || cap(b.B) > keep {
-		return
-	}
-	// A fresh header: whoever still holds b frees nothing twice.
-	again := &Buffer{B: b.B[:0]}
-	b.B = nil
-	buffers.Put(again)
 }
 
 // Own makes m the owner of buf, which it was parsed from: Release frees both.

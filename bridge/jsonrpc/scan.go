@@ -140,16 +140,20 @@ func (s *scanner) str(i int) int {
 	b := s.b
 	i++
 	for {
-		for len(b)-i >= 8 {
-			x := binary.LittleEndian.Uint64(b[i:])
+		for i+8 <= len(b) {
+			x := binary.LittleEndian.Uint64(b[i : i+8])
 			q := x ^ '"'*ones
 			e := x ^ '\\'*ones
-			hit := ((x - 0x20*ones) &^ x) | ((q - ones) &^ q) | ((e - ones) &^ e)
-			if hit &= highs; hit != 0 {
-				i += bits.TrailingZeros64(hit) / 8
+			hit := ((x-0x20*ones)&^x | (q-ones)&^q | (e-ones)&^e) & highs
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(hit) / 8
+			if b[i] != '\\' || i+1 >= len(b) || !simpleEscape[b[i+1]] {
 				break
 			}
-			i += 8
+			i += 2 // texts are full of \n: worth staying in the loop for
 		}
 		if i >= len(b) {
 			return s.fail(i, "unexpected end in a string")
@@ -169,14 +173,17 @@ func (s *scanner) str(i int) int {
 	}
 }
 
+// simpleEscape has the characters that may follow a backslash, but for u.
+var simpleEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
 func (s *scanner) escape(i int) int {
 	if i+1 >= len(s.b) {
 		return s.fail(i, "unexpected end in a string")
 	}
-	switch s.b[i+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	switch c := s.b[i+1]; {
+	case simpleEscape[c]:
 		return i + 2
-	case 'u':
+	case c == 'u':
 		if len(s.b)-i < 6 {
 			return s.fail(i, "unexpected end in a string")
 		}
