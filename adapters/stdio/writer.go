@@ -46,6 +46,11 @@ func (w *writer) Send(ctx context.Context, line *jsonrpc.Buffer) error {
 			line.Free()
 			return w.err
 		}
+		if !w.busy && len(line.B) <= atOnce {
+			w.sendNow(line)
+			w.mu.Unlock()
+			return nil
+		}
 		if ctx == nil || w.bytes == 0 || w.bytes+len(line.B) <= w.limit {
 			w.queue = append(w.queue, line)
 			w.bytes += len(line.B)
@@ -67,6 +72,30 @@ func (w *writer) Send(ctx context.Context, line *jsonrpc.Buffer) error {
 			line.Free()
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// atOnce is the size up to which a sender writes a line itself when nobody else
+// is writing: a pipe takes so much whole or not at all (POSIX's PIPE_BUF is at
+// least 512, Linux's is 4096), and no other goroutine has to be woken.
+const atOnce = 4 << 10
+
+// sendNow writes a line if the pipe has room for it, and leaves it to the
+// goroutine otherwise. The caller holds w.mu, which is not held meanwhile.
+func (w *writer) sendNow(line *jsonrpc.Buffer) {
+	w.busy = true
+	w.mu.Unlock()
+	n := writeNow(w.w, line.B)
+	w.mu.Lock()
+	if n == len(line.B) {
+		line.Free()
+	} else { // an error is found again, and handled, by the goroutine
+		line.B = append(line.B[:0], line.B[n:]...)
+		w.queue = append([]*jsonrpc.Buffer{line}, w.queue...)
+		w.bytes += len(line.B)
+	}
+	if w.busy = len(w.queue) > 0 && w.err == nil; w.busy {
+		w.wg.Go(w.run)
 	}
 }
 
