@@ -24,6 +24,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -155,13 +156,14 @@ type Bridge struct {
 	routes   []*route
 	store    session.Store
 	idle     time.Duration
-	openings chan struct{} // one token for each connection that is being opened
-	bytes    atomic.Int64  // bodies under way
+	bytes    atomic.Int64 // bodies under way
 	maxBytes int64
 	maxLanes int64
 	lanes    atomic.Int64
 	flight   flight
 	stop     context.CancelFunc
+	force    context.Context // ends when Close has no more time
+	hurry    context.CancelFunc
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex // guards sessions, closed
@@ -171,7 +173,7 @@ type Bridge struct {
 
 // Limits that have no setting (protocol limits of the design).
 const (
-	maxOpenings       = 4    // connections opened at once
+	maxOpenings       = 4    // connections to one server opened at once; a slow server must not hold up the others
 	maxCallsPerClient = 128  // requests under way in a session
 	maxCalls          = 4096 // requests under way in all
 	maxQuestions      = 64   // a server's questions to one client without an answer
@@ -186,9 +188,9 @@ func New(o Options) *Bridge {
 		idle:     or(o.SessionIdle, 30*time.Minute),
 		maxBytes: or(o.MaxBytes, 512<<20),
 		maxLanes: int64(or(o.MaxLanes, 1024)),
-		openings: make(chan struct{}, maxOpenings),
 		sessions: map[*Session]struct{}{},
 	}
+	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.log == nil {
 		b.log = slog.Default()
 	}
@@ -252,6 +254,8 @@ func (b *Bridge) Draining() bool { return b.flight.draining() }
 // them. The end of ctx cuts the polite part short.
 func (b *Bridge) Close(ctx context.Context) {
 	b.flight.shut()
+	stop := context.AfterFunc(ctx, b.hurry)
+	defer stop()
 	b.mu.Lock()
 	b.closed = true
 	open := make([]*Session, 0, len(b.sessions))
@@ -270,6 +274,7 @@ func (b *Bridge) Close(ctx context.Context) {
 	wg.Wait()
 	b.stop()
 	b.wg.Wait()
+	b.hurry()
 }
 
 // sweepEvery is how often idle sessions are looked for.
@@ -296,7 +301,7 @@ func (b *Bridge) sweep(ctx context.Context) {
 				s.End(ErrIdle)
 				continue
 			}
-			if err := b.store.Touch(ctx, s.id, s.lastSeen()); err != nil && ctx.Err() == nil {
+			if err := b.store.Touch(ctx, s.id, s.lastSeen()); err != nil && !errors.Is(err, session.ErrNotFound) && ctx.Err() == nil {
 				b.log.Warn("session store", "err", err)
 			}
 		}

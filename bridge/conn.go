@@ -42,8 +42,17 @@ type Conn struct {
 
 // Timeouts bound a call.
 type Timeouts struct {
-	Idle time.Duration // without a sign of life of the call; progress starts it anew
-	Max  time.Duration // in all
+	Idle time.Duration // without a sign of life of the call; progress starts it anew; 0 means no limit
+	Max  time.Duration // in all; 0 means no limit
+}
+
+// first returns how long after its beginning a call can time out at the
+// earliest; 0 means that it never does.
+func (t Timeouts) first() time.Duration {
+	if t.Idle > 0 && t.Max > 0 {
+		return min(t.Idle, t.Max)
+	}
+	return max(t.Idle, t.Max)
 }
 
 type call struct {
@@ -53,7 +62,10 @@ type call struct {
 	alive  atomic.Int64 // when the last sign of life came, Unix nanoseconds
 }
 
-type asked struct{ withdraw func() }
+type asked struct {
+	withdraw func() // nil until Ask has returned
+	back     bool   // the server took it back before
+}
 
 // NewConn makes the book-keeping for the server of that name. What the server
 // starts by itself goes to rest.
@@ -88,24 +100,21 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		}
 		return c.ended(<-w.answer)
 	}
-	if c.times.Idle <= 0 {
-		select {
-		case m := <-w.answer:
-			return c.ended(m)
-		case <-ctx.Done():
-			return c.abandon(ctx, n, w, r.Method, context.Cause(ctx))
-		}
-	}
 	began := time.Now()
-	timer := time.NewTimer(c.times.Idle)
-	defer timer.Stop()
+	var timer *time.Timer
+	var expired <-chan time.Time // never, without a limit
+	if first := c.times.first(); first > 0 {
+		timer = time.NewTimer(first)
+		defer timer.Stop()
+		expired = timer.C
+	}
 	for {
 		select {
 		case m := <-w.answer:
 			return c.ended(m)
 		case <-ctx.Done():
 			return c.abandon(ctx, n, w, r.Method, context.Cause(ctx))
-		case now := <-timer.C:
+		case now := <-expired:
 			left, limit := c.left(w, began, now)
 			if left > 0 {
 				timer.Reset(left)
@@ -120,6 +129,10 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 // left returns how much longer the call may take, and which limit is the next
 // to end it. While a question waits for a person the idle limit stands still.
 func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration) {
+	whole := began.Add(c.times.Max).Sub(now)
+	if c.times.Idle <= 0 {
+		return whole, c.times.Max
+	}
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
 	if c.waiting > 0 {
@@ -131,7 +144,7 @@ func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration
 	if alive.Before(began) {
 		alive = began
 	}
-	idle, whole := alive.Add(c.times.Idle).Sub(now), began.Add(c.times.Max).Sub(now)
+	idle := alive.Add(c.times.Idle).Sub(now)
 	if c.times.Max > 0 && whole < idle {
 		return whole, c.times.Max
 	}
@@ -178,7 +191,8 @@ func (c *Conn) take(n int64) (*call, bool) {
 func (c *Conn) send(m *jsonrpc.Message, id []byte) {
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, id, nil)
-	_ = c.out.Send(nil, line)
+	var noWait context.Context // nil, as Sender has it
+	_ = c.out.Send(noWait, line)
 }
 
 // Notify sends a notification.
@@ -222,14 +236,36 @@ func (c *Conn) Deliver(m *jsonrpc.Message) {
 }
 
 // Unanswerable settles the call of that raw id with an error: its answer came
-// but cannot be used. An id of no call is ignored.
+// but is too large. An id of no call is ignored.
 func (c *Conn) Unanswerable(id []byte, public string) {
+	c.useless(id, public, "upstream_too_large")
+}
+
+// Invalid takes a text from the wire that is no message, and what jsonrpc.Parse
+// says of it. If it was meant as the answer to a call, that call gets an error;
+// if it was meant as a request, the server gets one.
+func (c *Conn) Invalid(text []byte, err error) {
+	bad, ok := errors.AsType[*jsonrpc.InvalidError](err)
+	if !ok || bad.ID == nil {
+		return
+	}
+	var f jsonrpc.Finder // tells the two apart: their ids have nothing to do with each other
+	_, _ = f.Write(text)
+	if id := f.ID(); id != nil {
+		c.useless(id, "its answer is "+bad.Error(), "upstream_invalid")
+		return
+	}
+	c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID)
+}
+
+// useless settles the call of that raw id with an error.
+func (c *Conn) useless(id []byte, public, kind string) {
 	n, err := strconv.ParseInt(string(id), 10, 64)
 	if err != nil {
 		return
 	}
 	if w, ok := c.take(n); ok {
-		data := []byte(`{"bridge":"upstream_too_large"}`)
+		data := []byte(`{"bridge":"` + kind + `"}`)
 		w.answer <- jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.server+": "+public, data)
 	}
 }
@@ -282,10 +318,10 @@ func (c *Conn) ask(q *jsonrpc.Message) {
 	})
 	c.mu.Lock()
 	a.withdraw = withdraw
-	late := c.err != nil
+	late := c.err != nil || a.back
 	c.mu.Unlock()
 	if late && withdraw != nil {
-		withdraw() // the connection ended between the two locks
+		withdraw() // the connection ended, or the server thought better of it, between the two locks
 	}
 }
 
@@ -307,10 +343,16 @@ func (c *Conn) withdraw(id string) {
 	c.mu.Lock()
 	a := c.asked[id]
 	c.mu.Unlock()
-	if a == nil || !c.settle(id, a) || a.withdraw == nil {
+	if a == nil || !c.settle(id, a) {
 		return
 	}
-	a.withdraw()
+	c.mu.Lock()
+	a.back = true
+	withdraw := a.withdraw
+	c.mu.Unlock()
+	if withdraw != nil { // otherwise ask sees the mark and does it
+		withdraw()
+	}
 }
 
 // Fail ends the book-keeping: pending and later calls get err, questions are

@@ -9,6 +9,7 @@ import (
 type flight struct {
 	mu     sync.Mutex // guards the rest
 	n      int
+	total  uint64 // calls ever admitted
 	closed bool
 	empty  chan struct{} // closed when n falls to 0 after closing
 }
@@ -24,6 +25,7 @@ func (f *flight) enter() error {
 		return ErrOverloaded
 	}
 	f.n++
+	f.total++
 	return nil
 }
 
@@ -66,4 +68,11 @@ func (f *flight) drain(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Activity returns the number of calls under way, and of all calls so far.
+func (b *Bridge) Activity() (now int, all uint64) {
+	b.flight.mu.Lock()
+	defer b.flight.mu.Unlock()
+	return b.flight.n, b.flight.total
 }

@@ -14,8 +14,7 @@ import (
 // Handshake does the legacy handshake on a fresh connection on behalf of from:
 // initialize, and after its answer notifications/initialized.
 func Handshake(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
-	m := &jsonrpc.Message{ID: []byte("0"), Method: "initialize", Params: from.Params}
-	a, err := c.Call(ctx, &Request{Message: m, From: from})
+	a, err := c.Call(ctx, &Request{Message: request("initialize", from.Params), From: from})
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +43,14 @@ func Handshake(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
 	return s, c.Notify(ctx, &Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
 }
 
+// request makes a request of the bridge's own from params that a client once
+// sent. It is a parsed message: a progress token in it is found, and replaced
+// like any other.
+func request(method string, params []byte) *jsonrpc.Message {
+	m := &jsonrpc.Message{ID: []byte("0"), Method: method, Params: params}
+	return m.Clone()
+}
+
 // listChanged are the notifications that tell a client that a list is to be
 // fetched again, by the capability that announces them.
 var listChanged = []struct{ capability, method string }{
@@ -66,15 +73,26 @@ func (s *Server) changes() []*jsonrpc.Message {
 // keeps reports whether next can stand in for s in a live session: the same
 // revision, and no capability less.
 func (s *Server) keeps(next *Server) bool {
-	if s.Revision != next.Revision {
+	return s.Revision == next.Revision && covers(gjson.ParseBytes(next.Capabilities), gjson.ParseBytes(s.Capabilities))
+}
+
+// covers reports whether a capability promises all that had promised: the
+// members of an object, and what was true.
+func covers(now, had gjson.Result) bool {
+	switch {
+	case !now.Exists():
 		return false
+	case had.Type == gjson.True:
+		return now.Type == gjson.True
+	case had.IsObject():
+		members := now.Map()
+		for name, member := range had.Map() {
+			if member.Type != gjson.False && !covers(members[name], member) {
+				return false
+			}
+		}
 	}
-	all := true
-	gjson.ParseBytes(s.Capabilities).ForEach(func(k, _ gjson.Result) bool {
-		all = gjson.GetBytes(next.Capabilities, gjson.Escape(k.String())).Exists()
-		return all
-	})
-	return all
+	return true
 }
 
 // with returns the JSON object with a member set or, with a nil value,

@@ -33,13 +33,15 @@ type lane struct {
 	active  int       // calls under way
 	used    time.Time // when the last of them ended
 	timer   *time.Timer
-	level   []byte            // params of the last logging/setLevel
-	subs    map[string][]byte // params of each resources/subscribe, by URI
-	lost    error             // why the connection before was lost; nil when it was not
-	losses  int               // in a row
-	began   time.Time         // when the open connection was opened
-	ended   time.Time         // when the last one was lost
-	reopens []time.Time       // within the last minute
+	holding bool                // hold is running
+	notes   []*Request          // notifications that wait for the connection
+	level   []byte              // params of the last logging/setLevel
+	subs    map[string]struct{} // URIs of the subscriptions
+	lost    error               // why the connection before was lost; nil when it was not
+	losses  int                 // in a row
+	began   time.Time           // when the open connection was opened
+	ended   time.Time           // when the last one was lost
+	reopens []time.Time         // within the last minute
 }
 
 // opening is one attempt to open the connection.
@@ -72,6 +74,12 @@ func (l *lane) Server() *Server {
 // Call opens the connection if need be and makes the call. initialize is
 // answered with what the handshake said.
 func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	switch {
+	case r.Method == "resources/subscribe" && l.full(r.URI()):
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil), nil
+	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
+		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	}
 	w, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -81,10 +89,34 @@ func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		return jsonrpc.NewResult(nil, l.Server().Result), nil
 	}
 	m, err := w.up.Call(ctx, r)
-	if err == nil && m.Error == nil {
+	if err == nil && m.Error == nil || r.Method == "resources/unsubscribe" { // which nobody wants back, whatever came of it
 		l.remember(r)
 	}
 	return m, err
+}
+
+// maxSubscriptions bounds what a lane has to restore.
+const maxSubscriptions = 4096
+
+// full reports whether there is no room for a subscription to one more URI.
+func (l *lane) full(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.subs[uri]
+	return !known && len(l.subs) >= maxSubscriptions
+}
+
+// forget ends a subscription while there is no connection: the next one will
+// not be told of it. It reports false when the server has to be told.
+func (l *lane) forget(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.subs[uri]
+	if !known || l.wire != nil || l.opening != nil || l.closed != nil {
+		return false
+	}
+	delete(l.subs, uri)
+	return true
 }
 
 // remember notes what a fresh connection has to be told again.
@@ -101,32 +133,62 @@ func (l *lane) remember(r *Request) {
 		l.level = slices.Clone(r.Params)
 	case "resources/subscribe":
 		if l.subs == nil {
-			l.subs = map[string][]byte{}
+			l.subs = map[string]struct{}{}
 		}
-		l.subs[r.URI()] = slices.Clone(r.Params)
+		l.subs[r.URI()] = struct{}{}
 	case "resources/unsubscribe":
 		delete(l.subs, r.URI())
 	}
 }
 
-// Notify sends a notification. While the connection is asleep it is opened in
-// the background; what a sleeping server does not hear cannot be missed later.
+// What may wait for a connection to be opened. Nobody waits for the outcome of
+// a notification, so that what is too much is dropped.
+const (
+	maxNotes     = 64
+	maxNoteBytes = 1 << 20
+)
+
+// Notify sends a notification. While there is no connection it is opened in
+// the background.
 func (l *lane) Notify(ctx context.Context, r *Request) error {
 	l.mu.Lock()
-	w := l.wire
-	l.mu.Unlock()
-	if w != nil {
+	if w := l.wire; w != nil {
+		l.mu.Unlock()
 		return w.up.Notify(ctx, r)
+	}
+	defer l.mu.Unlock()
+	if l.closed != nil {
+		return l.closed
+	}
+	size := r.Len()
+	for _, n := range l.notes {
+		size += n.Len()
+	}
+	if len(l.notes) >= maxNotes || size > maxNoteBytes {
+		return ErrOverloaded
 	}
 	mine := *r
 	mine.Message = r.Clone()
-	l.spawn(func() {
-		if w, err := l.enter(l.ctx); err == nil {
-			_ = w.up.Notify(l.ctx, &mine) // the loss is logged by the lane
-			l.leave()
-		}
-	})
+	if l.notes = append(l.notes, &mine); len(l.notes) == 1 {
+		l.wg.Go(l.deliver)
+	}
 	return nil
+}
+
+// deliver opens the connection and sends the notifications that wait for it.
+func (l *lane) deliver() {
+	w, err := l.enter(l.ctx)
+	l.mu.Lock()
+	notes := l.notes
+	l.notes = nil
+	l.mu.Unlock()
+	if err != nil {
+		return // it is logged where it happens
+	}
+	defer l.leave()
+	for _, n := range notes {
+		_ = w.up.Notify(l.ctx, n) // the loss is logged by the lane
+	}
 }
 
 // spawn runs f in a goroutine that Close waits for.
@@ -212,29 +274,25 @@ func (l *lane) open(o *opening) {
 	w, err := l.attempt()
 	l.mu.Lock()
 	l.opening, o.err = nil, err
-	if err != nil {
-		l.ended = time.Now()
-		l.losses++
-		if l.lost == nil {
-			l.lost = err
-		}
-	}
+	var gone error
 	switch {
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
 		l.wg.Go(func() { l.retire(w) })
 	case w.gone != nil: // it has ended between its handshake and now
-		o.err = w.gone
+		gone, o.err = w.gone, w.gone
 		l.began = time.Now()
-		l.lose(w.gone)
-		l.wg.Go(func() { l.retire(w) })
+		l.lose(w)
 	default:
 		l.wire, l.began = w, time.Now()
 		l.used = l.began
 	}
 	close(o.done)
 	l.mu.Unlock()
+	if gone != nil {
+		l.mourn(gone)
+	}
 }
 
 // attempt waits until another start is allowed, opens a connection and
@@ -243,9 +301,12 @@ func (l *lane) attempt() (*wire, error) {
 	if err := l.backOff(); err != nil {
 		return nil, err
 	}
-	release, err := l.route.admit(l.ctx)
+	turn, stop := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded,
+		Public: "too many of its connections are being opened"})
+	defer stop()
+	release, err := l.route.admit(turn)
 	if err != nil {
-		return nil, err
+		return nil, err // no fault of the server's
 	}
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.route.handshake)})
@@ -253,19 +314,33 @@ func (l *lane) attempt() (*wire, error) {
 	w := &wire{l: l}
 	w.up, err = l.route.o.Adapter.Open(ctx, l.caller, w)
 	release()
+	if err == nil {
+		if err = l.restore(ctx, w); err != nil {
+			_ = w.up.Close(l.force)
+		}
+	}
 	if err != nil {
 		l.route.released()
-		l.route.failed(err)
-		return nil, err
-	}
-	if err := l.restore(ctx, w); err != nil {
-		_ = w.up.Close(l.force)
-		l.route.released()
-		l.route.failed(err)
+		l.failed(err)
 		return nil, err
 	}
 	l.route.works()
 	return w, nil
+}
+
+// failed notes that the server could not be opened, unless the attempt was
+// given up because nobody needs it any more.
+func (l *lane) failed(err error) {
+	l.mu.Lock()
+	closed := l.closed != nil
+	if !closed {
+		l.lost, l.ended = err, time.Now()
+		l.losses++
+	}
+	l.mu.Unlock()
+	if !closed {
+		l.route.failed(err)
+	}
 }
 
 // Starts after a loss: 1, 2, 4 … 60 s apart, soon again after a stable time.
@@ -279,24 +354,11 @@ const (
 // is too long to wait for, so that no caller hangs.
 func (l *lane) backOff() error {
 	l.mu.Lock()
-	lost, again := l.lost, l.ended
-	if l.losses > 0 {
-		again = again.Add(min(time.Second<<min(l.losses-1, 6), maxBackOff))
-	}
-	if lost != nil {
-		now := time.Now()
-		l.reopens = slices.DeleteFunc(l.reopens, func(t time.Time) bool { return now.Sub(t) > time.Minute })
-		if n := len(l.reopens); n >= l.route.restarts {
-			if free := l.reopens[0].Add(time.Minute); free.After(again) {
-				again = free
-			}
-		}
-	}
+	lost, wait := l.lost, time.Until(l.nextStart())
 	l.mu.Unlock()
 	if lost == nil {
 		return nil
 	}
-	wait := time.Until(again)
 	if wait > patientUntil {
 		return &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
 			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
@@ -316,6 +378,23 @@ func (l *lane) backOff() error {
 	return nil
 }
 
+// nextStart returns when the connection may be opened again after a loss. The
+// caller holds l.mu.
+func (l *lane) nextStart() time.Time {
+	again := l.ended
+	if l.losses > 0 {
+		again = again.Add(min(time.Second<<min(l.losses-1, 6), maxBackOff))
+	}
+	now := time.Now()
+	l.reopens = slices.DeleteFunc(l.reopens, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
+	if n := len(l.reopens); n >= l.route.restarts {
+		if free := l.reopens[n-l.route.restarts].Add(time.Minute); free.After(again) {
+			again = free
+		}
+	}
+	return again
+}
+
 // public returns what a client may know of err.
 func public(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -329,18 +408,21 @@ func public(err error) string {
 func (l *lane) restore(ctx context.Context, w *wire) error {
 	l.mu.Lock()
 	before, lost := l.server, l.lost
-	level, subs := l.level, slices.Collect(maps.Values(l.subs))
+	level, subs := l.level, slices.Collect(maps.Keys(l.subs))
 	l.mu.Unlock()
 	if before != nil && !before.keeps(w.up.Server()) {
 		err := &Error{Server: l.route.o.Name, Kind: ErrLost, Public: "it came back with another revision or fewer capabilities: initialize again"}
+		l.mu.Lock()
+		l.server = nil // sessions to come, if the lane is shared, know nothing of it
+		l.mu.Unlock()
 		l.rest.Gone(err)
 		return err
 	}
 	if level != nil {
 		l.tell(ctx, w, "logging/setLevel", level)
 	}
-	for _, s := range subs {
-		l.tell(ctx, w, "resources/subscribe", s)
+	for _, uri := range subs {
+		l.tell(ctx, w, "resources/subscribe", []byte(`{"uri":`+quote(uri)+`}`))
 	}
 	l.mu.Lock()
 	l.server, l.lost = w.up.Server(), nil
@@ -357,8 +439,7 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 // tell makes a call of the bridge's own. A server that refuses what it had
 // accepted before is worth a warning and no more.
 func (l *lane) tell(ctx context.Context, w *wire, method string, params []byte) {
-	m := &jsonrpc.Message{ID: []byte("0"), Method: method, Params: params}
-	a, err := w.up.Call(ctx, &Request{Message: m, From: l.caller})
+	a, err := w.up.Call(ctx, &Request{Message: request(method, params), From: l.caller})
 	if err == nil && a.Error != nil {
 		err = errors.New(string(a.Error))
 	}
@@ -368,14 +449,52 @@ func (l *lane) tell(ctx context.Context, w *wire, method string, params []byte) 
 	a.Release()
 }
 
-// lose notes that the connection was lost. The caller holds l.mu.
-func (l *lane) lose(err error) {
+// lose notes that the connection has ended by itself. The caller holds l.mu,
+// and calls mourn without it.
+func (l *lane) lose(w *wire) {
 	now := time.Now()
 	if now.Sub(l.began) >= stable {
 		l.losses = 0
 	}
 	l.losses++
-	l.lost, l.ended = err, now
+	l.lost, l.ended = w.gone, now
+	l.wg.Go(func() { l.retire(w) })
+	if len(l.subs) > 0 && !l.holding && !l.route.o.EndWithServer {
+		l.holding = true
+		l.wg.Go(l.hold)
+	}
+}
+
+// mourn tells those who have to know that the connection has ended.
+func (l *lane) mourn(err error) {
+	l.route.failed(err)
+	if l.route.o.EndWithServer {
+		l.rest.Gone(err)
+	}
+}
+
+// hold opens the connection for the sake of the subscriptions, which are a
+// need as a call is. It tries as often as it takes.
+func (l *lane) hold() {
+	for {
+		if _, err := l.enter(l.ctx); err == nil {
+			l.leave()
+		}
+		l.mu.Lock()
+		if l.wire != nil || len(l.subs) == 0 || l.closed != nil {
+			l.holding = false
+			l.mu.Unlock()
+			return
+		}
+		wait := time.Until(l.nextStart())
+		l.mu.Unlock()
+		timer := time.NewTimer(max(wait, time.Second))
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+		}
+		timer.Stop()
+	}
 }
 
 // Notify passes on what the server says by itself.
@@ -386,8 +505,7 @@ func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 	return w.l.rest.Ask(q, reply)
 }
 
-// Gone notes that the connection has ended. The next call opens another one;
-// a subscription is such a need too.
+// Gone notes that the connection has ended. The next call opens another one.
 func (w *wire) Gone(err error) {
 	l := w.l
 	l.mu.Lock()
@@ -396,24 +514,10 @@ func (w *wire) Gone(err error) {
 		l.mu.Unlock()
 		return // not open yet, or not ours any more: open and retire see to it
 	}
-	l.wire = nil
-	l.lose(err)
-	again := len(l.subs) > 0 && l.closed == nil && !l.route.o.EndWithServer
-	if l.closed == nil {
-		l.wg.Go(func() {
-			l.retire(w)
-			if again {
-				if _, err := l.enter(l.ctx); err == nil {
-					l.leave()
-				}
-			}
-		})
-	}
+	l.wire = nil // so it is not closed: Close takes the wire
+	l.lose(w)
 	l.mu.Unlock()
-	l.route.failed(err)
-	if l.route.o.EndWithServer {
-		l.rest.Gone(err)
-	}
+	l.mourn(err)
 }
 
 // Close ends the connection for good.

@@ -65,6 +65,7 @@ type question struct {
 	token []byte // the server's own progress token, raw
 	reply func(*jsonrpc.Message)
 	to    Stream // nil while it waits for one
+	place int64  // among what is pending, meanwhile
 	timer *time.Timer
 }
 
@@ -83,15 +84,16 @@ var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
 // when the handshake fails: the answer is then the error for the client.
 func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	r := b.route(server)
+	mid := bytes.Clone(m.ID) // the answer outlives the request
 	if r == nil {
-		return nil, answer(m.ID, ErrUnknownServer), ErrUnknownServer
+		return nil, answer(mid, ErrUnknownServer), ErrUnknownServer
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
-		return nil, jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidParams, fault, nil), errors.New(fault)
+		return nil, jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil), errors.New(fault)
 	}
 	if err := b.flight.enter(); err != nil {
-		return nil, answer(m.ID, err), err
+		return nil, answer(mid, err), err
 	}
 	defer b.flight.leave()
 	s := &Session{b: b, id: session.Key(id), route: r, caller: caller, ended: make(chan struct{})}
@@ -99,13 +101,14 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, m
 	s.seen.Store(time.Now().UnixNano())
 	if err := b.add(s); err != nil {
 		s.cancel(err)
-		return nil, answer(m.ID, err), err
+		return nil, answer(mid, err), err
 	}
 	a, err := s.initialize(ctx, m)
 	if err != nil {
 		s.End(err)
-		return nil, answer(m.ID, err), err
+		return nil, answer(mid, err), err
 	}
+	a.ID = mid
 	return s, a, nil
 }
 
@@ -174,8 +177,13 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.
 		return nil, context.Cause(s.ctx)
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	defer stop()
 	a, err := up.Call(s.ctx, &Request{Message: m, From: s.caller})
+	if !stop() { // the client has gone; with it, so has the session's context
+		return nil, context.Cause(ctx)
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		return nil, cause
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +194,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.
 		spliced := append(slices.Clone(result[:v.Index]), quote(s.caller.Revision)...)
 		result = append(spliced, result[v.Index+len(v.Raw):]...)
 	}
-	return jsonrpc.NewResult(m.ID, result), nil
+	return jsonrpc.NewResult(nil, result), nil
 }
 
 // Principal returns whose session it is.
@@ -382,11 +390,11 @@ func (s *Session) cancelCall(id []byte) {
 	}
 }
 
-// Notify passes progress on to the client.
+// Notify passes progress on to the client, on the stream of its call only
+//
 func (c *inflight) Notify(n *jsonrpc.Message) {
-	e := event(n)
-	if c.back == nil || !c.back.Send(e) {
-		c.s.post(e)
+	if c.back != nil {
+		c.back.Send(event(n))
 	}
 }
 
@@ -438,33 +446,39 @@ func (s *Session) begin() {
 	}
 }
 
-// flush moves what is pending to the newest stream. The caller holds s.mu.
+// flush moves what is pending to the streams. The caller holds s.mu.
 func (s *Session) flush() {
 	if !s.ready || s.pending == nil || len(s.streams) == 0 {
 		return
 	}
-	st := s.streams[len(s.streams)-1].Stream
 	events, _ := s.pending.After(0)
 	if n := s.pending.Drops(); n > 0 {
 		s.route.log.Warn("notifications dropped: the client had no stream open", "count", n)
 	}
 	s.pending = nil
-	for _, e := range events {
-		st.Send(e)
-	}
+	waiting := map[int64]*question{}
 	for _, q := range s.questions {
 		if q.to == nil {
-			q.to = st
-			q.timer.Reset(questionTTL)
+			waiting[q.place] = q
+		}
+	}
+	for _, e := range events {
+		to := s.put(e)
+		if q := waiting[e.Seq]; q != nil {
+			s.placed(q, to)
 		}
 	}
 }
 
-// post sends what belongs to no call.
-func (s *Session) post(e replay.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(e)
+// placed notes where a question is: on a stream, or last among what is pending.
+// The caller holds s.mu.
+func (s *Session) placed(q *question, to Stream) {
+	q.to = to
+	if to == nil {
+		q.place = s.pending.Last()
+	} else if q.timer != nil {
+		q.timer.Reset(questionTTL)
+	}
 }
 
 // put sends an event on the newest stream that takes it, or keeps it until
@@ -499,7 +513,7 @@ func (s *Session) End(err error) {
 	if !s.finish(err) {
 		return
 	}
-	s.b.wg.Go(func() { s.wind(context.Background()) })
+	s.b.wg.Go(func() { s.wind(s.b.force) })
 }
 
 // close ends the session and waits until nothing is left of it.

@@ -49,7 +49,7 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	defer func() { // the caller does not wait for the process to end
 		go func() {
 			defer p.wg.Done()
-			_ = l.Close(context.Background())
+			_ = l.Close(p.route.b.force)
 		}()
 	}()
 	m, err := l.Call(ctx, r)

@@ -68,8 +68,12 @@ func refusal(q *jsonrpc.Message, capabilities []byte) *jsonrpc.Message {
 	if !had.Exists() {
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client does not have the capability "+need, nil)
 	}
-	if q.Method == "elicitation/create" && gjson.GetBytes(q.Params, "mode").Str == "url" && !had.Get("url").Exists() {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client does not have the capability elicitation.url", nil)
+	if q.Method == "elicitation/create" {
+		mode := or(gjson.GetBytes(q.Params, "mode").Str, "form")
+		form := mode == "form" && !had.Get("url").Exists() // {} means form only (A12)
+		if !form && !had.Get(gjson.Escape(mode)).Exists() {
+			return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client does not have the capability elicitation."+mode, nil)
+		}
 	}
 	return nil
 }
@@ -103,7 +107,7 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 	case about != nil && about.back != nil && about.back.Send(e):
 		w.to = about.back
 	default:
-		if w.to = s.put(e); w.to == nil {
+		if s.placed(w, s.put(e)); w.to == nil {
 			ttl = streamTTL
 		}
 	}
@@ -133,8 +137,13 @@ func (s *Session) withdraw(id string, w *question, why string) bool {
 	e := replay.Event{Data: jsonrpc.NewCancelled([]byte(id), why).Append(nil, nil, nil), Must: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.to == nil || !w.to.Send(e) {
+	switch {
+	case w.to != nil && w.to.Send(e):
+	case w.to != nil:
+		e.Must = false // a courtesy: it must not fill the queue of a client that has no stream
 		s.put(e)
+	case s.pending != nil:
+		s.pending.Remove(w.place) // the client has not seen it
 	}
 	return true
 }

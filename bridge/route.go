@@ -21,6 +21,7 @@ type route struct {
 	restarts  int
 	maxLanes  int64
 	lanes     atomic.Int64
+	openings  chan struct{} // one token for each connection that is being opened
 
 	mu      sync.Mutex // guards the rest
 	hubs    map[string]*hub
@@ -37,6 +38,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		restarts:  or(o.Restarts, 5),
 		maxLanes:  int64(or(o.MaxLanes, 256)),
 		hubs:      map[string]*hub{},
+		openings:  make(chan struct{}, maxOpenings),
 	}
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
@@ -57,11 +59,11 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("the bridge has too many connections", int(r.b.maxLanes))}
 	}
 	select {
-	case r.b.openings <- struct{}{}:
-		return func() { <-r.b.openings }, nil
+	case r.openings <- struct{}{}:
+		return func() { <-r.openings }, nil
 	case <-ctx.Done():
 		r.released()
-		return nil, ErrShutdown
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -133,7 +135,7 @@ func (r *route) evict(principal string) bool {
 	for key, h := range r.hubs {
 		if h.lane.caller.Principal == principal && h.unused() {
 			delete(r.hubs, key)
-			r.b.wg.Go(func() { _ = h.lane.Close(context.Background()) })
+			r.b.wg.Go(func() { _ = h.lane.Close(r.b.force) })
 			return true
 		}
 	}

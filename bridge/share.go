@@ -21,7 +21,8 @@ var ownParams = []byte(`{"protocolVersion":"` + latest + `","capabilities":{},"c
 // the session that something from the server belongs to (D0, D3).
 type hub struct {
 	lane *lane
-	all  bool // sessions of different principals share it
+	all  bool          // sessions of different principals share it
+	turn chan struct{} // held while the server is told a level
 
 	mu    sync.Mutex // guards the rest
 	views map[*view]struct{}
@@ -46,7 +47,7 @@ type view struct {
 }
 
 func newHub(r *route, from *Caller) *hub {
-	h := &hub{all: r.share == ShareAll, views: map[*view]struct{}{}, subs: map[string]*subscription{}}
+	h := &hub{all: r.share == ShareAll, turn: make(chan struct{}, 1), views: map[*view]struct{}{}, subs: map[string]*subscription{}}
 	h.lane = newLane(r, from, h)
 	return h
 }
@@ -236,34 +237,34 @@ func (v *view) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "level must be one of debug, info, notice, warning, error, critical, alert, emergency", nil), nil
 	}
 	h := v.h
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	h.mu.Lock()
-	before := h.level
 	told := h.level != "" && severity(h.level) <= severity(wanted)
-	if told {
-		v.level = wanted
-	} else {
-		h.level = wanted
-	}
 	h.mu.Unlock()
-	if told {
-		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	m := jsonrpc.NewResult(nil, []byte("{}"))
+	if !told {
+		var err error
+		if m, err = h.lane.Call(ctx, r); err != nil || m.Error != nil {
+			return m, err
+		}
 	}
-	m, err := h.lane.Call(ctx, r)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil || m.Error != nil {
-		if h.level == wanted {
-			h.level = before
-		}
-		return m, err
-	}
 	v.level = wanted
+	if !told {
+		h.level = wanted
+	}
 	return m, nil
 }
 
-// turn enters the subscription of a URI and waits for the right to tell the
+// begin enters the subscription of a URI and waits for the right to tell the
 // server about it.
-func (h *hub) turn(ctx context.Context, uri string) (*subscription, error) {
+func (h *hub) begin(ctx context.Context, uri string) (*subscription, error) {
 	h.mu.Lock()
 	sub := h.subs[uri]
 	if sub == nil {
@@ -296,7 +297,7 @@ func (h *hub) done(uri string, sub *subscription, hadTurn bool) {
 // subscribe tells the server about the first subscriber only.
 func (v *view) subscribe(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	h, uri := v.h, r.URI()
-	sub, err := h.turn(ctx, uri)
+	sub, err := h.begin(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
@@ -312,16 +313,25 @@ func (v *view) subscribe(ctx context.Context, r *Request) (*jsonrpc.Message, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, in := h.views[v]; in { // the session may have ended meanwhile
-		sub.views[v] = struct{}{}
+	sub.views[v] = struct{}{}
+	if _, in := h.views[v]; !in { // the session has ended meanwhile
+		h.lane.spawn(func() { v.abandon(uri) })
 	}
 	return m, nil
+}
+
+// abandon ends a subscription of a session that has ended.
+func (v *view) abandon(uri string) {
+	m := request("resources/unsubscribe", []byte(`{"uri":`+quote(uri)+`}`))
+	if a, err := v.unsubscribe(v.h.lane.ctx, &Request{Message: m, From: v.h.lane.caller}); err == nil {
+		a.Release()
+	}
 }
 
 // unsubscribe tells the server about the last subscriber only.
 func (v *view) unsubscribe(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	h, uri := v.h, r.URI()
-	sub, err := h.turn(ctx, uri)
+	sub, err := h.begin(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
@@ -361,16 +371,7 @@ func (v *view) Close(context.Context) error {
 	}
 	h.mu.Unlock()
 	for _, uri := range mine {
-		h.lane.spawn(func() {
-			line, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"resources/unsubscribe","params":{"uri":` + quote(uri) + `}}`))
-			if err != nil {
-				return
-			}
-			m, err := v.unsubscribe(h.lane.ctx, &Request{Message: line, From: h.lane.caller})
-			if err == nil {
-				m.Release()
-			}
-		})
+		h.lane.spawn(func() { v.abandon(uri) })
 	}
 	return nil
 }

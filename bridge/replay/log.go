@@ -10,6 +10,8 @@
 package replay
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,9 +40,11 @@ type Log struct {
 	mu       sync.Mutex // guards the rest
 	events   []Event
 	bytes    int
-	loose    int   // events that may be dropped
-	last     int64 // Seq of the newest event
-	missed   int64 // Seq of the newest dropped event
+	loose    int              // events that are not Must
+	surplus  int              // of these, that may be dropped now: not the newest of their key
+	newest   map[string]int64 // Seq of the newest event of each key
+	last     int64            // Seq of the newest event
+	missed   int64            // Seq of the newest dropped event
 	drops    int
 	finished bool
 }
@@ -63,41 +67,63 @@ func (l *Log) Append(e Event) bool {
 	l.bytes += len(e.Data)
 	if !e.Must {
 		l.loose++
-	}
-	for l.loose > l.limits.Events || l.bytes > l.limits.Bytes {
-		if !l.dropOne() {
-			break
+		if e.Key == "" || l.newest[e.Key] > 0 { // itself, or the one before it
+			l.surplus++
 		}
+		if e.Key != "" {
+			if l.newest == nil {
+				l.newest = map[string]int64{}
+			}
+			l.newest[e.Key] = e.Seq
+		}
+	}
+	for l.surplus > 0 && (l.loose > l.limits.Events || l.bytes > l.limits.Bytes) {
+		i := slices.IndexFunc(l.events, l.droppable)
+		l.drops++
+		l.missed = max(l.missed, l.events[i].Seq)
+		l.remove(i)
 	}
 	l.signal()
 	return true
 }
 
-// dropOne drops the oldest event that may be missed, but never the newest of
-// its key.
-func (l *Log) dropOne() bool {
-	for i, e := range l.events {
-		if e.Must || e.Key != "" && !l.repeated(i) {
-			continue
-		}
-		l.events = append(l.events[:i], l.events[i+1:]...)
-		l.bytes -= len(e.Data)
-		l.loose--
-		l.drops++
-		l.missed = max(l.missed, e.Seq)
-		return true
-	}
-	return false
+// droppable reports whether an event may be missed: the newest of its key may
+// not.
+func (l *Log) droppable(e Event) bool {
+	return !e.Must && (e.Key == "" || l.newest[e.Key] != e.Seq)
 }
 
-// repeated reports whether a later event has the key of the event at i.
-func (l *Log) repeated(i int) bool {
-	for _, e := range l.events[i+1:] {
-		if e.Key == l.events[i].Key {
-			return true
-		}
+// forget takes an event out of the account. The caller removes it.
+func (l *Log) forget(e Event) {
+	l.bytes -= len(e.Data)
+	switch {
+	case e.Must:
+		return
+	case l.droppable(e):
+		l.surplus--
+	default:
+		delete(l.newest, e.Key)
 	}
-	return false
+	l.loose--
+}
+
+// remove closes the gap from the front: there are the events that go.
+func (l *Log) remove(i int) {
+	l.forget(l.events[i])
+	copy(l.events[1:], l.events[:i])
+	l.events[0] = Event{}
+	l.events = l.events[1:]
+}
+
+// Remove takes back the event at seq, if it is still there: it has become
+// pointless and nobody has read it.
+func (l *Log) Remove(seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := slices.BinarySearchFunc(l.events, seq, func(e Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
+	if ok {
+		l.remove(i)
+	}
 }
 
 func (l *Log) signal() {
@@ -129,10 +155,7 @@ func (l *Log) Forget(seq int64) {
 	defer l.mu.Unlock()
 	n := 0
 	for n < len(l.events) && l.events[n].Seq <= seq {
-		l.bytes -= len(l.events[n].Data)
-		if !l.events[n].Must {
-			l.loose--
-		}
+		l.forget(l.events[n])
 		n++
 	}
 	if n == len(l.events) {

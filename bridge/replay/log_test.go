@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 func seqs(events []Event) (all []int64) {
@@ -57,6 +58,47 @@ func TestLogCoalesces(t *testing.T) {
 	}
 	if len(got) != 4 || !slices.Contains(keys, "tools") || !slices.Contains(keys, "prompts") {
 		t.Errorf("kept %d events with keys %q", len(got), keys)
+	}
+}
+
+// What must be kept of many resources costs no time that grows with their
+// number, and what may be missed goes all the same.
+func TestLogManyKeys(t *testing.T) {
+	l := New(Limits{Events: 256, Bytes: 1 << 20, Hard: 32 << 20})
+	const keys = 20_000
+	began := time.Now()
+	for range 2 {
+		for i := range keys {
+			l.Append(Event{Data: []byte("updated"), Key: fmt.Sprint(i)})
+		}
+	}
+	l.Append(Event{Data: []byte("log")})
+	if got, whole := l.After(0); len(got) != keys || whole || l.Drops() != keys+1 {
+		t.Errorf("%d events kept, whole %t, %d dropped", len(got), whole, l.Drops())
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("took %v", took)
+	}
+	l.Forget(l.Last())
+	if l.Bytes() != 0 || l.loose != 0 || l.surplus != 0 || len(l.newest) != 0 {
+		t.Errorf("after Forget: %d bytes, %d loose, %d surplus, %d keys", l.Bytes(), l.loose, l.surplus, len(l.newest))
+	}
+}
+
+func TestLogRemove(t *testing.T) {
+	l := New(Limits{Events: 10, Bytes: 100, Hard: 100})
+	l.Append(Event{Data: []byte("a"), Key: "k"})
+	l.Append(Event{Data: []byte("b"), Must: true})
+	l.Append(Event{Data: []byte("c"), Key: "k"})
+	for _, seq := range []int64{2, 2, 3, 99, 0} {
+		l.Remove(seq)
+	}
+	if got, whole := l.After(0); !slices.Equal(seqs(got), []int64{1}) || !whole || l.Bytes() != 1 {
+		t.Errorf("After(0) = %v, whole %t, %d bytes", seqs(got), whole, l.Bytes())
+	}
+	l.Append(Event{Data: []byte("d"), Must: true})
+	if l.Last() != 4 {
+		t.Errorf("Last = %d, want 4", l.Last())
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 type Server struct {
 	c          *config.Config
 	log        *slog.Logger
+	adapter    adapter
 	b          *bridge.Bridge
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
@@ -39,8 +40,14 @@ type Server struct {
 
 // New builds everything that the configuration names. It starts nothing but
 // the bridge itself: Close ends that, also when Serve was never called.
-func New(c *config.Config, log *slog.Logger) *Server {
-	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
+func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).stdio) }
+
+// adapter makes the adapter of a configured server, and what tells why it
+// cannot work.
+type adapter func(*Server, *config.Server) (bridge.Adapter, func() error)
+
+func build(c *config.Config, log *slog.Logger, with adapter) *Server {
+	s := &Server{c: c, log: log, adapter: with, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
 	o := bridge.Options{
 		Log: log, Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren,
@@ -70,12 +77,16 @@ func (s *Server) options(c *config.Server) bridge.ServerOptions {
 	if o.Idle == 0 {
 		o.Idle = -1 // never: the configuration has filled in its default
 	}
+	o.Adapter, o.Check = s.adapter(s, c)
+	return o
+}
+
+func (s *Server) stdio(c *config.Server) (bridge.Adapter, func() error) {
 	a := stdio.New(c.Name, *c.Stdio, stdio.Options{
 		Log: s.log, MaxMessage: int(s.c.MaxMessage),
 		Timeouts: bridge.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout},
 	})
-	o.Adapter, o.Check = a, a.Check
-	return o
+	return a, a.Check
 }
 
 // Bridge returns the bridge that is served.
@@ -237,6 +248,7 @@ const closeLimit = 2 * time.Second
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
 	s.b.Close(ctx)
+	s.sse.Close()
 	ctx, cancel := context.WithTimeout(ctx, closeLimit)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {

@@ -1,0 +1,340 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// everything is the result of initialize of a server with all capabilities.
+const everything = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},` +
+	`"logging":{},"tasks":{"list":{}},"x-vendor.new":{"k":1}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`
+
+// fake is a server in memory. Its wires do what a real one's do: one goroutine
+// reads, in order.
+type fake struct {
+	result string                                     // of initialize; empty means everything
+	times  Timeouts                                   // of calls
+	before func(ctx context.Context, n int) error     // what happens in the nth opening before the handshake
+	serve  func(w *fakeWire, m *jsonrpc.Message) bool // answers a message or reports false
+	after  func(w *fakeWire)                          // what happens between handshake and the return of Open
+	closes func(ctx context.Context, w *fakeWire)     // what Close waits for
+
+	mu    sync.Mutex // guards the rest
+	wires []*fakeWire
+	opens []time.Time
+}
+
+type fakeWire struct {
+	*Conn
+	f      *fake
+	n      int // from 1
+	from   *Caller
+	rest   Client
+	server *Server
+	queue  chan func()
+	done   chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	mu  sync.Mutex // guards got
+	got []string   // what the server received, one line each
+}
+
+func (f *fake) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
+	f.mu.Lock()
+	f.opens = append(f.opens, time.Now())
+	n := len(f.opens)
+	f.mu.Unlock()
+	if f.before != nil {
+		if err := f.before(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	w := &fakeWire{f: f, n: n, from: from, rest: rest, queue: make(chan func(), 1<<14), done: make(chan struct{})}
+	w.Conn = NewConn("fake", w, rest, f.times)
+	w.wg.Go(w.run)
+	var err error
+	if w.server, err = Handshake(ctx, w.Conn, from); err != nil {
+		_ = w.Close(ctx)
+		return nil, err
+	}
+	f.mu.Lock()
+	f.wires = append(f.wires, w)
+	f.mu.Unlock()
+	if f.after != nil {
+		f.after(w)
+	}
+	return w, nil
+}
+
+func (w *fakeWire) run() {
+	for {
+		select {
+		case <-w.done:
+			return
+		case do := <-w.queue:
+			do()
+		}
+	}
+}
+
+// Send implements Sender.
+func (w *fakeWire) Send(_ context.Context, line *jsonrpc.Buffer) error {
+	text := string(line.B)
+	line.Free()
+	w.queue <- func() {
+		w.mu.Lock()
+		w.got = append(w.got, text)
+		w.mu.Unlock()
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			panic(err) // the bridge sends messages only
+		}
+		switch {
+		case w.f.serve != nil && w.f.serve(w, m):
+		case m.Method == "initialize":
+			w.answer(m, or(w.f.result, everything))
+		case m.IsRequest():
+			w.answer(m, "{}")
+		}
+	}
+	return nil
+}
+
+func (w *fakeWire) answer(m *jsonrpc.Message, result string) {
+	w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+}
+
+// say makes the server send a message.
+func (w *fakeWire) say(text string) {
+	w.queue <- func() {
+		buf := jsonrpc.NewBuffer(len(text))
+		buf.B = append(buf.B, text...)
+		m, err := jsonrpc.Parse(buf.B)
+		if err != nil {
+			panic(err)
+		}
+		w.Deliver(m.Own(buf))
+	}
+}
+
+// die ends the connection by itself.
+func (w *fakeWire) die() {
+	w.queue <- func() {
+		err := &Error{Server: "fake", Kind: ErrLost, Public: "it died", Err: errors.New("secret reason")}
+		if w.Fail(err) {
+			w.rest.Gone(err)
+		}
+	}
+}
+
+func (w *fakeWire) Server() *Server { return w.server }
+
+func (w *fakeWire) Close(ctx context.Context) error {
+	w.Fail(&Error{Server: "fake", Kind: ErrLost, Public: "its connection was closed"})
+	if w.f.closes != nil {
+		w.f.closes(ctx, w)
+	}
+	w.once.Do(func() { close(w.done) })
+	w.wg.Wait()
+	return nil
+}
+
+// log returns what the server got, when all is quiet.
+func (w *fakeWire) log() []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.got)
+}
+
+// received is log without the handshake.
+func (w *fakeWire) received() []string {
+	var all []string
+	for _, line := range w.log() {
+		if !strings.Contains(line, `"initialize"`) && !strings.Contains(line, `"notifications/initialized"`) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// wire returns the nth connection that was opened, from 1.
+func (f *fake) wire(n int) *fakeWire {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wires[n-1]
+}
+
+func (f *fake) opened() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.opens)
+}
+
+// stream is a client's stream that keeps what it is sent.
+type stream struct {
+	mu     sync.Mutex // guards the rest
+	lines  []string
+	closed bool
+	heard  func(line string) // called without the lock
+}
+
+func (s *stream) Send(e replay.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.lines = append(s.lines, string(e.Data))
+	if s.heard != nil {
+		go s.heard(string(e.Data))
+	}
+	return true
+}
+
+// take returns what has come since the last take, when all is quiet.
+func (s *stream) take() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.lines
+	s.lines = nil
+	return lines
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+// run runs f in a bubble with a bridge to one server, and checks that nothing
+// is left of it.
+func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *Bridge)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Name = "fake"
+		b := New(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler)})
+		f(t, b)
+		b.Close(context.Background())
+		if n := b.lanes.Load(); n != 0 {
+			t.Errorf("%d lanes are left", n)
+		}
+	})
+}
+
+// params is what an able client says in initialize.
+const params = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{},"sampling":{}},"clientInfo":{"name":"c","version":"1"}}`
+
+func parse(t testing.TB, text string) *jsonrpc.Message {
+	t.Helper()
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("Parse(%s) = %v", text, err)
+	}
+	return m
+}
+
+func text(m *jsonrpc.Message) string {
+	if m == nil {
+		return ""
+	}
+	return string(m.Append(nil, m.ID, nil))
+}
+
+var sessions int // numbers the ids; tests run one after the other
+
+func initialize(t testing.TB, b *Bridge, principal, params string) (*Session, string, error) {
+	t.Helper()
+	sessions++
+	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions), principal,
+		parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
+	return s, text(a), err
+}
+
+// begin starts a session that is ready, with a stream open.
+func begin(t testing.TB, b *Bridge, principal string) (*Session, *stream) {
+	t.Helper()
+	s, a, err := initialize(t, b, principal, params)
+	if err != nil {
+		t.Fatalf("Initialize = %s, %v", a, err)
+	}
+	st := &stream{}
+	s.Attach(st)
+	s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	return s, st
+}
+
+// do makes a request and returns the answer as text.
+func do(t testing.TB, s *Session, id, method, params string) string {
+	t.Helper()
+	a, _ := s.Call(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil)
+	return text(a)
+}
+
+// pendingCall is a call that another goroutine makes.
+type pendingCall struct {
+	done   chan struct{}
+	answer string
+	err    error
+	back   stream
+}
+
+func start(t testing.TB, s *Session, line string) *pendingCall {
+	t.Helper()
+	p := &pendingCall{done: make(chan struct{})}
+	m := parse(t, line)
+	if !s.Go(func() {
+		defer close(p.done)
+		a, err := s.Call(m, &p.back)
+		p.answer, p.err = text(a), err
+	}) {
+		t.Fatal("the session has ended")
+	}
+	return p
+}
+
+// over reports whether the call has ended, when all is quiet.
+func (p *pendingCall) over() bool {
+	synctest.Wait()
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func contains(t testing.TB, got string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			t.Errorf("got  %s\nwant %s in it", got, w)
+		}
+	}
+}
+
+func lacks(t testing.TB, got string, not ...string) {
+	t.Helper()
+	for _, n := range not {
+		if strings.Contains(got, n) {
+			t.Errorf("got  %s\nwant no %s in it", got, n)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package bridge_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/mcp-bridge/bridge"
+	sdk    = "github.com/modelcontextprotocol/go-sdk"
+)
+
+// layers are the packages from the outside to the inside: a package may import
+// those of later layers, and of its own layer only where own says so.
+var layers = []struct {
+	name string
+	own  bool
+	has  func(pkg string) bool
+}{
+	{"cmd/bridge", true, under("cmd/bridge")},
+	{"bridge/server", true, under("bridge/server")},
+	{"config", true, under("config")},
+	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
+	{"helpers of adapters", false, helper},
+	{"bridge", false, func(pkg string) bool { return pkg == "bridge" }},
+	{"bridge/{era,session,replay}", false, under("bridge/era", "bridge/session", "bridge/replay")},
+	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
+}
+
+var helper = under("adapters/eventstream", "adapters/httpbody")
+
+func under(dirs ...string) func(string) bool {
+	return func(pkg string) bool {
+		return slices.ContainsFunc(dirs, func(d string) bool { return pkg == d || strings.HasPrefix(pkg, d+"/") })
+	}
+}
+
+func layer(pkg string) int {
+	for i, l := range layers {
+		if l.has(pkg) {
+			return i
+		}
+	}
+	return -1
+}
+
+// unit returns the folder that a package is a part of: what it may import
+// freely within its own layer.
+func unit(pkg string) string {
+	parts := strings.Split(pkg, "/")
+	return strings.Join(parts[:min(len(parts), 2)], "/")
+}
+
+// wrong returns what is wrong with an import by a file of pkg, a path below
+// the module, or nothing.
+func wrong(pkg, imported string, test bool) string {
+	if imported == sdk || strings.HasPrefix(imported, sdk+"/") {
+		if test || under("examples", "integration", "adapters/inprocess")(pkg) {
+			return ""
+		}
+		return "only tests, examples and adapters/inprocess import the SDK"
+	}
+	to, ours := strings.CutPrefix(imported, module+"/")
+	from, into := layer(pkg), layer(to)
+	switch {
+	case !ours || from < 0:
+		return "" // examples and integration tests may use everything
+	case into < 0:
+		return "nothing of the product imports " + unit(to)
+	case test && from > 0:
+		return "" // a test may look at what is above
+	case from > into:
+		return "imports point from " + layers[into].name + " to " + layers[from].name
+	case from == into && !layers[from].own && unit(pkg) != unit(to):
+		return "packages of " + layers[from].name + " do not import each other"
+	}
+	return ""
+}
+
+// Imports point one way (design, section 3).
+func TestImports(t *testing.T) {
+	root := ".."
+	files, edges := 0, 0
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if base := d.Name(); d.IsDir() && name != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		files++
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		pkg := path.Dir(filepath.ToSlash(rel))
+		for _, spec := range f.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(imported, module) {
+				edges++
+			}
+			if what := wrong(pkg, imported, strings.HasSuffix(name, "_test.go")); what != "" {
+				t.Errorf("%s imports %s: %s", filepath.ToSlash(rel), imported, what)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 30 || edges < 30 {
+		t.Errorf("looked at %d files with %d imports of our own: too few, the test looks in the wrong place", files, edges)
+	}
+}
+
+// The test does see a wrong import.
+func TestImportsWrong(t *testing.T) {
+	for _, tc := range []struct {
+		pkg, imported string
+		test, ok      bool
+	}{
+		{"cmd/bridge", module + "/bridge/server", false, true},
+		{"cmd/bridge", module + "/bridge/jsonrpc", false, true},
+		{"bridge/server", module + "/config", false, true},
+		{"bridge/server", module + "/cmd/bridge", false, false},
+		{"config", module + "/adapters/stdio", false, true},
+		{"config", module + "/bridge/server", false, false},
+		{"adapters/stdio", module + "/bridge", false, true},
+		{"adapters/stdio", module + "/config", false, false},
+		{"adapters/stdio", module + "/adapters/sse", false, false},
+		{"adapters/stdio/internal/x", module + "/adapters/stdio", false, true},
+		{"adapters/sse", module + "/adapters/eventstream", false, true},
+		{"adapters/eventstream", module + "/adapters/sse", false, false},
+		{"adapters/eventstream", module + "/adapters/httpbody", false, false},
+		{"bridge", module + "/adapters/stdio", false, false},
+		{"bridge", module + "/bridge/server", false, false},
+		{"bridge", module + "/bridge/era", false, true},
+		{"bridge/era", module + "/bridge", false, false},
+		{"bridge/era", module + "/bridge/replay", false, false},
+		{"bridge/session/sessiontest", module + "/bridge/session", false, true},
+		{"bridge/replay", module + "/bridge/jsonrpc", false, true},
+		{"bridge/jsonrpc", module + "/bridge/era", false, false},
+		{"bridge", module + "/examples/everything", false, false},
+		{"adapters/stdio", module + "/config", true, true},
+		{"examples/everything", module + "/bridge", false, true},
+		{"bridge", sdk + "/mcp", false, false},
+		{"bridge/server", sdk, false, false},
+		{"bridge", sdk + "/mcp", true, true},
+		{"adapters/inprocess", sdk + "/mcp", false, true},
+		{"examples/everything", sdk + "/mcp", false, true},
+		{"bridge", sdk + "-other", false, true},
+		{"bridge", "fmt", false, true},
+	} {
+		if what := wrong(tc.pkg, tc.imported, tc.test); (what == "") != tc.ok {
+			t.Errorf("%s imports %s (test: %t): %q, want allowed: %t", tc.pkg, tc.imported, tc.test, what, tc.ok)
+		}
+	}
+}

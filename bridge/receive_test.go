@@ -1,0 +1,206 @@
+package bridge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client may be asked what it has declared (R-019), and gets the question
+// under an id and a token of the bridge's own.
+func TestRefusal(t *testing.T) {
+	for _, tc := range []struct {
+		caps, method, params string
+		code                 string // of the refusal, empty when it is asked
+	}{
+		{`{}`, "sampling/createMessage", `{}`, "-32601"},
+		{`{}`, "roots/list", `{}`, "-32601"},
+		{`{}`, "elicitation/create", `{}`, "-32601"},
+		{`{}`, "vendor/ask", `{}`, ""},
+		{`{"sampling":{}}`, "sampling/createMessage", `{}`, ""},
+		{`{"elicitation":{}}`, "elicitation/create", `{}`, ""},
+		{`{"elicitation":{}}`, "elicitation/create", `{"mode":"form"}`, ""},
+		{`{"elicitation":{}}`, "elicitation/create", `{"mode":"url"}`, "-32602"},
+		{`{"elicitation":{"url":{}}}`, "elicitation/create", `{"mode":"url"}`, ""},
+		{`{"elicitation":{"url":{}}}`, "elicitation/create", `{"mode":"form"}`, "-32602"},
+		{`{"elicitation":{"url":{}}}`, "elicitation/create", `{}`, "-32602"},
+		{`{"elicitation":{"url":{},"form":{}}}`, "elicitation/create", `{}`, ""},
+		{`{"elicitation":{"form":{}}}`, "elicitation/create", `{"mode":"voice"}`, "-32602"},
+	} {
+		q := parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, tc.method, tc.params))
+		got := text(refusal(q, []byte(tc.caps)))
+		if (got == "") != (tc.code == "") || !strings.Contains(got, tc.code) {
+			t.Errorf("refusal(%s %s, %s) = %q, want %q", tc.method, tc.params, tc.caps, got, tc.code)
+		}
+	}
+}
+
+// T-S2C-1: a question reaches the client with ids of our own; the answer, and
+// progress on the way, reach the server with its own.
+func TestQuestion(t *testing.T) {
+	f := &fake{serve: silent("slow")}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, st := begin(t, b, "")
+		foreign, _ := begin(t, b, "")
+		w := f.wire(1)
+		w.say(`{"jsonrpc":"2.0","id":"q-9","method":"sampling/createMessage","params":{"x":1,"_meta":{"progressToken":"theirs"}}}`)
+		got := strings.Join(st.take(), "\n")
+		contains(t, got, `"id":1,"method":"sampling/createMessage"`, `"progressToken":1}`, `"x":1`)
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":5}}`))
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":6}}`))
+		if err := foreign.Answer(parse(t, `{"jsonrpc":"2.0","id":1,"result":{"stolen":1}}`)); err == nil {
+			t.Error("a foreign session could answer")
+		}
+		if err := s.Answer(parse(t, `{"jsonrpc":"2.0","id":"1","result":{}}`)); err == nil {
+			t.Error(`"1" could answer 1`)
+		}
+		if err := s.Answer(parse(t, `{"jsonrpc":"2.0","id":1,"result":{"big":12345678901234567890}}`)); err != nil {
+			t.Error(err)
+		}
+		if err := s.Answer(parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)); err == nil {
+			t.Error("a second answer was taken")
+		}
+		synctest.Wait()
+		want := []string{
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"theirs","progress":5}}`,
+			`{"jsonrpc":"2.0","id":"q-9","result":{"big":12345678901234567890}}`,
+		}
+		if got := w.received(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("the server got %q", got)
+		}
+		// The server may take a question back.
+		w.say(`{"jsonrpc":"2.0","id":5,"method":"roots/list"}`)
+		w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
+		got = strings.Join(st.take(), "\n")
+		contains(t, got, `"id":2,"method":"roots/list"`, `"notifications/cancelled","params":{"requestId":2`)
+		// A lost connection takes its questions along.
+		w.say(`{"jsonrpc":"2.0","id":6,"method":"roots/list"}`)
+		w.die()
+		contains(t, strings.Join(st.take(), "\n"), `"requestId":3`)
+	})
+}
+
+// Questions and logs go with the one call that they can be about, otherwise on
+// the open stream; progress goes nowhere else than its call's stream (R-155).
+func TestAttribution(t *testing.T) {
+	f := &fake{serve: silent("slow")}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, st := begin(t, b, "")
+		w := f.wire(1)
+		say := func() {
+			w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			w.say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+			w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}`)
+			w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			w.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		}
+		one := start(t, s, `{"jsonrpc":"2.0","id":"a","method":"slow","params":{"_meta":{"progressToken":"t"}}}`)
+		synctest.Wait()
+		say()
+		got, rest := strings.Join(one.back.take(), "\n"), strings.Join(st.take(), "\n")
+		contains(t, got, `"data":1`, "roots/list", `"progressToken":"t"`, "notifications/cancelled")
+		contains(t, rest, "list_changed")
+		lacks(t, got, "list_changed")
+		lacks(t, rest, "roots/list", "progress", "data", "cancelled")
+		one.back.close()
+		say()
+		contains(t, strings.Join(st.take(), "\n"), `"data":1`, "roots/list", "cancelled")
+		two := start(t, s, `{"jsonrpc":"2.0","id":"b","method":"slow"}`)
+		synctest.Wait()
+		say()
+		got = strings.Join(st.take(), "\n")
+		contains(t, got, `"data":1`, "roots/list")
+		lacks(t, got, "progress")
+		if got := two.back.take(); len(got) != 0 {
+			t.Errorf("the other call's stream got %q", got)
+		}
+	})
+}
+
+// A question waits 10 minutes for its answer, and 30 s for a stream; what is
+// given up before it was sent is not sent later.
+func TestQuestionExpires(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, _, err := initialize(t, b, "", params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, s, "1", "x", `{}`)
+		w := f.wire(1)
+		refused := func(id string) bool {
+			synctest.Wait()
+			return strings.Contains(strings.Join(w.received(), "\n"), `"id":`+id+`,"error":{"code":-32603`)
+		}
+		w.say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+		synctest.Wait()
+		time.Sleep(streamTTL - time.Second)
+		if refused("1") {
+			t.Error("refused too early")
+		}
+		time.Sleep(2 * time.Second)
+		if !refused("1") {
+			t.Error("not refused without a stream")
+		}
+		w.say(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
+		synctest.Wait()
+		st := &stream{}
+		s.Attach(st)
+		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], `"id":2,`) {
+			t.Errorf("the stream got %q", got)
+		}
+		time.Sleep(questionTTL - time.Second)
+		if refused("2") {
+			t.Error("refused too early")
+		}
+		time.Sleep(2 * time.Second)
+		if !refused("2") {
+			t.Error("not refused after 10 minutes")
+		}
+		contains(t, strings.Join(st.take(), "\n"), `"notifications/cancelled","params":{"requestId":2`)
+		if err := s.Answer(parse(t, `{"jsonrpc":"2.0","id":2,"result":{}}`)); err == nil {
+			t.Error("a late answer was taken")
+		}
+	})
+}
+
+// A client has at most 64 questions to answer; the end of its session answers
+// the server.
+func TestQuestionLimit(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, st := begin(t, b, "")
+		w := f.wire(1)
+		for i := range maxQuestions + 1 {
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i))
+		}
+		if got := st.take(); len(got) != maxQuestions {
+			t.Errorf("%d questions reached the client, want %d", len(got), maxQuestions)
+		}
+		if got := w.received(); len(got) != 1 || !strings.Contains(got[0], `"id":64,"error"`) {
+			t.Errorf("the server got %q", got)
+		}
+		if err := s.Answer(parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
+			t.Error(err)
+		}
+		w.say(`{"jsonrpc":"2.0","id":99,"method":"roots/list"}`)
+		if got := st.take(); len(got) != 1 {
+			t.Errorf("an answer made no room: %q", got)
+		}
+		s.mu.Lock()
+		questions := len(s.questions)
+		s.mu.Unlock()
+		if questions != maxQuestions {
+			t.Errorf("%d questions, want %d", questions, maxQuestions)
+		}
+		answers := len(w.received())
+		s.finish(ErrEnded)
+		synctest.Wait()
+		if got := len(w.received()) - answers; got != maxQuestions {
+			t.Errorf("the end answered %d questions, want %d", got, maxQuestions)
+		}
+		s.wind(t.Context())
+	})
+}
