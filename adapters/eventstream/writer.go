@@ -10,9 +10,18 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// writeLimit is how long a client may leave what was written unread before
-// its connection is given up.
-const writeLimit = 30 * time.Second
+// A client may leave what was written unread for writeLimit, and as long again
+// as the bytes take on a slow line, before its connection is given up.
+const (
+	writeLimit = 30 * time.Second
+	slowLine   = 64 << 10 // bytes per second
+)
+
+// Deadline bounds the time in which the next n bytes of a response have to be
+// on their way.
+func Deadline(rc *http.ResponseController, n int) {
+	_ = rc.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // what cannot have one has none
+}
 
 // Writer writes one response as a stream of events. It is for one goroutine.
 type Writer struct {
@@ -29,6 +38,7 @@ func Open(w http.ResponseWriter, r *http.Request) (*Writer, error) {
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
+	Deadline(rc, 0)
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush() // a wrapper learns that the header is written
 	}
@@ -57,7 +67,7 @@ type Event struct {
 
 // Send writes an event. Flush brings it on its way.
 func (w *Writer) Send(e Event) error {
-	w.deadline()
+	Deadline(w.rc, len(e.Data))
 	var m sse.Message
 	if e.ID != "" {
 		m.ID = sse.ID(e.ID)
@@ -76,7 +86,7 @@ func (w *Writer) Send(e Event) error {
 // Beat writes a comment, so that nobody in between takes the connection for
 // dead, and flushes it.
 func (w *Writer) Beat() error {
-	w.deadline()
+	Deadline(w.rc, 0)
 	var m sse.Message
 	m.AppendComment("ping")
 	if err := w.s.Send(&m); err != nil {
@@ -85,13 +95,8 @@ func (w *Writer) Beat() error {
 	return w.s.Flush()
 }
 
-// Flush sends what was written.
-func (w *Writer) Flush() error {
-	w.deadline()
-	return w.s.Flush()
-}
+// Flush sends what was written, within the time that Send gave it.
+func (w *Writer) Flush() error { return w.s.Flush() }
 
 // Close leaves the connection as it was found: usable for the next request.
 func (w *Writer) Close() { _ = w.rc.SetWriteDeadline(time.Time{}) }
-
-func (w *Writer) deadline() { _ = w.rc.SetWriteDeadline(time.Now().Add(writeLimit)) }

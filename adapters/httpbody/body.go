@@ -20,6 +20,10 @@ const readLimit = 2 * time.Minute
 // the payload.
 const envelopeRoom = 64 << 10
 
+// trusted is how much of an announced length is believed at once. For more, the
+// memory grows as the bytes come: an announcement alone costs its sender nothing.
+const trusted = 1<<20 + envelopeRoom
+
 // Body is what was read. Free gives its memory back.
 type Body struct {
 	buf *jsonrpc.Buffer
@@ -49,7 +53,7 @@ func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (
 	if r.ContentLength > int64(limit) {
 		return nil, tooLarge
 	}
-	body := &Body{buf: jsonrpc.NewBuffer(max(int(r.ContentLength), 0)), b: b}
+	body := &Body{b: b}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(readLimit))
 	fault := body.read(r, limit, tooLarge)
@@ -62,19 +66,19 @@ func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (
 }
 
 func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {
-	size := int(r.ContentLength)
-	if size < 0 {
-		size = 16 << 10 // chunked: it grows
+	last := limit + 1
+	size := 16 << 10 // chunked: it grows
+	if r.ContentLength >= 0 {
+		last = int(r.ContentLength)
+		size = min(last, trusted)
 	}
 	for {
 		if !b.b.Reserve(size - b.n) {
 			return &Fault{http.StatusServiceUnavailable, "too many bytes are under way in the bridge; try again later"}
 		}
 		b.n = size
+		b.grow(size)
 		have := len(b.buf.B)
-		if cap(b.buf.B) < size {
-			b.buf.B = append(make([]byte, 0, size), b.buf.B...)
-		}
 		n, err := io.ReadFull(r.Body, b.buf.B[have:size])
 		b.buf.B = b.buf.B[:have+n]
 		switch {
@@ -82,11 +86,25 @@ func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {
 			return nil
 		case err != nil:
 			return &Fault{http.StatusBadRequest, "the body did not arrive whole"}
+		case size < last:
+			size = min(2*size, last)
 		case r.ContentLength >= 0:
 			return nil
-		case size > limit:
+		default:
 			return tooLarge
 		}
-		size = min(2*size, limit+1)
 	}
+}
+
+// grow makes room for size bytes in all.
+func (b *Body) grow(size int) {
+	if b.buf != nil && cap(b.buf.B) >= size {
+		return
+	}
+	bigger := jsonrpc.NewBuffer(size)
+	if b.buf != nil {
+		bigger.B = append(bigger.B, b.buf.B...)
+		b.buf.Free()
+	}
+	b.buf = bigger
 }

@@ -69,6 +69,7 @@ type peer struct {
 	mu      sync.Mutex // guards the rest
 	session *bridge.Session
 	begun   bool // initialize has come
+	over    bool // the stream has ended
 }
 
 var _ bridge.Stream = (*peer)(nil)
@@ -99,12 +100,12 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
 	d.mu.Lock()
-	full := len(d.peers) >= d.o.MaxStreams
+	full := len(d.peers) >= d.o.MaxStreams || d.b.Draining()
 	if !full {
 		d.peers[p.token] = p
 	}
 	d.mu.Unlock()
-	if full || d.b.Draining() {
+	if full {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "the bridge has too many clients, or is stopping; try again later", http.StatusServiceUnavailable)
 		return
@@ -115,12 +116,25 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 	}
 }
 
+// Close ends the streams that have no session whose end would end them. It is
+// called when the bridge takes no calls any more.
+func (d *Downstream) Close() {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, p := range d.peers {
+		p.cancel(bridge.ErrShutdown)
+	}
+}
+
 // close ends the session: it lives as long as the stream.
 func (p *peer) close() {
 	p.d.mu.Lock()
 	delete(p.d.peers, p.token)
 	p.d.mu.Unlock()
 	p.cancel(bridge.ErrEnded)
+	p.mu.Lock()
+	p.over = true // no initialize begins any more
+	p.mu.Unlock()
 	p.wg.Wait()
 	p.mu.Lock()
 	s := p.session
@@ -187,6 +201,9 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	}
 	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)
 	if fault != nil {
+		if fault.Status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "5")
+		}
 		http.Error(w, fault.Text, fault.Status)
 		return
 	}
@@ -244,7 +261,7 @@ func (p *peer) batch(w http.ResponseWriter, body []byte) {
 func (p *peer) take(m *jsonrpc.Message, free func()) {
 	p.mu.Lock()
 	s := p.session
-	first := s == nil && !p.begun && m.IsRequest() && m.Method == "initialize"
+	first := s == nil && !p.begun && !p.over && m.IsRequest() && m.Method == "initialize"
 	p.begun = p.begun || first
 	if first {
 		p.wg.Go(func() {

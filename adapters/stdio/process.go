@@ -228,7 +228,7 @@ func (p *process) watch() {
 	// What the leader said last may still be in the pipes. A descendant that
 	// holds them open must not keep their readers waiting for more.
 	for _, f := range []*os.File{p.stdout, p.stderr} {
-		_ = f.SetReadDeadline(time.Now().Add(lastWords)) // where there are no deadlines, Stop ends the readers
+		readFor(f, lastWords)
 	}
 	close(p.exited)
 	for !p.group.empty() && !p.hopeless() {
@@ -236,6 +236,13 @@ func (p *process) watch() {
 	}
 	p.group.release()
 	close(p.gone)
+}
+
+// readFor ends the reading of a pipe after d at the latest.
+func readFor(f *os.File, d time.Duration) {
+	if err := f.SetReadDeadline(time.Now().Add(d)); errors.Is(err, os.ErrNoDeadline) {
+		time.AfterFunc(d, func() { f.Close() }) // as on Windows
+	}
 }
 
 // hopeless reports whether the group has survived SIGKILL. Until then it sends

@@ -3,7 +3,6 @@ package stdio
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -67,9 +66,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	a.o.Log.Debug("child started", "pid", p.Pid())
 	u := &upstream{a: a, p: p, rest: rest, logged: make(chan struct{})}
-	u.out = &writer{w: p.Stdin(), limit: 2 * a.o.MaxMessage, fail: func(err error) {
-		u.end(fmt.Errorf("it does not read its input: %w", err))
-	}}
+	u.out = &writer{w: p.Stdin(), limit: 2 * a.o.MaxMessage, fail: u.deaf}
 	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
 	u.wg.Go(u.read)
 	u.wg.Go(u.logErrors)
@@ -81,8 +78,8 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		return u, nil
 	}
 	_ = u.Close(context.Background())
-	if why := u.why(); why != nil {
-		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why.Error()}
+	if why := u.why(); why != "" {
+		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why, Err: err}
 	}
 	return nil, err
 }
@@ -100,8 +97,9 @@ type upstream struct {
 
 	mu     sync.Mutex // guards the rest
 	open   bool       // Open has succeeded
-	over   error      // why the connection has ended by itself
+	over   string     // why the connection has ended by itself
 	closed bool       // because of Close
+	unread error      // why the child cannot be written to
 }
 
 // Server returns what the handshake said.
@@ -111,25 +109,48 @@ func (u *upstream) Server() *bridge.Server { return u.server }
 func (u *upstream) opened() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.open = u.over == nil
-	return u.over
+	if u.over != "" {
+		return u.lost(u.over, nil)
+	}
+	u.open = true
+	return nil
 }
 
-func (u *upstream) why() error {
+func (u *upstream) why() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.over
 }
 
-// end ends the connection for a reason of the child's. The process is stopped
-// by whoever closes the upstream.
-func (u *upstream) end(why error) {
+// lost is the error of calls whose connection has ended by itself.
+func (u *upstream) lost(why string, err error) error {
+	return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: why + "; whether it acted on the request is unknown", Err: err}
+}
+
+// unreadWhy is what is said of a child that cannot be written to.
+const unreadWhy = "it does not read its input"
+
+// deaf notes that the child cannot be written to. It is for the reader to end
+// the connection: there may be answers to read yet, and if the child has ended,
+// which is the most likely reason, the reader sees that.
+func (u *upstream) deaf(err error) error {
 	u.mu.Lock()
-	if u.over != nil || u.closed {
+	u.unread = err
+	u.mu.Unlock()
+	readFor(u.p.stdout, exitGrace)
+	return u.lost(unreadWhy, err)
+}
+
+// end ends the connection for a reason of the child's. Only the reader calls
+// it, so that nothing is delivered after Gone. The process is stopped by
+// whoever closes the upstream.
+func (u *upstream) end(why string, cause error) {
+	err := u.lost(why, cause)
+	u.mu.Lock()
+	if u.closed {
 		u.mu.Unlock()
 		return
 	}
-	err := &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: why.Error() + "; whether it acted on the request is unknown"}
 	u.over = why
 	gone := u.open
 	u.mu.Unlock()
@@ -176,18 +197,41 @@ func (u *upstream) lastLines() {
 // of its own end, which makes the better message.
 const exitGrace = 250 * time.Millisecond
 
-// read takes messages from the child's output until it ends.
+// read takes messages from the child's output until it ends, and with it the
+// connection.
 func (u *upstream) read() {
+	u.receive(u.p.Stdout(), u.a.o.MaxMessage+envelopeRoom)
+	timer := time.NewTimer(exitGrace)
+	defer timer.Stop()
+	select {
+	case <-u.p.Exited():
+		u.end("its process has ended ("+u.p.State()+")", nil)
+		return
+	case <-timer.C:
+	}
+	u.mu.Lock()
+	unread := u.unread
+	u.mu.Unlock()
+	if unread != nil {
+		u.end(unreadWhy, unread)
+	} else {
+		u.end("it closed its output", nil)
+	}
+}
+
+// receive takes messages from the child's output until it ends. Lines longer
+// than limit are dropped.
+func (u *upstream) receive(output io.Reader, limit int) {
 	noise := noise{log: u.a.o.Log}
 	defer noise.report()
-	lines := newLineReader(u.p.Stdout())
+	lines := newLineReader(output)
 	for first := true; ; first = false {
 		buf := jsonrpc.NewBuffer(0)
 		var big jsonrpc.Finder
-		long, err := lines.next(buf, u.a.o.MaxMessage+envelopeRoom, &big)
+		long, err := lines.next(buf, limit, &big)
 		if err != nil {
 			buf.Free()
-			break
+			return
 		}
 		if long {
 			buf.Free()
@@ -201,15 +245,6 @@ func (u *upstream) read() {
 		}
 		u.message(buf, line, &noise)
 	}
-	timer := time.NewTimer(exitGrace)
-	defer timer.Stop()
-	why := errors.New("it closed its output")
-	select {
-	case <-u.p.Exited():
-		why = fmt.Errorf("its process has ended (%s)", u.p.State())
-	case <-timer.C:
-	}
-	u.end(why)
 }
 
 // message hands on what stands on one line, a part of buf.
@@ -231,15 +266,14 @@ func (u *upstream) message(buf *jsonrpc.Buffer, line []byte, noise *noise) {
 				if m, err := jsonrpc.Parse(one); err == nil {
 					u.Deliver(m)
 				} else {
+					u.Invalid(one, err)
 					noise.add(one)
 				}
 			}
 			return // the messages refer to buf: it is left to the garbage collector
 		}
 	}
-	if bad, ok := errors.AsType[*jsonrpc.InvalidError](err); ok && bad.ID != nil {
-		u.Unanswerable(bad.ID, "its answer is "+bad.Error())
-	}
+	u.Invalid(line, err)
 	noise.add(line)
 	buf.Free()
 }

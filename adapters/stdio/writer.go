@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -21,10 +22,12 @@ const (
 // goroutine while there is something in it.
 type writer struct {
 	w     io.Writer
-	limit int         // bytes in the queue above which senders wait
-	fail  func(error) // told once when a write fails
-	wg    sync.WaitGroup
-	wide  bool // the pipe was widened; for run only
+	limit int // bytes in the queue above which senders wait
+	// fail is told once why nothing can be written any more; what it returns
+	// is what senders get. It is called with mu held.
+	fail func(error) error
+	wg   sync.WaitGroup
+	wide bool // the pipe was widened; for run only
 
 	mu    sync.Mutex // guards the rest
 	queue []*jsonrpc.Buffer
@@ -34,6 +37,9 @@ type writer struct {
 	err   error
 }
 
+// errFull says that the child asks more than it reads the answers to.
+var errFull = errors.New("too much waits to be read by it")
+
 type deadliner interface{ SetWriteDeadline(time.Time) error }
 
 // Send implements bridge.Sender.
@@ -41,6 +47,11 @@ func (w *writer) Send(ctx context.Context, line *jsonrpc.Buffer) error {
 	line.B = append(line.B, '\n')
 	for {
 		w.mu.Lock()
+		if ctx == nil && w.err == nil && w.bytes > 2*w.limit {
+			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
+			// child that goes on asking without reading ends here.
+			w.refuse(w.fail(errFull))
+		}
 		if w.err != nil {
 			defer w.mu.Unlock()
 			line.Free()
@@ -116,19 +127,11 @@ func (w *writer) run() {
 		taken, err := w.write(batch)
 		w.mu.Lock()
 		w.bytes -= taken
-		if err != nil {
-			w.err = err
-			w.queue, w.bytes = nil, 0
+		if err != nil && w.err == nil {
+			w.refuse(w.fail(err))
 		}
-		if w.room != nil {
-			close(w.room)
-			w.room = nil
-		}
+		w.wake()
 		w.mu.Unlock()
-		if err != nil {
-			w.fail(err)
-			return
-		}
 		clear(batch)
 		spare = batch[:0]
 	}
@@ -164,8 +167,19 @@ func (w *writer) stop(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
-		w.err = err
+		w.refuse(err)
 	}
+}
+
+// refuse makes err the answer to every sender. The caller holds mu.
+func (w *writer) refuse(err error) {
+	w.err = err
+	w.queue = nil
+	w.wake()
+}
+
+// wake lets the senders look again that wait for room. The caller holds mu.
+func (w *writer) wake() {
 	if w.room != nil {
 		close(w.room)
 		w.room = nil

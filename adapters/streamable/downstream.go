@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -73,6 +74,22 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	switch r.Method {
 	case http.MethodPost:
 		d.post(server, w, r)
+	case http.MethodGet, http.MethodDelete:
+		if v := r.Header[versionHeader]; !HasSession(r) && len(v) > 0 && era.IsModern(v[0]) {
+			w.Header().Set("Allow", "POST, OPTIONS")
+			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST", nil)
+			return
+		}
+		d.stay(server, w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE, OPTIONS")
+		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "use POST, GET or DELETE", nil)
+	}
+}
+
+// stay serves the methods that are about a session as a whole.
+func (d *Downstream) stay(server string, w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
 	case http.MethodGet:
 		d.get(server, w, r)
 	case http.MethodDelete:
@@ -80,9 +97,6 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 			p.End(bridge.ErrEnded)
 			w.WriteHeader(http.StatusNoContent)
 		}
-	default:
-		w.Header().Set("Allow", "GET, POST, DELETE, OPTIONS")
-		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "use POST, GET or DELETE", nil)
 	}
 }
 
@@ -97,7 +111,29 @@ func write(w http.ResponseWriter, status int, body []byte) {
 		w.Header().Set("Retry-After", "5")
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has gone is no fault of ours
+	send(w, body)
+}
+
+// send writes a body. The client may have gone: nobody is left who could be
+// told. One that does not read has a limited time.
+func send(w http.ResponseWriter, parts ...[]byte) {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size <= copied { // it fits into the connection's buffers
+		for _, p := range parts {
+			_, _ = w.Write(p)
+		}
+		return
+	}
+	rc := http.NewResponseController(w)
+	eventstream.Deadline(rc, size)
+	for _, p := range parts {
+		_, _ = w.Write(p)
+	}
+	_ = rc.Flush() // within the limit too
+	_ = rc.SetWriteDeadline(time.Time{})
 }
 
 // accepts reports whether the Accept headers allow both forms of an answer, or
@@ -185,8 +221,8 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 	case m.IsRequest():
 		st := newStream(p, postPrefix, 1)
 		if !p.call(st, m, body.Free) {
-			body.Free()
 			refuse(w, http.StatusNotFound, m.ID, jsonrpc.CodeInvalidRequest, gone, nil)
+			body.Free()
 			return
 		}
 		st.reply(w, r, false)
@@ -277,9 +313,9 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 		}
 		st.answer(a, err)
 	}()
-	st.reply(w, r, true)
+	answered := st.reply(w, r, true)
 	<-done // Initialize heeds the request's context
-	if p.Session != nil && r.Context().Err() != nil {
+	if p.Session != nil && !answered {
 		p.End(bridge.ErrEnded) // the client has gone and knows no id to come back with
 	}
 	body.Free()
@@ -302,8 +338,8 @@ func (p *peer) call(st *stream, m *jsonrpc.Message, free func()) bool {
 
 // reply writes what comes on st as the response to a POST: as JSON when the
 // answers are all there is, otherwise as a stream. fresh is set for the POST
-// that makes a session.
-func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) {
+// that makes a session. It reports whether the client was there for the answer.
+func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
 	timer := time.NewTimer(streamAfter)
 	defer timer.Stop()
 	for !s.speaking() {
@@ -311,8 +347,9 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) {
 			if fresh && len(answers) == 1 && answers[0].err == nil {
 				w.Header()[sessionHeader] = []string{s.p.id}
 			}
+			there := r.Context().Err() == nil // afterwards it may go
 			writeAnswers(w, answers, s.batch)
-			return
+			return there
 		}
 		select {
 		case <-s.wake:
@@ -320,15 +357,16 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) {
 			s.speak()
 		case <-r.Context().Done():
 			s.abandon() // the call goes on
-			return
+			return false
 		}
 	}
+	// The end of the session does not end the stream: it ends the calls, and
+	// their answers say so.
 	if fresh {
 		w.Header()[sessionHeader] = []string{s.p.id}
-		s.serve(w, r, reading{}) // there is no session yet whose end could matter
-		return
+		return s.serve(w, r, reading{}) // no revision is agreed yet: it is not primed
 	}
-	s.serve(w, r, reading{prime: s.p.primes(), done: s.p.Done()})
+	return s.serve(w, r, reading{prime: s.p.primes()})
 }
 
 // primes reports whether the client expects a first event that has only an id:
@@ -375,14 +413,11 @@ func writeAnswer(w http.ResponseWriter, a answered) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(buf.B) + len(raw) + 1)}
-	// The client may have gone: nobody is left who could be told.
 	if len(raw) <= copied {
 		_, _ = w.Write(append(append(buf.B, raw...), '}'))
 		return
 	}
-	_, _ = w.Write(buf.B)
-	_, _ = w.Write(raw)
-	_, _ = w.Write(closing)
+	send(w, buf.B, raw, closing)
 }
 
 var (
@@ -415,7 +450,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
 		p.listen(st, w, r, seq, false)
 	case ok && st != nil && seq <= st.log.Last():
-		st.serve(w, r, reading{after: seq, done: p.Done()})
+		st.serve(w, r, reading{after: seq})
 	case ok && strings.HasPrefix(name, getPrefix):
 		// What was missed is gone, but clients that are refused here never open
 		// this stream again.
@@ -430,14 +465,12 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 // listen serves a stream for what belongs to no call.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
 	var detach func()
-	st.serve(w, r, reading{after: seq, prime: prime, done: p.Done(), begin: func() {
-		st.resume()
-		detach = p.Attach(st)
-	}})
+	p.open(st)
+	st.serve(w, r, reading{after: seq, prime: prime, done: p.Done(), begin: func() { detach = p.Attach(st) }})
 	if detach != nil {
 		detach()
-		st.pause()
 	}
+	p.shut(st)
 }
 
 // batch takes an array of messages: only sessions of 2025-03-26 and before
@@ -459,30 +492,17 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
 		return
 	}
+	all, faults := sort(elements)
+	for _, m := range all {
+		if _, claims := claimsModern(m, nil); claims { // C3
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+era.FirstModern, nil)
+			return
+		}
+	}
 	var calls []*jsonrpc.Message
-	var faults []*jsonrpc.Message
-	seen := map[string]bool{}
-	for _, e := range elements {
-		m, err := jsonrpc.Parse(e)
-		fault := ""
-		switch {
-		case err != nil:
-			invalid, _ := errors.AsType[*jsonrpc.InvalidError](err) // it is JSON, as a part of JSON
-			m, fault = &jsonrpc.Message{ID: invalid.ID}, invalid.Error()
-		case !m.IsRequest():
-		case seen[string(m.ID)]:
-			fault = "this id stands twice in the batch"
-		case m.Method == "initialize":
-			fault = "initialize cannot be part of a batch"
-		}
-		if fault != "" {
-			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, fault, nil))
-			continue
-		}
-		m = m.Clone() // the calls may outlive this POST
+	for _, m := range all {
 		switch {
 		case m.IsRequest():
-			seen[string(m.ID)] = true
 			calls = append(calls, m)
 		case m.IsNotification():
 			p.Notify(m)
@@ -505,4 +525,35 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		}
 	}
 	st.reply(w, r, false)
+}
+
+// sort returns copies of the elements of a batch that are messages, since
+// calls may outlive their POST, and the errors that answer the others.
+func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
+	seen := map[string]bool{}
+	for _, e := range elements {
+		m, err := jsonrpc.Parse(e)
+		fault := ""
+		switch {
+		case err != nil:
+			m, fault = &jsonrpc.Message{}, err.Error()
+			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
+				m.ID = invalid.ID
+			}
+		case !m.IsRequest():
+		case seen[string(m.ID)]:
+			fault = "this id stands twice in the batch"
+		case m.Method == "initialize":
+			fault = "initialize cannot be part of a batch"
+		}
+		if fault != "" {
+			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, fault, nil))
+			continue
+		}
+		if m.IsRequest() {
+			seen[string(m.ID)] = true
+		}
+		messages = append(messages, m.Clone())
+	}
+	return messages, faults
 }

@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,9 @@ type peer struct {
 	d  *Downstream
 	id string
 
-	mu      sync.Mutex // guards streams
+	mu      sync.Mutex // guards the rest
 	streams []*stream  // with a log, oldest first
+	gets    []*stream  // read by a GET of their own, oldest first
 }
 
 // Limits of what is kept for resumption.
@@ -24,6 +26,35 @@ const (
 	keepStreams   = 256
 	keepPeerBytes = 16 << 20
 )
+
+// maxGets bounds the GETs of one session that are open at once. The oldest has
+// to go: mostly its client has left already and that was not noticed yet.
+const maxGets = 32
+
+// open enters a stream among those read by a GET.
+func (p *peer) open(s *stream) {
+	p.mu.Lock()
+	p.gets = append(slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s }), s)
+	var oldest *stream
+	if len(p.gets) > maxGets {
+		oldest = p.gets[0]
+		p.gets = slices.Delete(p.gets, 0, 1)
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		oldest.dismiss()
+	}
+}
+
+// shut takes open back, unless another GET reads the stream by now.
+func (p *peer) shut(s *stream) {
+	if s.isRead() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gets = slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s })
+}
 
 // enter adds a stream to those that can be resumed, and forgets old ones.
 func (p *peer) enter(s *stream) {

@@ -1,8 +1,11 @@
 package streamable
 
 import (
+	"bytes"
 	"crypto/rand"
+	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,14 +27,21 @@ type stream struct {
 	batch bool   // the answers are sent as an array
 	wake  chan struct{}
 
-	mu        sync.Mutex // guards the rest
-	log       *replay.Log
-	answers   []answered // that came while there was no log
-	left      int        // answers still to come
-	abandoned bool       // the client went before anything was said
-	kick      chan struct{}
-	ended     time.Time // when the last answer came
-	read      bool      // the last answer was written to a client
+	mu      sync.Mutex // guards the rest
+	log     *replay.Log
+	answers []answered // that came while there was no log
+	bytes   int        // of all answers so far
+	left    int        // answers still to come
+	closed  bool       // it ended without a log: answered as JSON, or the client went before anything was said
+	reader  *reader    // who writes it to the client now, or nil
+	ended   time.Time  // when the last answer came, or the reader of a GET went
+	read    bool       // the last answer was written to a client
+}
+
+// reader is the HTTP handler that writes a stream to the client.
+type reader struct {
+	wake chan struct{} // something was added
+	kick chan struct{} // closed when another reader takes over
 }
 
 var _ bridge.Stream = (*stream)(nil)
@@ -49,10 +59,15 @@ const (
 	postPrefix = "p"
 )
 
-// logLimits bound the history of one stream; what must be kept may exceed it.
-func logLimits(maxMessage int) replay.Limits {
-	return replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 4*maxMessage + 4<<20}
-}
+// historyBytes bounds what is kept of a stream for resumption, beside its answers.
+const historyBytes = 4 << 20
+
+// limits bound the history of one stream. Questions may exceed historyBytes up
+// to most, and answers that too: there is one for each request.
+var limits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.MaxInt}
+
+// most bounds the questions that wait on a stream, and the answers to a batch.
+func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
 
 func newStream(p *peer, prefix string, answers int) *stream {
 	return &stream{p: p, id: prefix, left: answers, wake: make(chan struct{}, 1)}
@@ -62,11 +77,15 @@ func newStream(p *peer, prefix string, answers int) *stream {
 func (s *stream) Send(e replay.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.abandoned {
+	if s.closed {
 		return false
 	}
 	s.begin()
-	return s.log.Append(e)
+	if s.log.Bytes()+len(e.Data) > s.most() || !s.log.Append(e) {
+		return false
+	}
+	s.signal()
+	return true
 }
 
 // begin makes the log, and with it decides for SSE. The caller holds s.mu.
@@ -75,18 +94,35 @@ func (s *stream) begin() {
 		return
 	}
 	s.id += rand.Text()[:12]
-	s.log = replay.New(logLimits(s.p.d.o.MaxMessage))
+	s.log = replay.New(limits)
 	for _, a := range s.answers {
 		s.keep(a)
 	}
 	s.answers = nil
 	s.p.enter(s)
+	s.finish()
 	s.signal()
 }
 
+// finish ends the log when all answers are in it. The caller holds s.mu.
+func (s *stream) finish() {
+	if s.log != nil && s.left == 0 && !s.isGet() {
+		s.ended = time.Now()
+		s.log.Finish()
+	}
+}
+
+// signal wakes whoever waits for something to write. The caller holds s.mu.
 func (s *stream) signal() {
+	wake(s.wake)
+	if s.reader != nil {
+		wake(s.reader.wake)
+	}
+}
+
+func wake(c chan<- struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -103,32 +139,33 @@ func (s *stream) answer(m *jsonrpc.Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left--
-	switch {
-	case s.log != nil && m != nil:
-		s.keep(answered{m, err})
-	case s.abandoned:
+	if s.bytes += m.Len(); s.batch && s.bytes > s.most() {
+		id := bytes.Clone(m.ID)
 		m.Release()
-	case m != nil:
+		m = jsonrpc.NewError(id, jsonrpc.CodeInternal, "the answers to this batch are too large together: send one message in each POST", []byte(`{"bridge":"upstream_too_large"}`))
+	}
+	switch {
+	case s.closed:
+		m.Release()
+	case s.log != nil:
+		s.keep(answered{m, err})
+	default:
 		s.answers = append(s.answers, answered{m, err})
 	}
-	if s.left > 0 {
-		return
-	}
-	if s.log != nil {
-		s.ended = time.Now()
-		s.log.Finish()
-	}
+	s.finish()
 	s.signal()
 }
 
-// complete takes the answers, if all are there and there is nothing else.
+// complete takes the answers, if all are there and there is nothing else. The
+// stream is closed then: what still comes finds another way.
 func (s *stream) complete() (answers []answered, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.log != nil || s.left > 0 {
 		return nil, false
 	}
-	return s.answers, true
+	answers, s.answers, s.closed = s.answers, nil, true
+	return answers, true
 }
 
 // speak decides for SSE now: the answer takes long.
@@ -153,7 +190,7 @@ func (s *stream) abandon() {
 	if s.log != nil {
 		return
 	}
-	s.abandoned = true
+	s.closed = true
 	for _, a := range s.answers {
 		a.m.Release()
 	}
@@ -162,32 +199,59 @@ func (s *stream) abandon() {
 
 // attach makes the caller the stream's only reader: one that was there before
 // is sent away. (Its connection is probably dead.)
-func (s *stream) attach() (kicked <-chan struct{}) {
+func (s *stream) attach() *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.kick != nil {
-		close(s.kick)
+	s.kick()
+	s.reader = &reader{wake: make(chan struct{}, 1), kick: make(chan struct{})}
+	if s.isGet() {
+		s.ended, s.read = time.Time{}, false // it is in use again
 	}
-	s.kick = make(chan struct{})
-	return s.kick
+	return s.reader
+}
+
+// detach says that the reader has gone. Nobody reads the stream now, unless
+// another reader has taken over; it may be resumed.
+func (s *stream) detach(me *reader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader == me {
+		s.unread()
+	}
+}
+
+// unread says that nobody reads the stream. The caller holds s.mu.
+func (s *stream) unread() {
+	s.reader = nil
+	if s.isGet() {
+		s.ended, s.read = time.Now(), true
+	}
+}
+
+// dismiss sends the reader away.
+func (s *stream) dismiss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kick()
+}
+
+// kick sends the reader away. The caller holds s.mu.
+func (s *stream) kick() {
+	if s.reader != nil {
+		close(s.reader.kick)
+		s.unread()
+	}
+}
+
+// isRead reports whether the stream has a reader.
+func (s *stream) isRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reader != nil
 }
 
 // isGet reports whether the stream is for what belongs to no call.
 func (s *stream) isGet() bool { return s.id[:1] == getPrefix }
-
-// pause says that nobody reads the stream of a GET any more. It may be resumed.
-func (s *stream) pause() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended, s.read = time.Now(), true
-}
-
-// resume takes pause back.
-func (s *stream) resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended, s.read = time.Time{}, false
-}
 
 // reading says how a stream is read.
 type reading struct {
@@ -198,18 +262,19 @@ type reading struct {
 }
 
 // serve writes what follows to the client, until the stream ends or the client
-// goes.
-func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) {
-	kicked := s.attach()
+// goes. It reports whether the stream ended with the client there.
+func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) (whole bool) {
+	me := s.attach()
+	defer s.detach(me)
 	ew, err := eventstream.Open(w, r)
 	if err != nil {
-		return // the connection cannot stream; nothing was lost, it may be resumed
+		return false // the connection cannot stream; nothing was lost, it may be resumed
 	}
 	defer ew.Close()
 	seq := how.after
 	if how.prime {
 		if ew.Send(eventstream.Event{ID: replay.ID(s.id, seq), Prime: true}) != nil || ew.Flush() != nil {
-			return
+			return false
 		}
 	}
 	if how.begin != nil {
@@ -219,33 +284,52 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) {
 	defer beat.Stop()
 	for {
 		finished := s.log.Finished()
-		events, _ := s.log.After(seq) // what is missing was dropped for good
+		events, _ := s.log.After(seq)     // what is missing was dropped for good
+		there := r.Context().Err() == nil // afterwards the client may go: it has all
 		for _, e := range events {
 			if ew.Send(eventstream.Event{ID: replay.ID(s.id, e.Seq), Type: "message", Data: e.Data}) != nil {
-				return
+				return false
 			}
 			seq = e.Seq
 		}
 		if len(events) > 0 && ew.Flush() != nil {
-			return
+			return false
 		}
 		if finished {
 			s.mu.Lock()
-			s.read = r.Context().Err() == nil
+			s.read = there
 			s.mu.Unlock()
-			return
+			return there
 		}
+		s.prune(seq)
 		select {
-		case <-s.log.Wake():
+		case <-me.wake:
 		case <-beat.C:
 			if ew.Beat() != nil {
-				return
+				return false
 			}
 		case <-r.Context().Done():
-			return
-		case <-kicked:
-			return
+			return false
+		case <-me.kick:
+			return false
 		case <-how.done:
+			return false
+		}
+	}
+}
+
+// prune forgets the oldest of what was written up to seq when there is more
+// than a history has room for: questions, which the log itself never drops.
+// The answers to a batch stay.
+func (s *stream) prune(seq int64) {
+	if s.batch || s.log.Bytes() <= historyBytes {
+		return
+	}
+	events, _ := s.log.After(0)
+	kept := 0
+	for _, e := range slices.Backward(events) {
+		if kept += len(e.Data); kept > historyBytes/2 && e.Seq < seq {
+			s.log.Forget(e.Seq)
 			return
 		}
 	}

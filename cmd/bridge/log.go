@@ -15,7 +15,7 @@ import (
 type logFlags struct{ level, format string }
 
 func (l *logFlags) add(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&l.level, "log-level", "info", "debug, info, warn or error; debug shows what servers print")
+	c.PersistentFlags().StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
 	c.PersistentFlags().StringVar(&l.format, "log-format", "auto", "text, json, or auto: text on a terminal and json otherwise")
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -60,13 +61,28 @@ clients at once: Streamable HTTP at /mcp, and HTTP+SSE at /sse for older clients
   bridge check -c bridge.yaml`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          knownCommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see 'bridge %s --help')", err, c.Name())}
+		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
 	})
 	var l logFlags
 	l.add(root)
 	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newCheck(stdout), newVersion(stdout))
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2
 	return root
+}
+
+// knownCommand refuses arguments of the root: a word that names no command.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see 'bridge --help'"
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
 }

@@ -49,6 +49,9 @@ what --env names; nothing else.`,
 			s.MaxTimeout = max(s.MaxTimeout, timeout)
 			s.Stdio = &stdio.Config{Command: args[0], Args: args[1:], Env: own, Cwd: cwd}
 			c.Servers = []config.Server{s}
+			if err := stdio.New(s.Name, *s.Stdio, stdio.Options{}).Check(); err != nil {
+				c.Warnings = []string{fmt.Sprintf("%s cannot be started: %v", args[0], err)} // it may be installed later
+			}
 			return serve(cmd.Context(), &c, l, stdout, stderr)
 		},
 	}

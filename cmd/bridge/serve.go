@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"net"
+	"runtime/debug"
+	"sync"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/bridge/server"
@@ -36,9 +36,6 @@ mcpServers file of a desktop client as it is.`,
 			c, err := load(file)
 			if err != nil {
 				return err
-			}
-			for _, w := range c.Warnings {
-				fmt.Fprintln(stderr, "bridge: warning:", w)
 			}
 			if listen != "" {
 				c.Listen = listen
@@ -113,6 +110,9 @@ func serve(ctx context.Context, c *config.Config, l *logFlags, stdout, stderr io
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
+	for _, w := range c.Warnings {
+		log.Warn(w)
+	}
 	if !config.Loopback(c.Listen) {
 		log.Warn("listening beyond loopback without access rules: anyone who reaches the address can use every server", "listen", c.Listen)
 	}
@@ -124,16 +124,12 @@ func serve(ctx context.Context, c *config.Config, l *logFlags, stdout, stderr io
 		return err
 	}
 	announce(stdout, c, ln.Addr())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	quiet, stop := context.WithCancel(ctx)
+	defer stop()
+	wg.Go(func() { releaseMemory(quiet, s.Bridge().Activity, debug.FreeOSMemory) })
 	return s.Serve(ctx, ln)
-}
-
-// limitMemory tells the garbage collector the container's memory limit, so
-// that it works harder before the kernel kills us. GOMEMLIMIT wins.
-func limitMemory(log *slog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithLogger(slog.New(slog.DiscardHandler)), memlimit.WithProvider(memlimit.FromCgroup))
-	if err == nil && limit > 0 {
-		log.Debug("memory limit", "bytes", limit)
-	}
 }
 
 // announce prints where the servers are, and what to paste into a client.

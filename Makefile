@@ -1,0 +1,60 @@
+# What is checked before a change goes in. CI runs the same, see .ci/run.
+
+GO        ?= go
+TESTFLAGS ?= -race -timeout 20m
+BENCHTIME ?= 1s
+FUZZTIME  ?= 5s
+SYSTEMS   := linux darwin windows
+
+.PHONY: help build check format tidy vet lint test bench fuzz
+
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## the static binary, as bin/bridge
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bridge ./cmd/bridge
+
+check: format tidy vet lint test ## all that must pass
+
+format: ## names the files that gofmt would change
+	@echo '== gofmt'
+	@unformatted=$$(find . -name '*.go' -not -path '*/node_modules/*' -exec gofmt -l {} +); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+tidy: ## go.mod and go.sum say what the code needs
+	@echo '== go mod tidy'
+	@$(GO) mod tidy -diff
+
+vet: ## go vet for each system that is supported
+	@set -e; for system in $(SYSTEMS); do \
+		echo "== go vet, $$system"; GOOS=$$system $(GO) vet ./...; \
+	done
+
+lint: ## staticcheck, in the version that go.mod names
+	@echo '== staticcheck'
+	@$(GO) tool staticcheck ./...
+
+test: ## all tests, with the race detector
+	@echo '== go test $(TESTFLAGS) ./...'
+	@$(GO) test $(TESTFLAGS) ./...
+
+# The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
+bench: ## what a call through the bridge costs, beside a direct one
+	@$(GO) test -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(BENCHTIME) ./bridge/server > bench.out || { cat bench.out; exit 1; }
+	@awk ' \
+		BEGIN { printf "%-6s %-12s %14s %10s %14s %12s\n", "size", "way", "ns/call", "x direct", "bytes/call", "allocs/call" } \
+		/^BenchmarkCall\// { \
+			split($$1, name, "/"); sub(/-[0-9]+$$/, "", name[3]); \
+			for (i = 3; i <= NF; i++) value[$$i] = $$(i-1); \
+			if (name[2] == "direct") { direct = value["ns/op"]; if (rows++) print "" } \
+			printf "%-6s %-12s %14d %10.2f %14d %12d\n", name[3], name[2], value["ns/op"], value["ns/op"] / direct, value["B/op"], value["allocs/op"] \
+		}' bench.out
+	@echo; echo 'Bytes and allocations are those of the bridge; the server is a process of its own.'
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | while read -r file; do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
+			echo "== $$target in $$file"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"; \
+		done; \
+	done

@@ -1,0 +1,181 @@
+package adaptertest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+// Server is the behaviour of the server that the suite talks to, without a
+// wire. Whoever runs the suite puts it behind theirs: Receive takes what
+// arrives, Send carries what the server says.
+//
+// It does as it is told. The params of any request may hold
+//
+//	say    messages that it sends first, in which the strings "$id" and
+//	       "$token" stand for the request's id and progress token
+//	await  a text: it goes on when it has received a notification or an answer
+//	       with that text in it, whether before or after the request
+//	then   "hang": it does not answer; "die": its wire is lost
+//	error  the raw error that it answers with
+//
+// and otherwise it answers with the id and the params that it got, and with
+// all that it has received so far if "seen" is true. In initialize, the member
+// "initialize" of the params does the same, and its "result" is what it
+// answers with.
+type Server struct {
+	// Send puts a message on the wire: one line, without the line break. about
+	// is the raw id of the request that it belongs to, or nil. Calls are made
+	// one at a time, in the order of the wire.
+	Send func(about, line []byte)
+	// Die loses the wire without another word.
+	Die func()
+
+	mu   sync.Mutex // guards the rest, and the order of Send
+	seen []json.RawMessage
+	wait map[string]*request // those that await something, by raw id
+}
+
+// request is one that the server works on.
+type request struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	orders
+	meta
+}
+
+type orders struct {
+	Say    []json.RawMessage `json:"say"`
+	Await  string            `json:"await"`
+	Then   string            `json:"then"`
+	Error  json.RawMessage   `json:"error"`
+	Result json.RawMessage   `json:"result"`
+	Seen   bool              `json:"seen"`
+}
+
+type meta struct {
+	Meta struct {
+		Token json.RawMessage `json:"progressToken"`
+	} `json:"_meta"`
+}
+
+// initializeResult is what the server answers initialize with, unless told
+// otherwise. Nothing of it may change on its way.
+const initializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}},` +
+	`"serverInfo":{"name":"fake","version":"1","x-build":1.50},"instructions":"a\u00e9\"b","x-other":[1e400,null]}`
+
+// Receive takes a message from the wire. It must be called in the order in
+// which they came.
+func (s *Server) Receive(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line = bytes.Clone(line)
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil {
+		s.seen = append(s.seen, json.RawMessage(fmt.Sprintf(`"broken: %v"`, err)))
+		return
+	}
+	if len(line) < 1<<16 { // what is larger comes back in the answer anyway
+		s.seen = append(s.seen, line)
+	}
+	if r.ID == nil || r.Method == "" {
+		for id, w := range s.wait {
+			if strings.Contains(string(line), w.Await) {
+				delete(s.wait, id)
+				s.finish(w)
+			}
+		}
+		return
+	}
+	// Params that are of another kind hold no orders.
+	_ = json.Unmarshal(r.Params, &r.meta)
+	if r.Method == "initialize" {
+		var p struct {
+			Initialize orders `json:"initialize"`
+		}
+		_ = json.Unmarshal(r.Params, &p)
+		if r.orders = p.Initialize; r.Result == nil {
+			r.Result = json.RawMessage(initializeResult)
+		}
+	} else {
+		_ = json.Unmarshal(r.Params, &r.orders)
+	}
+	for _, m := range r.Say {
+		m = bytes.ReplaceAll(m, []byte(`"$id"`), r.ID)
+		m = bytes.ReplaceAll(m, []byte(`"$token"`), r.Meta.Token)
+		s.Send(r.ID, m)
+	}
+	if r.Await != "" && !s.has(r.Await) {
+		if s.wait == nil {
+			s.wait = map[string]*request{}
+		}
+		s.wait[string(r.ID)] = &r
+		return
+	}
+	s.finish(&r)
+}
+
+// has reports whether a notification or an answer has come with text in it.
+func (s *Server) has(text string) bool {
+	for _, line := range s.seen {
+		var r request
+		if json.Unmarshal(line, &r) == nil && (r.ID == nil || r.Method == "") && strings.Contains(string(line), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) finish(r *request) {
+	line := append([]byte(`{"jsonrpc":"2.0","id":`), r.ID...)
+	switch {
+	case r.Then == "hang":
+		return
+	case r.Then == "die":
+		s.Die()
+		return
+	case r.Error != nil:
+		line = append(append(line, `,"error":`...), r.Error...)
+	case r.Result != nil:
+		line = append(append(line, `,"result":`...), r.Result...)
+	default:
+		line = append(append(line, `,"result":{"id":`...), r.ID...)
+		if r.Params != nil {
+			line = append(append(line, `,"params":`...), r.Params...)
+		}
+		if r.Seen {
+			line = append(append(append(line, `,"seen":[`...), bytes.Join(raws(s.seen), []byte(","))...), ']')
+		}
+		line = append(line, '}')
+	}
+	s.Send(r.ID, append(line, '}'))
+}
+
+func raws(all []json.RawMessage) [][]byte {
+	out := make([][]byte, len(all))
+	for i, one := range all {
+		out[i] = one
+	}
+	return out
+}
+
+// ServeLines serves newline-delimited messages until in ends.
+func (s *Server) ServeLines(in io.Reader, out io.Writer) error {
+	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // a peer that has gone ends in too
+	lines := bufio.NewReaderSize(in, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.Receive(line[:len(line)-1])
+	}
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// in runs a command line to its end, as the program would.
+func in(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	code = run(t.Context(), args, &out, &log)
+	return code, out.String(), log.String()
+}
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Every command explains itself, with an example that begins with its own name.
+func TestHelp(t *testing.T) {
+	var all func(c *cobra.Command)
+	all = func(c *cobra.Command) {
+		if c.Name() != "completion" && c.Name() != "help" { // these are cobra's
+			t.Run(c.CommandPath(), func(t *testing.T) {
+				if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+					t.Errorf("Short = %q, want a line without a full stop", c.Short)
+				}
+				if c.Example == "" {
+					t.Error("there is no example")
+				}
+				for line := range strings.Lines(c.Example) {
+					if !strings.HasPrefix(line, "  "+c.CommandPath()) {
+						t.Errorf("example %q does not begin with %q, indented by two", line, c.CommandPath())
+					}
+				}
+				code, stdout, stderr := in(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
+				if code != 0 || stderr != "" {
+					t.Errorf("--help: exit code %d, stderr %q, want 0 and nothing", code, stderr)
+				}
+				if !strings.Contains(stdout, strings.TrimSpace(c.Example)) {
+					t.Errorf("--help does not print the example:\n%s", stdout)
+				}
+			})
+		}
+		for _, sub := range c.Commands() {
+			all(sub)
+		}
+	}
+	all(newRoot(io.Discard, io.Discard))
+}
+
+// The flags in the examples exist: each line is parsed, nothing is run.
+func TestExamplesParse(t *testing.T) {
+	for _, c := range newRoot(io.Discard, io.Discard).Commands() {
+		for line := range strings.Lines(c.Example) {
+			for part := range strings.SplitSeq(line, "&&") {
+				args := strings.Fields(part)
+				fresh, rest, err := newRoot(io.Discard, io.Discard).Find(args[1:])
+				if err == nil {
+					err = fresh.ParseFlags(rest)
+				}
+				if err != nil {
+					t.Errorf("%q: %v", part, err)
+				}
+			}
+		}
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	for _, test := range []struct {
+		name   string
+		args   []string
+		stderr string // a part of it
+	}{
+		{"unknown command", []string{"nonsense"}, `unknown command "nonsense": see 'bridge --help'`},
+		{"misspelt command", []string{"chekc"}, "did you mean check?"},
+		{"unknown flag of the program", []string{"--nonsense"}, "unknown flag: --nonsense (see 'bridge --help')"},
+		{"unknown flag of a command", []string{"serve", "--nonsense"}, "unknown flag: --nonsense (see 'bridge serve --help')"},
+		{"run without a command", []string{"run"}, "name the program to run"},
+		{"run with nothing behind --", []string{"run", "--"}, "name the program to run"},
+		{"run with a bad mode", []string{"run", "--share", "some", "--", "cat"}, "must be session, principal, call or all"},
+		{"run with a bad address", []string{"run", "--listen", "nowhere", "--", "cat"}, "listen is"},
+		{"run with a bad duration", []string{"run", "--timeout", "90", "--", "cat"}, "--timeout"},
+		{"run with an unset variable", []string{"run", "--env", "NOT_SET_ANYWHERE", "--", "cat"}, "NOT_SET_ANYWHERE=VALUE"},
+		{"run with a nameless variable", []string{"run", "--env", "=x", "--", "cat"}, "NAME=VALUE"},
+		{"run with a wildcard origin", []string{"run", "--allow-origin", "*", "--", "cat"}, "allowed_origins"},
+		{"bad log level", []string{"run", "--log-level", "loud", "--", "cat"}, "must be debug, info, warn or error"},
+		{"bad log format", []string{"run", "--log-format", "xml", "--", "cat"}, "must be auto, text or json"},
+		{"check without the file", []string{"check", "-c", missing}, "name a file with -c"},
+		{"serve without the file", []string{"serve", "-c", missing}, "bridge run -- COMMAND"},
+		{"check with an argument", []string{"check", "bridge.yaml"}, "takes no arguments"},
+		{"version with an argument", []string{"version", "1"}, "takes no arguments"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := in(t, test.args...)
+			if code != exitUsage {
+				t.Errorf("exit code %d, want %d", code, exitUsage)
+			}
+			if stdout != "" {
+				t.Errorf("stdout = %q, want nothing", stdout)
+			}
+			if !strings.HasPrefix(stderr, "bridge: ") || !strings.Contains(stderr, test.stderr) {
+				t.Errorf("stderr = %q, want it to contain %q", stderr, test.stderr)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, stderr := in(t, "version")
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
+	}
+	if want := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; !strings.HasPrefix(stdout, "bridge ") || !strings.HasSuffix(stdout, want) {
+		t.Errorf("stdout = %q, want bridge, its version and %q", stdout, want)
+	}
+}
+
+func TestNoCommandPrintsHelp(t *testing.T) {
+	code, stdout, stderr := in(t)
+	if code != 0 || stderr != "" || !strings.Contains(stdout, "Usage:") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want the help on stdout", code, stdout, stderr)
+	}
+}
+
+const good = `listen: 127.0.0.1:0
+servers:
+  one: { stdio: { command: ` + missingProgram + ` } }
+  two: { stdio: { command: ` + missingProgram + ` }, share: all }
+`
+
+// missingProgram is a program that does not exist: nothing is started.
+const missingProgram = "no-such-program-anywhere"
+
+func TestCheck(t *testing.T) {
+	path := file(t, "bridge.yaml", good)
+	code, stdout, stderr := in(t, "check", "-c", path)
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
+	}
+	for _, want := range []string{"warning: ", missingProgram, path + " is good: 2 servers on 127.0.0.1:0\n", "  one\tstdio, share: session\n", "  two\tstdio, share: all\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout = %q, want it to contain %q", stdout, want)
+		}
+	}
+}
+
+// All faults are reported in one go, each with its line.
+func TestCheckReportsFaults(t *testing.T) {
+	path := file(t, "bridge.yaml", "servers:\n  one: { stdio: { commnad: cat } }\n  two: { stdio: { command: cat }, timeout: 90 }\n")
+	code, stdout, stderr := in(t, "check", "-c", path)
+	if code != exitUsage || stdout != "" {
+		t.Errorf("exit code %d, stdout %q, want %d and nothing", code, stdout, exitUsage)
+	}
+	for _, want := range []string{"bridge.yaml:2: ", `did you mean "command"?`, "bridge.yaml:3: ", "add a unit"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("stderr = %q, want it to contain %q", stderr, want)
+		}
+	}
+}
+
+// While it serves, stdout has what the user needs and stderr the log, nothing
+// else on either.
+func TestServeOutput(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		urls []string // below the address
+	}{
+		{"serve", []string{"serve", "-c", file(t, "bridge.yaml", good)}, []string{"/one/mcp", "/two/mcp"}},
+		{"serve at another address", []string{"serve", "-c", file(t, "bridge.yaml", "listen: 192.0.2.1:1\n"+strings.SplitN(good, "\n", 2)[1]), "--listen", "127.0.0.1:0"}, []string{"/one/mcp", "/two/mcp"}},
+		{"run", []string{"run", "--listen", "127.0.0.1:0", "--", missingProgram, "--flag"}, []string{"/mcp"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			r, w := io.Pipe()
+			var log bytes.Buffer // read after the end only
+			ended := make(chan int, 1)
+			go func() {
+				code := run(ctx, test.args, w, &log)
+				w.Close()
+				ended <- code
+			}()
+			out := bufio.NewReader(r)
+			var text strings.Builder
+			for !strings.Contains(text.String(), "\n}\n") { // the end of what is to be pasted
+				line, err := out.ReadString('\n')
+				text.WriteString(line)
+				if err != nil {
+					t.Fatalf("stdout ended early: %q; stderr: %s", text.String(), log.String())
+				}
+			}
+			stdout := text.String()
+			base := regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(stdout)
+			for _, path := range test.urls {
+				if want := `"url": "` + base + path + `"`; !strings.Contains(stdout, want) {
+					t.Errorf("stdout = %q, want it to contain %q", stdout, want)
+				}
+			}
+			var paste struct {
+				MCPServers map[string]struct{ Type, URL string } `json:"mcpServers"`
+			}
+			if err := json.Unmarshal([]byte(stdout[strings.Index(stdout, "\n{"):]), &paste); err != nil || len(paste.MCPServers) != len(test.urls) {
+				t.Errorf("the configuration to paste has %d servers and error %v, want %d and none", len(paste.MCPServers), err, len(test.urls))
+			}
+			resp, err := http.Get(base + "/healthz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("/healthz: status %d, want 200", resp.StatusCode)
+			}
+
+			stop()
+			rest, err := io.ReadAll(out)
+			if code := <-ended; code != 0 {
+				t.Errorf("exit code %d, want 0; stderr: %s", code, log.String())
+			}
+			if err != nil || len(rest) > 0 {
+				t.Errorf("stdout goes on with %q (error %v), want nothing", rest, err)
+			}
+			warned := false
+			for line := range strings.Lines(log.String()) {
+				var entry struct{ Level, Msg string }
+				if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Level == "" {
+					t.Errorf("stderr has %q, want lines of the log only", line)
+				}
+				warned = warned || entry.Level == "WARN" && strings.Contains(entry.Msg, missingProgram)
+			}
+			if !warned {
+				t.Errorf("stderr = %q, want a warning about %s", log.String(), missingProgram)
+			}
+		})
+	}
+}
+
+func TestTakenAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	code, stdout, stderr := in(t, "run", "--listen", l.Addr().String(), "--", missingProgram)
+	if code != exitFailure || stdout != "" || !strings.Contains(stderr, "port 0 picks a free one") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and advice", code, stdout, stderr, exitFailure)
+	}
+}
+
+func TestServerName(t *testing.T) {
+	for _, test := range []struct{ command, want string }{
+		{"npx", "npx"},
+		{"/usr/local/bin/My_Server", "my-server"},
+		{`C:\Tools\server.EXE`, "server"},
+		{"./mcp", "server"},
+		{"...", "server"},
+		{strings.Repeat("a", 100), strings.Repeat("a", 64)},
+	} {
+		if got := serverName(test.command); got != test.want {
+			t.Errorf("serverName(%q) = %q, want %q", test.command, got, test.want)
+		}
+	}
+}

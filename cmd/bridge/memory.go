@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+// limitMemory tells the garbage collector the container's memory limit, so
+// that it works harder before the kernel kills us. GOMEMLIMIT wins.
+func limitMemory(log *slog.Logger) {
+	limit, err := memlimit.Set(memlimit.WithLogger(slog.New(slog.DiscardHandler)), memlimit.WithProvider(memlimit.FromCgroup))
+	if err == nil && limit > 0 {
+		log.Debug("memory limit", "bytes", limit)
+	}
+}
+
+const (
+	quietFor     = 2 * time.Second  // without a call: then memory is given back
+	releaseEvery = 30 * time.Second // at most, since it takes a garbage collection
+)
+
+// releaseMemory gives memory back to the system when calls cease, until ctx
+// ends. A bridge is idle most of the time, as a sidecar or on a desktop, and
+// the garbage collector alone would not run again for minutes.
+func releaseMemory(ctx context.Context, activity func() (now int, all uint64), release func()) {
+	tick := time.NewTicker(quietFor)
+	defer tick.Stop()
+	var seen, released uint64
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, all := activity()
+		quiet := now == 0 && all == seen
+		if quiet && all != released && time.Since(last) >= releaseEvery {
+			release()
+			released, last = all, time.Now()
+		}
+		seen = all
+	}
+}
