@@ -18,10 +18,10 @@ func init() { children["returns params"] = returnsParams }
 // returnsParams answers every request with its params, as fast as it can, and
 // initialize as a server must.
 func returnsParams() {
-	l := newLineReader(os.Stdin)
+	l := newLineReader(os.Stdin, 64<<20, nil)
 	for {
-		buf := jsonrpc.NewBuffer(0)
-		if _, err := l.next(buf, 64<<20, nil); err != nil {
+		buf, _, err := l.next()
+		if err != nil {
 			return
 		}
 		m, err := jsonrpc.Parse(buf.B)

@@ -2,47 +2,72 @@ package stdio
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Most children are silent most of the time, so an idle reader holds little
-// and takes a large buffer only while there is much to read.
-const (
-	idleBuffer = 1 << 10
-	busyBuffer = 64 << 10
-)
+// readBuffer is how much is read at once: what a pipe holds.
+const readBuffer = 64 << 10
 
-var busyBuffers = sync.Pool{New: func() any { b := make([]byte, busyBuffer); return &b }}
+var readBuffers = sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }}
 
-// lineReader reads lines of any length. (A bufio.Scanner would not.)
+// errQuiet says that nothing came for some time.
+var errQuiet = errors.New("nothing to read")
+
+// lineReader reads lines of any length. (A bufio.Scanner would not.) Most
+// children are silent most of the time: while nothing comes it holds no buffer.
 type lineReader struct {
-	r    io.Reader
-	idle []byte
-	busy *[]byte
-	data []byte // read, not yet handed on; a part of idle or busy
-	full bool   // the last read took all there was room for
-	wide bool   // the pipe was widened
+	r     io.Reader
+	limit int              // of a line
+	rest  func() io.Writer // takes what a longer line says
+	quiet time.Duration    // after which next gives up with errQuiet; 0 means never
+
+	file    *os.File        // r, where it can be waited for without a buffer
+	raw     syscall.RawConn // of file
+	try     func(fd uintptr) bool
+	n       int   // what try read
+	err     error // and how it ended
+	until   time.Time
+	buf     *[]byte         // holds data; nil while there is none
+	data    []byte          // read, not yet handed on
+	line    *jsonrpc.Buffer // begun, not yet ended
+	over    io.Writer       // takes the rest of line
+	widened bool            // the pipe was made larger
 }
 
-func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{r: r, idle: make([]byte, idleBuffer)}
+func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
+	l := &lineReader{r: r, limit: limit, rest: rest}
+	if f, ok := r.(*os.File); ok && canTry {
+		if raw, err := f.SyscallConn(); err == nil {
+			l.file, l.raw, l.try = f, raw, l.tryRead
+		}
+	}
+	return l
 }
 
-// next appends the next line, without its line break, to dst. Of a line longer
-// than limit nothing is kept; it goes to rest instead, and long is true. A
-// last line without a line break counts as a line.
-func (l *lineReader) next(dst *jsonrpc.Buffer, limit int, rest io.Writer) (long bool, err error) {
+// next returns the next line, without its line break. Of a line longer than
+// the limit nothing is kept: over is what has taken it. A last line without a
+// line break counts as a line. After errQuiet it can be called again, and goes
+// on where it was.
+func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	for {
 		if len(l.data) == 0 {
 			if err := l.fill(); err != nil {
-				if err == io.EOF && (len(dst.B) > 0 || long) {
-					return long, nil
+				if err == io.EOF && l.line != nil {
+					line, over = l.end()
+					return line, over, nil
 				}
-				return long, err
+				return nil, nil, err
 			}
+		}
+		if l.line == nil {
+			l.line = jsonrpc.NewBuffer(0)
 		}
 		part, found := l.data, false
 		if i := bytes.IndexByte(l.data, '\n'); i >= 0 {
@@ -51,46 +76,88 @@ func (l *lineReader) next(dst *jsonrpc.Buffer, limit int, rest io.Writer) (long 
 		} else {
 			l.data = nil
 		}
-		if !long && len(dst.B)+len(part) > limit {
-			long = true
-			_, _ = rest.Write(dst.B)
-			dst.B = dst.B[:0]
-		}
-		if long {
-			_, _ = rest.Write(part)
-		} else {
-			dst.Append(part)
-		}
-		if len(dst.B) > busyBuffer && !l.wide {
-			l.wide = true
-			widen(l.r)
-		}
+		l.take(part)
 		if found {
-			return long, nil
+			line, over = l.end()
+			return line, over, nil
 		}
 	}
 }
 
+// take adds to the line.
+func (l *lineReader) take(part []byte) {
+	if l.over == nil && len(l.line.B)+len(part) > l.limit {
+		l.over = l.rest()
+		_, _ = l.over.Write(l.line.B)
+		l.line.B = l.line.B[:0]
+	}
+	if l.over != nil {
+		_, _ = l.over.Write(part)
+		return
+	}
+	l.line.Append(part)
+	if len(l.line.B) > readBuffer && !l.widened {
+		l.widened = true
+		widen(l.r)
+	}
+}
+
+func (l *lineReader) end() (*jsonrpc.Buffer, io.Writer) {
+	line, over := l.line, l.over
+	l.line, l.over = nil, nil
+	return line, over
+}
+
 // fill reads more. What was read before has been handed on.
 func (l *lineReader) fill() error {
-	to := l.idle
-	if l.full { // the last read took all there was room for: more is waiting
-		if l.busy == nil {
-			l.busy = busyBuffers.Get().(*[]byte)
+	l.n, l.err = 0, nil
+	if l.raw == nil {
+		l.hold()
+		if l.n, l.err = l.r.Read(*l.buf); l.n == 0 && l.err == nil {
+			l.err = io.ErrNoProgress
 		}
-		to = *l.busy
-	} else if l.busy != nil {
-		busyBuffers.Put(l.busy)
-		l.busy = nil
+	} else {
+		l.watch()
+		if err := l.raw.Read(l.try); err != nil {
+			l.drop()
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return errQuiet
+			}
+			return err
+		}
 	}
-	n, err := l.r.Read(to)
-	l.data = to[:n]
-	l.full = n == len(to) || l.busy != nil && n > idleBuffer
-	if n > 0 {
+	if l.n > 0 {
+		l.data = (*l.buf)[:l.n]
 		return nil
 	}
-	if err == nil {
-		err = io.ErrNoProgress
+	l.drop()
+	if l.err == nil {
+		return io.EOF
 	}
-	return err
+	return l.err
+}
+
+// watch sets the time at which fill gives up, not on every turn but often
+// enough.
+func (l *lineReader) watch() {
+	if l.quiet == 0 {
+		return
+	}
+	if now := time.Now(); l.until.Sub(now) < l.quiet/2 {
+		l.until = now.Add(l.quiet)
+		_ = l.file.SetReadDeadline(l.until) // without it, the goroutine stays
+	}
+}
+
+func (l *lineReader) hold() {
+	if l.buf == nil {
+		l.buf = readBuffers.Get().(*[]byte)
+	}
+}
+
+func (l *lineReader) drop() {
+	if l.buf != nil {
+		readBuffers.Put(l.buf)
+		l.buf = nil
+	}
 }

@@ -2,7 +2,31 @@
 
 package stdio
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
+
+// canTry says that pipes can be read and written without waiting.
+const canTry = true
+
+// tryRead reads without waiting. It reports false when there is nothing to be
+// read yet, and then holds no buffer.
+func (l *lineReader) tryRead(fd uintptr) bool {
+	l.hold()
+	for {
+		l.n, l.err = syscall.Read(int(fd), *l.buf)
+		switch {
+		case errors.Is(l.err, syscall.EINTR):
+			continue
+		case errors.Is(l.err, syscall.EAGAIN):
+			l.n = 0
+			l.drop()
+			return false
+		}
+		return true
+	}
+}
 
 // writeNow writes as much as the pipe takes without waiting, and returns how
 // much that was.

@@ -1,4 +1,9 @@
 package stdio
 
-// writeNow writes nothing here: there is no writing without waiting.
+// canTry says that pipes cannot be read or written without waiting here.
+const canTry = false
+
+func (l *lineReader) tryRead(uintptr) bool { return false }
+
+// writeNow writes nothing.
 func writeNow(any, []byte) int { return 0 }

@@ -49,6 +49,7 @@ type command struct {
 	args []string // without the program's name
 	dir  string   // working directory; empty means the bridge's own
 	env  []string // the whole environment of the child, KEY=VALUE
+	over func()   // called when the leader has ended, right after Exited is closed; may be nil
 }
 
 // stopTimes are the waits of the stop ladder.
@@ -66,6 +67,7 @@ type process struct {
 	group                 *group
 	stdin, stdout, stderr *os.File // our ends
 
+	over   func()        // called then
 	exited chan struct{} // closed when the leader has been reaped
 	state  string        // how the leader ended; set before exited is closed
 	gone   chan struct{} // closed when the group is empty and nothing of it is held any more
@@ -90,7 +92,7 @@ func start(c command) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %q: %w", c.path, err)
 	}
-	go p.watch()
+	p.group.atEnd(p.watch)
 	return p, nil
 }
 
@@ -127,6 +129,7 @@ func launch(c command) (_ *process, err error) {
 	}
 	return &process{
 		group:  g,
+		over:   c.over,
 		stdin:  pipes[0],
 		stdout: pipes[1],
 		stderr: pipes[2],
@@ -231,6 +234,9 @@ func (p *process) watch() {
 		readFor(f, lastWords)
 	}
 	close(p.exited)
+	if p.over != nil {
+		p.over()
+	}
 	for !p.group.empty() && !p.hopeless() {
 		time.Sleep(pollEvery)
 	}

@@ -122,6 +122,14 @@ func (g *group) probe() {
 	}
 }
 
+// atEnd calls watch in a goroutine of its own, at the latest when the leader
+// has ended.
+func (g *group) atEnd(watch func()) {
+	if g.leader == nil || !thePoller.park(g.leader, func() { go watch() }) {
+		go watch()
+	}
+}
+
 // release gives back what the group needed, whether it is empty or given up.
 func (g *group) release() {
 	g.mu.Lock()
@@ -131,6 +139,7 @@ func (g *group) release() {
 		g.leader.Close()
 	}
 	theNursery.leave(g.pid)
+	thePoller.settle()
 }
 
 func describe(s syscall.WaitStatus) string {

@@ -166,3 +166,6 @@ func hint(err error) string {
 	}
 	return ""
 }
+
+// atEnd calls watch in a goroutine of its own.
+func (g *group) atEnd(watch func()) { go watch() }

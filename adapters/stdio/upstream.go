@@ -22,9 +22,10 @@ type Options struct {
 
 // Adapter runs a server as child processes, one for each connection.
 type Adapter struct {
-	name string
-	c    Config
-	o    Options
+	name  string
+	c     Config
+	o     Options
+	quiet time.Duration // after which a pump is parked
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
@@ -49,7 +50,7 @@ func New(name string, c Config, o Options) *Adapter {
 	if c.StopTerm == 0 {
 		c.StopTerm = 3 * time.Second
 	}
-	return &Adapter{name: name, c: c, o: o}
+	return &Adapter{name: name, c: c, o: o, quiet: quietAfter}
 }
 
 // Check tells whether the program can be found. It starts nothing.
@@ -60,16 +61,17 @@ func (a *Adapter) Check() error {
 
 // Open starts a child and does the handshake with it.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env)})
+	u := &upstream{a: a, rest: rest, logged: make(chan struct{})}
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env), over: u.awake})
 	if err != nil {
 		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
 	}
 	a.o.Log.Debug("child started", "pid", p.Pid())
-	u := &upstream{a: a, p: p, rest: rest, logged: make(chan struct{})}
+	u.p = p
 	u.out = &writer{w: p.Stdin(), limit: 2 * a.o.MaxMessage, fail: u.deaf}
 	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
-	u.wg.Go(u.read)
-	u.wg.Go(u.logErrors)
+	u.run(u.output(p.stdout, a.o.MaxMessage+envelopeRoom))
+	u.run(u.errors(p.stderr))
 	u.server, err = bridge.Handshake(ctx, u.Conn, from)
 	if err == nil {
 		err = u.opened()
@@ -100,6 +102,7 @@ type upstream struct {
 	over   string     // why the connection has ended by itself
 	closed bool       // because of Close
 	unread error      // why the child cannot be written to
+	pumps  []*pump    // of its outputs
 }
 
 // Server returns what the handshake said.
@@ -138,6 +141,7 @@ func (u *upstream) deaf(err error) error {
 	u.unread = err
 	u.mu.Unlock()
 	readFor(u.p.stdout, exitGrace)
+	u.awake()
 	return u.lost(unreadWhy, err)
 }
 
@@ -166,6 +170,7 @@ func (u *upstream) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closed = true
 	u.mu.Unlock()
+	u.awake()
 	err := &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: "its connection was closed"}
 	u.Fail(err)
 	u.out.stop(err)
@@ -197,10 +202,35 @@ func (u *upstream) lastLines() {
 // of its own end, which makes the better message.
 const exitGrace = 250 * time.Millisecond
 
-// read takes messages from the child's output until it ends, and with it the
-// connection.
-func (u *upstream) read() {
-	u.receive(u.p.Stdout(), u.a.o.MaxMessage+envelopeRoom)
+// output takes messages from the child's output until it ends, and with it the
+// connection. Lines longer than limit are dropped.
+func (u *upstream) output(r io.Reader, limit int) *pump {
+	noise := &noise{log: u.a.o.Log}
+	first := true
+	p := newPump(u, r, limit, func() io.Writer { return &jsonrpc.Finder{} })
+	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
+		if big, ok := over.(*jsonrpc.Finder); ok {
+			buf.Free()
+			u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "id", string(big.ID()))
+			u.Unanswerable(big.ID(), fmt.Sprintf("its answer is larger than the limit of %d bytes", u.a.o.MaxMessage))
+			return
+		}
+		line := buf.B
+		if first {
+			first = false
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		u.message(buf, line, noise)
+	}
+	p.end = func() {
+		noise.report()
+		u.finish()
+	}
+	return p
+}
+
+// finish ends the connection after the child's output.
+func (u *upstream) finish() {
 	timer := time.NewTimer(exitGrace)
 	defer timer.Stop()
 	select {
@@ -209,42 +239,17 @@ func (u *upstream) read() {
 		return
 	case <-timer.C:
 	}
-	u.mu.Lock()
-	unread := u.unread
-	u.mu.Unlock()
-	if unread != nil {
+	if unread := u.isUnread(); unread != nil {
 		u.end(unreadWhy, unread)
 	} else {
 		u.end("it closed its output", nil)
 	}
 }
 
-// receive takes messages from the child's output until it ends. Lines longer
-// than limit are dropped.
-func (u *upstream) receive(output io.Reader, limit int) {
-	noise := noise{log: u.a.o.Log}
-	defer noise.report()
-	lines := newLineReader(output)
-	for first := true; ; first = false {
-		buf := jsonrpc.NewBuffer(0)
-		var big jsonrpc.Finder
-		long, err := lines.next(buf, limit, &big)
-		if err != nil {
-			buf.Free()
-			return
-		}
-		if long {
-			buf.Free()
-			u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "id", string(big.ID()))
-			u.Unanswerable(big.ID(), fmt.Sprintf("its answer is larger than the limit of %d bytes", u.a.o.MaxMessage))
-			continue
-		}
-		line := buf.B
-		if first {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-		}
-		u.message(buf, line, &noise)
-	}
+func (u *upstream) isUnread() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.unread
 }
 
 // message hands on what stands on one line, a part of buf.
@@ -306,28 +311,22 @@ func (n *noise) report() {
 // maxLogLine is the length at which a line of the child's log is cut.
 const maxLogLine = 8 << 10
 
-// logErrors logs what the child writes to its standard error: any text, of any
+// errors logs what the child writes to its standard error: any text, of any
 // severity.
-func (u *upstream) logErrors() {
-	defer close(u.logged)
-	lines := newLineReader(u.p.Stderr())
-	for {
-		buf := jsonrpc.NewBuffer(0)
-		cut := &head{limit: maxLogLine}
-		long, err := lines.next(buf, maxLogLine, cut)
-		if err != nil {
-			buf.Free()
-			return
+func (u *upstream) errors(r io.Reader) *pump {
+	p := newPump(u, r, maxLogLine, func() io.Writer { return &head{limit: maxLogLine} })
+	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
+		line := bytes.TrimRight(buf.B, "\r")
+		if long, ok := over.(*head); ok {
+			line = append(long.b, "…"...)
 		}
-		line := buf.B
-		if long {
-			line = append(cut.b, "…"...)
-		}
-		if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
+		if len(line) > 0 {
 			u.a.o.Log.Info("stderr", "text", string(line))
 		}
 		buf.Free()
 	}
+	p.end = func() { close(u.logged) }
+	return p
 }
 
 // head keeps the beginning of what is written to it.

@@ -144,7 +144,7 @@ func (w *writer) write(batch []*jsonrpc.Buffer) (taken int, err error) {
 	}
 	for i := 0; i < len(batch); i++ {
 		line := batch[i]
-		if len(line.B) > busyBuffer && !w.wide {
+		if len(line.B) > readBuffer && !w.wide {
 			w.wide = true
 			widen(w.w)
 		}

@@ -1,0 +1,118 @@
+package stdio
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// pump hands on the lines of one of a child's outputs. While nothing comes it
+// gives up its goroutine, where the operating system lets it.
+type pump struct {
+	u     *upstream
+	file  *os.File // nil when it is not a file, as in tests
+	lines *lineReader
+	take  func(line *jsonrpc.Buffer, over io.Writer)
+	end   func() // called once, when there is nothing more to read
+}
+
+// newPump makes a pump of r. rest takes what is said on a line longer than
+// limit.
+func newPump(u *upstream, r io.Reader, limit int, rest func() io.Writer) *pump {
+	p := &pump{u: u, lines: newLineReader(r, limit, rest)}
+	p.file, _ = r.(*os.File)
+	return p
+}
+
+// quietAfter is how long a pump waits in its goroutine before it gives it up.
+const quietAfter = 2 * time.Second
+
+// run starts a pump. Close waits for its end.
+func (u *upstream) run(p *pump) {
+	if p.file != nil {
+		p.lines.quiet = u.a.quiet
+	}
+	u.wg.Add(1)
+	u.mu.Lock()
+	u.pumps = append(u.pumps, p)
+	u.mu.Unlock()
+	go p.run()
+}
+
+func (p *pump) run() {
+	for {
+		line, over, err := p.lines.next()
+		switch {
+		case err == nil:
+			p.take(line, over)
+			continue
+		case errors.Is(err, errQuiet) && !p.over():
+			if p.park() {
+				return // resumed by the poller, or by awake
+			}
+			continue
+		}
+		p.end()
+		p.u.wg.Done()
+		return
+	}
+}
+
+// over reports whether the child has ended, or cannot be written to: what is
+// quiet then stays so, although a descendant may hold the pipe open.
+func (p *pump) over() bool {
+	select {
+	case <-p.u.p.Exited():
+		return true
+	default:
+		return p.u.isUnread() != nil
+	}
+}
+
+// park leaves the waiting to the poller. It reports false when the goroutine
+// must stay.
+func (p *pump) park() bool {
+	p.u.mu.Lock()
+	defer p.u.mu.Unlock()
+	p.lines.until = time.Time{}
+	select {
+	case <-p.u.p.Exited():
+		return false // over sees it
+	default:
+	}
+	if !p.u.closed && p.u.unread == nil && thePoller.park(p.file, func() { go p.run() }) {
+		return true
+	}
+	p.stay()
+	return false
+}
+
+// stay has the pump wait in its goroutine from now on. The caller holds u.mu.
+func (p *pump) stay() {
+	p.lines.quiet = 0
+	_ = p.file.SetReadDeadline(time.Time{})
+	select {
+	case <-p.u.p.Exited():
+		readFor(p.file, lastWords) // the line above may have undone it
+	default:
+		if p.u.unread != nil {
+			readFor(p.file, exitGrace)
+		}
+	}
+}
+
+// awake resumes the pumps that are parked, because the connection ends: a
+// descendant that holds the pipes open must not keep them waiting.
+func (u *upstream) awake() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, p := range u.pumps {
+		if thePoller.unpark(p.file) {
+			p.lines.quiet = 0 // the deadline that stands is not to be put off
+			go p.run()
+		}
+	}
+}
