@@ -312,7 +312,8 @@ func questions(t *testing.T, a bridge.Adapter) {
 	for _, id := range ids {
 		say = append(say, `{"jsonrpc":"2.0","id":`+id+`,"method":"sampling/createMessage","params":`+odd+`}`)
 	}
-	say = append(say, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`) // an id that has no answer yet
+	// The id of the first has no answer yet, for as long as the others have not come.
+	say = slices.Insert(say, 1, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 	call := Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"await":"last one","say":[`+strings.Join(say, ",")+`]}}`)
 	rest.WaitQuestion(t, len(ids)-1)
 	for i := range slices.Backward(ids) {

@@ -19,42 +19,58 @@ const (
 
 // Deadline bounds the time in which the next n bytes of a response have to be
 // on their way.
-func Deadline(rc *http.ResponseController, n int) {
-	_ = rc.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // what cannot have one has none
+func Deadline(c Deadliner, n int) {
+	_ = c.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // what cannot have one has none
 }
+
+// Deadliner is a connection, or what stands for one.
+type Deadliner interface{ SetWriteDeadline(time.Time) error }
 
 // Writer writes one response as a stream of events. It is for one goroutine.
 type Writer struct {
-	s  *sse.Session
-	rc *http.ResponseController
+	s sink
+	c Deadliner
+}
+
+// sink is where events go: an *sse.Session, or a connection of our own.
+type sink interface {
+	Send(*sse.Message) error
+	Flush() error
 }
 
 // Open begins the response. Headers that the caller has set are sent too.
 // Close ends it.
 func Open(w http.ResponseWriter, r *http.Request) (*Writer, error) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	setHeaders(w.Header())
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	Deadline(rc, 0)
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush() // a wrapper learns that the header is written
 	}
-	// Below the wrappers, flushing reports errors.
-	for {
-		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			break
-		}
-		w = u.Unwrap()
-	}
-	s, err := sse.Upgrade(w, r)
+	s, err := sse.Upgrade(innermost(w), r)
 	if err != nil {
 		return nil, fmt.Errorf("event stream: %w", err)
 	}
-	return &Writer{s: s, rc: rc}, nil
+	return &Writer{s: s, c: rc}, nil
+}
+
+func setHeaders(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+}
+
+// innermost returns the response writer below all wrappers: there, flushing
+// reports errors.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = u.Unwrap()
+	}
 }
 
 // Event is one server-sent event; empty parts are left out.
@@ -67,7 +83,7 @@ type Event struct {
 
 // Send writes an event. Flush brings it on its way.
 func (w *Writer) Send(e Event) error {
-	Deadline(w.rc, len(e.Data))
+	Deadline(w.c, len(e.Data))
 	var m sse.Message
 	if e.ID != "" {
 		m.ID = sse.ID(e.ID)
@@ -86,7 +102,7 @@ func (w *Writer) Send(e Event) error {
 // Beat writes a comment, so that nobody in between takes the connection for
 // dead, and flushes it.
 func (w *Writer) Beat() error {
-	Deadline(w.rc, 0)
+	Deadline(w.c, 0)
 	var m sse.Message
 	m.AppendComment("ping")
 	if err := w.s.Send(&m); err != nil {
@@ -99,4 +115,4 @@ func (w *Writer) Beat() error {
 func (w *Writer) Flush() error { return w.s.Flush() }
 
 // Close leaves the connection as it was found: usable for the next request.
-func (w *Writer) Close() { _ = w.rc.SetWriteDeadline(time.Time{}) }
+func (w *Writer) Close() { _ = w.c.SetWriteDeadline(time.Time{}) }

@@ -50,19 +50,39 @@ func (b *Body) Free() {
 func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
 	limit += envelopeRoom
 	tooLarge := &Fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("the message is larger than the limit of %d bytes", limit-envelopeRoom)}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(readLimit))
 	if r.ContentLength > int64(limit) {
+		if r.Header.Get("Expect") == "" { // otherwise the client waits to be told
+			discard(rc, r)
+		}
 		return nil, tooLarge
 	}
 	body := &Body{b: b}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(readLimit))
 	fault := body.read(r, limit, tooLarge)
 	if fault != nil {
 		body.Free()
+		if fault.Status != http.StatusBadRequest {
+			discard(rc, r)
+		}
 		return nil, fault
 	}
 	_ = rc.SetReadDeadline(time.Time{})
 	return body, nil
+}
+
+// What of a refused body is still read, and for how long.
+const (
+	discardBytes = 64 << 20
+	discardLimit = 10 * time.Second
+)
+
+// discard reads what a client goes on sending of a body that is refused: if
+// the connection were closed under it, many clients would see that instead of
+// the refusal.
+func discard(rc *http.ResponseController, r *http.Request) {
+	_ = rc.SetReadDeadline(time.Now().Add(discardLimit)) // the server sets another for the next request
+	_, _ = io.CopyN(io.Discard, r.Body, discardBytes)
 }
 
 func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {

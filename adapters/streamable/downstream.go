@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -172,7 +173,11 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 	}
 	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)
 	if fault != nil {
-		refuse(w, fault.Status, nil, jsonrpc.CodeInvalidRequest, fault.Text, nil)
+		code := jsonrpc.CodeInvalidRequest
+		if fault.Status == http.StatusServiceUnavailable {
+			code = jsonrpc.CodeInternal // no fault of the client's (D7)
+		}
+		refuse(w, fault.Status, nil, code, fault.Text, nil)
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
@@ -364,9 +369,9 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 	// their answers say so.
 	if fresh {
 		w.Header()[sessionHeader] = []string{s.p.id}
-		return s.serve(w, r, reading{}) // no revision is agreed yet: it is not primed
+		return s.respond(w, r, reading{}) // no revision is agreed yet: it is not primed
 	}
-	return s.serve(w, r, reading{prime: s.p.primes()})
+	return s.respond(w, r, reading{prime: s.p.primes()})
 }
 
 // primes reports whether the client expects a first event that has only an id:
@@ -449,8 +454,12 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	switch {
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
 		p.listen(st, w, r, seq, false)
+	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
+		// The TypeScript SDK's client comes back here when the answer that it
+		// has is an error. A stream without events would make it come for ever.
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it", nil)
 	case ok && st != nil && seq <= st.log.Last():
-		st.serve(w, r, reading{after: seq})
+		st.respond(w, r, reading{after: seq})
 	case ok && strings.HasPrefix(name, getPrefix):
 		// What was missed is gone, but clients that are refused here never open
 		// this stream again.
@@ -462,14 +471,41 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	}
 }
 
-// listen serves a stream for what belongs to no call.
+// listen serves a stream for what belongs to no call. Such streams are many and
+// mostly silent: where that can be, they leave the HTTP server.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
-	var detach func()
+	how := reading{after: seq, prime: prime, done: p.Done()}
+	run, ok := eventstream.Detach(w, r)
+	if !ok {
+		p.attend(st, how, func(me *reader, how reading) {
+			if ew, err := eventstream.Open(w, r); err == nil { // otherwise it cannot stream; it may be resumed
+				defer ew.Close()
+				st.serve(r.Context(), ew, me, how)
+			}
+		})
+		return
+	}
+	serve := func() {
+		p.attend(st, how, func(me *reader, how reading) {
+			run(func(ctx context.Context, ew *eventstream.Writer) { st.serve(ctx, ew, me, how) })
+		})
+	}
+	if !p.Go(serve) {
+		serve() // the session has just ended: so will this
+	}
+}
+
+// attend makes the stream one that the session uses while serve runs.
+func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
+	me := st.attach()
 	p.open(st)
-	st.serve(w, r, reading{after: seq, prime: prime, done: p.Done(), begin: func() { detach = p.Attach(st) }})
+	var detach func()
+	how.begin = func() { detach = p.Attach(st) }
+	serve(me, how)
 	if detach != nil {
 		detach()
 	}
+	st.detach(me)
 	p.shut(st)
 }
 

@@ -255,15 +255,15 @@ func TestBytesInFlight(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, bridge.Options{MaxBytes: 4 << 20}, Options{})
 		c := r.begin("2025-06-18")
 		var idle []net.Conn
-		for range 3 {
+		for range 2 {
 			conn := r.Dial()
 			go func() {
-				_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: 16000000\r\n\r\n{", c.id)
+				_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: 2090000\r\n\r\n{", c.id)
 			}()
 			idle = append(idle, conn)
 		}
 		synctest.Wait()
-		if a := c.call("1", "echo", "{}").Wait(); a.Status() != 200 {
+		if a := c.call("1", "echo", `"`+strings.Repeat("x", 1<<20)+`"`).Wait(); a.Status() != 200 {
 			t.Errorf("a call beside announcements = %d %s, want 200", a.Status(), a.Body())
 		}
 		for _, conn := range idle {
@@ -273,7 +273,7 @@ func TestBytesInFlight(t *testing.T) {
 		first := c.call("2", "wait", `"`+body+`"`)
 		synctest.Wait()
 		a := c.call("3", "echo", `"`+body+`"`).Wait()
-		if a.Status() != 503 || a.Header("Retry-After") == "" {
+		if a.Status() != 503 || a.Header("Retry-After") == "" || !strings.Contains(a.Body(), "-32603") {
 			t.Errorf("too much in flight = %d, want 503 with Retry-After", a.Status())
 		}
 		r.s.Answer("{}")

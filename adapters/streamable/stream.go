@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"math"
 	"net/http"
@@ -139,11 +140,12 @@ func (s *stream) answer(m *jsonrpc.Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left--
-	if s.bytes += m.Len(); s.batch && s.bytes > s.most() {
+	if s.batch && s.bytes+m.Len() > s.most() {
 		id := bytes.Clone(m.ID)
 		m.Release()
 		m = jsonrpc.NewError(id, jsonrpc.CodeInternal, "the answers to this batch are too large together: send one message in each POST", []byte(`{"bridge":"upstream_too_large"}`))
 	}
+	s.bytes += m.Len()
 	switch {
 	case s.closed:
 		m.Release()
@@ -261,9 +263,9 @@ type reading struct {
 	done  <-chan struct{} // ends the reading; nil never does
 }
 
-// serve writes what follows to the client, until the stream ends or the client
-// goes. It reports whether the stream ended with the client there.
-func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) (whole bool) {
+// respond writes the stream as the response to a request. It reports whether
+// the stream ended with the client there.
+func (s *stream) respond(w http.ResponseWriter, r *http.Request, how reading) (whole bool) {
 	me := s.attach()
 	defer s.detach(me)
 	ew, err := eventstream.Open(w, r)
@@ -271,9 +273,16 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) (who
 		return false // the connection cannot stream; nothing was lost, it may be resumed
 	}
 	defer ew.Close()
+	return s.serve(r.Context(), ew, me, how)
+}
+
+// serve writes what follows to the client, until the stream ends, or ctx does
+// because the client goes. It reports whether the stream ended with the client
+// there.
+func (s *stream) serve(ctx context.Context, w *eventstream.Writer, me *reader, how reading) (whole bool) {
 	seq := how.after
 	if how.prime {
-		if ew.Send(eventstream.Event{ID: replay.ID(s.id, seq), Prime: true}) != nil || ew.Flush() != nil {
+		if w.Send(eventstream.Event{ID: replay.ID(s.id, seq), Prime: true}) != nil || w.Flush() != nil {
 			return false
 		}
 	}
@@ -284,17 +293,12 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) (who
 	defer beat.Stop()
 	for {
 		finished := s.log.Finished()
-		events, _ := s.log.After(seq)     // what is missing was dropped for good
-		there := r.Context().Err() == nil // afterwards the client may go: it has all
-		for _, e := range events {
-			if ew.Send(eventstream.Event{ID: replay.ID(s.id, e.Seq), Type: "message", Data: e.Data}) != nil {
-				return false
-			}
-			seq = e.Seq
-		}
-		if len(events) > 0 && ew.Flush() != nil {
+		there := ctx.Err() == nil // afterwards the client may go: it has all
+		next, err := s.write(w, seq)
+		if err != nil {
 			return false
 		}
+		seq = next
 		if finished {
 			s.mu.Lock()
 			s.read = there
@@ -305,10 +309,10 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) (who
 		select {
 		case <-me.wake:
 		case <-beat.C:
-			if ew.Beat() != nil {
+			if w.Beat() != nil {
 				return false
 			}
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return false
 		case <-me.kick:
 			return false
@@ -316,6 +320,21 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, how reading) (who
 			return false
 		}
 	}
+}
+
+// write writes what follows the event at seq, and returns where that ends.
+func (s *stream) write(w *eventstream.Writer, seq int64) (int64, error) {
+	events, _ := s.log.After(seq) // what is missing was dropped for good
+	for _, e := range events {
+		if err := w.Send(eventstream.Event{ID: replay.ID(s.id, e.Seq), Type: "message", Data: e.Data}); err != nil {
+			return seq, err
+		}
+		seq = e.Seq
+	}
+	if len(events) == 0 {
+		return seq, nil
+	}
+	return seq, w.Flush()
 }
 
 // prune forgets the oldest of what was written up to seq when there is more

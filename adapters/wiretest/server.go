@@ -132,7 +132,7 @@ func (c *Conn) take(text string) {
 			member, raw := m.Payload()
 			c.answer(call, fmt.Sprintf(`{"%s":%s}`, member, raw))
 		}
-	case m.Method == "tools/call":
+	case m.Method == "tools/call" && m.IsRequest():
 		c.tool(m)
 	case m.IsRequest():
 		c.answer(string(m.ID), `{"method":"`+m.Method+`"}`)
@@ -143,9 +143,12 @@ func (c *Conn) tool(m *jsonrpc.Message) {
 	id, args := string(m.ID), gjson.GetBytes(m.Params, "arguments")
 	switch m.Name() {
 	case "echo":
+		if args.Raw == "" {
+			args.Raw = "null"
+		}
 		c.answer(id, fmt.Sprintf(`{"echo":%s}`, args.Raw))
 	case "steps":
-		for i := range args.Get("n").Int() {
+		for i := range min(args.Get("n").Int(), 1000) {
 			if m.Token() != nil {
 				c.hear(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.Token(), i+1))
 			}

@@ -1,0 +1,88 @@
+package eventstream
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tmaxmax/go-sse"
+)
+
+// Detach begins the response like Open, but takes the connection out of the
+// HTTP server's hands first: a stream that is open for hours, and mostly
+// silent, then costs a third of the memory, since the server's buffers and the
+// request are let go. The handler must return right away, and run be called in
+// a goroutine of its own; it returns when serve has, which must heed its
+// context: that ends when the client goes.
+//
+// Detach reports false, and has done nothing, where the connection cannot be
+// taken (HTTP/2, a test's recorder): use Open.
+func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context.Context, *Writer)), ok bool) {
+	if _, can := innermost(w).(http.Hijacker); !can || r.ProtoMajor != 1 {
+		return nil, false
+	}
+	setHeaders(w.Header())
+	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
+	h := w.Header().Clone()
+	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	h.Set("Connection", "close") // hence the body needs no framing
+	if err := h.Write(head); err != nil {
+		return nil, false
+	}
+	head.WriteString("\r\n")
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, false
+	}
+	first := head.Bytes()
+	return func(serve func(context.Context, *Writer)) { attend(c, first, serve) }, true
+}
+
+// attend owns the connection until serve returns.
+func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var b [1]byte
+		_, _ = c.Read(b[:]) // nothing more may come: whatever it was, the client is done
+		cancel()
+	})
+	defer wg.Wait()
+	defer c.Close()
+	defer cancel()
+	out := &connection{c: c, b: head}
+	Deadline(c, len(head))
+	if out.Flush() == nil {
+		serve(ctx, &Writer{s: out, c: c})
+	}
+}
+
+// connection is a sink: it gathers what is written until Flush.
+type connection struct {
+	c net.Conn
+	b []byte
+}
+
+func (c *connection) Send(m *sse.Message) error {
+	_, err := m.WriteTo(c)
+	return err
+}
+
+func (c *connection) Write(p []byte) (int, error) {
+	c.b = append(c.b, p...)
+	return len(p), nil
+}
+
+func (c *connection) WriteString(s string) (int, error) {
+	c.b = append(c.b, s...)
+	return len(s), nil
+}
+
+func (c *connection) Flush() error {
+	_, err := c.c.Write(c.b)
+	c.b = nil // silence comes next
+	return err
+}
