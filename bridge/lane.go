@@ -291,6 +291,7 @@ func (l *lane) open(o *opening) {
 	close(o.done)
 	l.mu.Unlock()
 	if gone != nil {
+		l.route.failed(gone)
 		l.mourn(gone)
 	}
 }
@@ -467,7 +468,7 @@ func (l *lane) lose(w *wire) {
 
 // mourn tells those who have to know that the connection has ended.
 func (l *lane) mourn(err error) {
-	l.route.failed(err)
+	l.route.log.Warn("connection lost", "err", err) // of one session: it says nothing about others
 	if l.route.o.EndWithServer {
 		l.rest.Gone(err)
 	}

@@ -72,7 +72,7 @@ func (r *route) released() {
 	r.b.lanes.Add(-1)
 }
 
-// failed notes that a connection could not be opened or was lost.
+// failed notes that a connection could not be opened.
 func (r *route) failed(err error) {
 	r.log.Warn("server failed", "err", err)
 	r.mu.Lock()
@@ -157,7 +157,7 @@ func (r *route) close(ctx context.Context) {
 // Status says how a server fares.
 type Status struct {
 	Name     string
-	Usable   bool   // it works, or nothing speaks against it
+	Usable   bool   // it works, or nothing speaks against trying it
 	State    string // "ready", "idle" or "failing"
 	Reason   string // of failing, for people; it may name programs and files
 	Since    time.Time
@@ -190,11 +190,19 @@ func (r *route) status() Status {
 	r.mu.Lock()
 	failure, since, served := r.failure, r.since, r.served
 	r.mu.Unlock()
-	if failure == nil && !served && r.o.Check != nil {
+	usable := false
+	if failure != nil {
+		usable = time.Since(since) > failingFor
+	} else if !served && r.o.Check != nil {
 		failure = r.o.Check()
 	}
 	if failure != nil {
-		st.Usable, st.State, st.Reason, st.Since = false, "failing", fmt.Sprint(failure), since
+		st.Usable, st.State, st.Reason, st.Since = usable, "failing", fmt.Sprint(failure), since
 	}
 	return st
 }
+
+// failingFor is how long a server counts as useless after it could not be
+// started. It is started when it is needed, so somebody has to try again: a
+// readiness probe that kept everybody away would keep it failing for ever.
+const failingFor = time.Minute

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -107,7 +106,7 @@ var ways = []func(ctx context.Context, base string) error{
 		if err != nil {
 			return fmt.Errorf("pid: %v", r)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		if err := kill(pid); err != nil {
 			return err
 		}
 		return c.end(ctx)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -90,7 +90,7 @@ func TestKilledChild(t *testing.T) {
 			})
 			killed := time.Now()
 			if how == "kill" {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				if err := kill(pid); err != nil {
 					t.Fatal(err)
 				}
 			} else if r, err := c.tool(ctx, "crash", nil); err != nil || r.answer.Error == nil {
@@ -242,4 +242,13 @@ func TestEnvironment(t *testing.T) {
 	if strings.Contains(b.output.String(), "hunter2") {
 		t.Error("the bridge has logged a variable's value")
 	}
+}
+
+// kill ends a process without a chance to do anything about it.
+func kill(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Kill()
 }

@@ -19,6 +19,8 @@ func TestParse(t *testing.T) {
 		{"progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`, "", "notifications/progress", `{"progressToken":7,"progress":1}`, "7"},
 		{"escaped member names are the same names", `{"jsonrpc":"2.0","\u0069d":3,"method":"x","params":{"\u005fmeta":{"progress\u0054oken":9}}}`, "3", "x", `{"\u005fmeta":{"progress\u0054oken":9}}`, "9"},
 		{"white space", " {\n\"jsonrpc\" : \"2.0\",\r\n \"method\":\t\"x\" , \"params\" : { } } \n", "", "x", "{ }", ""},
+		{"params null are none", `{"jsonrpc":"2.0","id":1,"method":"x","params":null}`, "1", "x", "", ""},
+		{"error null beside a result is none", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, "1", "", "", ""},
 		{"unknown members", `{"jsonrpc":"2.0","extra":[1,{"id":5}],"method":"x"}`, "", "x", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -193,7 +195,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, k := range []string{"params", "result", "error"} {
 			var x, y bytes.Buffer
-			if in[k] == nil {
+			if in[k] == nil || string(in[k]) == "null" && out[k] == nil {
 				continue
 			}
 			if json.Compact(&x, in[k]) != nil || json.Compact(&y, out[k]) != nil || x.String() != y.String() {

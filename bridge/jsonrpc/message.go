@@ -225,6 +225,12 @@ func validID(raw []byte) bool {
 
 // check returns what is wrong with the envelope, if anything.
 func (m *Message) check(s *scanner) string {
+	if string(m.Params) == "null" { // some peers write so what they leave out
+		m.Params = nil
+	}
+	if string(m.Error) == "null" && m.Result != nil {
+		m.Error = nil
+	}
 	switch {
 	case s.dup != "":
 		return "member " + s.dup + " stands twice"

@@ -228,7 +228,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	s.log.Info("stopping", "drain", s.c.Drain)
+	s.log.Info("stopping", "drain", s.c.Drain.String())
 	drain, cancel := context.WithTimeout(context.Background(), s.c.Drain)
 	if err := s.b.Drain(drain); err != nil {
 		s.log.Warn("calls were still under way after the time to drain")
