@@ -55,6 +55,6 @@ fuzz: ## every fuzz target for FUZZTIME
 	@set -e; grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | while read -r file; do \
 		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
 			echo "== $$target in $$file"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$(dirname "$$file")"; \
 		done; \
 	done
