@@ -77,14 +77,15 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 type Event struct {
 	ID    string
 	Type  string
-	Data  []byte // one line; it must not change while the event is written
-	Prime bool   // send the id with empty data
+	Data  []byte        // one line; it must not change while the event is written
+	Prime bool          // send the id with empty data
+	Retry time.Duration // tell the client how long to wait before it comes back; 0 leaves it out
 }
 
 // Send writes an event. Flush brings it on its way.
 func (w *Writer) Send(e Event) error {
 	Deadline(w.c, len(e.Data))
-	var m sse.Message
+	m := sse.Message{Retry: e.Retry}
 	if e.ID != "" {
 		m.ID = sse.ID(e.ID)
 	}

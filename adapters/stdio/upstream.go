@@ -3,6 +3,7 @@ package stdio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -81,7 +82,11 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	_ = u.Close(context.Background())
 	if why := u.why(); why != "" {
-		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why, Err: err}
+		failed := &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why}
+		if e, ok := errors.AsType[*bridge.Error](err); ok {
+			failed.Err = e.Err
+		}
+		return nil, failed
 	}
 	return nil, err
 }

@@ -315,10 +315,23 @@ func (s *stream) serve(ctx context.Context, w *eventstream.Writer, me *reader, h
 		case <-ctx.Done():
 			return false
 		case <-me.kick:
+			s.leave(w)
 			return false
 		case <-how.done:
+			s.leave(w)
 			return false
 		}
+	}
+}
+
+// comeBack is when a client may come back whose stream the bridge closes.
+const comeBack = time.Second
+
+// leave is for a stream that is closed though more may follow on it: clients
+// that know of it are told when to come back.
+func (s *stream) leave(w *eventstream.Writer) {
+	if s.p.primes() && w.Send(eventstream.Event{Retry: comeBack}) == nil {
+		_ = w.Flush() // the client may have gone: that is what it was told to do
 	}
 }
 
