@@ -18,7 +18,7 @@ func limitMemory(log *slog.Logger) {
 }
 
 const (
-	quietFor     = 2 * time.Second  // without a call: then memory is given back
+	quietFor     = 3 * time.Second  // without a call: then memory is given back
 	releaseEvery = 30 * time.Second // at most, since it takes a garbage collection
 )
 
