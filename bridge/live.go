@@ -463,7 +463,7 @@ func (s *Session) flush() {
 		}
 	}
 	for _, e := range events {
-		to := s.put(e)
+		to, _ := s.put(e) // there was room for it before
 		if q := waiting[e.Seq]; q != nil {
 			s.placed(q, to)
 		}
@@ -482,20 +482,20 @@ func (s *Session) placed(q *question, to Stream) {
 }
 
 // put sends an event on the newest stream that takes it, or keeps it until
-// there is one. The caller holds s.mu.
-func (s *Session) put(e replay.Event) Stream {
+// there is one. It reports false when there is no room to keep it. The caller
+// holds s.mu.
+func (s *Session) put(e replay.Event) (to Stream, ok bool) {
 	if s.ready {
 		for _, st := range slices.Backward(s.streams) {
 			if st.Send(e) {
-				return st.Stream
+				return st.Stream, true
 			}
 		}
 	}
 	if s.pending == nil {
 		s.pending = replay.New(pendingLimits)
 	}
-	s.pending.Append(e)
-	return nil
+	return nil, s.pending.Append(e)
 }
 
 // only returns the one call under way, if there is exactly one. The caller

@@ -107,7 +107,14 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 	case about != nil && about.back != nil && about.back.Send(e):
 		w.to = about.back
 	default:
-		if s.placed(w, s.put(e)); w.to == nil {
+		to, ok := s.put(e)
+		if !ok {
+			delete(s.questions, string(id))
+			s.mu.Unlock()
+			reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "too much waits for the client already", nil))
+			return nil
+		}
+		if s.placed(w, to); to == nil {
 			ttl = streamTTL
 		}
 	}

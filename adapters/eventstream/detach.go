@@ -54,7 +54,6 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	defer c.Close()
 	defer cancel()
 	out := &connection{c: c, b: head}
-	Deadline(c, len(head))
 	if out.Flush() == nil {
 		serve(ctx, &Writer{s: out, c: c})
 	}
@@ -82,6 +81,7 @@ func (c *connection) WriteString(s string) (int, error) {
 }
 
 func (c *connection) Flush() error {
+	Deadline(c.c, len(c.b)) // for all that was gathered
 	_, err := c.c.Write(c.b)
 	c.b = nil // silence comes next
 	return err

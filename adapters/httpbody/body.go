@@ -3,7 +3,6 @@
 package httpbody
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -99,10 +98,10 @@ func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {
 		b.n = size
 		b.grow(size)
 		have := len(b.buf.B)
-		n, err := io.ReadFull(r.Body, b.buf.B[have:size])
+		n, err := fill(r.Body, b.buf.B[have:size])
 		b.buf.B = b.buf.B[:have+n]
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && r.ContentLength < 0:
+		case err == io.EOF && (r.ContentLength < 0 || have+n == last):
 			return nil
 		case err != nil:
 			return &Fault{http.StatusBadRequest, "the body did not arrive whole"}
@@ -114,6 +113,20 @@ func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {
 			return tooLarge
 		}
 	}
+}
+
+// fill reads until b is full or r ends. Unlike io.ReadFull it leaves the two
+// kinds of end apart: of the whole, and in the midst of a chunk.
+func fill(r io.Reader, b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = r.Read(b[n:])
+		n += m
+	}
+	if n == len(b) && err == io.EOF {
+		err = nil // the next call says so again
+	}
+	return n, err
 }
 
 // grow makes room for size bytes in all.

@@ -65,11 +65,14 @@ type peer struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // of initialize
+	ended  chan struct{}  // closed when the session has ended by itself
 
 	mu      sync.Mutex // guards the rest
 	session *bridge.Session
-	begun   bool // initialize has come
-	over    bool // the stream has ended
+	begun   bool          // initialize has come
+	over    bool          // the stream has ended
+	calls   int           // under way
+	none    chan struct{} // to be closed when calls falls to 0; nil while nobody waits
 }
 
 var _ bridge.Stream = (*peer)(nil)
@@ -95,7 +98,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 // Stream opens a client's stream to the server of that name. endpoint is the
 // path to which the client is to POST, as the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
-	p := &peer{d: d, server: server, token: session.NewID(),
+	p := &peer{d: d, server: server, token: session.NewID(), ended: make(chan struct{}),
 		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 4*d.o.MaxMessage + 4<<20})}
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
@@ -159,19 +162,11 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	}
 	beat := time.NewTicker(p.d.o.Heartbeat)
 	defer beat.Stop()
-	for seq := int64(0); ; {
-		events, _ := p.out.After(seq)
-		for _, e := range events {
-			if err := ew.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
-				return err
-			}
-			seq = e.Seq
-		}
-		if len(events) > 0 {
-			if err := ew.Flush(); err != nil {
-				return err
-			}
-			p.out.Forget(seq)
+	ended := p.ended
+	var quiet <-chan struct{} // closed when the calls of an ended session have their answers
+	for {
+		if err := p.write(ew); err != nil {
+			return err
 		}
 		select {
 		case <-p.out.Wake():
@@ -179,10 +174,61 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 			if err := ew.Beat(); err != nil {
 				return err
 			}
+		case <-ended:
+			// The session has ended by itself. The answers that say so come now.
+			ended, quiet = nil, p.quiet()
+			timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
+			defer timer.Stop()
+		case <-quiet:
+			return p.write(ew)
 		case <-p.ctx.Done():
 			return context.Cause(p.ctx)
 		}
 	}
+}
+
+// lastAnswers is how long the stream of an ended session waits for the answers
+// to the calls that were under way.
+const lastAnswers = 2 * time.Second
+
+// write writes what there is.
+func (p *peer) write(ew *eventstream.Writer) error {
+	events, _ := p.out.After(0)
+	if len(events) == 0 {
+		return nil
+	}
+	for _, e := range events {
+		if err := ew.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
+			return err
+		}
+	}
+	p.out.Forget(events[len(events)-1].Seq)
+	return ew.Flush()
+}
+
+// calling counts a call, or the end of one with -1.
+func (p *peer) calling(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls += n
+	if p.calls == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
+	}
+}
+
+// quiet returns a channel that is closed when no call is under way. It is
+// asked for once, when no more calls can begin.
+func (p *peer) quiet() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	none := make(chan struct{})
+	if p.calls == 0 {
+		close(none)
+	} else {
+		p.none = none
+	}
+	return none
 }
 
 // Message takes what a client POSTs to its endpoint.
@@ -278,11 +324,14 @@ func (p *peer) take(m *jsonrpc.Message, free func()) {
 		}
 		free()
 	case m.IsRequest():
+		p.calling(1)
 		if !s.Go(func() {
 			a, _ := s.Call(m, p) // the answer says what went wrong
 			p.answer(a)
+			p.calling(-1)
 			free()
 		}) {
+			p.calling(-1)
 			free()
 		}
 	case m.IsNotification():
@@ -313,7 +362,7 @@ func (p *peer) initialize(m *jsonrpc.Message) {
 		p.answer(a)
 		return
 	}
-	s.OnEnd(func() { p.cancel(bridge.ErrEnded) })
+	s.OnEnd(func() { close(p.ended) })
 	p.mu.Lock()
 	p.session = s
 	p.mu.Unlock()

@@ -23,10 +23,11 @@ var errQuiet = errors.New("nothing to read")
 // lineReader reads lines of any length. (A bufio.Scanner would not.) Most
 // children are silent most of the time: while nothing comes it holds no buffer.
 type lineReader struct {
-	r     io.Reader
-	limit int              // of a line
-	rest  func() io.Writer // takes what a longer line says
-	quiet time.Duration    // after which next gives up with errQuiet; 0 means never
+	r       io.Reader
+	limit   int              // of a line
+	rest    func() io.Writer // takes what a longer line says
+	quiet   time.Duration    // after which next gives up with errQuiet; 0 means never
+	watched func()           // called after a deadline was set for that
 
 	file    *os.File        // r, where it can be waited for without a buffer
 	raw     syscall.RawConn // of file
@@ -146,6 +147,7 @@ func (l *lineReader) watch() {
 	if now := time.Now(); l.until.Sub(now) < l.quiet/2 {
 		l.until = now.Add(l.quiet)
 		_ = l.file.SetReadDeadline(l.until) // without it, the goroutine stays
+		l.watched()
 	}
 }
 

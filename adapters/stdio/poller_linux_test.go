@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,24 @@ func TestParkedWhileAGrandchildHoldsTheOutput(t *testing.T) {
 	up := adaptertest.Open(t, a, rest)
 	parked(t, 3)
 	if o := call(t, up, `{"leave":true}`); o.Err == nil || !strings.Contains(o.Err.Error(), "its process has ended (exit status 5)") {
+		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+	}
+	rest.WaitGone(t)
+}
+
+// A child is over when it has ended, also while a descendant of it keeps on
+// talking.
+func TestTalkativeGrandchild(t *testing.T) {
+	quiet(t)
+	a := New("fake", Config{Command: "/bin/sh", StopStdin: hasty, StopTerm: hasty, Args: []string{"-c", `
+		read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}'
+		read -r line; read -r line
+		(while :; do echo noise; sleep 0.02; done) &
+		exit 3`}}, Options{Log: slog.New(slog.DiscardHandler)})
+	a.quiet = 100 * time.Millisecond // shorter than the time for last words, longer than the pauses
+	rest := &adaptertest.Client{}
+	up := adaptertest.Open(t, a, rest)
+	if o := call(t, up, `{}`); o.Err == nil || !strings.Contains(o.Err.Error(), "its process has ended (exit status 3)") {
 		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 	}
 	rest.WaitGone(t)

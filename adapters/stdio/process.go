@@ -228,12 +228,14 @@ func (p *process) take(r rung) {
 // watch owns the process until nothing of it is left: it alone reaps.
 func (p *process) watch() {
 	p.state = p.group.wait()
+	close(p.exited)
 	// What the leader said last may still be in the pipes. A descendant that
-	// holds them open must not keep their readers waiting for more.
+	// holds them open must not keep their readers waiting for more. This comes
+	// after the line above: readers that set a deadline of their own look
+	// whether the child has ended afterwards.
 	for _, f := range []*os.File{p.stdout, p.stderr} {
 		readFor(f, lastWords)
 	}
-	close(p.exited)
 	if p.over != nil {
 		p.over()
 	}

@@ -24,6 +24,11 @@ type pump struct {
 func newPump(u *upstream, r io.Reader, limit int, rest func() io.Writer) *pump {
 	p := &pump{u: u, lines: newLineReader(r, limit, rest)}
 	p.file, _ = r.(*os.File)
+	p.lines.watched = func() {
+		if p.over() { // whose deadline has just been put off
+			p.settle()
+		}
+	}
 	return p
 }
 
@@ -54,6 +59,9 @@ func (p *pump) run() {
 				return // resumed by the poller, or by awake
 			}
 			continue
+		case errors.Is(err, errQuiet) && p.lines.quiet > 0:
+			p.settle() // the last words may have come with the end
+			continue
 		}
 		p.end()
 		p.u.wg.Done()
@@ -63,12 +71,14 @@ func (p *pump) run() {
 
 // over reports whether the child has ended, or cannot be written to: what is
 // quiet then stays so, although a descendant may hold the pipe open.
-func (p *pump) over() bool {
+func (p *pump) over() bool { return p.exited() || p.u.isUnread() != nil }
+
+func (p *pump) exited() bool {
 	select {
 	case <-p.u.p.Exited():
 		return true
 	default:
-		return p.u.isUnread() != nil
+		return false
 	}
 }
 
@@ -78,29 +88,29 @@ func (p *pump) park() bool {
 	p.u.mu.Lock()
 	defer p.u.mu.Unlock()
 	p.lines.until = time.Time{}
-	select {
-	case <-p.u.p.Exited():
-		return false // over sees it
-	default:
-	}
-	if !p.u.closed && p.u.unread == nil && thePoller.park(p.file, func() { go p.run() }) {
+	if !p.u.closed && p.u.unread == nil && !p.exited() && thePoller.park(p.file, func() { go p.run() }) {
 		return true
 	}
 	p.stay()
 	return false
 }
 
-// stay has the pump wait in its goroutine from now on. The caller holds u.mu.
+// settle has the pump wait in its goroutine from now on.
+func (p *pump) settle() {
+	p.u.mu.Lock()
+	defer p.u.mu.Unlock()
+	p.stay()
+}
+
+// stay does what settle does. The caller holds u.mu.
 func (p *pump) stay() {
 	p.lines.quiet = 0
 	_ = p.file.SetReadDeadline(time.Time{})
-	select {
-	case <-p.u.p.Exited():
-		readFor(p.file, lastWords) // the line above may have undone it
-	default:
-		if p.u.unread != nil {
-			readFor(p.file, exitGrace)
-		}
+	switch { // the line above may have undone it
+	case p.exited():
+		readFor(p.file, lastWords)
+	case p.u.unread != nil:
+		readFor(p.file, exitGrace)
 	}
 }
 

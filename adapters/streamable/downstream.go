@@ -314,6 +314,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 				d.mu.Lock()
 				delete(d.peers, p.id)
 				d.mu.Unlock()
+				p.breakOff()
 			})
 		}
 		st.answer(a, err)
@@ -487,7 +488,10 @@ func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq in
 	}
 	serve := func() {
 		p.attend(st, how, func(me *reader, how reading) {
-			run(func(ctx context.Context, ew *eventstream.Writer) { st.serve(ctx, ew, me, how) })
+			run(func(ctx context.Context, ew *eventstream.Writer) {
+				st.breakable(me, ew.Abort)
+				st.serve(ctx, ew, me, how)
+			})
 		})
 	}
 	if !p.Go(serve) {

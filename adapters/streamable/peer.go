@@ -56,6 +56,19 @@ func (p *peer) shut(s *stream) {
 	p.gets = slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s })
 }
 
+// breakAfter is how long the streams of GETs may go on after the session has
+// ended. They end by themselves, but for those whose client does not read.
+const breakAfter = 2 * time.Second
+
+// breakOff breaks the connections of the GETs that do not end by themselves.
+func (p *peer) breakOff() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.gets {
+		time.AfterFunc(breakAfter, s.breakOff)
+	}
+}
+
 // enter adds a stream to those that can be resumed, and forgets old ones.
 func (p *peer) enter(s *stream) {
 	p.mu.Lock()

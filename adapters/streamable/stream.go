@@ -43,6 +43,8 @@ type stream struct {
 type reader struct {
 	wake chan struct{} // something was added
 	kick chan struct{} // closed when another reader takes over
+
+	abort func() // breaks its connection; nil when the HTTP server sees to that. Guarded by the stream's mu.
 }
 
 var _ bridge.Stream = (*stream)(nil)
@@ -242,6 +244,27 @@ func (s *stream) kick() {
 	if s.reader != nil {
 		close(s.reader.kick)
 		s.unread()
+	}
+}
+
+// breakable says how to break the reader's connection.
+func (s *stream) breakable(me *reader, abort func()) {
+	s.mu.Lock()
+	me.abort = abort
+	s.mu.Unlock()
+	select {
+	case <-s.p.Done(): // breakOff may have come too early for this one
+		time.AfterFunc(breakAfter, abort)
+	default:
+	}
+}
+
+// breakOff breaks the reader's connection.
+func (s *stream) breakOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != nil && s.reader.abort != nil {
+		s.reader.abort()
 	}
 }
 
