@@ -204,3 +204,30 @@ func TestQuestionLimit(t *testing.T) {
 		s.wind(t.Context())
 	})
 }
+
+// A question for which there is no room is refused, and does not take the
+// place of another that waits.
+func TestQuestionsWithoutRoom(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, _, err := initialize(t, b, "", params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, s, "1", "x", `{}`)
+		w := f.wire(1)
+		for id := 1; id <= 3; id++ { // of which two fit into what may wait
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"x":%q}}`, id, strings.Repeat("x", 11<<20)))
+		}
+		synctest.Wait()
+		if got := strings.Join(w.received(), "\n"); !strings.Contains(got, `"id":3,"error":{"code":-32603`) || strings.Contains(got, `"id":2,"error"`) {
+			t.Errorf("the server got %q, want a refusal of question 3 alone", got)
+		}
+		w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
+		st := &stream{}
+		defer s.Attach(st)()
+		if got := st.take(); len(got) != 2 {
+			t.Errorf("%d questions reached the client, want 2", len(got))
+		}
+	})
+}

@@ -18,11 +18,14 @@ import (
 // a goroutine of its own; it returns when serve has, which must heed its
 // context: that ends when the client goes.
 //
+// abort breaks the connection, also under a write that waits for a client that
+// does not read: the HTTP server will not. It may be called at any time.
+//
 // Detach reports false, and has done nothing, where the connection cannot be
 // taken (HTTP/2, a test's recorder): use Open.
-func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context.Context, *Writer)), ok bool) {
+func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context.Context, *Writer)), abort func(), ok bool) {
 	if _, can := innermost(w).(http.Hijacker); !can || r.ProtoMajor != 1 {
-		return nil, false
+		return nil, nil, false
 	}
 	setHeaders(w.Header())
 	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
@@ -30,15 +33,16 @@ func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	h.Set("Connection", "close") // hence the body needs no framing
 	if err := h.Write(head); err != nil {
-		return nil, false
+		return nil, nil, false
 	}
 	head.WriteString("\r\n")
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return nil, false
+		return nil, nil, false
 	}
 	first := head.Bytes()
-	return func(serve func(context.Context, *Writer)) { attend(c, first, serve) }, true
+	run = func(serve func(context.Context, *Writer)) { attend(c, first, serve) }
+	return run, func() { _ = c.Close() }, true
 }
 
 // attend owns the connection until serve returns.

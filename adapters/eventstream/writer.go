@@ -3,7 +3,6 @@ package eventstream
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 	"unsafe"
@@ -115,14 +114,6 @@ func (w *Writer) Beat() error {
 
 // Flush sends what was written, within the time that Send gave it.
 func (w *Writer) Flush() error { return w.s.Flush() }
-
-// Abort breaks the connection of a detached stream, also under a write that
-// waits for a client that does not read. It may be called from any goroutine.
-func (w *Writer) Abort() {
-	if c, ok := w.c.(net.Conn); ok {
-		_ = c.Close()
-	}
-}
 
 // Close leaves the connection as it was found: usable for the next request.
 func (w *Writer) Close() { _ = w.c.SetWriteDeadline(time.Time{}) }

@@ -371,3 +371,24 @@ func TestNeverReads(t *testing.T) {
 		other.Leave()
 	})
 }
+
+// When the session ends by itself, calls under way are answered before the stream ends: every request gets one answer.
+func TestSessionEndsUnderCalls(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-06-18")
+		for id := range 3 {
+			c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, id), 202)
+		}
+		r.b.Close(context.Background())
+		c.Wait() // the stream has ended
+		answered := map[string]int{}
+		for _, e := range c.Events() {
+			if m, err := jsonrpc.Parse([]byte(e.Data)); err == nil && m.Error != nil {
+				answered[string(m.ID)]++
+			}
+		}
+		if len(answered) != 3 || answered["0"] != 1 || answered["1"] != 1 || answered["2"] != 1 {
+			t.Errorf("error answers by id: %v, want one for each of 0, 1, 2", answered)
+		}
+	})
+}

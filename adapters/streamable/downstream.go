@@ -476,7 +476,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 // mostly silent: where that can be, they leave the HTTP server.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
 	how := reading{after: seq, prime: prime, done: p.Done()}
-	run, ok := eventstream.Detach(w, r)
+	run, abort, ok := eventstream.Detach(w, r)
 	if !ok {
 		p.attend(st, how, func(me *reader, how reading) {
 			if ew, err := eventstream.Open(w, r); err == nil { // otherwise it cannot stream; it may be resumed
@@ -488,10 +488,8 @@ func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq in
 	}
 	serve := func() {
 		p.attend(st, how, func(me *reader, how reading) {
-			run(func(ctx context.Context, ew *eventstream.Writer) {
-				st.breakable(me, ew.Abort)
-				st.serve(ctx, ew, me, how)
-			})
+			st.breakable(me, abort)
+			run(func(ctx context.Context, ew *eventstream.Writer) { st.serve(ctx, ew, me, how) })
 		})
 	}
 	if !p.Go(serve) {

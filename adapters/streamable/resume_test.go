@@ -264,3 +264,23 @@ func TestStreamsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A client that does not read its stream cannot hold up the end of its session.
+func TestEndUnderAStreamNobodyReads(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-11-25")
+		conn := r.Dial()
+		defer conn.Close()
+		_, _ = fmt.Fprintf(conn, "GET /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", c.id)
+		synctest.Wait()
+		for range 3 {
+			r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
+		}
+		synctest.Wait()
+		began := time.Now()
+		r.b.Close(t.Context())
+		if took := time.Since(began); took > 2*breakAfter {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}
