@@ -2,9 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -296,89 +293,6 @@ func (l *lane) open(o *opening) {
 	}
 }
 
-// attempt waits until another start is allowed, opens a connection and
-// restores what the session had set.
-func (l *lane) attempt() (*wire, error) {
-	if err := l.backOff(); err != nil {
-		return nil, err
-	}
-	turn, stop := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded,
-		Public: "too many of its connections are being opened"})
-	defer stop()
-	release, err := l.route.admit(turn)
-	if err != nil {
-		return nil, err // no fault of the server's
-	}
-	ctx, cancel := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
-		Public: fmt.Sprintf("it did not finish its handshake within %v", l.route.handshake)})
-	defer cancel()
-	w := &wire{l: l}
-	w.up, err = l.route.o.Adapter.Open(ctx, l.caller, w)
-	release()
-	if err == nil {
-		if err = l.restore(ctx, w); err != nil {
-			_ = w.up.Close(l.force)
-		}
-	}
-	if err != nil {
-		l.route.released()
-		l.failed(err)
-		return nil, err
-	}
-	l.route.works()
-	return w, nil
-}
-
-// failed notes that the server could not be opened, unless the attempt was
-// given up because nobody needs it any more.
-func (l *lane) failed(err error) {
-	l.mu.Lock()
-	closed := l.closed != nil
-	if !closed {
-		l.lost, l.ended = err, time.Now()
-		l.losses++
-	}
-	l.mu.Unlock()
-	if !closed {
-		l.route.failed(err)
-	}
-}
-
-// Starts after a loss: 1, 2, 4 … 60 s apart, soon again after a stable time.
-const (
-	maxBackOff   = 60 * time.Second
-	stable       = 5 * time.Minute
-	patientUntil = 5 * time.Second // a caller waits this long rather than be refused
-)
-
-// backOff waits as long as the last loss demands. It refuses at once when that
-// is too long to wait for, so that no caller hangs.
-func (l *lane) backOff() error {
-	l.mu.Lock()
-	lost, wait := l.lost, time.Until(l.nextStart())
-	l.mu.Unlock()
-	if lost == nil {
-		return nil
-	}
-	if wait > patientUntil {
-		return &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
-			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
-	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			return ErrShutdown
-		}
-	}
-	l.mu.Lock()
-	l.reopens = append(l.reopens, time.Now())
-	l.mu.Unlock()
-	return nil
-}
-
 // nextStart returns when the connection may be opened again after a loss. The
 // caller holds l.mu.
 func (l *lane) nextStart() time.Time {
@@ -396,129 +310,12 @@ func (l *lane) nextStart() time.Time {
 	return again
 }
 
-// public returns what a client may know of err.
-func public(err error) string {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Public
-	}
-	return "it failed"
-}
-
-// restore tells a fresh connection what the one before had been told, and the
-// session what may have changed.
-func (l *lane) restore(ctx context.Context, w *wire) error {
-	l.mu.Lock()
-	before, lost := l.server, l.lost
-	level, subs := l.level, slices.Collect(maps.Keys(l.subs))
-	l.mu.Unlock()
-	if before != nil && !before.keeps(w.up.Server()) {
-		err := &Error{Server: l.route.o.Name, Kind: ErrLost, Public: "it came back with another revision or fewer capabilities: initialize again"}
-		l.mu.Lock()
-		l.server = nil // sessions to come, if the lane is shared, know nothing of it
-		l.mu.Unlock()
-		l.rest.Gone(err)
-		return err
-	}
-	if level != nil {
-		l.tell(ctx, w, "logging/setLevel", level)
-	}
-	for _, uri := range subs {
-		l.tell(ctx, w, "resources/subscribe", []byte(`{"uri":`+quote(uri)+`}`))
-	}
-	l.mu.Lock()
-	l.server, l.lost = w.up.Server(), nil
-	l.mu.Unlock()
-	if before != nil && lost != nil {
-		l.route.log.Warn("connection opened again", "err", lost)
-		for _, n := range w.up.Server().changes() {
-			l.rest.Notify(n)
-		}
-	}
-	return nil
-}
-
-// tell makes a call of the bridge's own. A server that refuses what it had
-// accepted before is worth a warning and no more.
-func (l *lane) tell(ctx context.Context, w *wire, method string, params []byte) {
-	a, err := w.up.Call(ctx, &Request{Message: request(method, params), From: l.caller})
-	if err == nil && a.Error != nil {
-		err = errors.New(string(a.Error))
-	}
-	if err != nil {
-		l.route.log.Warn("could not restore", "method", method, "err", err)
-	}
-	a.Release()
-}
-
-// lose notes that the connection has ended by itself. The caller holds l.mu,
-// and calls mourn without it.
-func (l *lane) lose(w *wire) {
-	now := time.Now()
-	if now.Sub(l.began) >= stable {
-		l.losses = 0
-	}
-	l.losses++
-	l.lost, l.ended = w.gone, now
-	l.wg.Go(func() { l.retire(w) })
-	if len(l.subs) > 0 && !l.holding && !l.route.o.EndWithServer {
-		l.holding = true
-		l.wg.Go(l.hold)
-	}
-}
-
-// mourn tells those who have to know that the connection has ended.
-func (l *lane) mourn(err error) {
-	l.route.log.Warn("connection lost", "err", err) // of one session: it says nothing about others
-	if l.route.o.EndWithServer {
-		l.rest.Gone(err)
-	}
-}
-
-// hold opens the connection for the sake of the subscriptions, which are a
-// need as a call is. It tries as often as it takes.
-func (l *lane) hold() {
-	for {
-		if _, err := l.enter(l.ctx); err == nil {
-			l.leave()
-		}
-		l.mu.Lock()
-		if l.wire != nil || len(l.subs) == 0 || l.closed != nil {
-			l.holding = false
-			l.mu.Unlock()
-			return
-		}
-		wait := time.Until(l.nextStart())
-		l.mu.Unlock()
-		timer := time.NewTimer(max(wait, time.Second))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-		}
-		timer.Stop()
-	}
-}
-
 // Notify passes on what the server says by itself.
 func (w *wire) Notify(n *jsonrpc.Message) { w.l.rest.Notify(n) }
 
 // Ask passes on what the server asks.
 func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 	return w.l.rest.Ask(q, reply)
-}
-
-// Gone notes that the connection has ended. The next call opens another one.
-func (w *wire) Gone(err error) {
-	l := w.l
-	l.mu.Lock()
-	w.gone = err
-	if l.wire != w {
-		l.mu.Unlock()
-		return // not open yet, or not ours any more: open and retire see to it
-	}
-	l.wire = nil // so it is not closed: Close takes the wire
-	l.lose(w)
-	l.mu.Unlock()
-	l.mourn(err)
 }
 
 // Close ends the connection for good.

@@ -3,10 +3,8 @@ package streamable
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,9 +30,6 @@ type Options struct {
 // streamAfter is how long an answer may take before its POST becomes a stream,
 // so that nobody in between takes the connection for dead.
 const streamAfter = time.Second
-
-// maxBatch bounds the messages in one array (2025-03-26).
-const maxBatch = 100
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
@@ -101,42 +96,6 @@ func (d *Downstream) stay(server string, w http.ResponseWriter, r *http.Request)
 	}
 }
 
-// refuse answers with an HTTP status and a JSON-RPC error.
-func refuse(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
-	write(w, status, jsonrpc.NewError(id, code, text, data).Append(nil, id, nil))
-}
-
-func write(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "5")
-	}
-	w.WriteHeader(status)
-	send(w, body)
-}
-
-// send writes a body. The client may have gone: nobody is left who could be
-// told. One that does not read has a limited time.
-func send(w http.ResponseWriter, parts ...[]byte) {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	if size <= copied { // it fits into the connection's buffers
-		for _, p := range parts {
-			_, _ = w.Write(p)
-		}
-		return
-	}
-	rc := http.NewResponseController(w)
-	eventstream.Deadline(rc, size)
-	for _, p := range parts {
-		_, _ = w.Write(p)
-	}
-	_ = rc.Flush() // within the limit too
-	_ = rc.SetWriteDeadline(time.Time{})
-}
-
 // accepts reports whether the Accept headers allow both forms of an answer, or
 // only the stream (R-042). None at all allows everything, as HTTP has it.
 func accepts(h http.Header, both bool) bool {
@@ -192,14 +151,6 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		return
 	}
 	d.message(server, w, r, m, body)
-}
-
-func refuseBody(w http.ResponseWriter, err error) {
-	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
-		refuse(w, http.StatusBadRequest, invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil)
-		return
-	}
-	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error(), nil)
 }
 
 // message handles a POST of one message. It frees body.
@@ -342,90 +293,6 @@ func (p *peer) call(st *stream, m *jsonrpc.Message, free func()) bool {
 	})
 }
 
-// reply writes what comes on st as the response to a POST: as JSON when the
-// answers are all there is, otherwise as a stream. fresh is set for the POST
-// that makes a session. It reports whether the client was there for the answer.
-func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
-	timer := time.NewTimer(streamAfter)
-	defer timer.Stop()
-	for !s.speaking() {
-		if answers, ok := s.complete(); ok {
-			if fresh && len(answers) == 1 && answers[0].err == nil {
-				w.Header()[sessionHeader] = []string{s.p.id}
-			}
-			there := r.Context().Err() == nil // afterwards it may go
-			writeAnswers(w, answers, s.batch)
-			return there
-		}
-		select {
-		case <-s.wake:
-		case <-timer.C:
-			s.speak()
-		case <-r.Context().Done():
-			s.abandon() // the call goes on (R-036)
-			return false
-		}
-	}
-	// The end of the session does not end the stream: it ends the calls, and
-	// their answers say so.
-	if fresh {
-		w.Header()[sessionHeader] = []string{s.p.id}
-		return s.respond(w, r, reading{}) // no revision is agreed yet: it is not primed
-	}
-	return s.respond(w, r, reading{prime: s.p.primes()})
-}
-
-// primes reports whether the client expects a first event that has only an id:
-// older clients choke on it (R-038).
-func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
-
-// writeAnswers writes the answers as JSON: one, or those of a batch.
-func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
-	if !batch {
-		writeAnswer(w, answers[0])
-		return
-	}
-	body := []byte{'['}
-	for i, a := range answers {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = a.m.Append(body, a.m.ID, nil)
-		a.m.Release()
-	}
-	write(w, http.StatusOK, append(body, ']'))
-}
-
-// copied is the size up to which an answer is put together before it is
-// written. A larger one is written in pieces instead of copied.
-const copied = 2 << 10
-
-// writeAnswer writes one answer. The bridge's own refusals have a status of
-// their own; everything else is an answer, also an error (protocol.md D7).
-func writeAnswer(w http.ResponseWriter, a answered) {
-	defer a.m.Release()
-	if errors.Is(a.err, bridge.ErrOverloaded) || errors.Is(a.err, bridge.ErrShutdown) {
-		write(w, http.StatusServiceUnavailable, a.m.Append(nil, a.m.ID, nil))
-		return
-	}
-	member, raw := a.m.Payload()
-	buf := jsonrpc.NewBuffer(0)
-	defer buf.Free()
-	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
-	if a.m.ID != nil {
-		buf.B = append(append(buf.B, `,"id":`...), a.m.ID...)
-	}
-	buf.B = append(append(append(buf.B, `,"`...), member...), `":`...)
-	h := w.Header()
-	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(buf.B) + len(raw) + 1)}
-	if len(raw) <= copied {
-		_, _ = w.Write(append(append(buf.B, raw...), '}'))
-		return
-	}
-	send(w, buf.B, raw, closing)
-}
-
 var (
 	jsonType = []string{"application/json"}
 	closing  = []byte{'}'}
@@ -509,89 +376,4 @@ func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
 	}
 	st.detach(me)
 	p.shut(st)
-}
-
-// batch takes an array of messages: only sessions of 2025-03-26 and before
-// know them (R-044, R-045, R-046). The bytes are valid until it returns.
-func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body []byte) {
-	elements, err := jsonrpc.Split(body)
-	if err != nil {
-		refuseBody(w, err)
-		return
-	}
-	p := d.find(server, w, r, nil)
-	switch {
-	case p == nil:
-		return
-	case p.Revision() > era.Rev20250326:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+p.Revision()+": send one message in each POST", nil)
-		return
-	case len(elements) == 0 || len(elements) > maxBatch:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
-		return
-	}
-	all, faults := sort(elements)
-	for _, m := range all {
-		if _, claims := claimsModern(m, nil); claims { // C3
-			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+era.FirstModern, nil)
-			return
-		}
-	}
-	var calls []*jsonrpc.Message
-	for _, m := range all {
-		switch {
-		case m.IsRequest():
-			calls = append(calls, m)
-		case m.IsNotification():
-			p.Notify(m)
-		default:
-			_ = p.Answer(m) // a late answer is no fault of the client's (R-189)
-		}
-	}
-	if len(calls)+len(faults) == 0 {
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	st := newStream(p, postPrefix, len(calls)+len(faults))
-	st.batch = true
-	for _, f := range faults {
-		st.answer(f, nil)
-	}
-	for _, m := range calls {
-		if !p.call(st, m, func() {}) {
-			st.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, gone, nil), nil)
-		}
-	}
-	st.reply(w, r, false)
-}
-
-// sort returns copies of the elements of a batch that are messages, since
-// calls may outlive their POST, and the errors that answer the others.
-func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
-	seen := map[string]bool{}
-	for _, e := range elements {
-		m, err := jsonrpc.Parse(e)
-		fault := ""
-		switch {
-		case err != nil:
-			m, fault = &jsonrpc.Message{}, err.Error()
-			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
-				m.ID = invalid.ID
-			}
-		case !m.IsRequest():
-		case seen[string(m.ID)]:
-			fault = "this id stands twice in the batch"
-		case m.Method == "initialize":
-			fault = "initialize cannot be part of a batch" // R-021
-		}
-		if fault != "" {
-			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, fault, nil))
-			continue
-		}
-		if m.IsRequest() {
-			seen[string(m.ID)] = true
-		}
-		messages = append(messages, m.Clone())
-	}
-	return messages, faults
 }

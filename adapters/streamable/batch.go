@@ -1,0 +1,99 @@
+package streamable
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// maxBatch bounds the messages in one array (2025-03-26).
+const maxBatch = 100
+
+// batch takes an array of messages: only sessions of 2025-03-26 and before
+// know them. The bytes are valid until it returns.
+func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body []byte) {
+	elements, err := jsonrpc.Split(body)
+	if err != nil {
+		refuseBody(w, err)
+		return
+	}
+	p := d.find(server, w, r, nil)
+	switch {
+	case p == nil:
+		return
+	case p.Revision() > era.Rev20250326:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+p.Revision()+": send one message in each POST", nil)
+		return
+	case len(elements) == 0 || len(elements) > maxBatch:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
+		return
+	}
+	all, faults := sort(elements)
+	for _, m := range all {
+		if _, claims := claimsModern(m, nil); claims { // C3
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+era.FirstModern, nil)
+			return
+		}
+	}
+	var calls []*jsonrpc.Message
+	for _, m := range all {
+		switch {
+		case m.IsRequest():
+			calls = append(calls, m)
+		case m.IsNotification():
+			p.Notify(m)
+		default:
+			_ = p.Answer(m) // a late answer is no fault of the client's
+		}
+	}
+	if len(calls)+len(faults) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	st := newStream(p, postPrefix, len(calls)+len(faults))
+	st.batch = true
+	for _, f := range faults {
+		st.answer(f, nil)
+	}
+	for _, m := range calls {
+		if !p.call(st, m, func() {}) {
+			st.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, gone, nil), nil)
+		}
+	}
+	st.reply(w, r, false)
+}
+
+// sort returns copies of the elements of a batch that are messages, since
+// calls may outlive their POST, and the errors that answer the others.
+func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
+	seen := map[string]bool{}
+	for _, e := range elements {
+		m, err := jsonrpc.Parse(e)
+		fault := ""
+		switch {
+		case err != nil:
+			m, fault = &jsonrpc.Message{}, err.Error()
+			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
+				m.ID = invalid.ID
+			}
+		case !m.IsRequest():
+		case seen[string(m.ID)]:
+			fault = "this id stands twice in the batch"
+		case m.Method == "initialize":
+			fault = "initialize cannot be part of a batch"
+		}
+		if fault != "" {
+			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, fault, nil))
+			continue
+		}
+		if m.IsRequest() {
+			seen[string(m.ID)] = true
+		}
+		messages = append(messages, m.Clone())
+	}
+	return messages, faults
+}

@@ -1,0 +1,141 @@
+package streamable
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// refuse answers with an HTTP status and a JSON-RPC error.
+func refuse(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
+	write(w, status, jsonrpc.NewError(id, code, text, data).Append(nil, id, nil))
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	w.WriteHeader(status)
+	send(w, body)
+}
+
+// send writes a body. The client may have gone: nobody is left who could be
+// told. One that does not read has a limited time.
+func send(w http.ResponseWriter, parts ...[]byte) {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size <= copied { // it fits into the connection's buffers
+		for _, p := range parts {
+			_, _ = w.Write(p)
+		}
+		return
+	}
+	rc := http.NewResponseController(w)
+	eventstream.Deadline(rc, size)
+	for _, p := range parts {
+		_, _ = w.Write(p)
+	}
+	_ = rc.Flush() // within the limit too
+	_ = rc.SetWriteDeadline(time.Time{})
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
+		refuse(w, http.StatusBadRequest, invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil)
+		return
+	}
+	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error(), nil)
+}
+
+// reply writes what comes on st as the response to a POST: as JSON when the
+// answers are all there is, otherwise as a stream. fresh is set for the POST
+// that makes a session. It reports whether the client was there for the answer.
+func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
+	timer := time.NewTimer(streamAfter)
+	defer timer.Stop()
+	for !s.speaking() {
+		if answers, ok := s.complete(); ok {
+			if fresh && len(answers) == 1 && answers[0].err == nil {
+				w.Header()[sessionHeader] = []string{s.p.id}
+			}
+			there := r.Context().Err() == nil // afterwards it may go
+			writeAnswers(w, answers, s.batch)
+			return there
+		}
+		select {
+		case <-s.wake:
+		case <-timer.C:
+			s.speak()
+		case <-r.Context().Done():
+			s.abandon() // the call goes on (R-036)
+			return false
+		}
+	}
+	// The end of the session does not end the stream: it ends the calls, and
+	// their answers say so.
+	if fresh {
+		w.Header()[sessionHeader] = []string{s.p.id}
+		return s.respond(w, r, reading{}) // no revision is agreed yet: it is not primed
+	}
+	return s.respond(w, r, reading{prime: s.p.primes()})
+}
+
+// primes reports whether the client expects a first event that has only an id:
+// older clients choke on it (R-038).
+func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
+
+// writeAnswers writes the answers as JSON: one, or those of a batch.
+func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
+	if !batch {
+		writeAnswer(w, answers[0])
+		return
+	}
+	body := []byte{'['}
+	for i, a := range answers {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = a.m.Append(body, a.m.ID, nil)
+		a.m.Release()
+	}
+	write(w, http.StatusOK, append(body, ']'))
+}
+
+// copied is the size up to which an answer is put together before it is
+// written. A larger one is written in pieces instead of copied.
+const copied = 2 << 10
+
+// writeAnswer writes one answer. The bridge's own refusals have a status of
+// their own; everything else is an answer, also an error (protocol.md D7).
+func writeAnswer(w http.ResponseWriter, a answered) {
+	defer a.m.Release()
+	if errors.Is(a.err, bridge.ErrOverloaded) || errors.Is(a.err, bridge.ErrShutdown) {
+		write(w, http.StatusServiceUnavailable, a.m.Append(nil, a.m.ID, nil))
+		return
+	}
+	member, raw := a.m.Payload()
+	buf := jsonrpc.NewBuffer(0)
+	defer buf.Free()
+	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
+	if a.m.ID != nil {
+		buf.B = append(append(buf.B, `,"id":`...), a.m.ID...)
+	}
+	buf.B = append(append(append(buf.B, `,"`...), member...), `":`...)
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(buf.B) + len(raw) + 1)}
+	if len(raw) <= copied {
+		_, _ = w.Write(append(append(buf.B, raw...), '}'))
+		return
+	}
+	send(w, buf.B, raw, closing)
+}
