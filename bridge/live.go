@@ -194,9 +194,6 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.
 	return jsonrpc.NewResult(nil, result), nil
 }
 
-// Principal returns whose session it is.
-func (s *Session) Principal() string { return s.caller.Principal }
-
 // Server returns the name of the session's server.
 func (s *Session) Server() string { return s.route.o.Name }
 

@@ -182,6 +182,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if c := m.Clone(); c.Method != m.Method || !bytes.Equal(c.ID, m.ID) { // also: it parses again
+			t.Fatalf("%q became %q %q", b, c.ID, c.Method)
+		}
 		line := m.Append(nil, m.ID, nil)
 		if bytes.ContainsAny(line, "\r\n") {
 			t.Fatalf("a line break in %q", line)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math/bits"
+	"unicode/utf8"
 )
 
 // maxDepth bounds the nesting of arrays and objects. Every level costs stack,
@@ -323,9 +324,10 @@ func (s *scanner) member(key []byte, i, depth int, l level) int {
 	return end
 }
 
-// unquote decodes the inside of a JSON string that the scanner has checked.
+// unquote decodes the inside of a JSON string that the scanner has checked. What
+// is not UTF-8 becomes U+FFFD, as for peers that use encoding/json.
 func unquote(inside []byte) string {
-	if bytes.IndexByte(inside, '\\') < 0 {
+	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
 		return string(inside)
 	}
 	quoted := append(append([]byte{'"'}, inside...), '"')
