@@ -110,7 +110,7 @@ func deaf(asks bool) {
 			return
 		}
 	}
-	select {}
+	time.Sleep(time.Hour) // select {} would be a deadlock to the runtime, which ends the process
 }
 
 // hasty is how long children of these tests are let live that do not end by
