@@ -26,6 +26,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +78,10 @@ type Request struct {
 	*jsonrpc.Message // valid until Call returns
 	From             *Caller
 	Back             Client // where progress of this call goes; nil drops it
+	// Header is what the client sent with this very request. A lane leaves of it
+	// what the server's allow-list forwards, under the names that the server
+	// knows; what is above must not look at it.
+	Header http.Header
 }
 
 // Caller is who asks. It is immutable.
@@ -84,7 +90,17 @@ type Caller struct {
 	Revision     string // agreed with the client
 	Capabilities []byte // of the client, raw JSON object
 	Params       []byte // of initialize, as they go to the server, raw JSON object
+	// Header is what the client sent with initialize, as far as it is
+	// forwarded: an adapter gets what its server's allow-list forwards, under
+	// the names that the server knows.
+	Header http.Header
 }
+
+// Forward is one entry of a server's allow-list: a header of the client's
+// requests, and the name under which the server gets its value. Both are in
+// the canonical form of net/http, unless the server takes environment
+// variables.
+type Forward struct{ From, To string }
 
 // Server is what a handshake said about a server.
 type Server struct {
@@ -130,6 +146,9 @@ type ServerOptions struct {
 	Restarts int
 	// MaxLanes bounds the connections to this server; 0 means 256.
 	MaxLanes int
+	// Forward lists the headers of clients that the server gets. Nothing else of
+	// them is passed on (protocol.md D0.9).
+	Forward []Forward
 	// Check tells why the server cannot work as things are, before it is
 	// started for the first time; nil means that nothing can be said.
 	Check func() error
@@ -154,6 +173,7 @@ type Options struct {
 type Bridge struct {
 	log      *slog.Logger
 	routes   []*route
+	forwards []string // headers of clients that some server gets
 	store    session.Store
 	idle     time.Duration
 	bytes    atomic.Int64 // bodies under way
@@ -199,7 +219,12 @@ func New(o Options) *Bridge {
 	}
 	for _, s := range o.Servers {
 		b.routes = append(b.routes, newRoute(b, s))
+		for _, f := range s.Forward {
+			b.forwards = append(b.forwards, f.From)
+		}
 	}
+	slices.Sort(b.forwards)
+	b.forwards = slices.Compact(b.forwards)
 	b.wg.Go(func() { b.sweep(ctx) })
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,11 +15,18 @@ import (
 
 // Sender is the writing half of a wire.
 type Sender interface {
-	// Send takes one message, which it owns from now on: a JSON text on one
-	// line, without the line break. When the queue is full it waits until
-	// there is room or ctx ends; a nil ctx means that it must not wait and
-	// must take the message all the same.
-	Send(ctx context.Context, line *jsonrpc.Buffer) error
+	// Send takes one message. When the queue is full it waits until there is
+	// room or ctx ends; a nil ctx means that it must not wait and must take the
+	// message all the same.
+	Send(ctx context.Context, m Outgoing) error
+}
+
+// Outgoing is one message on its way to a server.
+type Outgoing struct {
+	Line   *jsonrpc.Buffer // a JSON text on one line, without the line break; the Sender owns it
+	Method string          // empty in an answer
+	Call   int64           // the number of the call, its id on the wire; 0 for what has no answer
+	Header http.Header     // what is forwarded of the client's; nil for what the client did not send
 }
 
 // Conn is the book-keeping of one connection to a legacy server: it numbers
@@ -56,7 +64,8 @@ func (t Timeouts) first() time.Duration {
 }
 
 type call struct {
-	answer chan *jsonrpc.Message // takes exactly one: the answer, or nil when the connection has ended
+	answer chan *jsonrpc.Message // takes exactly one: the answer, or nil when there is none
+	err    error                 // why there is none; nil means that the connection has ended
 	back   Client
 	token  []byte       // the client's own, raw
 	alive  atomic.Int64 // when the last sign of life came, Unix nanoseconds
@@ -83,7 +92,7 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
-		return nil, c.err
+		return nil, c.unsent()
 	}
 	c.next++
 	n := c.next
@@ -94,11 +103,11 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
-	if err := c.out.Send(ctx, line); err != nil {
+	if err := c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header}); err != nil {
 		if _, mine := c.take(n); mine {
 			return nil, err
 		}
-		return c.ended(<-w.answer)
+		return c.ended(w, <-w.answer)
 	}
 	began := time.Now()
 	var timer *time.Timer
@@ -111,7 +120,7 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	for {
 		select {
 		case m := <-w.answer:
-			return c.ended(m)
+			return c.ended(w, m)
 		case <-ctx.Done():
 			return c.abandon(ctx, n, w, r.Method, context.Cause(ctx))
 		case now := <-expired:
@@ -151,10 +160,19 @@ func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration
 	return idle, c.times.Idle
 }
 
+// unsent is the error of what was not sent because the connection has ended.
+// The caller holds c.mu.
+func (c *Conn) unsent() error {
+	return &Error{Server: c.server, Kind: ErrUnsent, Public: "its connection has ended", Err: c.err}
+}
+
 // ended turns what came over the answer channel into results.
-func (c *Conn) ended(m *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if m != nil {
 		return m, nil
+	}
+	if w.err != nil {
+		return nil, w.err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +183,7 @@ func (c *Conn) ended(m *jsonrpc.Message) (*jsonrpc.Message, error) {
 // server so, unless the answer has just come.
 func (c *Conn) abandon(ctx context.Context, n int64, w *call, method string, why error) (*jsonrpc.Message, error) {
 	if _, mine := c.take(n); !mine {
-		return c.ended(<-w.answer)
+		return c.ended(w, <-w.answer)
 	}
 	if method != "initialize" {
 		reason := ""
@@ -175,6 +193,32 @@ func (c *Conn) abandon(ctx context.Context, n int64, w *call, method string, why
 		c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil)
 	}
 	return nil, why
+}
+
+// Abort settles the call of that number with an error: no answer will come. It
+// reports whether the call was still waiting for one.
+func (c *Conn) Abort(call int64, err error) bool {
+	w, mine := c.take(call)
+	if mine {
+		w.err = err
+		w.answer <- nil
+	}
+	return mine
+}
+
+// Pending reports how many calls wait for their answer.
+func (c *Conn) Pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
+}
+
+// Waits reports whether the call of that number still waits for its answer.
+func (c *Conn) Waits(call int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.calls[call]
+	return ok
 }
 
 // take removes and returns the call of that number, so that exactly one party
@@ -192,20 +236,20 @@ func (c *Conn) send(m *jsonrpc.Message, id []byte) {
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, id, nil)
 	var noWait context.Context // nil, as Sender has it
-	_ = c.out.Send(noWait, line)
+	_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method})
 }
 
 // Notify sends a notification.
 func (c *Conn) Notify(ctx context.Context, r *Request) error {
 	c.mu.Lock()
-	err := c.err
-	c.mu.Unlock()
-	if err != nil {
-		return err
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return c.unsent()
 	}
+	c.mu.Unlock()
 	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)
-	return c.out.Send(ctx, line)
+	return c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Header: r.Header})
 }
 
 // Deliver takes the next message from the wire and owns it from now on. It

@@ -21,7 +21,8 @@ type wireOf struct {
 	fail  error
 }
 
-func (w *wireOf) Send(_ context.Context, line *jsonrpc.Buffer) error {
+func (w *wireOf) Send(_ context.Context, m Outgoing) error {
+	line := m.Line
 	defer line.Free()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,6 +13,11 @@ var (
 	// ErrUnavailable: the server could not be reached or started; the request
 	// was not delivered.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrUnsent: the connection is of no use any more, and the server has
+	// certainly not acted on the request: it was not sent, or was refused for
+	// the sake of a session that the server has forgotten. It may be sent again
+	// on a new connection.
+	ErrUnsent = errors.New("not sent")
 	// ErrLost: the connection ended while the request was under way. Whether
 	// the server acted on it is unknown.
 	ErrLost = errors.New("lost")
@@ -37,7 +42,7 @@ var (
 // Error is a failed operation on a server.
 type Error struct {
 	Server string
-	Kind   error  // ErrUnavailable, ErrLost, ErrTimeout or ErrTooLarge
+	Kind   error  // ErrUnavailable, ErrUnsent, ErrLost, ErrTimeout or ErrTooLarge
 	Public string // what a client may know; no command line, no address
 	Err    error  // all that is known, for the log; may be nil
 }
@@ -61,7 +66,7 @@ func answer(id []byte, err error) *jsonrpc.Message {
 		message = "server " + e.Server + ": " + e.Public
 	}
 	switch {
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnsent):
 		data = []byte(`{"bridge":"upstream_unavailable"}`)
 	case errors.Is(err, ErrTimeout):
 		data = []byte(`{"bridge":"upstream_timeout"}`)

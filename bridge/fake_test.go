@@ -94,7 +94,8 @@ func (w *fakeWire) run() {
 }
 
 // Send implements Sender.
-func (w *fakeWire) Send(_ context.Context, line *jsonrpc.Buffer) error {
+func (w *fakeWire) Send(_ context.Context, m Outgoing) error {
+	line := m.Line
 	text := string(line.B)
 	line.Free()
 	w.queue <- func() {
@@ -263,7 +264,7 @@ var sessions int // numbers the ids; tests run one after the other
 func initialize(t testing.TB, b *Bridge, principal, params string) (*Session, string, error) {
 	t.Helper()
 	sessions++
-	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions), principal,
+	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions), principal, nil,
 		parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
 	return s, text(a), err
 }
@@ -277,14 +278,14 @@ func begin(t testing.TB, b *Bridge, principal string) (*Session, *stream) {
 	}
 	st := &stream{}
 	s.Attach(st)
-	s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
 	return s, st
 }
 
 // do makes a request and returns the answer as text.
 func do(t testing.TB, s *Session, id, method, params string) string {
 	t.Helper()
-	a, _ := s.Call(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil)
+	a, _ := s.Call(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil, nil)
 	return text(a)
 }
 
@@ -302,7 +303,7 @@ func start(t testing.TB, s *Session, line string) *pendingCall {
 	m := parse(t, line)
 	if !s.Go(func() {
 		defer close(p.done)
-		a, err := s.Call(m, &p.back)
+		a, err := s.Call(m, nil, &p.back)
 		p.answer, p.err = text(a), err
 	}) {
 		t.Fatal("the session has ended")

@@ -148,7 +148,7 @@ func (g *game) step(what, how byte) {
 	case 0, 1, 2:
 		g.call(p, id)
 	case 3:
-		p.s.Notify(parse(g.t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`))
+		p.s.Notify(parse(g.t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`), nil)
 	case 4: // the server says things about its oldest call, and answers it
 		g.mu.Lock()
 		if len(g.slow) > 0 {
@@ -176,13 +176,13 @@ func (g *game) step(what, how byte) {
 		method := []string{"resources/subscribe", "resources/unsubscribe", "logging/setLevel"}[int(how/4)%3]
 		g.calls.Go(func() {
 			m := parse(g.t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"uri":"a:","level":"info"}}`, id, method))
-			a, err := p.s.Call(m, nil)
+			a, err := p.s.Call(m, nil, nil)
 			if a == nil && !errors.Is(err, ErrCancelled) || a != nil && !strings.Contains(text(a), `"id":`+id+`,`) {
 				g.t.Errorf("%s = %s, %v", method, text(a), err)
 			}
 		})
 	case 11:
-		p.s.Notify(parse(g.t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`))
+		p.s.Notify(parse(g.t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), nil)
 		if w := g.wire(how); w != nil {
 			w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","of":"` + name(w) + `"}}`)
 		}
@@ -216,7 +216,7 @@ func (g *game) call(p *player, id string) {
 	m := parse(g.t, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{`+mark+`"_meta":{"progressToken":`+id+`}}}`)
 	back := &stream{}
 	g.calls.Go(func() {
-		a, err := p.s.Call(m, back)
+		a, err := p.s.Call(m, nil, back)
 		got := text(a)
 		switch {
 		case a == nil && !errors.Is(err, ErrCancelled), a != nil && !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+id+`,`):

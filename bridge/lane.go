@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +79,18 @@ func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
+	r.Header = pick(r.Header, l.route.o.Forward)
+	m, err := l.call(ctx, r)
+	if errors.Is(err, ErrUnsent) && ctx.Err() == nil {
+		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
+	}
+	l.route.fared(err)
+	return m, err
+}
+
+// call makes the call once. A connection that turns out to be of no use is
+// not used again.
+func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	w, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -86,10 +100,28 @@ func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		return jsonrpc.NewResult(nil, l.Server().Result), nil
 	}
 	m, err := w.up.Call(ctx, r)
+	if errors.Is(err, ErrUnsent) {
+		w.Gone(err) // in case that the news of it have not come yet
+	}
 	if err == nil && m.Error == nil || r.Method == "resources/unsubscribe" { // which nobody wants back, whatever came of it
 		l.remember(r)
 	}
 	return m, err
+}
+
+// pick returns what the allow-list forwards of h, under the names that the
+// server knows.
+func pick(h http.Header, list []Forward) http.Header {
+	if len(h) == 0 || len(list) == 0 {
+		return nil
+	}
+	out := http.Header{}
+	for _, f := range list {
+		if values := h[f.From]; len(values) > 0 {
+			out[f.To] = values
+		}
+	}
+	return out
 }
 
 // maxSubscriptions bounds what a lane has to restore.
@@ -148,6 +180,7 @@ const (
 // Notify sends a notification. While there is no connection it is opened in
 // the background.
 func (l *lane) Notify(ctx context.Context, r *Request) error {
+	r.Header = pick(r.Header, l.route.o.Forward)
 	l.mu.Lock()
 	if w := l.wire; w != nil {
 		l.mu.Unlock()

@@ -40,7 +40,7 @@ func TestLaneIdle(t *testing.T) {
 		slow := start(t, s, `{"jsonrpc":"2.0","id":5,"method":"slow"}`)
 		time.Sleep(time.Hour)
 		lanes(1, "a call is under way")
-		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`))
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`), nil)
 		<-slow.done
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		time.Sleep(time.Hour)
@@ -48,7 +48,7 @@ func TestLaneIdle(t *testing.T) {
 		do(t, s, "1", "resources/unsubscribe", `{"uri":"a:"}`)
 		time.Sleep(61 * time.Second)
 		lanes(0, "the subscription has ended")
-		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`))
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), nil)
 		lanes(1, "a notification wakes the server")
 		contains(t, fmt.Sprint(f.wire(3).received()), "roots/list_changed")
 	})
@@ -68,7 +68,7 @@ func TestLaneNotesBounded(t *testing.T) {
 		f.wire(1).die()
 		synctest.Wait()
 		for range 10 * maxNotes {
-			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`))
+			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), nil)
 		}
 		l := s.up.(*lane)
 		l.mu.Lock()
@@ -99,7 +99,7 @@ func TestLaneClosedWhileOpening(t *testing.T) {
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		s, _, err := b.Initialize(ctx, "fake", "x", "", parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+		s, _, err := b.Initialize(ctx, "fake", "x", "", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
 		if s != nil || err == nil {
 			t.Errorf("Initialize = %v, %v", s, err)
 		}
@@ -195,7 +195,7 @@ func TestLaneOpenings(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				_, a, err := b.Initialize(context.Background(), "slow", fmt.Sprint(i), "", parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+				_, a, err := b.Initialize(context.Background(), "slow", fmt.Sprint(i), "", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
 				if err != nil {
 					t.Error(text(a))
 				}
@@ -228,7 +228,7 @@ func TestLaneLimits(t *testing.T) {
 		}
 		contains(t, a, "the limit is 2")
 		for i, want := range []error{nil, ErrOverloaded} {
-			_, a, err := b.Initialize(context.Background(), "other", fmt.Sprint(i), "", parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+			_, a, err := b.Initialize(context.Background(), "other", fmt.Sprint(i), "", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
 			if !errors.Is(err, want) {
 				t.Errorf("session %d of the other server = %s, %v", i, text(a), err)
 			}

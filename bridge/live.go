@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -79,7 +80,10 @@ const (
 // to the server of that name, and returns it with the result for the client.
 // id is the session's; it must not be guessable. The session ends by itself
 // when the handshake fails: the answer is then the error for the client.
-func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+//
+// h are the headers of the client's request, or nil. What no server's
+// allow-list names is not looked at; this holds for Call and Notify too.
+func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	r := b.route(server)
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	if r == nil {
@@ -89,6 +93,7 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, m
 	if fault != "" {
 		return nil, jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil), errors.New(fault)
 	}
+	caller.Header = b.forwarded(h)
 	if err := b.flight.enter(); err != nil {
 		return nil, answer(mid, err), err
 	}
@@ -107,6 +112,24 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, m
 	}
 	a.ID = mid
 	return s, a, nil
+}
+
+// forwarded returns what may be forwarded of h to one server or another, as a
+// copy; nil when that is nothing.
+func (b *Bridge) forwarded(h http.Header) http.Header {
+	if len(b.forwards) == 0 || len(h) == 0 {
+		return nil
+	}
+	var out http.Header
+	for _, name := range b.forwards {
+		if values := h[name]; len(values) > 0 {
+			if out == nil {
+				out = http.Header{}
+			}
+			out[name] = slices.Clone(values)
+		}
+	}
+	return out
 }
 
 // newCaller reads what initialize says about the client.
@@ -204,7 +227,7 @@ func (s *Session) Revision() string { return s.caller.Revision }
 // client's id. back takes what the server has to say meanwhile. The answer is
 // an error message when the call failed, and the error then says why; only of
 // a call that the client itself has cancelled there is no answer.
-func (s *Session) Call(m *jsonrpc.Message, back Stream) (*jsonrpc.Message, error) {
+func (s *Session) Call(m *jsonrpc.Message, h http.Header, back Stream) (*jsonrpc.Message, error) {
 	s.Seen()
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	switch m.Method {
@@ -223,7 +246,7 @@ func (s *Session) Call(m *jsonrpc.Message, back Stream) (*jsonrpc.Message, error
 	if err := s.enter(c); err != nil {
 		return answer(id, err), err
 	}
-	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c})
+	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h)})
 	s.leave(c)
 	switch {
 	case err == nil:
@@ -276,7 +299,7 @@ func (s *Session) leave(c *inflight) {
 }
 
 // Notify takes a notification of the client.
-func (s *Session) Notify(m *jsonrpc.Message) {
+func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 	s.Seen()
 	switch m.Method {
 	case "notifications/initialized":
@@ -301,7 +324,7 @@ func (s *Session) Notify(m *jsonrpc.Message) {
 		}
 		m = theirs
 	}
-	if err := s.up.Notify(s.ctx, &Request{Message: m, From: s.caller}); err != nil {
+	if err := s.up.Notify(s.ctx, &Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
 		s.route.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }

@@ -122,7 +122,7 @@ func TestSessionPending(t *testing.T) {
 		if got := early.take(); len(got) != 0 {
 			t.Errorf("before initialized: %q", got)
 		}
-		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
 		got := early.take()
 		if len(got) != 3 || !strings.Contains(got[0], `"data":1`) || !strings.Contains(got[1], "roots/list") || !strings.Contains(got[2], `"data":2`) {
 			t.Errorf("after initialized: %q", got)
@@ -163,7 +163,7 @@ func TestSessionCancel(t *testing.T) {
 		twice := [2]*pendingCall{start(t, s, `{"jsonrpc":"2.0","id":2,"method":"slow"}`), start(t, s, `{"jsonrpc":"2.0","id":2,"method":"slow"}`)}
 		synctest.Wait()
 		cancel := func(params string) {
-			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+params+`}`))
+			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+params+`}`), nil)
 			synctest.Wait()
 		}
 		for _, nothing := range []string{`{"requestId":2}`, `{"requestId":404}`, `{"requestId":1.0}`, `{}`} {
@@ -202,7 +202,7 @@ func TestSessionLimits(t *testing.T) {
 		contains(t, do(t, s, "1000", "x", `{}`), `"id":1000`, `"bridge":"overloaded"`)
 		contains(t, do(t, s, "1001", "ping", `{}`), `"result"`)
 		contains(t, do(t, other, "1", "x", `{}`), `"result"`)
-		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`))
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`), nil)
 		synctest.Wait()
 		contains(t, do(t, s, "1002", "x", `{}`), `"result"`)
 		s.End(ErrEnded)

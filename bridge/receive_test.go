@@ -48,8 +48,8 @@ func TestQuestion(t *testing.T) {
 		w.say(`{"jsonrpc":"2.0","id":"q-9","method":"sampling/createMessage","params":{"x":1,"_meta":{"progressToken":"theirs"}}}`)
 		got := strings.Join(st.take(), "\n")
 		contains(t, got, `"id":1,"method":"sampling/createMessage"`, `"progressToken":1}`, `"x":1`)
-		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":5}}`))
-		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":6}}`))
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":5}}`), nil)
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":6}}`), nil)
 		if err := foreign.Answer(parse(t, `{"jsonrpc":"2.0","id":1,"result":{"stolen":1}}`)); err == nil {
 			t.Error("a foreign session could answer")
 		}

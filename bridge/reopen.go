@@ -13,6 +13,7 @@ import (
 const (
 	maxBackOff   = 60 * time.Second
 	stable       = 5 * time.Minute
+	settled      = time.Second     // a session that is forgotten sooner was not worth much
 	patientUntil = 5 * time.Second // a caller waits this long rather than be refused
 )
 
@@ -153,7 +154,9 @@ func (l *lane) lose(w *wire) {
 	if now.Sub(l.began) >= stable {
 		l.losses = 0
 	}
-	l.losses++
+	if !errors.Is(w.gone, ErrUnsent) || now.Sub(l.began) < settled {
+		l.losses++
+	} // otherwise the server works, and has only forgotten the session
 	l.lost, l.ended = w.gone, now
 	l.wg.Go(func() { l.retire(w) })
 	if len(l.subs) > 0 && !l.holding && !l.route.o.EndWithServer {

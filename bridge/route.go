@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -21,6 +22,7 @@ type route struct {
 	restarts  int
 	maxLanes  int64
 	lanes     atomic.Int64
+	ill       atomic.Bool   // failure is not nil
 	openings  chan struct{} // one token for each connection that is being opened
 
 	mu      sync.Mutex // guards the rest
@@ -72,12 +74,26 @@ func (r *route) released() {
 	r.b.lanes.Add(-1)
 }
 
-// failed notes that a connection could not be opened.
+// failed notes that a connection could not be opened, or not be used.
 func (r *route) failed(err error) {
+	r.ill.Store(true)
 	r.log.Warn("server failed", "err", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure, r.since = err, time.Now()
+}
+
+// fared notes how a call went: a server may be out of reach although its
+// session lives on.
+func (r *route) fared(err error) {
+	switch {
+	case err == nil:
+		if r.ill.Load() {
+			r.works()
+		}
+	case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOverloaded) && !r.ill.Load():
+		r.failed(err)
+	}
 }
 
 // works notes that a connection was opened.
@@ -85,6 +101,7 @@ func (r *route) works() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.served, r.failure = true, nil
+	r.ill.Store(false)
 }
 
 // upstream returns what the session's calls go to.

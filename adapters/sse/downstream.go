@@ -255,7 +255,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
 		defer body.Free()
-		p.batch(w, body.Bytes())
+		p.batch(w, r.Header, body.Bytes())
 		return
 	}
 	m, err := jsonrpc.Parse(body.Bytes())
@@ -265,7 +265,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		p.refuse(err)
 		return
 	}
-	p.take(m, body.Free)
+	p.take(m, r.Header, body.Free)
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -279,7 +279,7 @@ func (p *peer) refuse(err error) {
 
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
 // does not forbid them (protocol.md A9).
-func (p *peer) batch(w http.ResponseWriter, body []byte) {
+func (p *peer) batch(w http.ResponseWriter, h http.Header, body []byte) {
 	elements, err := jsonrpc.Split(body)
 	p.mu.Lock()
 	s := p.session
@@ -298,20 +298,20 @@ func (p *peer) batch(w http.ResponseWriter, body []byte) {
 			p.refuse(err)
 			continue
 		}
-		p.take(m.Clone(), func() {})
+		p.take(m.Clone(), h, func() {})
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// take handles one message. free is called when it is not used any more.
-func (p *peer) take(m *jsonrpc.Message, free func()) {
+// take handles one message, which came with the headers h. free is called when it is not used any more.
+func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 	p.mu.Lock()
 	s := p.session
 	first := s == nil && !p.begun && !p.over && m.IsRequest() && m.Method == "initialize"
 	p.begun = p.begun || first
 	if first {
 		p.wg.Go(func() {
-			p.initialize(m)
+			p.initialize(m, h)
 			free()
 		})
 	}
@@ -326,7 +326,7 @@ func (p *peer) take(m *jsonrpc.Message, free func()) {
 	case m.IsRequest():
 		p.calling(1)
 		if !s.Go(func() {
-			a, _ := s.Call(m, p) // the answer says what went wrong
+			a, _ := s.Call(m, h, p) // the answer says what went wrong
 			p.answer(a)
 			p.calling(-1)
 			free()
@@ -335,7 +335,7 @@ func (p *peer) take(m *jsonrpc.Message, free func()) {
 			free()
 		}
 	case m.IsNotification():
-		s.Notify(m)
+		s.Notify(m, h)
 		free()
 	default:
 		_ = s.Answer(m) // a late answer is no fault of the client's
@@ -353,8 +353,8 @@ func early(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // initialize makes the session.
-func (p *peer) initialize(m *jsonrpc.Message) {
-	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, "", m) // the answer says what went wrong
+func (p *peer) initialize(m *jsonrpc.Message, h http.Header) {
+	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, "", h, m) // the answer says what went wrong
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

@@ -158,7 +158,8 @@ func (nothing) Read([]byte) (int, error) { return 0, nil }
 // hole is a Sender that keeps the number of messages only.
 type hole struct{ n int }
 
-func (h *hole) Send(_ context.Context, line *jsonrpc.Buffer) error {
+func (h *hole) Send(_ context.Context, m bridge.Outgoing) error {
+	line := m.Line
 	h.n++
 	line.Free()
 	return nil
@@ -293,4 +294,4 @@ func FuzzMessage(f *testing.F) {
 
 type senderFunc func(context.Context, *jsonrpc.Buffer) error
 
-func (f senderFunc) Send(ctx context.Context, line *jsonrpc.Buffer) error { return f(ctx, line) }
+func (f senderFunc) Send(ctx context.Context, m bridge.Outgoing) error { return f(ctx, m.Line) }

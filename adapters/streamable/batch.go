@@ -45,7 +45,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		case m.IsRequest():
 			calls = append(calls, m)
 		case m.IsNotification():
-			p.Notify(m)
+			p.Notify(m, r.Header)
 		default:
 			_ = p.Answer(m) // a late answer is no fault of the client's
 		}
@@ -60,7 +60,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		st.answer(f, nil)
 	}
 	for _, m := range calls {
-		if !p.call(st, m, func() {}) {
+		if !p.call(st, m, r.Header, func() {}) {
 			st.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, gone, nil), nil)
 		}
 	}

@@ -176,14 +176,14 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 	switch {
 	case m.IsRequest():
 		st := newStream(p, postPrefix, 1)
-		if !p.call(st, m, body.Free) {
+		if !p.call(st, m, r.Header, body.Free) {
 			refuse(w, http.StatusNotFound, m.ID, jsonrpc.CodeInvalidRequest, gone, nil)
 			body.Free()
 			return
 		}
 		st.reply(w, r, false)
 	case m.IsNotification():
-		p.Notify(m)
+		p.Notify(m, r.Header)
 		body.Free()
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -255,7 +255,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, a, err := d.b.Initialize(r.Context(), server, p.id, "", m)
+		s, a, err := d.b.Initialize(r.Context(), server, p.id, "", r.Header, m)
 		if s != nil {
 			p.Session = s
 			d.mu.Lock()
@@ -280,9 +280,9 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 
 // call runs a request of the client. It reports false when the session has
 // ended. free is called when the message is not used any more.
-func (p *peer) call(st *stream, m *jsonrpc.Message, free func()) bool {
+func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
 	return p.Go(func() {
-		a, err := p.Call(m, st)
+		a, err := p.Call(m, h, st)
 		if a == nil {
 			// Nobody waits for it, but the POST has to end somehow, and clients
 			// take an end without an answer for a broken connection.

@@ -103,9 +103,9 @@ func (c *Conn) do(f func()) {
 }
 
 // Send implements bridge.Sender.
-func (c *Conn) Send(_ context.Context, line *jsonrpc.Buffer) error {
-	text := string(line.B)
-	line.Free()
+func (c *Conn) Send(_ context.Context, m bridge.Outgoing) error {
+	text := string(m.Line.B)
+	m.Line.Free()
 	c.do(func() { c.take(text) })
 	return nil
 }
