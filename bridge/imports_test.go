@@ -34,7 +34,7 @@ var layers = []struct {
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
 }
 
-var helper = under("adapters/eventstream", "adapters/httpbody")
+var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient")
 
 func under(dirs ...string) func(string) bool {
 	return func(pkg string) bool {

@@ -1,0 +1,286 @@
+package eventstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Received is one event that a Reader has read. Events without data are
+// reported too, for their id or their retry.
+type Received struct {
+	ID    string          // of this event; see HasID
+	HasID bool            // an empty id is one: it resets the position
+	Type  string          // "message" unless the event says otherwise
+	Data  *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
+	Over  *jsonrpc.Finder // has seen the data of an event that is larger than the limit
+	Retry time.Duration   // how long to wait before the stream is opened again; see HasRetry
+	// HasRetry tells a retry of 0 from none.
+	HasRetry bool
+}
+
+// Reader reads a stream of server-sent events. Unlike a library for browsers'
+// events it keeps no more than one event, reads the data of a large one
+// straight into the buffer of its message, and bounds it. It is for one
+// goroutine.
+type Reader struct {
+	r     io.Reader
+	limit int
+	err   error
+
+	idle  []byte  // the window while little comes
+	wide  *[]byte // a larger one from the pool while much comes; or nil
+	win   []byte  // what was read and not yet used, a part of idle or wide
+	begun bool    // the beginning of the stream, where a BOM may stand, is behind us
+	cr    bool    // the line before ended with CR: an LF belongs to it
+	text  []byte  // the line, or the part of it before its data
+	lines int     // of data in this event
+	over  *jsonrpc.Finder
+	data  *jsonrpc.Buffer
+}
+
+const (
+	idleWindow = 512
+	wideWindow = 32 << 10
+	// maxText bounds a line that is not data: a comment, an id, an unknown field.
+	maxText = 16 << 10
+	// maxRetry bounds what a server may ask us to wait.
+	maxRetry = 24 * time.Hour
+)
+
+var windows = sync.Pool{New: func() any { b := make([]byte, wideWindow); return &b }}
+
+// NewReader makes a Reader of r. The data of an event may have limit bytes.
+func NewReader(r io.Reader, limit int) *Reader { return &Reader{r: r, limit: limit} }
+
+// Next reads the next event. The error is io.EOF when the stream has ended; an
+// event that was not finished by then is dropped, as the specification of
+// server-sent events has it.
+func (r *Reader) Next() (Received, error) {
+	e := Received{Type: "message"}
+	some := false
+	for {
+		field, value, err := r.line()
+		switch {
+		case err != nil:
+			r.forget()
+			if errors.Is(err, io.EOF) && e.HasRetry {
+				return Received{Type: "message", Retry: e.Retry, HasRetry: true}, nil // that counts at once
+			}
+			return Received{}, err
+		case field == "" && value == nil: // an empty line
+			if !some && r.lines == 0 {
+				continue
+			}
+			e.Data, e.Over = r.data, r.over
+			if e.Data != nil && len(e.Data.B) == 0 {
+				e.Data.Free()
+				e.Data = nil
+			}
+			r.data, r.over, r.lines = nil, nil, 0
+			r.narrow()
+			return e, nil
+		case field == "id":
+			if bytes.IndexByte(value, 0) < 0 {
+				e.ID, e.HasID, some = string(value), true, true
+			}
+		case field == "event":
+			if len(value) > 0 {
+				e.Type, some = string(value), true
+			}
+		case field == "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 63); err == nil {
+				e.Retry = maxRetry
+				if ms < uint64(maxRetry/time.Millisecond) {
+					e.Retry = time.Duration(ms) * time.Millisecond
+				}
+				e.HasRetry, some = true, true
+			}
+		}
+	}
+}
+
+// forget drops an unfinished event and gives back what it holds.
+func (r *Reader) forget() {
+	r.data.Free()
+	r.data, r.over, r.lines, r.win = nil, nil, 0, nil
+	r.narrow()
+}
+
+// line reads one line. Data goes where it belongs; all other fields are
+// returned, valid until the next line. An empty line has a nil value.
+func (r *Reader) line() (field string, value []byte, err error) {
+	r.text = r.text[:0]
+	isData := false
+	for {
+		part, end, err := r.part()
+		if err != nil {
+			return "", nil, err
+		}
+		if isData {
+			r.add(part)
+		} else {
+			if len(r.text)+len(part) > maxText && !bytes.HasPrefix(r.head(part), []byte("data:")) {
+				if r.head(part)[0] != ':' {
+					return "", nil, fmt.Errorf("event stream: a line is longer than %d bytes and is not data", maxText)
+				}
+				part = nil // a long comment
+			}
+			if isData = r.begin(part, end); isData {
+				r.text = r.text[:0]
+			}
+		}
+		if !end {
+			continue
+		}
+		switch {
+		case isData:
+			return "data", []byte{}, nil
+		case len(r.text) == 0:
+			return "", nil, nil
+		}
+		name, value, _ := bytes.Cut(r.text, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		if value == nil {
+			value = []byte{}
+		}
+		return string(name), value, nil
+	}
+}
+
+// head returns the beginning of the line, of which part is yet to be added.
+func (r *Reader) head(part []byte) []byte {
+	if len(r.text) >= 5 {
+		return r.text
+	}
+	return append(r.text[:len(r.text):len(r.text)], part[:min(len(part), 8)]...)
+}
+
+// begin adds a part to a line of which it is not known yet what it is. It
+// reports whether it is data; then what was read of that is where it belongs.
+func (r *Reader) begin(part []byte, end bool) bool {
+	const data = "data:"
+	if len(r.text) == 0 && len(part) > len(data) && string(part[:len(data)]) == data { // the usual case: no copy
+		r.open()
+		r.add(bytes.TrimPrefix(part[len(data):], []byte(" ")))
+		return true
+	}
+	r.text = append(r.text, part...)
+	switch {
+	case end && string(r.text) == "data":
+		r.open()
+		return true
+	case bytes.HasPrefix(r.text, []byte(data)) && (end || len(r.text) > len(data)): // the space behind it is in sight
+		r.open()
+		r.add(bytes.TrimPrefix(r.text[len(data):], []byte(" ")))
+		return true
+	}
+	return false
+}
+
+// open begins a line of data.
+func (r *Reader) open() {
+	if r.data == nil && r.over == nil {
+		r.data = jsonrpc.NewBuffer(0)
+	}
+	if r.lines++; r.lines > 1 {
+		r.add([]byte{'\n'})
+	}
+}
+
+// add adds to the data.
+func (r *Reader) add(part []byte) {
+	if r.over == nil && len(r.data.B)+len(part) > r.limit {
+		r.over = &jsonrpc.Finder{}
+		_, _ = r.over.Write(r.data.B)
+		r.data.Free()
+		r.data = nil
+	}
+	if r.over != nil {
+		_, _ = r.over.Write(part)
+		return
+	}
+	r.data.Append(part)
+}
+
+// part returns the next part of a line, without what ends it, and whether the
+// line ends with it. It is valid until the next part is read.
+func (r *Reader) part() (part []byte, end bool, err error) {
+	for len(r.win) == 0 {
+		if r.err != nil {
+			return nil, false, r.err
+		}
+		r.fill()
+	}
+	if r.cr {
+		r.cr = false
+		if r.win[0] == '\n' {
+			r.win = r.win[1:]
+			return r.part()
+		}
+	}
+	i := bytes.IndexByte(r.win, '\n')
+	whole := r.win
+	if i >= 0 {
+		whole = r.win[:i]
+	}
+	if j := bytes.IndexByte(whole, '\r'); j >= 0 {
+		part, r.win, r.cr = whole[:j], r.win[j+1:], true
+		return part, true, nil
+	}
+	if i < 0 {
+		r.win = nil
+		return whole, false, nil
+	}
+	r.win = r.win[i+1:]
+	return whole, true, nil
+}
+
+// fill reads more. A read that fills the window is followed by larger ones.
+func (r *Reader) fill() {
+	b := r.idle
+	switch {
+	case r.wide != nil:
+		b = *r.wide
+	case b == nil:
+		r.idle = make([]byte, idleWindow)
+		b = r.idle
+	}
+	n, err := r.r.Read(b)
+	r.err = err
+	r.win = b[:n]
+	if !r.begun {
+		r.mark()
+	}
+	if n == len(b) && r.wide == nil {
+		var ok bool
+		if r.wide, ok = windows.Get().(*[]byte); !ok {
+			panic("eventstream: the pool holds windows only")
+		}
+	}
+}
+
+// mark skips a byte order mark at the beginning of the stream.
+func (r *Reader) mark() {
+	const bom = "\xef\xbb\xbf"
+	for len(r.win) < len(bom) && string(r.win) == bom[:len(r.win)] && r.err == nil {
+		n, err := r.r.Read(r.idle[len(r.win):])
+		r.win, r.err = r.idle[:len(r.win)+n], err
+	}
+	r.begun = true
+	r.win = bytes.TrimPrefix(r.win, []byte(bom))
+}
+
+// narrow gives the large window back when nothing is left in it.
+func (r *Reader) narrow() {
+	if r.wide != nil && len(r.win) == 0 {
+		windows.Put(r.wide)
+		r.wide = nil
+	}
+}

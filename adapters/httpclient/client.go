@@ -1,0 +1,177 @@
+package httpclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ErrOtherTransport says that the server does not speak the transport that was
+// tried, but perhaps the other one (protocol.md C2): nothing else may lead to
+// trying that.
+var ErrOtherTransport = errors.New("the server does not speak this transport")
+
+// Client sends requests to one server.
+type Client struct {
+	url    *url.URL
+	header http.Header
+	short  *http.Client // for requests whose answer comes and ends
+	long   *http.Client // for streams that stay open: each keeps its connection
+}
+
+// inFlight is how many connections to a server are kept for the next request:
+// as many as may have one under way. Fewer would cost a new connection each.
+const inFlight = 512
+
+const (
+	dialLimit    = 10 * time.Second
+	keepAlive    = 15 * time.Second // finds peers that have gone without a word
+	maxRedirects = 3
+	maxHeaders   = 64 << 10
+)
+
+// New makes a client. c must be valid; it reads the files that c names.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	secure, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	proxy := http.ProxyFromEnvironment
+	switch c.Proxy {
+	case "":
+	case "none":
+		proxy = nil
+	default:
+		at, err := url.Parse(c.Proxy)
+		if err != nil {
+			return nil, errors.New("proxy: not a URL")
+		}
+		proxy = http.ProxyURL(at)
+	}
+	idle := c.IdleTimeout
+	if idle == 0 {
+		idle = 4 * time.Second
+	}
+	dialer := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}
+	short := &http.Transport{
+		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: secure, TLSHandshakeTimeout: dialLimit,
+		MaxIdleConnsPerHost: inFlight, IdleConnTimeout: idle,
+		DisableCompression: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeaders,
+	}
+	// A stream that says little for hours needs no large buffers. HTTP/1.1, so
+	// that a stream's end is its connection's and nothing else's.
+	long := short.Clone()
+	long.ForceAttemptHTTP2 = false
+	long.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	long.ReadBufferSize, long.WriteBufferSize = 1<<10, 1<<10
+	h := http.Header{}
+	for name, value := range c.Headers {
+		h.Set(name, value)
+	}
+	return &Client{url: u, header: h,
+		short: &http.Client{Transport: short, CheckRedirect: sameOrigin},
+		long:  &http.Client{Transport: long, CheckRedirect: sameOrigin},
+	}, nil
+}
+
+// URL returns the address of the server's endpoint.
+func (c *Client) URL() *url.URL { return c.url }
+
+// Request makes a request to u with the configured headers and those of
+// forward, which win. A nil body means none.
+func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
+	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+5)}).WithContext(ctx)
+	for name, values := range c.header {
+		r.Header[name] = values
+	}
+	for name, values := range forward {
+		r.Header[name] = values
+	}
+	if body != nil {
+		read := bytes.NewReader(body)
+		r.Body, r.ContentLength = io.NopCloser(read), int64(len(body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	return r
+}
+
+// Do sends a request whose answer comes and ends.
+func (c *Client) Do(r *http.Request) (*http.Response, error) { return clean(c.short.Do(r)) }
+
+// Stream sends a request whose answer is a stream that stays open.
+func (c *Client) Stream(r *http.Request) (*http.Response, error) { return clean(c.long.Do(r)) }
+
+// Close closes connections that are not in use.
+func (c *Client) Close() {
+	c.short.CloseIdleConnections()
+	c.long.CloseIdleConnections()
+}
+
+// clean takes the URL out of an error: it may hold secrets.
+func clean(res *http.Response, err error) (*http.Response, error) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return res, err
+}
+
+// sameOrigin lets redirects lead elsewhere on the same server only, and only
+// those that repeat the request as it is.
+func sameOrigin(r *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	case !SameOrigin(r.URL, first.URL):
+		return errors.New("it redirects to another origin, which is not followed: configure the address that it means")
+	case r.Method != first.Method:
+		return errors.New("it redirects in a way that turns POST into GET: configure the address that it means")
+	}
+	return nil
+}
+
+// SameOrigin reports whether two addresses have the same scheme, host and port.
+func SameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && a.Hostname() == b.Hostname() && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// Unsent reports whether err shows that nothing of the request was sent: no
+// connection came about.
+func Unsent(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "proxyconnect") {
+		return true
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok
+}
