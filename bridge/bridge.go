@@ -146,6 +146,15 @@ type ServerOptions struct {
 	Restarts int
 	// MaxLanes bounds the connections to this server; 0 means 256.
 	MaxLanes int
+	// Prefix stands before the names of the server's tools and prompts where
+	// several servers are offered as one; empty means none.
+	Prefix string
+	// Tools, Prompts and Resources choose and change what clients see.
+	Tools, Prompts, Resources Filter
+	// Ping is how long a connection may be silent before the server is asked for
+	// a sign of life; 0 means never. A server that owes it for as long again has
+	// lost its connection.
+	Ping time.Duration
 	// Forward lists the headers of clients that the server gets. Nothing else of
 	// them is passed on (protocol.md D0.9).
 	Forward []Forward
