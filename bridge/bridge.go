@@ -28,6 +28,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,6 +169,9 @@ type Options struct {
 	Servers  []ServerOptions
 	Sessions session.Store // nil means one in memory for 10,000 sessions
 	Log      *slog.Logger  // nil means slog.Default()
+	// Version is the program's own, as servers and clients are told; empty means
+	// "dev".
+	Version string
 	// SessionIdle is how long a session lives without a request, a call under
 	// way or an open stream; 0 means 30 minutes.
 	SessionIdle time.Duration
@@ -180,20 +184,25 @@ type Options struct {
 
 // Bridge connects sessions with servers.
 type Bridge struct {
-	log      *slog.Logger
-	routes   []*route
-	forwards []string // headers of clients that some server gets
-	store    session.Store
-	idle     time.Duration
-	bytes    atomic.Int64 // bodies under way
-	maxBytes int64
-	maxLanes int64
-	lanes    atomic.Int64
-	flight   flight
-	stop     context.CancelFunc
-	force    context.Context // ends when Close has no more time
-	hurry    context.CancelFunc
-	wg       sync.WaitGroup
+	log           *slog.Logger
+	routes        []*route
+	prefixes      map[string]int // places of servers, by the prefix that only they have
+	prefixLengths []int          // of those, the longest first
+	forwards      []string       // headers of clients that some server gets
+	store         session.Store
+	idle          time.Duration
+	bytes         atomic.Int64 // bodies under way
+	maxBytes      int64
+	maxLanes      int64
+	version       string
+	ownParams     []byte // of initialize, where no client's will do
+	lanes         atomic.Int64
+	flight        flight
+	life          context.Context // ends with Close
+	stop          context.CancelFunc
+	force         context.Context // ends when Close has no more time
+	hurry         context.CancelFunc
+	wg            sync.WaitGroup
 
 	mu       sync.Mutex // guards sessions, closed
 	sessions map[*Session]struct{}
@@ -213,12 +222,14 @@ const (
 func New(o Options) *Bridge {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bridge{
-		log: o.Log, store: o.Sessions, stop: stop,
+		log: o.Log, store: o.Sessions, life: ctx, stop: stop,
 		idle:     or(o.SessionIdle, 30*time.Minute),
 		maxBytes: or(o.MaxBytes, 512<<20),
 		maxLanes: int64(or(o.MaxLanes, 1024)),
+		version:  or(o.Version, "dev"),
 		sessions: map[*Session]struct{}{},
 	}
+	b.ownParams = ownParams(b.version)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.log == nil {
 		b.log = slog.Default()
@@ -232,10 +243,31 @@ func New(o Options) *Bridge {
 			b.forwards = append(b.forwards, f.From)
 		}
 	}
+	b.index()
 	slices.Sort(b.forwards)
 	b.forwards = slices.Compact(b.forwards)
 	b.wg.Go(func() { b.sweep(ctx) })
 	return b
+}
+
+// index notes by what prefix a server is found, and whose prefixes do not tell.
+func (b *Bridge) index() {
+	b.prefixes = map[string]int{}
+	for i, r := range b.routes {
+		own := r.o.Prefix
+		for j, other := range b.routes {
+			if i != j && (strings.HasPrefix(own, other.o.Prefix) || strings.HasPrefix(other.o.Prefix, own)) {
+				r.rivals = true
+			}
+		}
+		if _, taken := b.prefixes[own]; !taken && own != "" {
+			b.prefixes[own] = i
+			b.prefixLengths = append(b.prefixLengths, len(own))
+		}
+	}
+	slices.Sort(b.prefixLengths)
+	b.prefixLengths = slices.Compact(b.prefixLengths)
+	slices.Reverse(b.prefixLengths)
 }
 
 func or[T comparable](v, otherwise T) T {

@@ -103,7 +103,7 @@ func (s *Session) finish(err error) bool {
 		q.timer.Stop()
 		q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone", nil))
 	}
-	s.route.log.Debug("session ended", "reason", err)
+	s.log.Debug("session ended", "reason", err)
 	for _, f := range onEnd {
 		f()
 	}

@@ -1,6 +1,15 @@
 package bridge
 
-import "encoding/json"
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
 
 // Filter chooses what clients see of one kind of a server's offers: its tools,
 // its prompts, or its resources and templates. What they do not see they
@@ -26,4 +35,309 @@ type Override struct {
 	// Annotations are members that replace those of the same name; null removes
 	// one.
 	Annotations map[string]json.RawMessage
+}
+
+func (f *Filter) zero() bool {
+	return len(f.Allow)+len(f.Deny)+len(f.Rename)+len(f.Override) == 0
+}
+
+// sieve is a filter that is ready for use. The nil sieve lets everything
+// through as it is.
+type sieve struct {
+	Filter
+	uris bool              // renaming is for show only
+	own  map[string]string // the server's names by those that clients see
+}
+
+func newSieve(f Filter, uris bool) *sieve {
+	if f.zero() {
+		return nil
+	}
+	s := &sieve{Filter: f, uris: uris, own: map[string]string{}}
+	if !uris {
+		for own, seen := range f.Rename {
+			s.own[seen] = own
+		}
+	}
+	return s
+}
+
+// passes reports whether clients may see what has this name or URI.
+func (s *sieve) passes(own string) bool {
+	if s == nil {
+		return true
+	}
+	for _, p := range s.Deny {
+		if matches(p, own) {
+			return false
+		}
+	}
+	for _, p := range s.Allow {
+		if matches(p, own) {
+			return true
+		}
+	}
+	return len(s.Allow) == 0
+}
+
+// seen returns the name under which clients see what the server calls own;
+// false when they do not see it: hidden, or its name has been given to another.
+func (s *sieve) seen(own string) (string, bool) {
+	if !s.passes(own) {
+		return "", false
+	}
+	if s == nil || s.uris {
+		return own, true
+	}
+	if name, ok := s.Rename[own]; ok {
+		return name, true
+	}
+	_, taken := s.own[own]
+	return own, !taken
+}
+
+// meant returns the server's own name of what a client calls seen; false when
+// clients see nothing of that name.
+func (s *sieve) meant(seen string) (string, bool) {
+	if s == nil || s.uris {
+		return seen, s.passes(seen)
+	}
+	if own, ok := s.own[seen]; ok {
+		return own, s.passes(own)
+	}
+	_, away := s.Rename[seen]
+	return seen, !away && s.passes(seen)
+}
+
+// describe returns the item as clients see it, or nil.
+func (s *sieve) describe(item []byte, own string) []byte {
+	name, ok := s.seen(own)
+	if !ok {
+		return nil
+	}
+	if s.uris {
+		if to, ok := s.Rename[own]; ok {
+			item = put(item, "name", []byte(quote(to)))
+		}
+	} else if name != own {
+		item = put(item, "name", []byte(quote(name)))
+	}
+	o := s.Override[own]
+	if o.Title != nil {
+		item = put(item, "title", []byte(quote(*o.Title)))
+	}
+	if o.Description != nil {
+		item = put(item, "description", []byte(quote(*o.Description)))
+	}
+	if len(o.Annotations) > 0 {
+		a := []byte(gjson.GetBytes(item, "annotations").Raw)
+		if len(a) == 0 || a[0] != '{' {
+			a = []byte("{}")
+		}
+		for member, value := range o.Annotations {
+			if string(value) == "null" {
+				value = nil
+			}
+			a = with(a, member, value)
+		}
+		item = put(item, "annotations", a)
+	}
+	return item
+}
+
+// matches reports whether text matches the pattern: * is any text, ? any
+// character. It goes back to the last * only, so that no text, which may come
+// from a client, takes it long.
+func matches(pattern, text string) bool {
+	star, again := -1, 0 // where the last * stands, and what it has to reach beyond
+	p, t := 0, 0
+	for t < len(text) {
+		_, size := utf8.DecodeRuneInString(text[t:])
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, again = p, t
+			p++
+		case p < len(pattern) && pattern[p] == '?':
+			p++
+			t += size
+		case p < len(pattern) && pattern[p] == text[t]:
+			p++
+			t++
+		case star >= 0:
+			again++
+			p, t = star+1, again
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// sieves are the filters of one server, by kind.
+type sieves [kinds]*sieve
+
+func newSieves(o *ServerOptions) sieves {
+	r := newSieve(o.Resources, true)
+	return sieves{tools: newSieve(o.Tools, false), prompts: newSieve(o.Prompts, false), resources: r, templates: r}
+}
+
+// filtered is an Upstream of which clients see a part, under names of the
+// operator's choice.
+type filtered struct {
+	Upstream
+	sieves *sieves
+}
+
+// screened is a Client that is not told of resources that it does not see.
+type screened struct {
+	Client
+	resources *sieve
+}
+
+// Notify passes on a notification.
+func (s *screened) Notify(n *jsonrpc.Message) {
+	if n.Method != "notifications/resources/updated" || s.resources.passes(n.URI()) {
+		s.Client.Notify(n)
+	}
+}
+
+// Call makes a call, unless it is about what clients do not see.
+func (f *filtered) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if k, ok := listed(r.Method); ok {
+		a, err := f.Upstream.Call(ctx, r)
+		if err != nil || a.Error != nil || f.sieves[k] == nil {
+			return a, err
+		}
+		return k.edit(a, f.sieves[k].describe), nil
+	}
+	k, about := subject(r.Method)
+	if !about || f.sieves[k] == nil && (r.Method != completion || f.sieves[templates] == nil) {
+		return f.Upstream.Call(ctx, r)
+	}
+	m, no := f.admit(k, r.Message)
+	if no != nil {
+		return no, nil
+	}
+	inner := *r
+	inner.Message = m
+	return f.Upstream.Call(ctx, &inner)
+}
+
+const completion = "completion/complete"
+
+// subject returns the kind of what a request is about.
+func subject(method string) (kind, bool) {
+	switch method {
+	case "tools/call":
+		return tools, true
+	case "prompts/get":
+		return prompts, true
+	case "resources/read", "resources/subscribe":
+		return resources, true
+	case completion:
+		return prompts, true
+	}
+	return 0, false
+}
+
+// admit returns the message as the server understands it, or the answer to one
+// that is about what clients do not see: the same as if it did not exist.
+func (f *filtered) admit(k kind, m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc.Message) {
+	if m.Doubtful() {
+		return nil, invalidParams("params has a member that differs from name or uri in case only")
+	}
+	if m.Method == completion {
+		return f.admitCompletion(m)
+	}
+	if k == resources {
+		if !f.sieves[k].passes(m.URI()) {
+			return nil, noResource(m.URI())
+		}
+		return m, nil
+	}
+	seen := m.Name()
+	own, ok := f.sieves[k].meant(seen)
+	switch {
+	case !ok:
+		return nil, unknown(k, seen)
+	case own != seen:
+		m = m.Renamed(own)
+	}
+	return m, nil
+}
+
+// admitCompletion is admit for completion/complete, whose subject stands deeper
+// in the params.
+func (f *filtered) admitCompletion(m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc.Message) {
+	ref, ok := refOf(m)
+	if !ok {
+		return nil, invalidParams("params.ref must be an object that says what is to be completed")
+	}
+	if ref.uri != "" {
+		if !f.sieves[templates].passes(ref.uri) {
+			return nil, noResource(ref.uri)
+		}
+		return m, nil
+	}
+	own, ok := f.sieves[prompts].meant(ref.name)
+	if !ok {
+		return nil, unknown(prompts, ref.name)
+	}
+	return ref.renamed(own), nil
+}
+
+// reference is what a request for completion is about.
+type reference struct {
+	m         *jsonrpc.Message
+	name, uri string // of a prompt, or of a resource or template
+	raw       []byte
+}
+
+// refOf reads params.ref. A member that stands twice, or under a name that
+// differs in case only, could mean one thing to us and another to the server:
+// there is none in what goes on.
+func refOf(m *jsonrpc.Message) (*reference, bool) {
+	var p struct {
+		Ref map[string]json.RawMessage
+	}
+	if json.Unmarshal(m.Params, &p) != nil || p.Ref == nil {
+		return nil, false
+	}
+	r := &reference{m: m}
+	for name, value := range p.Ref {
+		switch {
+		case name == "name":
+			r.name = gjson.ParseBytes(value).Str
+		case name == "uri":
+			r.uri = gjson.ParseBytes(value).Str
+		case strings.EqualFold(name, "name"), strings.EqualFold(name, "uri"):
+			delete(p.Ref, name)
+		}
+	}
+	raw, err := json.Marshal(p.Ref)
+	r.raw = raw
+	return r, err == nil
+}
+
+// renamed returns the request about the prompt of that name.
+func (r *reference) renamed(name string) *jsonrpc.Message {
+	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: with(r.m.Params, "ref", with(r.raw, "name", []byte(quote(name))))}
+	return c.Clone() // parsed: its progress token is found
+}
+
+func invalidParams(what string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, what, nil)
+}
+
+// unknown answers a request about a tool or a prompt that there is not (A14).
+func unknown(k kind, name string) *jsonrpc.Message {
+	what := map[kind]string{tools: "tool", prompts: "prompt"}[k]
+	return invalidParams("Unknown " + what + ": " + name)
+}
+
+// codeNoResource answers a request about a resource that there is not (A14).
+const codeNoResource = -32002
+
+func noResource(uri string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, codeNoResource, "Resource not found", []byte(`{"uri":`+quote(uri)+`}`))
 }

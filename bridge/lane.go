@@ -32,6 +32,7 @@ type lane struct {
 	active  int       // calls under way
 	used    time.Time // when the last of them ended
 	timer   *time.Timer
+	pulse   *time.Timer         // until the next look for a sign of life
 	holding bool                // hold is running
 	notes   []*Request          // notifications that wait for the connection
 	level   []byte              // params of the last logging/setLevel
@@ -265,11 +266,11 @@ func (l *lane) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active--
-	if l.active > 0 || l.route.idle <= 0 {
+	if l.active > 0 || l.route.idle <= 0 && l.pulse == nil {
 		return
 	}
 	l.used = time.Now()
-	if l.timer == nil && l.closed == nil {
+	if l.route.idle > 0 && l.timer == nil && l.closed == nil {
 		l.timer = time.AfterFunc(l.route.idle, l.doze)
 	}
 }
@@ -317,6 +318,7 @@ func (l *lane) open(o *opening) {
 	default:
 		l.wire, l.began = w, time.Now()
 		l.used = l.began
+		l.watch()
 	}
 	close(o.done)
 	l.mu.Unlock()
@@ -362,6 +364,9 @@ func (l *lane) Close(ctx context.Context) error {
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
+	}
+	if l.pulse != nil {
+		l.pulse.Stop()
 	}
 	l.mu.Unlock()
 	l.cancel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -30,7 +31,8 @@ type Stream interface {
 type Session struct {
 	b      *Bridge
 	id     string
-	route  *route
+	server string // its name; empty means all as one
+	log    *slog.Logger
 	caller *Caller
 	up     Upstream
 	ctx    context.Context // of the session's life
@@ -78,15 +80,15 @@ const (
 
 // Initialize starts a session for a client that sent the initialize request m
 // to the server of that name, and returns it with the result for the client.
+// The empty name means all servers as one; if there is only one, that one.
 // id is the session's; it must not be guessable. The session ends by itself
 // when the handshake fails: the answer is then the error for the client.
 //
 // h are the headers of the client's request, or nil. What no server's
 // allow-list names is not looked at; this holds for Call and Notify too.
 func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
-	r := b.route(server)
 	mid := bytes.Clone(m.ID) // the answer outlives the request
-	if r == nil {
+	if server != "" && b.route(server) == nil {
 		return nil, answer(mid, ErrUnknownServer), ErrUnknownServer
 	}
 	caller, fault := newCaller(principal, m)
@@ -98,7 +100,10 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 		return nil, answer(mid, err), err
 	}
 	defer b.flight.leave()
-	s := &Session{b: b, id: session.Key(id), route: r, caller: caller, ended: make(chan struct{})}
+	s := &Session{b: b, id: session.Key(id), server: server, log: b.log, caller: caller, ended: make(chan struct{})}
+	if server != "" {
+		s.log = b.route(server).log
+	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.seen.Store(time.Now().UnixNano())
 	if err := b.add(s); err != nil {
@@ -158,7 +163,7 @@ func newCaller(principal string, m *jsonrpc.Message) (*Caller, string) {
 // add enters the session among those that live.
 func (b *Bridge) add(s *Session) error {
 	now := time.Now()
-	err := b.store.Put(s.ctx, session.Record{Key: s.id, Server: s.route.o.Name, Principal: s.caller.Principal,
+	err := b.store.Put(s.ctx, session.Record{Key: s.id, Server: s.server, Principal: s.caller.Principal,
 		Revision: s.caller.Revision, Params: s.caller.Params, Created: now, Seen: now})
 	if errors.Is(err, session.ErrFull) {
 		return ErrOverloaded
@@ -182,7 +187,7 @@ func (b *Bridge) add(s *Session) error {
 // initialize opens the connection to the server and makes the client's answer
 // of the server's.
 func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.Message, error) {
-	up, err := s.route.upstream(s)
+	up, err := s.b.upstream(s.server, s.caller, receiver{s})
 	if err != nil {
 		return nil, err
 	}
@@ -217,8 +222,19 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.
 	return jsonrpc.NewResult(nil, result), nil
 }
 
-// Server returns the name of the session's server.
-func (s *Session) Server() string { return s.route.o.Name }
+// upstream returns what the calls of a session with that server go to.
+func (b *Bridge) upstream(server string, from *Caller, rest Client) (Upstream, error) {
+	switch {
+	case server != "":
+		return b.route(server).upstream(from, rest)
+	case len(b.routes) == 1:
+		return b.routes[0].upstream(from, rest)
+	}
+	return newMerge(b, from, rest), nil
+}
+
+// Server returns the name of the session's server; empty means all as one.
+func (s *Session) Server() string { return s.server }
 
 // Revision returns the revision agreed with the client.
 func (s *Session) Revision() string { return s.caller.Revision }
@@ -258,7 +274,7 @@ func (s *Session) Call(m *jsonrpc.Message, h http.Header, back Stream) (*jsonrpc
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	}
-	s.route.log.Debug("call failed", "method", m.Method, "err", err)
+	s.log.Debug("call failed", "method", m.Method, "err", err)
 	return answer(id, err), err
 }
 
@@ -325,7 +341,7 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 		m = theirs
 	}
 	if err := s.up.Notify(s.ctx, &Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
-		s.route.log.Debug("notification not delivered", "method", m.Method, "err", err)
+		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }
 

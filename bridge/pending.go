@@ -57,7 +57,7 @@ func (s *Session) flush() {
 	}
 	events, _ := s.pending.After(0)
 	if n := s.pending.Drops(); n > 0 {
-		s.route.log.Warn("notifications dropped: the client had no stream open", "count", n)
+		s.log.Warn("notifications dropped: the client had no stream open", "count", n)
 	}
 	s.pending = nil
 	waiting := map[int64]*question{}

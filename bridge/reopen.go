@@ -46,7 +46,7 @@ func (l *lane) attempt() (*wire, error) {
 		l.failed(err)
 		return nil, err
 	}
-	l.route.works()
+	l.route.learned(w.up.Server())
 	return w, nil
 }
 

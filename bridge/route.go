@@ -22,14 +22,20 @@ type route struct {
 	restarts  int
 	maxLanes  int64
 	lanes     atomic.Int64
-	ill       atomic.Bool   // failure is not nil
+	ill       atomic.Bool // failure is not nil
+	sieves    sieves
+	rivals    bool          // other servers' prefixes are such that names can be the same
 	openings  chan struct{} // one token for each connection that is being opened
 
-	mu      sync.Mutex // guards the rest
-	hubs    map[string]*hub
-	served  bool  // a connection was opened
-	failure error // the last one, nil when the server works
-	since   time.Time
+	mu       sync.Mutex // guards the rest
+	hubs     map[string]*hub
+	catalogs map[string]*catalog // by principal
+	known    *Server             // what the last handshake said; nil before the first
+	waiters  map[*waiter]struct{}
+	probing  bool  // a goroutine tries whether the server works again
+	served   bool  // a connection was opened
+	failure  error // the last one, nil when the server works
+	since    time.Time
 }
 
 func newRoute(b *Bridge, o ServerOptions) *route {
@@ -40,8 +46,11 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		restarts:  or(o.Restarts, 5),
 		maxLanes:  int64(or(o.MaxLanes, 256)),
 		hubs:      map[string]*hub{},
+		catalogs:  map[string]*catalog{},
+		waiters:   map[*waiter]struct{}{},
 		openings:  make(chan struct{}, maxOpenings),
 	}
+	r.sieves = newSieves(&o)
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
 	}
@@ -77,9 +86,13 @@ func (r *route) released() {
 // failed notes that a connection could not be opened, or not be used.
 func (r *route) failed(err error) {
 	r.ill.Store(true)
-	r.log.Warn("server failed", "err", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	level := slog.LevelWarn
+	if r.failure != nil && r.failure.Error() == err.Error() {
+		level = slog.LevelDebug // said before
+	}
+	r.log.Log(context.Background(), level, "server failed", "err", err)
 	r.failure, r.since = err, time.Now()
 }
 
@@ -96,32 +109,84 @@ func (r *route) fared(err error) {
 	}
 }
 
-// works notes that a connection was opened.
+// works notes that the server can be used. Whoever waits for that is told.
 func (r *route) works() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	if r.failure != nil {
+		r.log.Info("server works again")
+	}
 	r.served, r.failure = true, nil
 	r.ill.Store(false)
+	waiters := r.waiters
+	r.waiters = map[*waiter]struct{}{}
+	r.mu.Unlock()
+	for w := range waiters {
+		w.tell()
+	}
 }
 
-// upstream returns what the session's calls go to.
-func (r *route) upstream(s *Session) (Upstream, error) {
+// upstream returns what the calls of one session go to. Nothing is opened yet.
+func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
+	from = r.caller(from)
+	if r.sieves == (sieves{}) {
+		return r.connection(from, rest)
+	}
+	if s := r.sieves[resources]; s != nil {
+		rest = &screened{rest, s}
+	}
+	up, err := r.connection(from, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &filtered{up, &r.sieves}, nil
+}
+
+// caller returns the caller as the server may see it.
+func (r *route) caller(from *Caller) *Caller {
+	if from.Header == nil {
+		return from
+	}
+	mine := *from
+	mine.Header = pick(from.Header, r.o.Forward)
+	return &mine
+}
+
+// failing returns why the server cannot be had, if that was so a moment ago.
+func (r *route) failing() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failure != nil && time.Since(r.since) < failingFor {
+		return r.failure
+	}
+	return nil
+}
+
+// connection returns a connection of the session's own, or its part of one
+// that it shares.
+func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 	switch r.share {
 	case SharePrincipal, ShareAll:
-		return r.join(s)
+		return r.join(*from, rest)
 	case ShareCall:
-		return &perCall{route: r, caller: s.caller, rest: receiver{s}}, nil
+		return &perCall{route: r, caller: from, rest: rest}, nil
 	}
-	return newLane(r, s.caller, receiver{s}), nil
+	return newLane(r, from, rest), nil
 }
 
-// join returns the session's view of the connection that it shares.
-func (r *route) join(s *Session) (Upstream, error) {
-	from := *s.caller
-	from.Params = with(from.Params, "capabilities", with(from.Capabilities, "tasks", nil)) // tasks are relayed 1:1 only (D3)
-	key := from.Principal + "\x00" + from.Revision + "\x00" + string(with(from.Capabilities, "tasks", nil))
+// join returns the session's view of the connection that it shares: with those
+// of the same principal, whose clients can do the same and were sent here with
+// the same headers.
+func (r *route) join(from Caller, rest Client) (Upstream, error) {
+	capabilities := with(from.Capabilities, "tasks", nil) // tasks are relayed 1:1 only (D3)
+	from.Params = with(from.Params, "capabilities", capabilities)
+	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
+	for _, f := range r.o.Forward {
+		for _, value := range from.Header[f.To] {
+			key += "\x00" + f.To + ":" + value
+		}
+	}
 	if r.share == ShareAll {
-		key, from = "", Caller{Revision: latest, Params: ownParams}
+		key, from = "", Caller{Revision: latest, Params: r.b.ownParams}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +199,7 @@ func (r *route) join(s *Session) (Upstream, error) {
 		h = newHub(r, &from)
 		r.hubs[key] = h
 	}
-	return h.join(receiver{s}), nil
+	return h.join(rest), nil
 }
 
 func (r *route) principalHubs(principal string) (n int) {
@@ -175,7 +240,7 @@ func (r *route) close(ctx context.Context) {
 type Status struct {
 	Name     string
 	Usable   bool   // it works, or nothing speaks against trying it
-	State    string // "ready", "idle" or "failing"
+	State    string // "ready", "starting", "idle" or "failing"
 	Reason   string // of failing, for people; it may name programs and files
 	Since    time.Time
 	Lanes    int // connections open or being opened
@@ -184,16 +249,19 @@ type Status struct {
 
 // Status returns how each server fares, in the order of Options.
 func (b *Bridge) Status() []Status {
-	sessions := map[*route]int{}
+	sessions := map[string]int{}
 	b.mu.Lock()
 	for s := range b.sessions {
-		sessions[s.route]++
+		sessions[s.server]++
 	}
 	b.mu.Unlock()
 	all := make([]Status, 0, len(b.routes))
 	for _, r := range b.routes {
 		st := r.status()
-		st.Sessions = sessions[r]
+		st.Sessions = sessions[r.o.Name]
+		if len(b.routes) == 1 {
+			st.Sessions += sessions[""]
+		}
 		all = append(all, st)
 	}
 	return all
@@ -201,12 +269,15 @@ func (b *Bridge) Status() []Status {
 
 func (r *route) status() Status {
 	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load())}
-	if st.Lanes > 0 {
-		st.State = "ready"
-	}
 	r.mu.Lock()
 	failure, since, served := r.failure, r.since, r.served
 	r.mu.Unlock()
+	switch {
+	case st.Lanes > 0 && served:
+		st.State = "ready"
+	case st.Lanes > 0:
+		st.State = "starting"
+	}
 	usable := false
 	if failure != nil {
 		usable = time.Since(since) > failingFor

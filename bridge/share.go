@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -15,7 +16,9 @@ const latest = era.LatestLegacy
 
 // ownParams is the handshake of a connection that serves everybody: there is
 // nobody in particular to ask, so no capability is offered (D3).
-var ownParams = []byte(`{"protocolVersion":"` + latest + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":"1"}}`)
+func ownParams(version string) []byte {
+	return []byte(`{"protocolVersion":"` + latest + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + quote(version) + `}}`)
+}
 
 // hub lets several sessions share one lane. It is the lane's Client: it finds
 // the session that something from the server belongs to (D0, D3).
@@ -229,12 +232,16 @@ func severity(level string) int {
 	return -1
 }
 
+func badLevel() *jsonrpc.Message {
+	return invalidParams("level must be one of " + strings.Join(severities, ", "))
+}
+
 // setLevel notes the session's level. The server is told the most verbose one
 // that any session wants.
 func (v *view) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	wanted := gjson.GetBytes(r.Params, "level").String()
 	if severity(wanted) < 0 {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "level must be one of debug, info, notice, warning, error, critical, alert, emergency", nil), nil
+		return badLevel(), nil
 	}
 	h := v.h
 	select {

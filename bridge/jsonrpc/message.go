@@ -26,8 +26,10 @@ type Message struct {
 	version, method []byte
 	meta, name, uri []byte // members of params, raw
 	token           []byte // params._meta.progressToken, raw
+	rename          []byte // stands in place of name, raw; see Renamed
 	progress        []byte // params.progressToken, raw
 	requestID       []byte // params.requestId, raw
+	doubtful        bool   // see Doubtful
 	lines           bool   // line breaks stand between tokens
 	buf             *Buffer
 }
@@ -45,7 +47,37 @@ func (m *Message) IsResponse() bool { return m.Method == "" }
 func (m *Message) Meta() []byte { return m.meta }
 
 // Name returns params.name decoded: the tool or prompt that is meant.
-func (m *Message) Name() string { return text(m.name) }
+func (m *Message) Name() string {
+	if m.rename != nil {
+		return text(m.rename)
+	}
+	return text(m.name)
+}
+
+// Doubtful reports whether params has a member that differs from name or uri
+// in case only. Some servers take it for that: whoever allows or refuses a
+// request by its name must not let it pass.
+func (m *Message) Doubtful() bool { return m.doubtful }
+
+// Renamed returns the message with another params.name; without one it returns
+// the message as it is. The rest is shared with m, which must be valid as long
+// as the result is used. Params goes on showing the old name: the new one is
+// put in its place by Append.
+func (m *Message) Renamed(name string) *Message {
+	if len(m.name) == 0 {
+		return m
+	}
+	c := *m
+	c.buf = nil // it stays m's
+	c.rename = appendString(nil, name)
+	return &c
+}
+
+// WithResult returns an answer to the same request with another result. It is
+// raw JSON that may have line breaks between its tokens if that of m had.
+func (m *Message) WithResult(result []byte) *Message {
+	return &Message{ID: m.ID, Result: result, lines: m.lines}
+}
 
 // URI returns params.uri decoded: the resource that is meant.
 func (m *Message) URI() string { return text(m.uri) }
@@ -73,7 +105,7 @@ func text(raw []byte) string {
 
 // Len is about the size of the message on a wire, in bytes.
 func (m *Message) Len() int {
-	return len(m.ID) + len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) + 64
+	return len(m.ID) + len(m.Method) + len(m.Params) + len(m.rename) + len(m.Result) + len(m.Error) + 64
 }
 
 // Append writes the message to dst as one line, without the line break, and
@@ -91,15 +123,7 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 	from := len(dst)
 	switch {
 	case m.Params != nil:
-		dst = append(dst, `,"params":`...)
-		if old := m.Token(); token != nil && old != nil {
-			at := offset(m.Params, old)
-			dst = append(dst, m.Params[:at]...)
-			dst = append(dst, token...)
-			dst = append(dst, m.Params[at+len(old):]...)
-		} else {
-			dst = append(dst, m.Params...)
-		}
+		dst = m.appendParams(append(dst, `,"params":`...), token)
 	case m.Error != nil:
 		dst = append(append(dst, `,"error":`...), m.Error...)
 	case m.Result != nil:
@@ -109,6 +133,29 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 		unbreak(dst[from:])
 	}
 	return append(dst, '}')
+}
+
+// appendParams writes the params with what stands in place of other things.
+func (m *Message) appendParams(dst, token []byte) []byte {
+	old, done := m.Token(), 0
+	put := func(part, instead []byte) {
+		at := offset(m.Params, part)
+		dst = append(append(dst, m.Params[done:at]...), instead...)
+		done = at + len(part)
+	}
+	tokens := token != nil && old != nil
+	renames := m.rename != nil
+	if tokens && renames && offset(m.Params, m.name) < offset(m.Params, old) {
+		put(m.name, m.rename)
+		renames = false
+	}
+	if tokens {
+		put(old, token)
+	}
+	if renames {
+		put(m.name, m.rename)
+	}
+	return append(dst, m.Params[done:]...)
 }
 
 // Payload returns what an answer carries: the name of the member and its raw

@@ -308,6 +308,8 @@ func (s *scanner) member(key []byte, i, depth int, l level) int {
 			to = &s.m.progress
 		case "requestId":
 			to = &s.m.requestID
+		default:
+			s.m.doubtful = s.m.doubtful || (len(key) == 3 || len(key) == 4) && (bytes.EqualFold(key, []byte("name")) || bytes.EqualFold(key, []byte("uri")))
 		}
 	case meta:
 		if string(key) == "progressToken" {

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -34,13 +33,14 @@ func newRig(t testing.TB, change func(*config.Config), names ...string) *rig {
 		change(&c)
 	}
 	r := &rig{t: t, f: &wiretest.Server{}}
-	r.s = build(&c, slog.New(slog.DiscardHandler), func(_ *Server, s *config.Server) (bridge.Adapter, func() error) {
-		return r.f, func() error {
+	r.s = build(&c, slog.New(slog.DiscardHandler), func(_ *Server, s *config.Server) reached {
+		check := func() error {
 			if s.Name == "broken" {
 				return errors.New("no such program")
 			}
 			return nil
 		}
+		return reached{Adapter: r.f, check: check, transport: func() string { return "stdio" }}
 	})
 	r.Site = wiretest.NewSiteFrom(t, r.s.http)
 	t.Cleanup(func() { r.s.Close(context.Background()) })

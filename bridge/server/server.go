@@ -2,7 +2,7 @@
 // and what operators ask.
 //
 // For a server NAME there are /NAME/mcp (Streamable HTTP), /NAME/sse and
-// /NAME/messages (HTTP+SSE). With one server the same stand without /NAME too.
+// /NAME/messages (HTTP+SSE). The same without /NAME is all servers as one.
 package server
 
 import (
@@ -18,7 +18,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/mcp-bridge/bridge/adapters/sse"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -30,7 +29,7 @@ import (
 type Server struct {
 	c          *config.Config
 	log        *slog.Logger
-	adapter    adapter
+	reached    []reached // as Config.Servers
 	b          *bridge.Bridge
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
@@ -39,21 +38,20 @@ type Server struct {
 }
 
 // New builds everything that the configuration names. It starts nothing but
-// the bridge itself: Close ends that, also when Serve was never called.
-func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).stdio) }
+// the bridge itself: Close ends that, also when Serve was never called. A server
+// that cannot be used as it is configured keeps nothing else from working.
+func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
-// adapter makes the adapter of a configured server, and what tells why it
-// cannot work.
-type adapter func(*Server, *config.Server) (bridge.Adapter, func() error)
-
-func build(c *config.Config, log *slog.Logger, with adapter) *Server {
-	s := &Server{c: c, log: log, adapter: with, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
+func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
+	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
 	o := bridge.Options{
 		Log: log, Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren,
 	}
 	for i := range c.Servers {
-		o.Servers = append(o.Servers, s.options(&c.Servers[i]))
+		r := reach(s, &c.Servers[i])
+		s.reached = append(s.reached, r)
+		o.Servers = append(o.Servers, options(&c.Servers[i], r))
 	}
 	s.b = bridge.New(o)
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
@@ -69,24 +67,17 @@ func build(c *config.Config, log *slog.Logger, with adapter) *Server {
 }
 
 // options makes a server's options of its configuration.
-func (s *Server) options(c *config.Server) bridge.ServerOptions {
+func options(c *config.Server, r reached) bridge.ServerOptions {
 	o := bridge.ServerOptions{
 		Name: c.Name, Share: bridge.Share(c.Share), EndWithServer: !c.Restart, Idle: c.IdleStop,
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxLanes: c.MaxChildren,
+		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
+		Ping: c.Ping, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 	}
 	if o.Idle == 0 {
 		o.Idle = -1 // never: the configuration has filled in its default
 	}
-	o.Adapter, o.Check = s.adapter(s, c)
 	return o
-}
-
-func (s *Server) stdio(c *config.Server) (bridge.Adapter, func() error) {
-	a := stdio.New(c.Name, *c.Stdio, stdio.Options{
-		Log: s.log, MaxMessage: int(s.c.MaxMessage),
-		Timeouts: bridge.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout},
-	})
-	return a, a.Check
 }
 
 // Bridge returns the bridge that is served.
@@ -104,17 +95,15 @@ func (s *Server) Handler() http.Handler {
 	at := e.Group(s.c.BasePath)
 	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	at.GET("/readyz", s.ready)
-	names := s.b.Servers()
-	for _, name := range names {
+	for _, name := range s.b.Servers() {
 		s.mount(at.Group("/"+name), name, "/"+name)
 	}
-	if len(names) == 1 {
-		s.mount(at, names[0], "")
-	}
+	s.mount(at, "", "")
 	return e
 }
 
-// mount adds the endpoints of one server below prefix.
+// mount adds the endpoints of a server below prefix; without a name, those of
+// all servers as one.
 func (s *Server) mount(at *gin.RouterGroup, name, prefix string) {
 	mcp := func(c *gin.Context) { s.streamable.Serve(name, c.Writer, c.Request) }
 	at.Any("/mcp", mcp)
@@ -155,7 +144,7 @@ func cleanPrefix(p string) bool {
 
 // directions tells somebody who asked for an unknown path what there is.
 func (s *Server) directions() string {
-	var all []string
+	all := []string{s.c.BasePath + "/mcp"}
 	for _, name := range s.b.Servers() {
 		all = append(all, s.c.BasePath+"/"+name+"/mcp")
 	}
@@ -174,12 +163,15 @@ func (s *Server) recovered(c *gin.Context, fault any) {
 // ready says how each server fares: 200 as long as one of them is of use.
 func (s *Server) ready(c *gin.Context) {
 	type state struct {
-		Name     string     `json:"name"`
-		State    string     `json:"state"`
-		Reason   string     `json:"reason,omitempty"`
-		Since    *time.Time `json:"since,omitempty"`
-		Sessions int        `json:"sessions"`
-		Children int        `json:"children"`
+		Name   string     `json:"name"`
+		State  string     `json:"state"`
+		Reason string     `json:"reason,omitempty"`
+		Since  *time.Time `json:"since,omitempty"`
+		// Transport is how the server is reached: stdio, streamable or sse.
+		Transport   string `json:"transport,omitempty"`
+		Sessions    int    `json:"sessions"`
+		Connections int    `json:"connections"`
+		Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
 	}
 	var out struct {
 		Ready    bool    `json:"ready"`
@@ -187,8 +179,14 @@ func (s *Server) ready(c *gin.Context) {
 		Draining bool    `json:"draining,omitempty"`
 		Servers  []state `json:"servers"`
 	}
-	for _, st := range s.b.Status() {
-		row := state{Name: st.Name, State: st.State, Reason: st.Reason, Sessions: st.Sessions, Children: st.Lanes}
+	for i, st := range s.b.Status() {
+		row := state{
+			Name: st.Name, State: st.State, Reason: st.Reason, Transport: s.reached[i].transport(),
+			Sessions: st.Sessions, Connections: st.Lanes,
+		}
+		if row.Transport == "stdio" {
+			row.Children = &row.Connections
+		}
 		if !st.Since.IsZero() {
 			row.Since = &st.Since
 		}
@@ -249,6 +247,11 @@ const closeLimit = 2 * time.Second
 func (s *Server) Close(ctx context.Context) {
 	s.b.Close(ctx)
 	s.sse.Close()
+	for _, r := range s.reached {
+		if r.close != nil {
+			r.close()
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, closeLimit)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {

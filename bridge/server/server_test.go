@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// One server is served under its name and without; several only under their names, and who asks elsewhere is told so.
+// Each server is served under its name, and all of them as one without. Who asks elsewhere is told so.
 func TestPaths(t *testing.T) {
 	for _, names := range [][]string{{"one"}, {"one", "two"}} {
 		for _, base := range []string{"", "/tools/v1"} {
@@ -30,18 +30,19 @@ func TestPaths(t *testing.T) {
 						r.begin(base + "/" + name + "/mcp")
 						r.begin(base + "/" + name + "/sse") // the new transport at the old URL
 					}
-					a := r.Do("POST", base+"/mcp", initialize).Wait()
-					if want := map[int]int{1: 200, 2: 404}[len(names)]; a.Status() != want {
-						t.Errorf("/mcp = %d, want %d", a.Status(), want)
-					}
+					r.begin(base + "/mcp")
+					r.begin(base + "/sse")
 					for _, path := range []string{"/nowhere", base + "/three/mcp", base + "/one/mcp/", base + "/one"} {
 						a := r.Do("POST", path, initialize).Wait()
 						if a.Status() != 404 || a.Header("Content-Type") != "application/json" {
 							t.Errorf("%s = %d %s", path, a.Status(), a.Header("Content-Type"))
 						}
-						for _, name := range names {
-							if !strings.Contains(a.Body(), base+"/"+name+"/mcp") {
-								t.Errorf("%s = %s, want a hint to %s", path, a.Body(), name)
+						for _, at := range append(names, "") {
+							if at != "" {
+								at = "/" + at
+							}
+							if !strings.Contains(a.Body(), " "+base+at+"/mcp") {
+								t.Errorf("%s = %s, want a hint to %s", path, a.Body(), base+at+"/mcp")
 							}
 						}
 					}
@@ -64,7 +65,7 @@ func TestPaths(t *testing.T) {
 func TestSessionOfOneServer(t *testing.T) {
 	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		id := r.begin("/one/mcp")
-		for _, path := range []string{"/two/mcp", "/two/sse"} {
+		for _, path := range []string{"/two/mcp", "/two/sse", "/mcp"} {
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				if a := r.Do(method, path, call("1", "echo"), "Mcp-Session-Id", id).Wait(); a.Status() != 404 {
 					t.Errorf("%s %s = %d, want 404", method, path, a.Status())

@@ -1,0 +1,317 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// member is one of the servers that a merge offers as one, and the Client that
+// its connection speaks to.
+type member struct {
+	g       *merge
+	r       *route
+	place   int // among the servers
+	catalog *catalog
+
+	mu     sync.Mutex // guards the rest
+	up     Upstream   // nil until something is wanted of it
+	told   *[]byte    // the level that it was told
+	calls  []Client   // where progress of the calls under way goes
+	absent bool       // it is left out until it can be had
+	stop   func()     // ends the waiting for that
+	late   [kinds]*late
+}
+
+// late is a first page that was not there in time.
+type late struct {
+	page *jsonrpc.Message // nil while it is awaited
+}
+
+var _ Client = (*member)(nil)
+
+// begun reports whether anything was wanted of the server yet.
+func (m *member) begun() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.up != nil || m.stop != nil
+}
+
+// upstream returns the connection, which is opened by the first call.
+func (m *member) upstream() (Upstream, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.up != nil {
+		return m.up, nil
+	}
+	if m.g.ctx.Err() != nil {
+		return nil, ErrEnded
+	}
+	up, err := m.r.upstream(m.g.caller, m)
+	if err == nil {
+		m.up = up
+	}
+	return up, err
+}
+
+// ready returns the connection when the server has been told the level.
+func (m *member) ready(ctx context.Context) (Upstream, error) {
+	up, err := m.upstream()
+	if err != nil {
+		return nil, err
+	}
+	level := m.g.level.Load()
+	m.mu.Lock()
+	told := m.told
+	m.mu.Unlock()
+	if told == level {
+		return up, nil
+	}
+	if _, err := up.Call(ctx, &Request{Message: request("initialize", m.g.caller.Params), From: m.g.caller}); err != nil {
+		return nil, err // it says whether there is logging
+	}
+	if s := m.r.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
+		a, err := up.Call(ctx, &Request{Message: request("logging/setLevel", *level), From: m.g.caller})
+		if err != nil {
+			return nil, err
+		}
+		a.Release() // a refusal is no reason not to go on
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.up == up {
+		m.told = level
+	}
+	return up, nil
+}
+
+// call makes a call.
+func (m *member) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	up, err := m.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.Back != nil {
+		m.mu.Lock()
+		m.calls = append(m.calls, r.Back)
+		m.mu.Unlock()
+		defer m.done(r.Back)
+	}
+	return up.Call(ctx, r)
+}
+
+func (m *member) done(back Client) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, c := range m.calls {
+		if c == back {
+			last := len(m.calls) - 1
+			m.calls[i], m.calls[last] = m.calls[last], nil
+			m.calls = m.calls[:last]
+			return
+		}
+	}
+}
+
+// sole returns the Client of the only call under way, if there is exactly one.
+func (m *member) sole() Client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.calls) != 1 {
+		return nil
+	}
+	return m.calls[0]
+}
+
+func (m *member) notify(ctx context.Context, r *Request) error {
+	up, err := m.upstream()
+	if err != nil {
+		return err
+	}
+	return up.Notify(ctx, r)
+}
+
+// Notify passes on what the server says by itself.
+func (m *member) Notify(n *jsonrpc.Message) {
+	if n.Method == "notifications/message" {
+		if c := m.sole(); c != nil {
+			c.Notify(n)
+			return
+		}
+	}
+	m.g.rest.Notify(n)
+}
+
+// Ask passes on what the server asks. Its progress token says which server it
+// is of: two of them may use the same.
+func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	if token := q.Token(); token != nil {
+		ours := quote(strconv.Itoa(m.place) + " " + string(token))
+		if marked, err := jsonrpc.Parse(q.Append(nil, q.ID, []byte(ours))); err == nil {
+			q = marked
+		}
+	}
+	if c := m.sole(); c != nil {
+		return c.Ask(q, reply)
+	}
+	return m.g.rest.Ask(q, reply)
+}
+
+// asker returns the server that a progress token is of, and its own token.
+func (g *merge) asker(token []byte) (*member, []byte) {
+	place, own, ok := strings.Cut(gjson.ParseBytes(token).Str, " ")
+	i, err := strconv.Atoi(place)
+	if !ok || err != nil || i < 0 || i >= len(g.members) {
+		return nil, nil
+	}
+	return g.members[i], []byte(own)
+}
+
+// Gone notes that the server has ended and will not come back as it was. The
+// next call makes a new start; what the client knew of it may be wrong.
+func (m *member) Gone(err error) {
+	m.mu.Lock()
+	up := m.up
+	m.up, m.told = nil, nil
+	m.mu.Unlock()
+	m.r.log.Warn("connection ended", "err", err)
+	if up != nil {
+		m.g.spawn(func() { _ = up.Close(m.g.b.force) })
+	}
+	m.changed()
+}
+
+// changed tells the client to look again at what this server may have.
+func (m *member) changed() {
+	s := m.r.said()
+	for _, c := range listChanged {
+		if s == nil || gjson.GetBytes(s.Capabilities, c.capability).Exists() {
+			m.g.rest.Notify(jsonrpc.NewNotification(c.method, nil))
+		}
+	}
+}
+
+// leaveOut leaves the server out of lists until it can be had.
+func (m *member) leaveOut(err error) {
+	if errors.Is(err, ErrEnded) || errors.Is(err, ErrShutdown) || m.g.ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	waits := m.stop != nil
+	m.absent = true
+	m.mu.Unlock()
+	if waits {
+		return
+	}
+	m.r.log.Warn("left out of what all servers offer as one, until it works", "err", err)
+	stop := m.r.await(m.r.caller(m.g.caller), m.back)
+	m.mu.Lock()
+	if m.absent {
+		m.stop = stop
+	}
+	over := !m.absent || m.g.ctx.Err() != nil // it came back meanwhile, or the session has ended
+	m.mu.Unlock()
+	if over {
+		stop()
+	}
+}
+
+// back notes that the server can be had again.
+func (m *member) back() {
+	m.mu.Lock()
+	was := m.absent
+	m.absent, m.stop = false, nil
+	m.mu.Unlock()
+	if was {
+		m.changed()
+	}
+}
+
+func (m *member) close(ctx context.Context) {
+	m.mu.Lock()
+	up, stop := m.up, m.stop
+	m.up, m.stop = nil, nil
+	m.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if up != nil {
+		_ = up.Close(ctx)
+	}
+}
+
+// offers reports whether the server may have something of that kind to list
+// now: nothing says that it has not, and it is not left out.
+func (m *member) offers(k kind) bool {
+	m.mu.Lock()
+	absent := m.absent
+	m.mu.Unlock()
+	s := m.r.said()
+	return !absent && (s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists())
+}
+
+// expose returns the name under which clients see what the server calls key.
+// Where two servers' names would be the same, the first in the order of the
+// configuration has it, and the other's is made with the server's own name.
+func (m *member) expose(k kind) func(key string) string {
+	return func(key string) string {
+		if k == resources || k == templates {
+			return key
+		}
+		seen := exposed(m.r.o.Prefix, key)
+		if m.r.rivals {
+			for _, other := range m.g.members[:m.place] {
+				if _, taken := other.catalog.meant(k, seen); taken {
+					return exposed(m.r.o.Name+"__", key)
+				}
+			}
+		}
+		return seen
+	}
+}
+
+// show returns the item as clients see it; nil when another server's has its
+// place.
+func (m *member) show(k kind, item []byte, key string) []byte {
+	if k == tools || k == prompts {
+		return put(item, "name", []byte(quote(m.expose(k)(key))))
+	}
+	for _, other := range m.g.members[:m.place] {
+		if _, taken := other.catalog.meant(k, key); taken {
+			return nil
+		}
+	}
+	return item
+}
+
+// maxPages bounds a list that is read to its end.
+const maxPages = 1000
+
+// fetch reads the whole list into the catalogue.
+func (m *member) fetch(ctx context.Context, k kind) {
+	var at mark
+	params := []byte("{}")
+	for page := range maxPages {
+		a, err := m.call(ctx, &Request{Message: request(lists[k].method, params), From: m.g.caller})
+		if err != nil || a.Error != nil {
+			a.Release()
+			return // whoever needs it finds out
+		}
+		next, more := more(a.Result)
+		if more = more && at.follow(next); more {
+			params = []byte(`{"cursor":` + quote(next) + `}`)
+		}
+		m.catalog.learn(k, bytes.Clone(a.Result), m.expose(k), page == 0, !more)
+		a.Release()
+		if !more {
+			return
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// merge is an Upstream that offers all servers as one, to one session. Tools
+// and prompts have their server's prefix before their names; resources are
+// found by their URI: of two servers that list the same one, the first in the
+// order of the configuration has it. A connection is opened when something is
+// wanted of its server, and a server that cannot be had is left out until it
+// can.
+type merge struct {
+	b       *Bridge
+	caller  *Caller
+	rest    Client
+	members []*member
+	ctx     context.Context // ends when Close is called
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	level   atomic.Pointer[[]byte] // params of the last logging/setLevel
+
+	mu     sync.Mutex // guards the rest
+	closed bool
+	subs   map[string]*member // who was told of a subscription, by URI
+}
+
+func newMerge(b *Bridge, from *Caller, rest Client) *merge {
+	g := &merge{b: b, caller: from, rest: rest, subs: map[string]*member{}}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.members = make([]*member, len(b.routes))
+	for i, r := range b.routes {
+		g.members[i] = &member{g: g, r: r, place: i, catalog: r.catalog(from.Principal)}
+	}
+	return g
+}
+
+// spawn runs f in a goroutine that Close awaits.
+func (g *merge) spawn(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.wg.Go(f)
+	}
+	return !g.closed
+}
+
+// Server returns nothing: what clients are told is made for each of them.
+func (g *merge) Server() *Server { return nil }
+
+// Close ends the session's connections to all servers.
+func (g *merge) Close(ctx context.Context) error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel()
+	var wg sync.WaitGroup
+	for _, m := range g.members {
+		if m.begun() {
+			wg.Go(func() { m.close(ctx) })
+		}
+	}
+	wg.Wait()
+	g.wg.Wait()
+	return nil
+}
+
+// Call makes a call to the server that it is for, or to all.
+func (g *merge) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if k, ok := listed(r.Method); ok {
+		return g.list(ctx, k, r)
+	}
+	switch r.Method {
+	case "initialize":
+		return g.initialize(ctx)
+	case "tools/call":
+		return g.named(ctx, tools, r)
+	case "prompts/get":
+		return g.named(ctx, prompts, r)
+	case completion:
+		return g.complete(ctx, r)
+	case "resources/read":
+		return g.read(ctx, r)
+	case "resources/subscribe":
+		return g.subscribe(ctx, r)
+	case "resources/unsubscribe":
+		return g.unsubscribe(ctx, r)
+	case "logging/setLevel":
+		return g.setLevel(ctx, r)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound,
+		"several servers are offered as one here, and it cannot be told which of them "+r.Method+" is for: use that server's own address", nil), nil
+}
+
+// Notify passes a notification on to the servers that know of the client.
+func (g *merge) Notify(ctx context.Context, r *Request) error {
+	if r.Method == "notifications/progress" {
+		m, own := g.asker(r.Token())
+		if m == nil {
+			return nil // about nothing that was asked
+		}
+		theirs, err := jsonrpc.Parse(r.Append(nil, nil, own))
+		if err != nil {
+			return err
+		}
+		inner := *r
+		inner.Message = theirs
+		return m.notify(ctx, &inner)
+	}
+	var first error
+	for _, m := range g.members {
+		if !m.begun() {
+			continue // it learns the state of things when it is needed
+		}
+		inner := *r
+		if err := m.notify(ctx, &inner); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// named makes a call about a tool or a prompt.
+func (g *merge) named(ctx context.Context, k kind, r *Request) (*jsonrpc.Message, error) {
+	m, own := g.find(ctx, k, r.Name())
+	if m == nil {
+		return unknown(k, r.Name()), nil
+	}
+	inner := *r
+	inner.Message = r.Renamed(own)
+	return m.call(ctx, &inner)
+}
+
+// find returns the server that has what clients know by that name, and what it
+// calls it. As a rule the prefix tells; otherwise what was listed does.
+func (g *merge) find(ctx context.Context, k kind, seen string) (*member, string) {
+	by := g.byPrefix(seen)
+	if by != nil && !by.r.rivals && !hashed(seen) {
+		return by, seen[len(by.r.o.Prefix):]
+	}
+	look := func() (*member, string) {
+		for _, m := range g.members {
+			if own, ok := m.catalog.meant(k, seen); ok {
+				return m, own
+			}
+		}
+		return nil, ""
+	}
+	if m, own := look(); m != nil {
+		return m, own
+	}
+	g.fetch(ctx, k, func(m *member) bool { return m.r.rivals || m == by })
+	if m, own := look(); m != nil {
+		return m, own
+	}
+	if by != nil {
+		return by, seen[len(by.r.o.Prefix):] // it may have what it does not list
+	}
+	return nil, ""
+}
+
+// byPrefix returns the server with the longest prefix that the name has.
+func (g *merge) byPrefix(seen string) *member {
+	for _, n := range g.b.prefixLengths {
+		if n < len(seen) {
+			if i, ok := g.b.prefixes[seen[:n]]; ok {
+				return g.members[i]
+			}
+		}
+	}
+	return nil
+}
+
+// hashed reports whether a name looks as if exposed had to change it.
+func hashed(seen string) bool {
+	i := len(seen) - 9
+	return i > 0 && seen[i] == '_' && strings.Trim(seen[i+1:], "0123456789abcdef") == ""
+}
+
+// fetch reads the lists that are not known yet of those servers that want says,
+// all at once.
+func (g *merge) fetch(ctx context.Context, k kind, want func(*member) bool) {
+	var wg sync.WaitGroup
+	for _, m := range g.members {
+		if want(m) && !m.catalog.listed(k) && m.offers(k) {
+			wg.Go(func() { m.fetch(ctx, k) })
+		}
+	}
+	wg.Wait()
+}
+
+// complete makes a call about the completion of an argument.
+func (g *merge) complete(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	ref, ok := refOf(r.Message)
+	if !ok {
+		return invalidParams("params.ref must be an object that says what is to be completed"), nil
+	}
+	inner := *r
+	if ref.uri != "" {
+		m := g.owner(ctx, templates, ref.uri)
+		if m == nil {
+			return noResource(ref.uri), nil
+		}
+		return m.call(ctx, &inner)
+	}
+	m, own := g.find(ctx, prompts, ref.name)
+	if m == nil {
+		return unknown(prompts, ref.name), nil
+	}
+	inner.Message = ref.renamed(own)
+	return m.call(ctx, &inner)
+}
+
+// owner returns the server that has the resource: the first that lists it, else
+// the first of whose templates it can be one. nil means that none says so.
+func (g *merge) owner(ctx context.Context, k kind, uri string) *member {
+	look := func() *member {
+		for _, kind := range []kind{k, resources} {
+			for _, m := range g.members {
+				if _, ok := m.catalog.meant(kind, uri); ok {
+					return m
+				}
+			}
+		}
+		for _, m := range g.members {
+			if m.catalog.matches(uri) {
+				return m
+			}
+		}
+		return nil
+	}
+	if m := look(); m != nil {
+		return m
+	}
+	everybody := func(*member) bool { return true }
+	g.fetch(ctx, resources, everybody)
+	g.fetch(ctx, templates, everybody)
+	return look()
+}
+
+// read makes a call about a resource. Servers have resources that they do not
+// list, which a tool's answer names: what is nobody's may be asked of those
+// that list something of the same scheme, one after the other.
+func (g *merge) read(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	uri := r.URI()
+	if m := g.owner(ctx, resources, uri); m != nil {
+		inner := *r
+		return m.call(ctx, &inner)
+	}
+	var no *jsonrpc.Message
+	for _, m := range g.members {
+		if !m.catalog.like(uri) {
+			continue
+		}
+		inner := *r
+		a, err := m.call(ctx, &inner)
+		if err != nil {
+			return nil, err
+		}
+		if a.Error == nil {
+			return a, nil
+		}
+		no.Release()
+		no = a
+	}
+	if no == nil {
+		no = noResource(uri)
+	}
+	return no, nil
+}
+
+func (g *merge) subscribe(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	uri := r.URI()
+	m := g.owner(ctx, resources, uri)
+	if m == nil {
+		for _, other := range g.members {
+			if other.catalog.like(uri) {
+				m = other
+				break
+			}
+		}
+	}
+	if m == nil {
+		return noResource(uri), nil
+	}
+	g.mu.Lock()
+	if _, known := g.subs[uri]; !known && len(g.subs) >= maxSubscriptions {
+		g.mu.Unlock()
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil), nil
+	}
+	g.mu.Unlock()
+	inner := *r
+	a, err := m.call(ctx, &inner)
+	if err == nil && a.Error == nil {
+		g.mu.Lock()
+		g.subs[uri] = m
+		g.mu.Unlock()
+	}
+	return a, err
+}
+
+func (g *merge) unsubscribe(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	uri := r.URI()
+	g.mu.Lock()
+	m := g.subs[uri]
+	delete(g.subs, uri)
+	g.mu.Unlock()
+	if m == nil {
+		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	}
+	inner := *r
+	return m.call(ctx, &inner)
+}
+
+// setLevel notes the level. Servers that are in use are told at once, others
+// when they are needed.
+func (g *merge) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if severity(gjson.GetBytes(r.Params, "level").String()) < 0 {
+		return badLevel(), nil
+	}
+	level := slices.Clone(r.Params)
+	g.level.Store(&level)
+	var wg sync.WaitGroup
+	for _, m := range g.members {
+		if m.begun() {
+			wg.Go(func() {
+				if _, err := m.ready(ctx); err != nil {
+					m.r.log.Debug("could not set the level", "err", err) // it is told when it is needed
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+
+// How long a client waits for servers that are slow. What comes later is
+// announced by list_changed.
+const (
+	greetPatience = 5 * time.Second
+	listPatience  = 10 * time.Second
+)

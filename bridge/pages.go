@@ -1,0 +1,222 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// cursor says where several servers' lists go on. For clients it is opaque.
+type cursor struct {
+	Kind kind             `json:"k"`
+	At   map[string]*mark `json:"at"` // by the server's name
+}
+
+// mark is where one server's list goes on. It also finds out when a server
+// leads in circles (Brent's algorithm): a cursor of some pages ago is kept, of
+// more and more pages ago, and a circle comes back to it.
+type mark struct {
+	Cursor string `json:"c"`
+	Kept   string `json:"o,omitempty"` // hash of the cursor that is kept
+	Steps  int    `json:"n,omitempty"` // since then
+	Limit  int    `json:"l,omitempty"` // after so many it is replaced
+}
+
+// follow notes the cursor of the next page. It reports false when that has been
+// there before.
+func (m *mark) follow(next string) bool {
+	sum := sha256.Sum256([]byte(next))
+	h := hex.EncodeToString(sum[:8])
+	if h == m.Kept {
+		return false
+	}
+	m.Cursor = next
+	if m.Steps++; m.Steps >= m.Limit {
+		m.Kept, m.Steps, m.Limit = h, 0, max(2*m.Limit, 1)
+	}
+	return true
+}
+
+func (c *cursor) String() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings and numbers always have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// cursorOf reads the cursor of a request for a list; nil means the first page.
+func cursorOf(k kind, params []byte) (*cursor, bool) {
+	given := gjson.GetBytes(params, "cursor")
+	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
+		return nil, true
+	}
+	text, err := base64.RawURLEncoding.DecodeString(given.Str)
+	if err != nil {
+		return nil, false
+	}
+	var c cursor
+	if err := json.Unmarshal(text, &c); err != nil || c.Kind != k || len(c.At) == 0 {
+		return nil, false
+	}
+	for _, at := range c.At {
+		if at == nil {
+			return nil, false
+		}
+	}
+	return &c, true
+}
+
+// list answers a request for a list with what all servers have: one page of
+// each.
+func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message, error) {
+	from, ok := cursorOf(k, r.Params)
+	if !ok {
+		return invalidParams("params.cursor is not one that was given for " + r.Method), nil
+	}
+	pages := make([]*jsonrpc.Message, len(g.members)) // by place
+	var asked []*member
+	for _, m := range g.members {
+		if from != nil {
+			if from.At[m.r.o.Name] != nil {
+				asked = append(asked, m)
+			}
+			continue
+		}
+		if page, coming := m.takeLate(k); page != nil {
+			pages[m.place] = page
+		} else if !coming && m.offers(k) {
+			asked = append(asked, m)
+		}
+	}
+	header := r.Header.Clone()
+	late, err := g.gather(ctx, asked, listPatience, gathering{
+		do: func(ctx context.Context, m *member) error {
+			params := with(r.Params, "cursor", nil)
+			if from != nil {
+				params = with(params, "cursor", []byte(quote(from.At[m.r.o.Name].Cursor)))
+			}
+			var err error
+			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: g.caller, Header: header})
+			return err
+		},
+		overdue: func(m *member) { m.setLate(k, &late{}) },
+		after: func(m *member, err error) {
+			page := pages[m.place]
+			switch {
+			case err != nil:
+				m.setLate(k, nil)
+				m.leaveOut(err)
+			case from != nil || page.Error != nil:
+				m.setLate(k, nil)
+			default:
+				m.setLate(k, &late{page})
+				g.rest.Notify(jsonrpc.NewNotification(lists[k].changed, nil))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g.join(k, from, pages, late)
+}
+
+// takeLate returns the page that came too late for the last request, or says
+// that it is still on its way.
+func (m *member) takeLate(k kind) (page *jsonrpc.Message, coming bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.late[k]
+	switch {
+	case l == nil:
+		return nil, false
+	case l.page == nil:
+		return nil, true
+	}
+	m.late[k] = nil
+	return l.page, false
+}
+
+func (m *member) setLate(k kind, l *late) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late[k] = l
+}
+
+// join makes one answer of the servers' pages, of which those of late are not
+// there yet.
+func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*member]bool) (*jsonrpc.Message, error) {
+	next := cursor{Kind: k, At: map[string]*mark{}}
+	out := []byte(`{"` + lists[k].member + `":[`)
+	empty := len(out)
+	var meta []byte
+	var no *jsonrpc.Message // the first refusal
+	good := 0
+	for _, m := range g.members {
+		page := pages[m.place]
+		if late[m] || page == nil {
+			continue
+		}
+		if page.Error != nil {
+			m.r.log.Debug("left out of a list", "method", lists[k].method, "err", string(page.Error))
+			if no == nil {
+				no = page
+			}
+			continue
+		}
+		good++
+		result := page.Append(nil, nil, nil) // on one line, and of our own
+		page.Release()
+		result = []byte(gjson.GetBytes(result, "result").Raw)
+		at := &mark{}
+		if from != nil {
+			at = from.At[m.r.o.Name]
+		}
+		more, ok := more(result)
+		if ok && !at.follow(more) {
+			m.r.log.Warn("list cut off: the server leads in circles", "method", lists[k].method)
+			ok = false
+		}
+		if ok {
+			next.At[m.r.o.Name] = at
+		}
+		m.catalog.learn(k, result, m.expose(k), from == nil, !ok)
+		k.items(result, func(item []byte, key string) {
+			if item = m.show(k, item, key); item == nil {
+				return
+			}
+			if len(out) > empty {
+				out = append(out, ',')
+			}
+			out = append(out, item...)
+		})
+		if own := gjson.GetBytes(result, "_meta"); own.IsObject() {
+			if meta == nil {
+				meta = []byte("{}")
+			}
+			own.ForEach(func(name, value gjson.Result) bool {
+				if !gjson.GetBytes(meta, gjson.Escape(name.Str)).Exists() { // of two that say the same, the first counts
+					meta = put(meta, name.Str, []byte(value.Raw))
+				}
+				return true
+			})
+		}
+	}
+	if good == 0 && no != nil {
+		return no, nil
+	}
+	out = append(out, ']')
+	if len(next.At) > 0 {
+		out = append(out, `,"nextCursor":`+quote(next.String())...)
+	}
+	if meta != nil {
+		out = append(append(out, `,"_meta":`...), meta...)
+	}
+	return jsonrpc.NewResult(nil, append(out, '}')), nil
+}

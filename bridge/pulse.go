@@ -1,0 +1,57 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// watch begins to ask the server of the open connection for signs of life, if
+// that is wanted. The caller holds l.mu.
+func (l *lane) watch() {
+	if every := l.route.o.Ping; every > 0 {
+		w := l.wire
+		l.pulse = time.AfterFunc(every, func() { l.feel(w) })
+	}
+}
+
+// feel asks for a sign of life, unless there was one lately or the server has
+// work to do: one that does one thing at a time would answer late, and its
+// calls have their own time-outs.
+func (l *lane) feel(w *wire) {
+	every := l.route.o.Ping
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil || l.wire != w {
+		return
+	}
+	if left := every - time.Since(l.used); l.active > 0 || left > 0 {
+		if l.active > 0 {
+			left = every
+		}
+		l.pulse.Reset(left)
+		return
+	}
+	l.wg.Go(func() { l.ping(w) })
+}
+
+func (l *lane) ping(w *wire) {
+	every := l.route.o.Ping
+	dead := &Error{Server: l.route.o.Name, Kind: ErrLost, Public: fmt.Sprintf("it gave no sign of life within %v", every)}
+	ctx, cancel := context.WithTimeoutCause(l.ctx, every, dead)
+	defer cancel()
+	a, err := w.up.Call(ctx, &Request{Message: request("ping", nil), From: l.caller})
+	a.Release() // an error is a sign of life too
+	if l.ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		w.Gone(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed == nil && l.wire == w {
+		l.pulse.Reset(every)
+	}
+}

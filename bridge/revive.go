@@ -1,0 +1,113 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// waiter is somebody who wants to know when a server works again.
+type waiter struct {
+	from *Caller // on whose behalf the server is tried
+	tell func()
+}
+
+// await has tell called once, when a connection to the server has been opened,
+// by whomever. Until then the server is tried again and again: nobody may need
+// it before it is seen. stop ends the waiting.
+func (r *route) await(from *Caller, tell func()) (stop func()) {
+	w := &waiter{from, tell}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiters[w] = struct{}{}
+	if !r.probing && r.b.goes(func() { r.probe() }) {
+		r.probing = true
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiters, w)
+	}
+}
+
+// goes runs f in a goroutine that Close awaits. It reports false when the
+// bridge has been closed.
+func (b *Bridge) goes(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.wg.Go(f)
+	return true
+}
+
+// probe tries the server until it works or nobody waits for it.
+func (r *route) probe() {
+	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-r.b.life.Done():
+			timer.Stop()
+			return
+		}
+		from, wanted := r.waiting()
+		if !wanted {
+			return
+		}
+		if len(r.openings) == 0 { // otherwise somebody is trying already
+			r.try(from)
+		}
+	}
+}
+
+// waiting returns one of those who wait. When there is none it ends the probing.
+func (r *route) waiting() (*Caller, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.waiters {
+		return w.from, true
+	}
+	r.probing = false
+	return nil, false
+}
+
+// try opens a connection to see whether the server works, and closes it.
+func (r *route) try(from *Caller) {
+	l := newLane(r, from, nobody{})
+	if _, err := l.enter(r.b.life); err == nil {
+		l.leave()
+	}
+	_ = l.Close(r.b.force)
+}
+
+// learned notes what a handshake said: the server works.
+func (r *route) learned(s *Server) {
+	r.mu.Lock()
+	r.known = s
+	r.mu.Unlock()
+	r.works()
+}
+
+// said returns what the last handshake said, or nil.
+func (r *route) said() *Server {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+// nobody is a Client that is not there.
+type nobody struct{}
+
+// Notify drops the notification.
+func (nobody) Notify(*jsonrpc.Message) {}
+
+// Ask refuses the question.
+func (nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "there is nobody to ask", nil))
+	return nil
+}
+
+// Gone is of no interest.
+func (nobody) Gone(error) {}

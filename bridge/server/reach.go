@@ -1,0 +1,81 @@
+package server
+
+import (
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/sse"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// reached is how a configured server is reached.
+type reached struct {
+	bridge.Adapter
+	check     func() error  // why it cannot work as things are; nil if nothing can be said
+	transport func() string // stdio, streamable or sse; empty as long as it is not known
+	close     func()        // closes what is kept for the next connection; nil if nothing is
+}
+
+// reacher makes the adapter of a configured server.
+type reacher func(*Server, *config.Server) reached
+
+// reach makes the adapter for the server's kind.
+func (s *Server) reach(c *config.Server) reached {
+	if c.Stdio != nil {
+		return s.child(c)
+	}
+	return s.remote(c)
+}
+
+func (s *Server) child(c *config.Server) reached {
+	a := stdio.New(c.Name, *c.Stdio, stdio.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c)})
+	return reached{Adapter: a, check: a.Check, transport: func() string { return "stdio" }}
+}
+
+// remote makes the adapter of a server that is reached over HTTP. Without a
+// fixed transport, the path of its URL says which is tried first (protocol.md
+// C2.9).
+func (s *Server) remote(c *config.Server) reached {
+	r := c.Remote()
+	o := streamable.UpstreamOptions{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c)}
+	newer, err := streamable.NewUpstream(c.Name, *r, o)
+	if err != nil {
+		return cannot(c, err)
+	}
+	older, err := sse.NewUpstream(c.Name, *r, sse.UpstreamOptions(o))
+	if err != nil {
+		newer.Close()
+		return cannot(c, err)
+	}
+	ways := [2]way{{httpclient.TransportStreamable, "Streamable HTTP", newer}, {httpclient.TransportSSE, "HTTP+SSE", older}}
+	both := func() {
+		newer.Close()
+		older.Close()
+	}
+	fixed := r.Transport
+	if c.SSE != nil {
+		fixed = httpclient.TransportSSE
+	}
+	for _, w := range ways {
+		if w.transport == fixed {
+			return reached{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
+		}
+	}
+	if config.EndsInSSE(r.URL) {
+		ways[0], ways[1] = ways[1], ways[0]
+	}
+	e := &either{name: c.Name, log: s.log, ways: ways}
+	return reached{Adapter: e, transport: e.transport, close: both}
+}
+
+func cannot(c *config.Server, err error) reached {
+	return reached{
+		Adapter: &unusable{c.Name, err}, check: func() error { return err },
+		transport: func() string { return "" },
+	}
+}
+
+func timeouts(c *config.Server) bridge.Timeouts {
+	return bridge.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}
+}
