@@ -159,10 +159,10 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*m
 	var no *jsonrpc.Message // the first refusal
 	good := 0
 	for _, m := range g.members {
-		page := pages[m.place]
-		if late[m] || page == nil {
+		if late[m] || pages[m.place] == nil { // a late one is written yet
 			continue
 		}
+		page := pages[m.place]
 		if page.Error != nil {
 			m.r.log.Debug("left out of a list", "method", lists[k].method, "err", string(page.Error))
 			if no == nil {
