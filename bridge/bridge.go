@@ -197,6 +197,7 @@ type Bridge struct {
 	version       string
 	ownParams     []byte // of initialize, where no client's will do
 	lanes         atomic.Int64
+	starts        chan struct{} // one token for each connection that begins to be opened
 	flight        flight
 	life          context.Context // ends with Close
 	stop          context.CancelFunc
@@ -211,7 +212,9 @@ type Bridge struct {
 
 // Limits that have no setting (protocol limits of the design).
 const (
-	maxOpenings       = 4    // connections to one server opened at once; a slow server must not hold up the others
+	maxOpenings       = 4  // connections to one server opened at once; a slow server must not hold up the others
+	maxStarts         = 16 // connections to all servers that begin to be opened within startMoment
+	startMoment       = time.Second
 	maxCallsPerClient = 128  // requests under way in a session
 	maxCalls          = 4096 // requests under way in all
 	maxQuestions      = 64   // a server's questions to one client without an answer
@@ -227,6 +230,7 @@ func New(o Options) *Bridge {
 		maxBytes: or(o.MaxBytes, 512<<20),
 		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
+		starts:   make(chan struct{}, maxStarts),
 		sessions: map[*Session]struct{}{},
 	}
 	b.ownParams = ownParams(b.version)

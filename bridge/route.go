@@ -71,11 +71,39 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 	}
 	select {
 	case r.openings <- struct{}{}:
-		return func() { <-r.openings }, nil
 	case <-ctx.Done():
 		r.released()
 		return nil, context.Cause(ctx)
 	}
+	begun, err := r.b.start(ctx)
+	if err != nil {
+		<-r.openings
+		r.released()
+		return nil, err
+	}
+	return func() {
+		begun()
+		<-r.openings
+	}, nil
+}
+
+// start takes the right to begin opening one more connection. It is given back
+// when the connection is open, and after a moment in any case: many servers
+// that start at once do not overwhelm the machine, and those that are slow do
+// not keep the others waiting.
+func (b *Bridge) start(ctx context.Context) (begun func(), err error) {
+	select {
+	case b.starts <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var once sync.Once
+	free := func() { once.Do(func() { <-b.starts }) }
+	moment := time.AfterFunc(startMoment, free)
+	return func() {
+		moment.Stop()
+		free()
+	}, nil
 }
 
 func (r *route) released() {

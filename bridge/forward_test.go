@@ -1,0 +1,201 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// heads is a server that notes with which headers its connections and calls come.
+type heads struct {
+	fake
+	mu    sync.Mutex // guards the rest
+	opens []http.Header
+	sent  []http.Header
+}
+
+func (h *heads) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
+	h.mu.Lock()
+	h.opens = append(h.opens, from.Header)
+	h.mu.Unlock()
+	up, err := h.fake.Open(ctx, from, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &headsWire{up, h}, nil
+}
+
+type headsWire struct {
+	Upstream
+	h *heads
+}
+
+func (w *headsWire) note(r *Request) {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	w.h.sent = append(w.h.sent, r.Header)
+}
+
+func (w *headsWire) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	w.note(r)
+	return w.Upstream.Call(ctx, r)
+}
+
+func (w *headsWire) Notify(ctx context.Context, r *Request) error {
+	w.note(r)
+	return w.Upstream.Notify(ctx, r)
+}
+
+// A server gets what its own allow-list names, under the names of its own, and
+// nothing else (D0.9).
+func TestForward(t *testing.T) {
+	sent := http.Header{"X-Tenant": {"t1"}, "X-Token": {"secret"}, "Authorization": {"Bearer mine"}, "X-Other": {"o"}}
+	one, two, none := &heads{}, &heads{}, &heads{}
+	all(t, []stock{
+		{name: "one", prefix: "one__", f: one, o: ServerOptions{Forward: []Forward{{"X-Tenant", "X-Tenant"}, {"X-Token", "Authorization"}}}},
+		{name: "two", prefix: "two__", f: two, o: ServerOptions{Forward: []Forward{{"X-Other", "TENANT"}}, Share: SharePrincipal}},
+		{name: "none", prefix: "none__", f: none},
+	}, func(t *testing.T, b *Bridge) {
+		for _, name := range []string{"", "one", "two", "none"} {
+			s, a, err := b.Initialize(context.Background(), name, "x"+name, "", sent, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+			if err != nil {
+				t.Fatal(text(a))
+			}
+			later := http.Header{"X-Token": {"newer"}}
+			for i, tool := range []string{"one__x", "two__x", "none__x"} {
+				m := parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool))
+				_, _ = s.Call(m, later, nil)
+			}
+			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), sent)
+			synctest.Wait()
+		}
+		for _, test := range []struct {
+			name  string
+			h     *heads
+			opens http.Header
+			may   map[string]string
+		}{
+			{"one", one, http.Header{"X-Tenant": {"t1"}, "Authorization": {"secret"}}, map[string]string{"X-Tenant": "t1", "Authorization": "secret newer"}},
+			{"two", two, http.Header{"TENANT": {"o"}}, map[string]string{"TENANT": "o"}},
+			{"none", none, nil, nil},
+		} {
+			if len(test.h.opens) == 0 || len(test.h.sent) == 0 {
+				t.Errorf("%s was not used", test.name)
+			}
+			for _, h := range test.h.opens {
+				if fmt.Sprint(h) != fmt.Sprint(test.opens) {
+					t.Errorf("%s was opened with %v, want %v", test.name, h, test.opens)
+				}
+			}
+			newer := false
+			for _, h := range test.h.sent {
+				for name, values := range h {
+					newer = newer || values[0] == "newer"
+					if may := test.may[name]; may == "" || len(values) != 1 || !strings.Contains(may, values[0]) {
+						t.Errorf("%s got %s: %v", test.name, name, values)
+					}
+				}
+			}
+			if test.name == "one" && !newer {
+				t.Error("a call did not bring its own header")
+			}
+		}
+	})
+}
+
+// Sessions with other values of what is forwarded do not share a connection.
+func TestForwardShare(t *testing.T) {
+	f := &heads{}
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal, Forward: []Forward{{"X-Token", "TOKEN"}}}, func(t *testing.T, b *Bridge) {
+		for i, token := range []string{"a", "b", "a", ""} {
+			h := http.Header{"X-Token": {token}, "X-Odd": {fmt.Sprint(i)}}
+			if token == "" {
+				h = nil
+			}
+			if _, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("s", i), "", h, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`)); err != nil {
+				t.Fatal(text(a))
+			}
+		}
+		if got := fmt.Sprint(f.opens); got != "[map[TOKEN:[a]] map[TOKEN:[b]] map[]]" {
+			t.Errorf("opened with %v", got)
+		}
+	})
+}
+
+// A server that is out of reach although its session lives on is shown as
+// failing, until a call succeeds.
+func TestFared(t *testing.T) {
+	var out atomic.Bool
+	f := &fake{}
+	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if !out.Load() || m.Method != "tools/call" {
+			return false
+		}
+		return w.Abort(number(m.ID), &Error{Server: "fake", Kind: ErrUnavailable, Public: "it cannot be reached", Err: errors.New("refused")})
+	}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		state := func() string { return b.Status()[0].State }
+		for _, want := range []string{"ready", "failing", "failing", "ready"} {
+			out.Store(want == "failing")
+			do(t, s, "1", "tools/call", `{"name":"x"}`)
+			if got := state(); got != want {
+				t.Errorf("state %q, want %q", got, want)
+			}
+		}
+		if n := f.opened(); n != 1 {
+			t.Errorf("%d connections, want 1: its session lives on", n)
+		}
+	})
+}
+
+// Slow servers do not keep others from being started, and not all start at once.
+func TestStarts(t *testing.T) {
+	var mu sync.Mutex
+	most, now := 0, 0
+	var servers []stock
+	for i := range 100 {
+		f := &fake{before: func(ctx context.Context, _ int) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			defer func() { mu.Lock(); now--; mu.Unlock() }()
+			took := 50 * time.Millisecond
+			if i < 20 {
+				took = 40 * time.Second
+			}
+			select {
+			case <-time.After(took):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}
+		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
+	}
+	all(t, servers, func(t *testing.T, b *Bridge) {
+		enter(t, b)
+		ready := 0
+		for _, st := range b.Status() {
+			if st.State == "ready" {
+				ready++
+			}
+		}
+		if ready != 80 {
+			t.Errorf("%d servers are ready after %v, want all 80 that are not slow", ready, greetPatience)
+		}
+		if most > 20+maxStarts {
+			t.Errorf("%d were started at once", most)
+		}
+	})
+}
