@@ -26,6 +26,7 @@ type target struct {
 	transport string // streamable, sse or stdio
 	url       string
 	command   []string
+	direct    bool // no bridge is in between
 }
 
 func (w target) open() mcp.Transport {
@@ -35,7 +36,11 @@ func (w target) open() mcp.Transport {
 	case "sse":
 		return &mcp.SSEClientTransport{Endpoint: w.url}
 	case "stdio":
-		return &mcp.CommandTransport{Command: exec.Command(w.command[0], w.command[1:]...), TerminateDuration: time.Second}
+		patience := deadline // a bridge has a child of its own to end
+		if w.direct {
+			patience = time.Second
+		}
+		return &mcp.CommandTransport{Command: exec.Command(w.command[0], w.command[1:]...), TerminateDuration: patience}
 	}
 	panic("unknown transport " + w.transport)
 }
@@ -44,7 +49,7 @@ func (w target) open() mcp.Transport {
 type peer struct {
 	client  *mcp.Client
 	session *mcp.ClientSession
-	direct  bool // the server is our own child
+	direct  bool // no bridge is in between
 
 	mu       sync.Mutex // guards what follows
 	seen     []message
@@ -138,7 +143,7 @@ func (p *peer) connect(t *testing.T, w target, revision string) *peer {
 	if err != nil {
 		t.Fatalf("connect by %s: %v", w.transport, err)
 	}
-	p.session, p.direct = session, w.transport == "stdio"
+	p.session, p.direct = session, w.direct
 	return p
 }
 

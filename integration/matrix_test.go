@@ -1,0 +1,317 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A reference is one of the two reference servers.
+type reference struct {
+	name    string
+	command func(t *testing.T, transport string, port int) []string
+}
+
+var references = []reference{
+	{"go", func(t *testing.T, transport string, port int) []string {
+		return append([]string{everythingProgram(t), transport, "-page-size", "4"}, portFlag(transport, port)...)
+	}},
+	{"npm", func(t *testing.T, transport string, _ int) []string {
+		return []string{node(t), modulePath(t, "@modelcontextprotocol/server-everything/dist/index.js"), transport}
+	}},
+}
+
+func portFlag(transport string, port int) []string {
+	if transport == "stdio" {
+		return nil
+	}
+	return []string{"-port", fmt.Sprint(port)}
+}
+
+// Both servers name their transports like this.
+var transportNames = map[string]string{"stdio": "stdio", "sse": "sse", "streamable": "streamableHttp"}
+
+// clients run the feature script, each by its own implementation of the
+// protocol.
+var clients = []struct {
+	name string
+	run  func(t *testing.T, where target, flavour string)
+}{
+	{"go-client", func(t *testing.T, where target, flavour string) { runScript(t, where, loadFlavour(t, flavour)) }},
+	{"ts-client", runTypeScript},
+}
+
+var transports = []string{"stdio", "sse", "streamable"}
+
+// TestMatrix plays the feature script for every pairing of a downstream and an
+// upstream transport, by each client, in front of each server, as many at once
+// as go test allows. There is one bridge for each server and upstream
+// transport; over stdio there is one for each client.
+func TestMatrix(t *testing.T) {
+	for _, server := range references {
+		for _, upstream := range transports {
+			t.Run(server.name+"/"+upstream, func(t *testing.T) {
+				t.Parallel()
+				file := configure(t, kindOf(t, server, upstream))
+				b := serveFile(t, file)
+				t.Run("via", func(t *testing.T) { playAll(t, b.base, connectTo(t, file), server.name) }) // returns when all have finished
+				if upstream == "stdio" {
+					b.childless(t)
+				}
+			})
+		}
+	}
+	// A server of the same program has no wire of its own: the program that
+	// embeds the bridge is the bridge.
+	t.Run("go/in-process", func(t *testing.T) {
+		t.Parallel()
+		b := start(t, exec.Command(everythingProgram(t), "bridged", "-page-size", "4", "-port", "0"))
+		t.Cleanup(func() { b.stop(t) })
+		t.Run("via", func(t *testing.T) {
+			playAll(t, b.base, []string{everythingProgram(t), "bridged-stdio", "-page-size", "4"}, "go")
+		})
+	})
+}
+
+// playAll plays the script over each downstream transport: of the bridge at
+// base, and of the command that is one on stdio.
+func playAll(t *testing.T, base string, command []string, flavour string) {
+	for _, client := range clients {
+		for _, where := range []target{
+			{transport: "streamable", url: base + "/mcp"},
+			{transport: "sse", url: base + "/sse"},
+			{transport: "stdio", command: command},
+		} {
+			t.Run(client.name+"/"+where.transport, func(t *testing.T) {
+				t.Parallel()
+				client.run(t, where, flavour)
+			})
+		}
+	}
+}
+
+// TestDirect plays the same script without a bridge: what fails here is the
+// fault of the script, of a client or of a server.
+func TestDirect(t *testing.T) {
+	for _, server := range references {
+		for _, transport := range transports {
+			t.Run(server.name+"/"+transport, func(t *testing.T) {
+				t.Parallel()
+				where := target{transport: transport, direct: true}
+				if transport == "stdio" {
+					where.command = server.command(t, "stdio", 0)
+				} else {
+					where.url = startReference(t, server, transport)
+				}
+				for _, client := range clients {
+					t.Run(client.name, func(t *testing.T) { client.run(t, where, server.name) })
+				}
+			})
+		}
+	}
+}
+
+// kindOf starts a reference server, unless the bridge is to start it, and
+// returns how the bridge reaches it.
+func kindOf(t *testing.T, server reference, upstream string) map[string]any {
+	t.Helper()
+	switch upstream {
+	case "stdio":
+		command := server.command(t, "stdio", 0)
+		return map[string]any{"stdio": map[string]any{"command": command[0], "args": command[1:]}}
+	case "sse":
+		return map[string]any{"sse": map[string]any{"url": startReference(t, server, "sse")}}
+	}
+	return map[string]any{"http": map[string]any{"url": startReference(t, server, "streamable")}}
+}
+
+// startReference starts a server on HTTP and returns its address.
+func startReference(t *testing.T, server reference, transport string) string {
+	t.Helper()
+	port := freePort(t)
+	command := server.command(t, transportNames[transport], port)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), fmt.Sprint("PORT=", port))
+	output := &tail{}
+	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
+	cmd.SysProcAttr = dieWithParent()
+	cmd.WaitDelay = deadline
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("output of the %s server on %s:\n%s", server.name, transport, output)
+		}
+	})
+	if _, ok := eventually(func() (struct{}, bool) {
+		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			c.Close()
+		}
+		return struct{}{}, err == nil
+	}); !ok {
+		t.Fatalf("%v does not listen\n%s", cmd, output)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d/%s", port, map[string]string{"sse": "sse", "streamable": "mcp"}[transport])
+}
+
+// lineWriter keeps what is written to it.
+type lineWriter struct{ to *tail }
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	w.to.add(string(b))
+	return len(b), nil
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// configure writes a configuration with one server, or with the servers given
+// by name, and returns its path.
+func configure(t *testing.T, servers ...map[string]any) string {
+	t.Helper()
+	named := map[string]any{}
+	for i, s := range servers {
+		named[fmt.Sprint("s", i+1)] = s
+	}
+	return configureNamed(t, map[string]any{"servers": named})
+}
+
+func configureNamed(t *testing.T, c map[string]any) string {
+	t.Helper()
+	c["listen"] = "127.0.0.1:0"
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "bridge.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// serveFile runs "bridge serve" and stops it in good order when the test ends.
+func serveFile(t *testing.T, file string) *process {
+	t.Helper()
+	p := start(t, exec.Command(bridgeProgram(t), "serve", "-c", file))
+	t.Cleanup(func() { p.stop(t) })
+	return p
+}
+
+// connectTo is the command of a stdio server for all that a file has.
+func connectTo(t *testing.T, file string) []string {
+	t.Helper()
+	return []string{bridgeProgram(t), "connect", "-c", file}
+}
+
+// TestNginx plays the script through nginx as Debian has it, with its default
+// buffering, in front of the bridge.
+func TestNginx(t *testing.T) {
+	t.Parallel()
+	program := need(t, "nginx")
+	b := serveFile(t, configure(t, kindOf(t, references[0], "streamable")))
+	dir, port := t.TempDir(), freePort(t)
+	file := filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf(`
+daemon off; pid %[1]s/pid; error_log stderr warn;
+events {}
+http {
+	access_log off; client_max_body_size 20m; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
+	server {
+		listen 127.0.0.1:%[2]d;
+		location / { proxy_pass %[3]s; proxy_http_version 1.1; proxy_set_header Connection ""; }
+	}
+}`, dir, port, b.base)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-p", dir, "-c", file)
+	output := &tail{}
+	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("output of nginx:\n%s", output)
+		}
+	})
+	base := fmt.Sprint("http://127.0.0.1:", port)
+	if _, ok := eventually(func() (int, bool) {
+		r, err := http.Get(base + "/healthz")
+		if err != nil {
+			return 0, false
+		}
+		r.Body.Close()
+		return r.StatusCode, r.StatusCode == http.StatusOK
+	}); !ok {
+		t.Fatalf("nginx does not serve\n%s", output)
+	}
+	for _, client := range clients {
+		for _, where := range []target{{transport: "streamable", url: base + "/mcp"}, {transport: "sse", url: base + "/sse"}} {
+			t.Run(client.name+"/"+where.transport, func(t *testing.T) { client.run(t, where, "go") })
+		}
+	}
+}
+
+// runTypeScript runs client.mjs and makes a subtest of each check it reports.
+func runTypeScript(t *testing.T, where target, flavour string) {
+	args := []string{"client.mjs", where.transport, flavour, where.url}
+	if where.transport == "stdio" {
+		args = append([]string{"client.mjs", "stdio", flavour, "--"}, where.command...)
+	}
+	out := runNode(t, 3*time.Minute, args...)
+	ended := false
+	for line := range strings.Lines(string(out)) {
+		var check struct {
+			Name    string
+			OK      bool
+			Skipped bool
+			MS      int
+			Detail  string
+		}
+		if err := json.Unmarshal([]byte(line), &check); err != nil {
+			t.Errorf("client.mjs wrote %q: %v", line, err)
+			continue
+		}
+		if check.Name == "end" {
+			ended = true
+			continue
+		}
+		t.Run(check.Name, func(t *testing.T) {
+			if check.Skipped {
+				t.Skip("the server has no such feature")
+			}
+			if !check.OK {
+				t.Error(check.Detail)
+			}
+			t.Log(fmt.Sprint(check.MS, " ms"))
+		})
+	}
+	if !ended {
+		t.Errorf("client.mjs did not come to its end; it wrote\n%s", out)
+	}
+}
+
