@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -31,12 +32,32 @@ func TestConformance(t *testing.T) {
 			// The exit code says less than the results: a warning leaves it at 0.
 			log := runNode(t, 3*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "server",
 				"--url", b.base+"/mcp", "--suite", "all", "--spec-version", test.revision, "--output-dir", results)
-			ran, passed := scenarios(t, results)
+			ran, passed := scenarios(t, results, serverRun)
 			t.Logf("%d of %d scenarios passed at %s", passed, ran, test.revision)
 			if ran != test.scenarios {
 				t.Errorf("%d scenarios ran, want %d; the runner wrote\n%s", ran, test.scenarios, log)
 			}
 		})
+	}
+}
+
+// TestConformanceClient runs the suite's scenarios for clients with the referee
+// as the bridge's upstream and the client that the Go SDK has for it in front.
+func TestConformanceClient(t *testing.T) {
+	runtime := node(t)
+	command := strings.Join([]string{behindProgram(t), bridgeProgram(t), conformanceClientProgram(t)}, " ")
+	requireNode22(t, runtime)
+	results := t.TempDir()
+	all := []string{"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry", "json-schema-2020-12-preservation"}
+	for _, scenario := range all { // those of 2025-11-25 that are not about authorization
+		log := runNode(t, 2*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client",
+			"--scenario", scenario, "--command", command, "--spec-version", "2025-11-25", "--output-dir", results)
+		if !strings.Contains(string(log), "OVERALL: PASSED") {
+			t.Errorf("%s: the runner wrote\n%s", scenario, log)
+		}
+	}
+	if ran, _ := scenarios(t, results, clientRun); ran != len(all) {
+		t.Errorf("%d scenarios ran, want %d", ran, len(all))
 	}
 }
 
@@ -46,10 +67,14 @@ type check struct {
 	Details                               json.RawMessage
 }
 
-var stamp = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[-\d]+Z$`) // what the runner calls a scenario's folder
+// What the runner calls the folder of a scenario's results.
+var (
+	serverRun = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[-\d]+Z$`)
+	clientRun = regexp.MustCompile(`^(.+)-\d{4}-\d\d-\d\dT[-\d]+Z$`)
+)
 
 // scenarios makes a subtest of each scenario with results in dir.
-func scenarios(t *testing.T, dir string) (ran, passed int) {
+func scenarios(t *testing.T, dir string, stamp *regexp.Regexp) (ran, passed int) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

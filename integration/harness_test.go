@@ -44,10 +44,12 @@ func run(m *testing.M) int {
 // programs built from Go source, each at most once in a run and only when a
 // test asks for it: a failure then belongs to that test and shows its output.
 var (
-	bridgeProgram      = builder("./cmd/bridge", raced)
-	everythingProgram  = builder("./examples/everything", raced)
-	conformanceProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
-	fakeProgram        = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
+	bridgeProgram            = builder("./cmd/bridge", raced)
+	everythingProgram        = builder("./examples/everything", raced)
+	conformanceProgram       = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
+	conformanceClientProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-client", false)
+	behindProgram            = builder("./integration/behind", false)
+	fakeProgram              = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
 )
 
 func builder(pkg string, race bool) func(t *testing.T) string {

@@ -314,4 +314,3 @@ func runTypeScript(t *testing.T, where target, flavour string) {
 		t.Errorf("client.mjs did not come to its end; it wrote\n%s", out)
 	}
 }
-

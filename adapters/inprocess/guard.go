@@ -1,0 +1,104 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"weak"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// upstreamKey finds the upstream in the context of a handler. The SDK has no
+// other way to tell a middleware which connection a request came by.
+type upstreamKey struct{}
+
+// guards knows the servers that have the guard. It does not keep them alive,
+// and is therefore no part of the adapter, which may.
+type guards struct {
+	mu   sync.Mutex // guards have
+	have map[weak.Pointer[mcp.Server]]struct{}
+}
+
+// add gives s the guard if it has none: the SDK offers no way to take a
+// middleware off again.
+func (g *guards) add(s *mcp.Server) {
+	key := weak.Make(s)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, has := g.have[key]; has {
+		return
+	}
+	if g.have == nil {
+		g.have = map[weak.Pointer[mcp.Server]]struct{}{}
+	}
+	g.have[key] = struct{}{}
+	s.AddReceivingMiddleware(guard)
+	runtime.AddCleanup(s, g.forget, key)
+}
+
+func (g *guards) forget(key weak.Pointer[mcp.Server]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.have, key)
+}
+
+// guard is a middleware that contains panics, which the SDK lets end the
+// process, and ends the contexts of all handlers with their connection: the
+// SDK does so for requests, not for notifications.
+func guard(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
+		u, ours := ctx.Value(upstreamKey{}).(*upstream)
+		if !ours {
+			return next(ctx, method, r)
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
+		defer stop()
+		u.tally.begin(method)
+		defer u.tally.end(method)
+		defer func() {
+			if fault := recover(); fault != nil {
+				u.a.o.Log.Error("panic in a handler", "method", method, "err", fmt.Sprint(fault), "stack", string(debug.Stack()))
+				result, err = nil, &sdk.Error{Code: sdk.CodeInternalError, Message: "internal error: the handler of this request panicked"}
+			}
+		}()
+		return next(ctx, method, r)
+	}
+}
+
+// tally counts the handlers that run, by method.
+type tally struct {
+	mu sync.Mutex // guards by
+	by map[string]int
+}
+
+func (t *tally) begin(method string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.by == nil {
+		t.by = map[string]int{}
+	}
+	t.by[method]++
+}
+
+func (t *tally) end(method string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.by[method]--; t.by[method] == 0 {
+		delete(t.by, method)
+	}
+}
+
+// running returns the methods whose handlers run, sorted.
+func (t *tally) running() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.by))
+}

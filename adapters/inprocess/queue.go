@@ -1,0 +1,118 @@
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// queue holds what waits to be read by a server, bounded in bytes.
+type queue struct {
+	limit int // bytes above which senders wait
+	// full is told, without the lock, that far too much waits; it must stop the
+	// queue.
+	full func()
+
+	mu    sync.Mutex // guards the rest
+	lines []bridge.Outgoing
+	bytes int
+	room  chan struct{} // closed when something was taken; nil while nobody waits
+	some  chan struct{} // closed when something has come; nil while nobody waits
+	err   error         // what senders get once the queue was stopped
+	last  error         // what the reader gets then
+}
+
+var _ bridge.Sender = (*queue)(nil)
+
+// errFull says that a server leaves unread what it has asked for.
+var errFull = errors.New("too much waits to be read by it")
+
+// Send implements bridge.Sender.
+func (q *queue) Send(ctx context.Context, m bridge.Outgoing) error {
+	size := len(m.Line.B)
+	for {
+		q.mu.Lock()
+		if q.err != nil {
+			defer q.mu.Unlock()
+			m.Line.Free()
+			return q.err
+		}
+		if ctx == nil && q.bytes > 2*q.limit {
+			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
+			// server that goes on asking without reading ends here.
+			q.mu.Unlock()
+			q.full()
+			continue
+		}
+		if ctx == nil || q.bytes == 0 || q.bytes+size <= q.limit {
+			q.lines = append(q.lines, m)
+			q.bytes += size
+			wake(&q.some)
+			q.mu.Unlock()
+			return nil
+		}
+		room := wait(&q.room)
+		q.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			m.Line.Free()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take returns the next message, whose line is the caller's, and waits until
+// there is one. Its error is the one that stop was given for the reader.
+func (q *queue) take() (bridge.Outgoing, error) {
+	for {
+		q.mu.Lock()
+		if q.err != nil {
+			defer q.mu.Unlock()
+			return bridge.Outgoing{}, q.last
+		}
+		if len(q.lines) > 0 {
+			m := q.lines[0]
+			q.lines[0] = bridge.Outgoing{}
+			q.lines = q.lines[1:]
+			q.bytes -= len(m.Line.B)
+			wake(&q.room)
+			q.mu.Unlock()
+			return m, nil
+		}
+		some := wait(&q.some)
+		q.mu.Unlock()
+		<-some
+	}
+}
+
+// stop ends the queue, once: senders get err from now on, the reader gets
+// last, and what waits is dropped.
+func (q *queue) stop(err, last error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		return
+	}
+	q.err, q.last, q.lines = err, last, nil
+	wake(&q.room)
+	wake(&q.some)
+}
+
+// wait returns a channel that wake closes. The caller holds mu.
+func wait(c *chan struct{}) <-chan struct{} {
+	if *c == nil {
+		*c = make(chan struct{})
+	}
+	return *c
+}
+
+// wake lets those go on who wait. The caller holds mu.
+func wake(c *chan struct{}) {
+	if *c != nil {
+		close(*c)
+		*c = nil
+	}
+}
