@@ -16,7 +16,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -44,7 +46,8 @@ type Config struct {
 	MaxInFlight Size `yaml:"max_bytes_in_flight"`
 	// MaxSessions bounds the sessions that are open at once. Default 10000.
 	MaxSessions int `yaml:"max_sessions"`
-	// MaxChildren bounds the child processes of all servers. Default 1024.
+	// MaxChildren bounds the connections to all servers, which for stdio are
+	// child processes. Default 1024.
 	MaxChildren int `yaml:"max_children"`
 	// SessionIdle ends a session that nobody used for so long. Default 30m.
 	SessionIdle time.Duration `yaml:"session_idle"`
@@ -53,6 +56,10 @@ type Config struct {
 	// Drain is how long running calls may go on at shutdown before they are
 	// cancelled; 0 cancels at once. Default 10s.
 	Drain time.Duration `yaml:"drain"`
+	// Separator stands between a server's name and the names of its tools and
+	// prompts where several servers are offered as one: 1 to 8 of the characters
+	// that Prefix may have. Default "__".
+	Separator string `yaml:"separator"`
 	// Servers are the servers to publish, in file order; at least one.
 	Servers []Server `yaml:"servers"`
 
@@ -68,9 +75,29 @@ type Server struct {
 	Name string `yaml:"-"`
 	// Stdio runs the server as a child process.
 	Stdio *stdio.Config `yaml:"stdio"`
+	// HTTP reaches a remote server over Streamable HTTP, or HTTP+SSE if it speaks
+	// only that.
+	HTTP *httpclient.Config `yaml:"http"`
+	// SSE reaches a remote server over HTTP+SSE.
+	SSE *httpclient.Config `yaml:"sse"`
 	// Share says who uses one upstream connection together: ShareSession (the
 	// default), SharePrincipal, ShareCall or ShareAll.
 	Share string `yaml:"share"`
+	// Forward lists the headers of clients that reach the server: as headers, or
+	// as environment variables of a child process. Default: none.
+	Forward []bridge.Forward `yaml:"forward"`
+	// Prefix stands before the names of the server's tools and prompts where
+	// several servers are offered as one: up to 40 letters, digits, '_', '.' and
+	// '-'; empty means none. Default: the server's name and the separator.
+	Prefix string `yaml:"prefix"`
+	// Tools, Prompts and Resources choose and change what clients see of the
+	// server. Default: everything, as it is.
+	Tools     bridge.Filter `yaml:"tools"`
+	Prompts   bridge.Filter `yaml:"prompts"`
+	Resources bridge.Filter `yaml:"resources"`
+	// Ping is how long a connection may be silent before the server is asked for
+	// a sign of life; 0 means never, as does "off" in a file. Default: never.
+	Ping time.Duration `yaml:"ping,off"`
 	// Restart starts a failed server again at its next use. Default true.
 	Restart bool `yaml:"restart"`
 	// Timeout is how long a call may stay silent; progress resets it. Default 300s.
@@ -83,7 +110,8 @@ type Server struct {
 	// as does "off" in a file. Default: never with ShareSession, since the state
 	// behind the connection is the client's; 10m otherwise.
 	IdleStop time.Duration `yaml:"idle_stop,off"`
-	// MaxChildren bounds this server's child processes. Default 256.
+	// MaxChildren bounds this server's connections, which for stdio are child
+	// processes. Default 256.
 	MaxChildren int `yaml:"max_children"`
 	// StartsPerMinute bounds the restarts after a failure. Default 5.
 	StartsPerMinute int `yaml:"starts_per_minute"`
@@ -109,6 +137,7 @@ func Default() Config {
 		SessionIdle: 30 * time.Minute,
 		Heartbeat:   20 * time.Second,
 		Drain:       10 * time.Second,
+		Separator:   "__",
 	}
 }
 
@@ -119,6 +148,7 @@ func DefaultServer(name, share string) Server {
 	s := Server{
 		Name:             name,
 		Share:            ShareSession,
+		Prefix:           name + Default().Separator,
 		Restart:          true,
 		Timeout:          300 * time.Second,
 		MaxTimeout:       time.Hour,

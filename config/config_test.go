@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 var update = flag.Bool("update", false, "write the .want files of testdata anew")
@@ -69,6 +71,9 @@ func TestFiles(t *testing.T) {
 					t.Fatalf("Load(%q) = %v", file, err)
 				}
 				got = strings.ReplaceAll(dump(c), here, "$HERE")
+				if warnings := strings.Join(c.Warnings, "\n"); strings.Contains(warnings, "s3cr3t") || strings.Contains(warnings, "top-secret") {
+					t.Errorf("Load(%q): a warning shows a secret: %s", file, warnings)
+				}
 			} else {
 				bad++
 				var faults Faults
@@ -108,8 +113,10 @@ func dump(c *Config) string {
 	for _, s := range c.Servers {
 		b.WriteString("server " + s.Name + "\n")
 		differences(&b, "  ", reflect.ValueOf(s), reflect.ValueOf(DefaultServer(s.Name, "")))
-		if s.Stdio != nil {
-			differences(&b, "  stdio ", reflect.ValueOf(*s.Stdio), reflect.ValueOf(stdio.Config{}))
+		for f, kind := range reflect.ValueOf(s).Fields() {
+			if kind.Kind() == reflect.Pointer && !kind.IsNil() {
+				differences(&b, "  "+key(f)+" ", kind.Elem(), reflect.Zero(kind.Type().Elem()))
+			}
 		}
 	}
 	for _, w := range c.Warnings {
@@ -128,6 +135,10 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 			continue
 		}
 		value := fmt.Sprint(field)
+		if filter, ok := field.Interface().(bridge.Filter); ok {
+			text, _ := json.Marshal(filter) // follows pointers, unlike fmt
+			value = string(text)
+		}
 		switch field.Kind() {
 		case reflect.String, reflect.Map:
 			value = fmt.Sprintf("%q", field)

@@ -19,6 +19,7 @@ type decoder struct {
 	anchors    map[string]ast.Node
 	clientForm bool              // the file is a desktop client's
 	secrets    map[string]string // values from the environment, by value, with the reference to show instead
+	sections   []*section        // of the servers, in the order of Config.Servers
 	faults     Faults
 	warnings   Faults
 }
@@ -156,7 +157,30 @@ type mark struct {
 type section struct {
 	where string // such as `server "files": stdio: `
 	line  int
-	marks map[string]mark // by key; "" stands for keys that nobody knows
+	marks map[string]mark // by key, inner ones as "http: url"; "" stands for keys that nobody knows
+}
+
+// adopt takes over the marks of the section under key.
+func (s *section) adopt(key string, inner *section) {
+	for name, m := range inner.marks {
+		if name != "" {
+			s.marks[key+": "+name] = m
+		}
+	}
+}
+
+// at returns the mark of a key, or of the nearest one around it that is known.
+func (s *section) at(key string) (mark, bool) {
+	for {
+		if m, ok := s.marks[key]; ok {
+			return m, true
+		}
+		i := strings.LastIndex(key, ": ")
+		if i < 0 {
+			return mark{line: s.line}, false
+		}
+		key = key[:i]
+	}
 }
 
 // fields fills the struct v from the entries, by yaml tags.
@@ -262,12 +286,9 @@ func (d *decoder) validate(sec *section, v any) {
 	}
 	for message := range strings.SplitSeq(err.Error(), "\n") {
 		name, rest, _ := strings.Cut(message, " ")
-		m, set := sec.marks[name]
+		m, _ := sec.at(strings.TrimSuffix(name, ":"))
 		if m.bad {
 			continue
-		}
-		if !set {
-			m.line = sec.line
 		}
 		d.fault(m.line, "%s%s %s", sec.where, name, d.redact(rest))
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 // Files of desktop clients are accepted as they are: {"mcpServers": {NAME:
-// {"command": …}}}, and the form of VS Code, which has "servers" instead and a
-// "type" in each. They are made by and for other programs, so what means nothing
-// to us is a warning there and not a fault, unless it looks like a slip.
+// {"command": …}}} or {NAME: {"url": …}}, and the form of VS Code, which has
+// "servers" instead and a "type" in each. They are made by and for other
+// programs, so what means nothing to us is a warning there and not a fault,
+// unless it looks like a slip.
 
 // desktop finds the servers of a desktop client's file. It returns the other
 // keys, and the entry that holds the servers; nil when this is a file of our own
@@ -68,17 +69,26 @@ func (d *decoder) desktopServers(found entry, c *Config) {
 		keys, ok := d.entries(sec.where, e.value)
 		if !ok {
 			at := &slot{sec: &section{}, label: strings.TrimSuffix(sec.where, ": "), line: e.line}
-			d.mistyped(at, e.value, `a mapping such as { "command": "npx" }`)
+			d.mistyped(at, e.value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 			continue
 		}
-		keys, why := d.desktopKeys(sec, keys)
+		way, keys, why := d.desktopKeys(sec, keys)
 		if why != "" {
 			d.warn(e.line, "%snot served: %s", sec.where, why)
 			continue
 		}
 		s := DefaultServer(d.mapName(e, taken), "")
-		d.adapter(sec, keys, reflect.ValueOf(&s.Stdio).Elem())
+		sec.marks = map[string]mark{}
+		inner := &section{where: sec.where, line: e.line}
+		d.adapter(inner, keys, fieldOf(reflect.ValueOf(&s).Elem(), way.kind))
+		sec.adopt(way.kind, inner)
+		if way.tools != nil {
+			x := &slot{sec: sec, label: "tools: allow", line: way.tools.line}
+			d.value(x, way.tools.value, reflect.ValueOf(&s.Tools.Allow).Elem())
+		}
+		d.finish(sec, &s)
 		c.Servers = append(c.Servers, s)
+		d.sections = append(d.sections, sec)
 	}
 	if len(c.Servers) == 0 && len(d.faults) == faults {
 		d.fault(found.line, "%s has no server that can be served", found.key)
@@ -86,22 +96,35 @@ func (d *decoder) desktopServers(found entry, c *Config) {
 	}
 }
 
-// desktopKeys returns the keys that make up our stdio settings, or why the server
-// is not served at all.
-func (d *decoder) desktopKeys(sec *section, keys []entry) (stdio []entry, why string) {
+// A way is what the keys of a desktop client's server say beside its settings.
+type way struct {
+	kind  string // the key of our form that says the same
+	tools *entry // the only tools that are wanted; nil means all
+}
+
+// desktopKeys returns how to reach a server and the keys that make up the
+// settings of that kind, or why the server is not served at all.
+func (d *decoder) desktopKeys(sec *section, keys []entry) (w way, own []entry, why string) {
+	if w.kind, why = d.desktopKind(sec, keys); why != "" {
+		return w, nil, why
+	}
 	for _, e := range keys {
 		shown := d.shown(e.value)
+		if _, null := d.resolve(e.value).(*ast.NullNode); null {
+			continue // programs write null for what is not set
+		}
 		switch e.key {
-		case "url", "httpUrl", "serverUrl":
-			return nil, "remote servers are not supported by this version"
 		case "type", "transport":
-			if shown != `"stdio"` {
-				return nil, "its " + e.key + " is " + shown + ", and only stdio is supported by this version"
-			}
 			continue
+		case "url", "httpUrl", "serverUrl":
+			e.key = "url"
+			if slices.ContainsFunc(own, func(o entry) bool { return o.key == "url" }) {
+				d.fault(e.line, "%shas several addresses: keep one of url, httpUrl and serverUrl", sec.where)
+				continue
+			}
 		case "disabled", "enabled":
 			if shown == "true" && e.key == "disabled" || shown == "false" && e.key == "enabled" {
-				return nil, e.key + " is " + shown
+				return w, nil, e.key + " is " + shown
 			}
 			if shown != "true" && shown != "false" {
 				d.fault(e.line, "%s%s is %s: expected true or false", sec.where, e.key, shown)
@@ -116,17 +139,57 @@ func (d *decoder) desktopKeys(sec *section, keys []entry) (stdio []entry, why st
 			continue
 		case "envFile":
 			e.key = "env_file"
+		case "tools":
+			if _, list := d.resolve(e.value).(*ast.SequenceNode); list { // of names, or "*"
+				w.tools = &e
+				continue
+			}
 		}
 		if slices.Contains(keysOf(reflect.TypeFor[Server]()), e.key) {
-			d.fault(e.line, "%s%s can only be set in bridge's own form: servers: { NAME: { stdio: {…}, %s: … } }", sec.where, e.key, e.key)
+			d.fault(e.line, "%s%s can only be set in bridge's own form: servers: { NAME: { %s: {…}, %s: … } }", sec.where, e.key, w.kind, e.key)
 			continue
 		}
-		if _, null := d.resolve(e.value).(*ast.NullNode); null {
-			continue // programs write null for what is not set
-		}
-		stdio = append(stdio, e)
+		own = append(own, e)
 	}
-	return stdio, ""
+	return w, own, ""
+}
+
+// desktopKind returns the kind of a server of a desktop client's: by its type,
+// or by what there is.
+func (d *decoder) desktopKind(sec *section, keys []entry) (kind, why string) {
+	var address, command *entry
+	for _, e := range keys {
+		if _, null := d.resolve(e.value).(*ast.NullNode); null {
+			continue
+		}
+		switch e.key {
+		case "type", "transport":
+			switch shown := d.shown(e.value); shown {
+			case `"stdio"`, `"local"`:
+				return "stdio", ""
+			case `"http"`, `"streamable-http"`, `"streamableHttp"`, `"streamable_http"`:
+				return "http", ""
+			case `"sse"`:
+				return "sse", ""
+			default:
+				return "", "its " + e.key + " is " + shown + ": expected stdio, http or sse"
+			}
+		case "url", "httpUrl", "serverUrl":
+			address = &e
+		case "command":
+			command = &e
+		}
+	}
+	switch {
+	case address == nil:
+		return "stdio", ""
+	case command != nil:
+		return "", "it has both a command and a " + address.key + ": keep one, or say which by a type"
+	}
+	if text, ok := d.resolve(address.value).(*ast.StringNode); ok && address.key != "httpUrl" && EndsInSSE(text.Value) {
+		return "sse", ""
+	}
+	return "http", ""
 }
 
 // mapName makes a name by our rule out of a client's: "My Server" becomes

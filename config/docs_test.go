@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 )
 
@@ -30,6 +31,8 @@ func TestReferenceTables(t *testing.T) {
 		{"## Keys of a server", standard},
 		// The adapter keeps its own defaults; zero stands for them.
 		{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
+		{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
+		{"### tools, prompts and resources: ", filterKeys{}},
 	} {
 		_, section, ok := strings.Cut(string(data), "\n"+test.heading)
 		if !ok {
@@ -64,10 +67,14 @@ func TestReferenceTables(t *testing.T) {
 // documented returns the text that the default of a key has in the reference.
 func documented(name string, v reflect.Value) string {
 	switch name {
-	case "servers", "stdio", "command":
+	case "servers", "command", "url":
 		return "required"
-	case "idle_stop":
+	case "stdio", "http", "sse":
+		return "one of three"
+	case "idle_stop", "ping":
 		return "`off`"
+	case "prefix":
+		return "`NAME__`"
 	}
 	if d, ok := v.Interface().(time.Duration); ok {
 		s := d.String() // 5m0s, 1h0m0s

@@ -47,6 +47,7 @@ func nearest(key string, valid []string) string {
 	// What people know from other tools, and what counting letters gets wrong.
 	other := map[string]string{
 		"cmd": "command", "arguments": "args", "environment": "env",
+		"address": "url", "endpoint": "url",
 		"dir": "cwd", "workdir": "cwd", "working_directory": "cwd",
 	}
 	if name := other[fold(key)]; slices.Contains(valid, name) {

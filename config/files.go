@@ -15,14 +15,18 @@ import (
 
 	"github.com/joho/godotenv"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 )
 
 // visit looks at what the settings of an adapter name outside of the file, and
 // makes relative paths absolute.
 func (d *decoder) visit(sec *section, v any) {
-	if c, ok := v.(*stdio.Config); ok {
+	switch c := v.(type) {
+	case *stdio.Config:
 		d.visitStdio(sec, c)
+	case *httpclient.Config:
+		d.visitRemote(sec, c)
 	}
 }
 

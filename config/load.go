@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -192,6 +193,7 @@ func (d *decoder) config(root ast.Node) *Config {
 	for _, b := range c.breaches() {
 		d.breach(top, b)
 	}
+	d.prefixes(&c)
 	if _, set := top.marks["servers"]; !set && desktop == nil {
 		d.fault(top.line, "there are no servers: name at least one, %s", example)
 	} else if set && !top.marks["servers"].bad && len(c.Servers) == 0 {
@@ -203,8 +205,22 @@ func (d *decoder) config(root ast.Node) *Config {
 	return &c
 }
 
+// prefixes fills in the prefixes that depend on the separator.
+func (d *decoder) prefixes(c *Config) {
+	for i, sec := range d.sections {
+		if _, set := sec.marks["prefix"]; !set {
+			c.Servers[i].Prefix = c.Servers[i].Name + c.Separator
+		}
+	}
+	for i, sec := range d.sections {
+		if b, broken := c.samePrefix(i); broken {
+			d.breach(sec, b)
+		}
+	}
+}
+
 func (d *decoder) breach(sec *section, b breach) {
-	m, set := sec.marks[b.key]
+	m, set := sec.at(b.key)
 	other, otherSet := sec.marks[b.other]
 	switch {
 	case m.bad || other.bad: // its default was taken, which may be what does not fit
@@ -236,6 +252,7 @@ func (d *decoder) servers(x *slot, n ast.Node, into *[]Server) bool {
 			continue
 		}
 		*into = append(*into, d.server(sec, e.key, keys))
+		d.sections = append(d.sections, sec)
 	}
 	return len(*into) > 0 || len(list) == 0
 }
@@ -246,13 +263,29 @@ func (d *decoder) server(sec *section, name string, keys []entry) Server {
 	if _, set := sec.marks["idle_stop"]; !set {
 		s.IdleStop = DefaultServer(name, s.Share).IdleStop
 	}
+	set := s.kinds()
+	if len(set) > 1 {
+		d.fault(sec.line, "%sis of more than one kind (%s): keep one", sec.where, strings.Join(set, ", "))
+		return s // further rules depend on the kind
+	}
+	tried := slices.ContainsFunc(kindKeys(), func(name string) bool { _, ok := sec.marks[name]; return ok })
+	switch {
+	case len(set) == 1:
+		d.finish(sec, &s)
+	case !tried && !sec.marks[""].bad:
+		d.fault(sec.line, "%snothing says how to reach it: add stdio: { command: …, args: […] } or http: { url: … }", sec.where)
+	}
+	return s
+}
+
+// finish does what takes all settings of a server.
+func (d *decoder) finish(sec *section, s *Server) {
+	s.nameForwards()
 	for _, b := range s.breaches() {
 		d.breach(sec, b)
 	}
-	if set := s.kinds(); len(set) > 1 {
-		d.fault(sec.line, "%sis of more than one kind (%s): keep one", sec.where, strings.Join(set, ", "))
-	} else if _, tried := sec.marks["stdio"]; len(set) == 0 && !tried && !sec.marks[""].bad {
-		d.fault(sec.line, "%snothing says how to reach it: add stdio: { command: …, args: […] }", sec.where)
+	for _, r := range s.remarks() {
+		m, _ := sec.at(r.key)
+		d.warn(m.line, "%s%s %s", sec.where, r.key, r.rule)
 	}
-	return s
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // rule checks a value of Config or Server beyond its type, and returns it in its
@@ -31,9 +33,23 @@ func rule(key string, value any) (any, error) {
 		if !slices.Contains([]string{ShareSession, SharePrincipal, ShareCall, ShareAll}, value.(string)) {
 			return nil, errors.New("must be session, principal, call or all")
 		}
+	case "separator":
+		if !isPlain(value.(string), 8) {
+			return nil, errors.New("must be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
+		}
+	case "prefix":
+		if s := value.(string); s != "" && !isPlain(s, len(s)) {
+			return nil, errors.New("must consist of letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
+		}
+	case "forward":
+		return checkForward(value.(bridge.Forward))
 	case "drain", "idle_stop":
 		if value.(time.Duration) < 0 {
 			return nil, errors.New("must not be negative")
+		}
+	case "ping":
+		if v := value.(time.Duration); v != 0 && v < time.Second {
+			return nil, errors.New("must be at least 1s: each quiet connection is asked that often")
 		}
 	}
 	switch v := value.(type) {
@@ -46,7 +62,7 @@ func rule(key string, value any) (any, error) {
 			return nil, errors.New("must be at least 1KiB")
 		}
 	case time.Duration:
-		if v <= 0 && key != "drain" && key != "idle_stop" {
+		if v <= 0 && !slices.Contains([]string{"drain", "idle_stop", "ping"}, key) {
 			return nil, errors.New("must be longer than 0")
 		}
 	}
@@ -179,11 +195,45 @@ func (c *Config) breaches() []breach {
 	return nil
 }
 
-func (s *Server) breaches() []breach {
-	if s.MaxTimeout < s.Timeout {
-		return []breach{{"timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"}}
+// samePrefix reports that an earlier server has the prefix of the i-th.
+func (c *Config) samePrefix(i int) (b breach, broken bool) {
+	for _, other := range c.Servers[:i] {
+		if s := c.Servers[i]; s.Prefix != "" && s.Prefix == other.Prefix && s.Name != other.Name {
+			return breach{"prefix", "", fmt.Sprintf("is that of server %q too: choose another one, since calls could not be told apart", other.Name)}, true
+		}
 	}
-	return nil
+	return breach{}, false
+}
+
+// maxPrefix leaves room for a name: some clients take no more than 64 characters.
+const maxPrefix = 40
+
+func (s *Server) breaches() []breach {
+	var all []breach
+	if s.MaxTimeout < s.Timeout {
+		all = append(all, breach{"timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
+	}
+	// The default may be longer: a long name is no fault of a server that is
+	// never offered together with others.
+	if rest, own := strings.CutPrefix(s.Prefix, s.Name); len(s.Prefix) > maxPrefix && (!own || len(rest) > 8) {
+		all = append(all, breach{"prefix", "", fmt.Sprintf("must not be longer than %d characters", maxPrefix)})
+	}
+	all = append(all, s.forwardBreaches()...)
+	all = append(all, filterBreaches("tools", s.Tools)...)
+	all = append(all, filterBreaches("prompts", s.Prompts)...)
+	all = append(all, filterBreaches("resources", s.Resources)...)
+	return append(all, s.remoteBreaches()...)
+}
+
+// kindKeys returns the names of all kinds.
+func kindKeys() []string {
+	var all []string
+	for f := range reflect.TypeFor[Server]().Fields() {
+		if f.Type.Kind() == reflect.Pointer {
+			all = append(all, key(f))
+		}
+	}
+	return all
 }
 
 // kinds returns the names of the kinds that are set.
@@ -223,7 +273,11 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}
 		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
-		for _, b := range s.breaches() {
+		broken := s.breaches()
+		if b, same := c.samePrefix(i); same {
+			broken = append(broken, b)
+		}
+		for _, b := range broken {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}
@@ -256,7 +310,14 @@ func check(where string, v reflect.Value) []error {
 		}
 		for _, value := range values {
 			if _, err := rule(name, value.Interface()); err != nil {
-				errs = append(errs, fmt.Errorf("%s%s is %#v: %w", where, name, value, err))
+				shown := fmt.Sprintf("%#v", value)
+				switch v := value.Interface().(type) {
+				case bridge.Forward:
+					shown = strconv.Quote(v.From + " as " + v.To)
+				case fmt.Stringer:
+					shown = v.String()
+				}
+				errs = append(errs, fmt.Errorf("%s%s is %s: %w", where, name, shown, err))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // A slot is the place that a value is read into, as messages call it.
@@ -24,15 +28,22 @@ type slot struct {
 
 // value reads n into v and reports whether it could.
 func (d *decoder) value(x *slot, n ast.Node, v reflect.Value) bool {
+	switch into := v.Addr().Interface().(type) {
+	case *[]Server:
+		return d.servers(x, n, into)
+	case *bridge.Filter:
+		return d.filter(x, n, into)
+	case *bridge.Override:
+		return d.override(x, n, into)
+	case *json.RawMessage:
+		return d.raw(x, n, into)
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		return d.kind(x, n, v)
 	case reflect.Map:
 		return d.table(x, n, v)
 	case reflect.Slice:
-		if servers, ok := v.Addr().Interface().(*[]Server); ok {
-			return d.servers(x, n, servers)
-		}
 		return d.items(x, n, v)
 	}
 	if line := lineOf(d.resolve(n)); line > 0 {
@@ -63,49 +74,87 @@ func (d *decoder) items(x *slot, n ast.Node, v reflect.Value) bool {
 	list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
 	for i, item := range seq.Values {
 		at := &slot{sec: x.sec, label: fmt.Sprintf("%s: item %d", x.label, i+1), line: x.line, loose: true, rule: x.rule}
-		ok = d.value(at, item, list.Index(i)) && ok
+		good := d.value(at, item, list.Index(i))
+		x.sec.marks[at.label] = mark{line: at.line, shown: d.shown(item), bad: !good}
+		ok = good && ok
 	}
 	v.Set(list)
 	return ok
 }
 
-// table reads a mapping of names to text. Its keys are names of environment
-// variables: no other table exists yet.
+// table reads a mapping of names to values.
 func (d *decoder) table(x *slot, n ast.Node, v reflect.Value) bool {
 	list, ok := d.entries(x.sec.where+x.label+": ", n)
 	if !ok {
-		if _, isText := d.resolve(n).(*ast.StringNode); isText { // likely NAME=SECRET
-			d.fault(x.line, "%s%s is text: expected a mapping, such as { NAME: value }", x.sec.where, x.label)
-			return false
-		}
 		return d.mistyped(x, n, "a mapping, such as { NAME: value }")
 	}
 	table := reflect.MakeMapWithSize(v.Type(), len(list))
 	for _, e := range list {
-		if e.key == "" || strings.ContainsAny(e.key, "=\x00") {
-			d.fault(e.line, "%s%s: %q is no name for a variable: it must not be empty or contain '='", x.sec.where, x.label, clip(e.key))
+		if wrong := checkTableKey(x.label, e.key); wrong != "" {
+			d.fault(e.line, "%s%s: %s", x.sec.where, x.label, wrong)
 			ok = false
 			continue
 		}
 		value := reflect.New(v.Type().Elem()).Elem()
 		at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line, loose: true}
-		ok = d.value(at, e.value, value) && ok
+		good := d.value(at, e.value, value)
+		x.sec.marks[at.label] = mark{line: at.line, bad: !good}
+		ok = good && ok
 		table.SetMapIndex(reflect.ValueOf(e.key), value)
 	}
 	v.Set(table)
 	return ok
 }
 
+// checkTableKey returns what is wrong with a key of the table of that name.
+func checkTableKey(table, key string) string {
+	switch table {
+	case "env":
+		if key == "" || strings.ContainsAny(key, "=\x00") {
+			return fmt.Sprintf("%q is no name for a variable: it must not be empty or contain '='", clip(key))
+		}
+	case "headers":
+		if !httpguts.ValidHeaderFieldName(key) {
+			return "a key is not the name of a header: write NAME: value" // not shown: it may be NAME=SECRET
+		}
+	default:
+		if key == "" {
+			return "a name is empty"
+		}
+	}
+	return ""
+}
+
 // kind reads the settings of an adapter, which also checks them itself.
 func (d *decoder) kind(x *slot, n ast.Node, v reflect.Value) bool {
-	sec := &section{where: x.sec.where + x.label + ": ", line: x.line}
-	list, ok := d.entries(sec.where, n)
+	sec, list, ok := d.section(x, n, v.Type().Elem())
 	if !ok {
-		keys := strings.Join(keysOf(v.Type().Elem()), ", ")
-		return d.mistyped(x, n, "a mapping with the keys "+keys)
+		return false
 	}
 	d.adapter(sec, list, v)
+	x.sec.adopt(x.label, sec)
 	return true // faults inside have been reported one by one
+}
+
+// inner reads a mapping into a struct of ours.
+func (d *decoder) inner(x *slot, n ast.Node, into any) (*section, bool) {
+	v := reflect.ValueOf(into).Elem()
+	sec, list, ok := d.section(x, n, v.Type())
+	if !ok {
+		return nil, false
+	}
+	d.fields(sec, list, v)
+	x.sec.adopt(x.label, sec)
+	return sec, true
+}
+
+// section begins to read n, a mapping with the keys of the struct t.
+func (d *decoder) section(x *slot, n ast.Node, t reflect.Type) (sec *section, list []entry, ok bool) {
+	sec = &section{where: x.sec.where + x.label + ": ", line: x.line}
+	if list, ok = d.entries(sec.where, n); !ok {
+		return nil, nil, d.mistyped(x, n, "a mapping with the keys "+strings.Join(keysOf(t), ", "))
+	}
+	return sec, list, true
 }
 
 func (d *decoder) adapter(sec *section, list []entry, v reflect.Value) {
@@ -167,6 +216,13 @@ func (d *decoder) replaced(x *slot, n ast.Node, s string) (text, bool) {
 
 // mistyped reports that n is something else than what is expected; it returns false.
 func (d *decoder) mistyped(x *slot, n ast.Node, expected string) bool {
+	shown := d.shown(n)
+	switch d.resolve(n).(type) {
+	case *ast.StringNode, *ast.LiteralNode:
+		if strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
+			shown = "text"
+		}
+	}
 	switch d.resolve(n).(type) {
 	case nil:
 		d.fault(x.line, "%s%s: there is no anchor for this alias above", x.sec.where, x.label)
@@ -175,7 +231,7 @@ func (d *decoder) mistyped(x *slot, n ast.Node, expected string) bool {
 	case *ast.TagNode:
 		d.fault(x.line, "%s%s has a YAML tag: remove the tag", x.sec.where, x.label)
 	default:
-		d.fault(x.line, "%s%s is %s: expected %s", x.sec.where, x.label, d.shown(n), expected)
+		d.fault(x.line, "%s%s is %s: expected %s", x.sec.where, x.label, shown, expected)
 	}
 	return false
 }
@@ -205,6 +261,8 @@ func expected(t reflect.Type, off bool) string {
 		return "a duration such as 90s, 5m or 1h30m"
 	case t == reflect.TypeFor[Size]():
 		return "a number of bytes such as 16777216 or 16MiB"
+	case t == reflect.TypeFor[bridge.Forward]():
+		return "the name of a header, such as X-Tenant"
 	case t == reflect.TypeFor[netip.Prefix]():
 		return "an address or a network such as 10.0.0.0/8"
 	case t.Kind() == reflect.Int:
@@ -234,6 +292,8 @@ func convert(got text, t reflect.Type, off bool) (any, error) {
 			return size(n)
 		}
 		return ParseSize(got.value)
+	case t == reflect.TypeFor[bridge.Forward]():
+		return parseForward(got.value)
 	case t == reflect.TypeFor[netip.Prefix]():
 		return network(got.value, wrong)
 	case t.Kind() == reflect.String:

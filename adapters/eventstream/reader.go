@@ -13,7 +13,7 @@ import (
 )
 
 // Received is one event that a Reader has read. Events without data are
-// reported too, for their id or their retry.
+// reported too if they have an id, a retry or an empty line of data.
 type Received struct {
 	ID    string          // of this event; see HasID
 	HasID bool            // an empty id is one: it resets the position
@@ -54,14 +54,16 @@ const (
 	maxRetry = 24 * time.Hour
 )
 
+var dataField = []byte("data")
+
 var windows = sync.Pool{New: func() any { b := make([]byte, wideWindow); return &b }}
 
 // NewReader makes a Reader of r. The data of an event may have limit bytes.
 func NewReader(r io.Reader, limit int) *Reader { return &Reader{r: r, limit: limit} }
 
-// Next reads the next event. The error is io.EOF when the stream has ended; an
-// event that was not finished by then is dropped, as the specification of
-// server-sent events has it.
+// Next reads the next event. The error is io.EOF when the stream has ended, and
+// remains; an event that was not finished by then is dropped, as the
+// specification of server-sent events has it.
 func (r *Reader) Next() (Received, error) {
 	e := Received{Type: "message"}
 	some := false
@@ -70,12 +72,13 @@ func (r *Reader) Next() (Received, error) {
 		switch {
 		case err != nil:
 			r.forget()
-			if errors.Is(err, io.EOF) && e.HasRetry {
+			if e.HasRetry { // the error comes again
 				return Received{Type: "message", Retry: e.Retry, HasRetry: true}, nil // that counts at once
 			}
 			return Received{}, err
-		case field == "" && value == nil: // an empty line
+		case field == nil: // an empty line
 			if !some && r.lines == 0 {
+				e.Type = "message" // a type alone is no event
 				continue
 			}
 			e.Data, e.Over = r.data, r.over
@@ -86,20 +89,18 @@ func (r *Reader) Next() (Received, error) {
 			r.data, r.over, r.lines = nil, nil, 0
 			r.narrow()
 			return e, nil
-		case field == "id":
+		case string(field) == "id":
 			if bytes.IndexByte(value, 0) < 0 {
 				e.ID, e.HasID, some = string(value), true, true
 			}
-		case field == "event":
-			if len(value) > 0 {
-				e.Type, some = string(value), true
+		case string(field) == "event":
+			if e.Type = "message"; len(value) > 0 && string(value) != e.Type {
+				e.Type = string(value)
 			}
-		case field == "retry":
-			if ms, err := strconv.ParseUint(string(value), 10, 63); err == nil {
-				e.Retry = maxRetry
-				if ms < uint64(maxRetry/time.Millisecond) {
-					e.Retry = time.Duration(ms) * time.Millisecond
-				}
+		case string(field) == "retry":
+			ms, err := strconv.ParseUint(string(value), 10, 64)
+			if err == nil || errors.Is(err, strconv.ErrRange) {
+				e.Retry = time.Duration(min(ms, uint64(maxRetry/time.Millisecond))) * time.Millisecond
 				e.HasRetry, some = true, true
 			}
 		}
@@ -114,52 +115,37 @@ func (r *Reader) forget() {
 }
 
 // line reads one line. Data goes where it belongs; all other fields are
-// returned, valid until the next line. An empty line has a nil value.
-func (r *Reader) line() (field string, value []byte, err error) {
+// returned, valid until the next line. An empty line has a nil field.
+func (r *Reader) line() (field, value []byte, err error) {
 	r.text = r.text[:0]
 	isData := false
 	for {
 		part, end, err := r.part()
 		if err != nil {
-			return "", nil, err
+			return nil, nil, err
 		}
 		if isData {
 			r.add(part)
 		} else {
-			if len(r.text)+len(part) > maxText && !bytes.HasPrefix(r.head(part), []byte("data:")) {
-				if r.head(part)[0] != ':' {
-					return "", nil, fmt.Errorf("event stream: a line is longer than %d bytes and is not data", maxText)
-				}
-				part = nil // a long comment
-			}
-			if isData = r.begin(part, end); isData {
-				r.text = r.text[:0]
-			}
-		}
-		if !end {
-			continue
+			isData = r.begin(part, end)
 		}
 		switch {
+		case !isData && len(r.text) > maxText && r.text[0] != ':':
+			r.err = fmt.Errorf("event stream: a line is longer than %d bytes and is not data", maxText)
+			return nil, nil, r.err
+		case !end:
+			if !isData && len(r.text) > maxText {
+				r.text = r.text[:1] // a long comment: that it is one is all that matters
+			}
+			continue
 		case isData:
-			return "data", []byte{}, nil
+			return dataField, nil, nil
 		case len(r.text) == 0:
-			return "", nil, nil
+			return nil, nil, nil
 		}
 		name, value, _ := bytes.Cut(r.text, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		if value == nil {
-			value = []byte{}
-		}
-		return string(name), value, nil
+		return name, bytes.TrimPrefix(value, []byte(" ")), nil
 	}
-}
-
-// head returns the beginning of the line, of which part is yet to be added.
-func (r *Reader) head(part []byte) []byte {
-	if len(r.text) >= 5 {
-		return r.text
-	}
-	return append(r.text[:len(r.text):len(r.text)], part[:min(len(part), 8)]...)
 }
 
 // begin adds a part to a line of which it is not known yet what it is. It
@@ -277,8 +263,12 @@ func (r *Reader) mark() {
 	r.win = bytes.TrimPrefix(r.win, []byte(bom))
 }
 
-// narrow gives the large window back when nothing is left in it.
+// narrow gives back the memory that a large event took, as far as it is not in
+// use: silence may come next.
 func (r *Reader) narrow() {
+	if cap(r.text) > idleWindow {
+		r.text = nil
+	}
 	if r.wide != nil && len(r.win) == 0 {
 		windows.Put(r.wide)
 		r.wide = nil

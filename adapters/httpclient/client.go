@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -42,7 +45,7 @@ const (
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, fmt.Errorf("url: %w", err)
+		return nil, errors.New("url: not a URL") // which may hold a secret
 	}
 	secure, err := c.tls()
 	if err != nil {
@@ -56,7 +59,7 @@ func New(c Config) (*Client, error) {
 	default:
 		at, err := url.Parse(c.Proxy)
 		if err != nil {
-			return nil, errors.New("proxy: not a URL")
+			return nil, errors.New("proxy: not a URL") // which may hold a password
 		}
 		proxy = http.ProxyURL(at)
 	}
@@ -64,17 +67,27 @@ func New(c Config) (*Client, error) {
 	if idle == 0 {
 		idle = 4 * time.Second
 	}
-	dialer := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}
-	short := &http.Transport{
-		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: secure, TLSHandshakeTimeout: dialLimit,
-		MaxIdleConnsPerHost: inFlight, IdleConnTimeout: idle,
-		DisableCompression: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeaders,
+	transport := func() *http.Transport {
+		return &http.Transport{
+			Proxy: proxy, DialContext: (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}).DialContext,
+			TLSClientConfig: secure.Clone(), TLSHandshakeTimeout: dialLimit,
+			MaxIdleConnsPerHost: inFlight, IdleConnTimeout: idle,
+			DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
+			OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
+				if res.StatusCode != http.StatusOK {
+					return proxyError(res.StatusCode)
+				}
+				return nil
+			},
+		}
 	}
+	short := transport()
+	short.ForceAttemptHTTP2 = true
 	// A stream that says little for hours needs no large buffers. HTTP/1.1, so
 	// that a stream's end is its connection's and nothing else's.
-	long := short.Clone()
-	long.ForceAttemptHTTP2 = false
-	long.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	long := transport()
+	long.Protocols = new(http.Protocols)
+	long.Protocols.SetHTTP1(true)
 	long.ReadBufferSize, long.WriteBufferSize = 1<<10, 1<<10
 	h := http.Header{}
 	for name, value := range c.Headers {
@@ -119,13 +132,45 @@ func (c *Client) Close() {
 	c.long.CloseIdleConnections()
 }
 
-// clean takes the URL out of an error: it may hold secrets.
+// clean takes out of an error what may be secret: the URL, and what the server
+// said. The chain of errors is kept.
 func clean(res *http.Response, err error) (*http.Response, error) {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
+	if err == nil {
+		return res, nil
+	}
+	text := err.Error()
+	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // with the line that is not understood
+		text, _, _ = strings.Cut(string(e), ":")
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // which quotes certificates
+		text = quoted.ReplaceAllString(text, "…")
+	}
+	if text != err.Error() {
+		err = &cleaned{text, err}
+	}
 	return res, err
 }
+
+// quoted is what errors of net/http quote: addresses, and what a server said.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
+
+// cleaned is an error with another text.
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (c *cleaned) Error() string { return c.text }
+func (c *cleaned) Unwrap() error { return c.err }
+
+// RedirectError says why a redirect was not followed: the server has not acted
+// on the request. A client may know the text.
+type RedirectError string
+
+func (e RedirectError) Error() string { return string(e) }
 
 // sameOrigin lets redirects lead elsewhere on the same server only, and only
 // those that repeat the request as it is (R-176).
@@ -133,18 +178,18 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
 	case len(via) > maxRedirects:
-		return fmt.Errorf("more than %d redirects", maxRedirects)
+		return RedirectError(fmt.Sprintf("it redirects more than %d times: configure the address that it means", maxRedirects))
 	case !SameOrigin(r.URL, first.URL):
-		return errors.New("it redirects to another origin, which is not followed: configure the address that it means")
+		return RedirectError("it redirects to another origin, which is not followed: configure the address that it means")
 	case r.Method != first.Method:
-		return errors.New("it redirects in a way that turns POST into GET: configure the address that it means")
+		return RedirectError("it redirects in a way that turns POST into GET: configure the address that it means")
 	}
 	return nil
 }
 
 // SameOrigin reports whether two addresses have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && a.Hostname() == b.Hostname() && port(a) == port(b)
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
 func port(u *url.URL) string {
@@ -160,7 +205,7 @@ func port(u *url.URL) string {
 // Unsent reports whether err shows that nothing of the request was sent: no
 // connection came about.
 func Unsent(err error) bool {
-	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "proxyconnect") {
+	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, op.Op) {
 		return true
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
@@ -169,9 +214,16 @@ func Unsent(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) { // what answers speaks no TLS
 		return true
 	}
-	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	_, ok := errors.AsType[proxyError](err)
 	return ok
+}
+
+// proxyError is the status with which a proxy refused to connect.
+type proxyError int
+
+func (e proxyError) Error() string {
+	return fmt.Sprintf("the proxy refuses to connect (HTTP %d)", int(e))
 }

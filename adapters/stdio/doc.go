@@ -5,6 +5,10 @@
 // outlives its connection: see process.go for how it is ended, together with
 // all that it started, also when the bridge itself is killed.
 //
+// The downstream half, Serve, is the bridge as such a child: it serves the one
+// client that has started it, on its own standard input and output. A session
+// is the life of the process; the client ends it by closing the input.
+//
 // Linux is where this is tested. For macOS and Windows the code is compiled
 // and vetted, but not run.
 package stdio

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,14 +29,31 @@ var (
 )
 
 // environment is the whole environment of a child: the safe part of the
-// bridge's own, and own, which wins. It is sorted and each name is in it once.
-func environment(own map[string]string) []string {
-	return compose(runtime.GOOS == "windows", os.Environ(), own)
+// bridge's own, and own, of which the later win. It is sorted and each name is
+// in it once.
+func environment(own ...map[string]string) []string {
+	return compose(runtime.GOOS == "windows", os.Environ(), own...)
 }
+
+// variables are the headers that a server's allow-list forwards, which have the
+// names of variables. Of several values a child gets the first.
+func variables(forwarded http.Header) map[string]string {
+	all := map[string]string{}
+	for name, values := range forwarded {
+		if len(values) > 0 && !isFunction(values[0]) { // a client must not bring code
+			all[name] = values[0]
+		}
+	}
+	return all
+}
+
+// isFunction reports whether old shells take the value of a variable for a
+// function, and run what is in it.
+func isFunction(value string) bool { return strings.HasPrefix(value, "()") }
 
 // compose takes the operating system's rules as a parameter so that both are
 // tested everywhere.
-func compose(windows bool, bridge []string, own map[string]string) []string {
+func compose(windows bool, bridge []string, own ...map[string]string) []string {
 	inherited := func(name string) bool {
 		return slices.Contains(unixBase, name) || strings.HasPrefix(name, "LC_")
 	}
@@ -48,13 +66,14 @@ func compose(windows bool, bridge []string, own map[string]string) []string {
 	lines := map[string]string{} // by what makes a name the same
 	for _, line := range bridge {
 		name, value, _ := strings.Cut(line, "=")
-		// Old shells export functions as values that begin so; they are code.
-		if inherited(name) && !strings.HasPrefix(value, "()") {
+		if inherited(name) && !isFunction(value) {
 			lines[same(name)] = line
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(own)) { // sorted: which of Path and PATH wins must not be chance
-		lines[same(name)] = name + "=" + own[name]
+	for _, layer := range own {
+		for _, name := range slices.Sorted(maps.Keys(layer)) { // sorted: which of Path and PATH wins must not be chance
+			lines[same(name)] = name + "=" + layer[name]
+		}
 	}
 	return slices.Sorted(maps.Values(lines))
 }

@@ -1,11 +1,15 @@
 package stdio
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -14,6 +18,7 @@ func TestEnvironment(t *testing.T) {
 		windows bool
 		bridge  []string
 		own     map[string]string
+		forward map[string]string
 		want    []string
 	}{
 		{
@@ -26,6 +31,20 @@ func TestEnvironment(t *testing.T) {
 			bridge: []string{"PATH=/bin", "TZ=UTC"},
 			own:    map[string]string{"PATH": "/opt/bin", "TOKEN": "a=b", "EMPTY": ""},
 			want:   []string{"EMPTY=", "PATH=/opt/bin", "TOKEN=a=b", "TZ=UTC"},
+		},
+		{
+			name:    "what is forwarded wins over all",
+			bridge:  []string{"PATH=/bin", "TZ=UTC"},
+			own:     map[string]string{"TOKEN": "own", "LOG": "debug"},
+			forward: map[string]string{"TOKEN": "theirs", "TZ": "CET"},
+			want:    []string{"LOG=debug", "PATH=/bin", "TOKEN=theirs", "TZ=CET"},
+		},
+		{
+			name:    "windows: what is forwarded wins, however it is spelt",
+			windows: true,
+			own:     map[string]string{"token": "own"},
+			forward: map[string]string{"TOKEN": "theirs"},
+			want:    []string{"TOKEN=theirs"},
 		},
 		{
 			name:   "no functions of a shell",
@@ -41,8 +60,8 @@ func TestEnvironment(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := compose(c.windows, c.bridge, c.own); !slices.Equal(got, c.want) {
-				t.Errorf("compose(%v, %q, %q) = %q, want %q", c.windows, c.bridge, c.own, got, c.want)
+			if got := compose(c.windows, c.bridge, c.own, c.forward); !slices.Equal(got, c.want) {
+				t.Errorf("compose(%v, %q, %q, %q) = %q, want %q", c.windows, c.bridge, c.own, c.forward, got, c.want)
 			}
 		})
 	}
@@ -56,6 +75,33 @@ func TestEnvironmentTakesFromTheBridge(t *testing.T) {
 	}
 	if slices.Contains(env, "BRIDGE_SECRET=x") {
 		t.Errorf("environment() = %q: has what is not on the list", env)
+	}
+}
+
+// A child gets what is forwarded of its client's headers as variables, and
+// nothing else of the client's (R-179): not its other headers, no second value,
+// no code for a shell.
+func TestChildsForwardedEnvironment(t *testing.T) {
+	quiet(t)
+	a := adapter(t, "server", Options{})
+	a.c.Env["GITHUB_TOKEN"], a.c.Env["LOG"] = "own", "debug"
+	from := adaptertest.Caller("")
+	from.Header = http.Header{
+		"GITHUB_TOKEN": {"theirs; $(reboot)", "second"}, "X_TENANT": {"a b=c"}, "EMPTY": {}, "FUNCTION": {"() { :; }; echo"},
+	}
+	up, err := a.Open(t.Context(), from, &adaptertest.Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close(t.Context())
+	var got []string
+	if err := json.Unmarshal([]byte(call(t, up, `{"environ":true}`).Result(t)), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := environment(a.c.Env, map[string]string{"GITHUB_TOKEN": "theirs; $(reboot)", "X_TENANT": "a b=c"})
+	slices.Sort(got)
+	if !slices.Equal(got, want) || !slices.Contains(got, "LOG=debug") || !slices.Contains(got, "GITHUB_TOKEN=theirs; $(reboot)") {
+		t.Errorf("environment = %q\nwant          %q", got, want)
 	}
 }
 

@@ -26,6 +26,7 @@ type lineReader struct {
 	r       io.Reader
 	limit   int              // of a line
 	rest    func() io.Writer // takes what a longer line says
+	room    func(n int) bool // asked before a line grows by n bytes; where there is none, the line is treated as a longer one. nil means that there always is
 	quiet   time.Duration    // after which next gives up with errQuiet; 0 means never
 	watched func()           // called after a deadline was set for that
 
@@ -53,7 +54,7 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 }
 
 // next returns the next line, without its line break. Of a line longer than
-// the limit nothing is kept: over is what has taken it. A last line without a
+// the limit, or without room, nothing is kept: over is what has taken it. A last line without a
 // line break counts as a line. After errQuiet it can be called again, and goes
 // on where it was.
 func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
@@ -87,7 +88,7 @@ func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 
 // take adds to the line.
 func (l *lineReader) take(part []byte) {
-	if l.over == nil && len(l.line.B)+len(part) > l.limit {
+	if l.over == nil && (len(l.line.B)+len(part) > l.limit || l.room != nil && !l.room(len(part))) {
 		l.over = l.rest()
 		_, _ = l.over.Write(l.line.B)
 		l.line.B = l.line.B[:0]

@@ -60,10 +60,11 @@ func (a *Adapter) Check() error {
 	return err
 }
 
-// Open starts a child and does the handshake with it.
+// Open starts a child and does the handshake with it. What is forwarded of the
+// client's headers is in the child's environment, over Config.Env.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	u := &upstream{a: a, rest: rest, logged: make(chan struct{})}
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env), over: u.awake})
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env, variables(from.Header)), over: u.awake})
 	if err != nil {
 		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
 	}

@@ -5,4 +5,16 @@
 // about which the server says nothing else, gets a JSON response; otherwise it
 // becomes a stream of events. See stream.go for how streams outlive their
 // connections.
+//
+// The upstream half reaches servers. Each call is a POST of its own, answered
+// with JSON or with events:
+//
+//	Conn  -- calls -->  exchange   POST; if its stream breaks, GET behind its last event
+//	      -- rest  -->  courier    POSTs one after the other, in order
+//	      <- events --  standing   GET, opened again for as long as the connection lives
+//
+// A call is sent once, unless nothing of it can have reached the server. When
+// the server has forgotten the session, which it says with 404 or in words that
+// are common in its place, the connection ends; calls under way may still get
+// their answers.
 package streamable

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -58,7 +59,7 @@ func newFar(t *testing.T, transports map[string]string) *far {
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
-		f.s.Close(t.Context())
+		f.s.Close(context.Background())
 		srv.Close()
 	})
 	f.url = srv.URL
@@ -80,7 +81,7 @@ func newNear(t *testing.T, servers ...config.Server) *near {
 	}
 	s := New(&c, slog.New(slog.DiscardHandler))
 	n := &near{wiretest.NewSiteFrom(t, s.http), t, s}
-	t.Cleanup(func() { s.Close(t.Context()) })
+	t.Cleanup(func() { s.Close(context.Background()) })
 	return n
 }
 

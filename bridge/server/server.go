@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Se
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
 	o := bridge.Options{
-		Log: log, Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
+		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren,
 	}
 	for i := range c.Servers {
@@ -78,6 +79,15 @@ func options(c *config.Server, r reached) bridge.ServerOptions {
 		o.Idle = -1 // never: the configuration has filled in its default
 	}
 	return o
+}
+
+// Version returns the version of the program, as its build says it.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
 }
 
 // Bridge returns the bridge that is served.

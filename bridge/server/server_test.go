@@ -64,6 +64,9 @@ func TestPaths(t *testing.T) {
 // At /mcp several servers are one, whose tools have the configured prefixes; over HTTP+SSE too.
 func TestAllAsOne(t *testing.T) {
 	run(t, func(c *config.Config) { c.Servers[1].Prefix = "second." }, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		if a := r.Do("POST", "/mcp", initialize).Wait(); !strings.Contains(a.Body(), fmt.Sprintf(`"version":%q`, Version())) {
+			t.Errorf("initialize = %s, want the version %s of the program", a.Body(), Version())
+		}
 		id := r.begin("/mcp")
 		for _, tool := range []string{"one__echo", "second.echo"} {
 			if a := r.Do("POST", "/mcp", call("1", tool), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"result":{"echo":{}}`) {

@@ -104,6 +104,13 @@ func TestMistakes(t *testing.T) {
 		{"run with a bad duration", []string{"run", "--timeout", "90", "--", "cat"}, "--timeout"},
 		{"run with an unset variable", []string{"run", "--env", "NOT_SET_ANYWHERE", "--", "cat"}, "NOT_SET_ANYWHERE=VALUE"},
 		{"run with a nameless variable", []string{"run", "--env", "=x", "--", "cat"}, "NAME=VALUE"},
+		{"run with a header for a program", []string{"run", "-H", "A: b", "--", "cat"}, "--header is of use with a URL only"},
+		{"run with a transport for a program", []string{"run", "--transport", "sse", "--", "cat"}, "--transport is of use with a URL only"},
+		{"run with a variable for a URL", []string{"run", "--env", "A=b", "https://example.com/mcp"}, "--env is of use with a program only"},
+		{"run with a folder for a URL", []string{"run", "--cwd", "/", "https://example.com/mcp"}, "--cwd is of use with a program only"},
+		{"run with flags behind a URL", []string{"run", "https://example.com/mcp", "--share", "all"}, "flags belong before it"},
+		{"run with a bad URL", []string{"run", "ftp://example.com"}, "url must be the address of an MCP endpoint"},
+		{"run with a bad mode for a URL", []string{"run", "--share", "some", "https://example.com/mcp"}, "must be session, principal, call or all"},
 		{"run with a wildcard origin", []string{"run", "--allow-origin", "*", "--", "cat"}, "allowed_origins"},
 		{"bad log level", []string{"run", "--log-level", "loud", "--", "cat"}, "must be debug, info, warn or error"},
 		{"bad log format", []string{"run", "--log-format", "xml", "--", "cat"}, "must be auto, text or json"},
@@ -159,10 +166,44 @@ func TestCheck(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 	}
-	for _, want := range []string{"warning: ", missingProgram, path + " is good: 2 servers on 127.0.0.1:0\n", "  one\tstdio, share: session\n", "  two\tstdio, share: all\n"} {
+	for _, want := range []string{"warning: ", missingProgram, path + " is good: 2 servers on 127.0.0.1:0\n", "  one\tstdio, share: session, prefix: one__\n", "  two\tstdio, share: all, prefix: two__\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout = %q, want it to contain %q", stdout, want)
 		}
+	}
+}
+
+// What is configured is shown in short, without anything that may be a secret.
+func TestCheckSummary(t *testing.T) {
+	path := file(t, "bridge.yaml", `servers:
+  new:
+    http: { url: "https://example.com/mcp?key=top-secret", headers: { Authorization: top-secret } }
+    forward: [X-Tenant, X-User-Token as Authorization]
+    ping: 30s
+    tools: { allow: [a, b], deny: [c], rename: { a: d }, override: { b: { title: t } } }
+    prompts: { deny: ["*"] }
+  old: { sse: { url: "http://localhost:3001/sse#" }, prefix: "" }
+`)
+	code, stdout, stderr := in(t, "check", "-c", path)
+	want := path + ` is good: 2 servers on 127.0.0.1:8808
+  new	http https://example.com/mcp, share: session, prefix: new__, forward: X-Tenant as X-Tenant, forward: X-User-Token as Authorization, ping: 30s, tools: allow 2 and deny 1 and rename 1 and override 1, prompts: deny 1
+  old	sse http://localhost:3001/sse, share: session, no prefix
+`
+	if code != 0 || stderr != "" || stdout != want {
+		t.Errorf("exit code %d, stderr %q, stdout\n%s\nwant\n%s", code, stderr, stdout, want)
+	}
+	code, stdout, _ = in(t, "check", "-c", file(t, "one.yaml", "servers: { one: { http: { url: \"https://example.com/mcp\" } } }"))
+	if code != 0 || !strings.Contains(stdout, "  one\thttp https://example.com/mcp, share: session\n") {
+		t.Errorf("exit code %d, stdout %q, want no prefix with a single server", code, stdout)
+	}
+}
+
+// A file that is no certificate is no fault of the others: check says so, and serve serves them.
+func TestCheckBadCertificate(t *testing.T) {
+	path := file(t, "bridge.yaml", "servers: { one: { http: { url: \"https://example.com/mcp\", ca_file: bridge.yaml } } }")
+	code, stdout, _ := in(t, "check", "-c", path)
+	if code != 0 || !strings.Contains(stdout, "warning: "+path+":1: server \"one\": http: ca_file: there is no PEM certificate in it\n") {
+		t.Errorf("exit code %d, stdout %q, want a warning about ca_file", code, stdout)
 	}
 }
 
@@ -213,6 +254,10 @@ func TestServeOutput(t *testing.T) {
 				}
 			}
 			stdout := text.String()
+			first, _, _ := strings.Cut(stdout, "\n")
+			if several := len(test.urls) > 1; several != strings.HasPrefix(first, "all servers as one: http://127.0.0.1:") || several && !strings.Contains(first, "/mcp (Streamable HTTP)") {
+				t.Errorf("stdout begins with %q, want the endpoint of all servers first: %t", first, several)
+			}
 			base := regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(stdout)
 			for _, path := range test.urls {
 				if want := `"url": "` + base + path + `"`; !strings.Contains(stdout, want) {

@@ -32,6 +32,8 @@ func main() {
 // usageError is a mistake of the user's.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -41,6 +43,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if e, ok := errors.AsType[exitError](err); ok {
+		if e.err != nil {
+			fmt.Fprintln(stderr, "bridge:", err)
+		}
+		return e.code
 	}
 	fmt.Fprintln(stderr, "bridge:", err)
 	if _, ok := errors.AsType[usageError](err); ok {
@@ -53,9 +61,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bridge",
 		Short: "Lets any MCP client talk to any MCP server",
-		Long: `bridge puts MCP servers that speak over stdin and stdout on HTTP, for many
-clients at once: Streamable HTTP at /mcp, and HTTP+SSE at /sse for older clients.`,
+		Long: `bridge puts MCP servers on HTTP for many clients at once, whether they speak over
+stdin and stdout or are remote: Streamable HTTP at /mcp, and HTTP+SSE at /sse for
+older clients. The other way round, it is itself a server on stdin and stdout in
+front of any other (connect).`,
 		Example: `  bridge run -- npx -y @modelcontextprotocol/server-everything
+  bridge run https://tools.example.com/mcp
+  bridge connect https://tools.example.com/mcp
   bridge serve -c bridge.yaml
   bridge check -c bridge.yaml`,
 		SilenceErrors: true,
@@ -68,7 +80,8 @@ clients at once: Streamable HTTP at /mcp, and HTTP+SSE at /sse for older clients
 	})
 	var l logFlags
 	l.add(root)
-	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newCheck(stdout), newVersion(stdout))
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newVersion(stdout))
+	root.AddCommand(newClients(&l, stdout, stderr)...)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2
 	return root

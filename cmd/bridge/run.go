@@ -17,55 +17,110 @@ import (
 
 func newRun(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 	c := config.Default()
-	var share, cwd string
-	var env []string
+	var share, cwd, transport string
+	var env, headers []string
 	var restart bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARGS...]",
-		Short: "Put one stdio server on HTTP, without a configuration file",
-		Long: `run starts COMMAND as an MCP server for each client that comes, and serves it
-at /mcp (Streamable HTTP) and /sse (HTTP+SSE) until it gets SIGTERM or SIGINT:
-then it lets calls finish; a second signal stops it at once.
+		Use:   "run [flags] (-- COMMAND [ARGS...] | URL)",
+		Short: "Put one server on HTTP, without a configuration file",
+		Long: `run starts COMMAND as an MCP server for each client that comes, or reaches the
+remote server at URL for it. It serves this at /mcp (Streamable HTTP) and /sse
+(HTTP+SSE) until it gets SIGTERM or SIGINT: then it lets calls finish; a second
+signal stops it at once.
 
 COMMAND gets PATH, HOME and the like from the environment of the bridge, and
-what --env names; nothing else.`,
+what --env names; nothing else. Which transport the server at URL speaks is
+found out. In a --header, ${NAME} is taken from the environment, so that the
+value does not stand in the list of processes.`,
 		Example: `  bridge run -- npx -y @modelcontextprotocol/server-filesystem .
   bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
-  bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose`,
+  bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose
+  bridge run https://tools.example.com/mcp
+  bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name the program to run, behind --: bridge run -- npx -y @modelcontextprotocol/server-everything")}
+				return usageError{errors.New("name the program to run, behind --, or the URL of a server: bridge run -- npx -y @modelcontextprotocol/server-everything")}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			own, err := variables(env)
+			log, err := l.logger(stderr)
 			if err != nil {
 				return err
 			}
-			s := config.DefaultServer(serverName(args[0]), share)
-			s.Share, s.Restart, s.Timeout = share, restart, timeout
-			s.MaxTimeout = max(s.MaxTimeout, timeout)
-			s.Stdio = &stdio.Config{Command: args[0], Args: args[1:], Env: own, Cwd: cwd}
-			c.Servers = []config.Server{s}
-			if err := stdio.New(s.Name, *s.Stdio, stdio.Options{}).Check(); err != nil {
-				c.Warnings = []string{fmt.Sprintf("%s cannot be started: %v", args[0], err)} // it may be installed later
+			var s config.Server
+			if isURL(args[0]) {
+				if err := useless(cmd, "a program", "env", "cwd"); err != nil {
+					return err
+				}
+				if len(args) > 1 {
+					return usageError{errors.New("a URL takes no arguments; flags belong before it")}
+				}
+				log = hinting(log)
+				s, err = remoteServer(args[0], share, headers, transport)
+				c.Warnings = s.Warnings()
+			} else {
+				if err := useless(cmd, "a URL", "header", "transport"); err != nil {
+					return err
+				}
+				s, err = childServer(args, share, env, cwd)
+				if err == nil {
+					c.Warnings = missing(&s)
+				}
 			}
-			return serve(cmd.Context(), &c, l, stdout, stderr)
+			if err != nil {
+				return err
+			}
+			s.Restart, s.Timeout = restart, timeout
+			s.MaxTimeout = max(s.MaxTimeout, timeout)
+			c.Servers = []config.Server{s}
+			return serve(cmd.Context(), &c, log, stdout)
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	f.StringVar(&c.Listen, "listen", c.Listen, "address to serve on; port 0 picks a free one and prints it")
-	f.StringVar(&share, "share", config.ShareSession, "who uses one process together: session, principal, call or all")
+	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
 	f.StringArrayVar(&env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
 	f.StringVar(&cwd, "cwd", "", "working directory of COMMAND")
-	f.BoolVar(&restart, "restart", true, "go on with a fresh process when one dies; false ends the session instead")
+	addRemoteFlags(f, &headers, &transport)
+	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
 	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent; progress resets it")
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
+}
+
+// childServer makes the configuration of a program.
+func childServer(args []string, share string, env []string, cwd string) (config.Server, error) {
+	own, err := variables(env)
+	if err != nil {
+		return config.Server{}, err
+	}
+	s := config.DefaultServer(serverName(args[0]), share)
+	s.Share = share // also when it is wrong, so that it is refused
+	s.Stdio = &stdio.Config{Command: args[0], Args: args[1:], Env: own, Cwd: cwd}
+	return s, nil
+}
+
+// missing warns of a program that is not there; it may be installed later.
+func missing(s *config.Server) []string {
+	if err := stdio.New(s.Name, *s.Stdio, stdio.Options{}).Check(); err != nil {
+		return []string{fmt.Sprintf("%s cannot be started: %v", s.Stdio.Command, err)}
+	}
+	return nil
+}
+
+// useless refuses flags that are of use with something else only: they would
+// seem to work.
+func useless(cmd *cobra.Command, with string, flags ...string) error {
+	for _, name := range flags {
+		if cmd.Flags().Changed(name) {
+			return usageError{fmt.Errorf("--%s is of use with %s only", name, with)}
+		}
+	}
+	return nil
 }
 
 // variables reads the --env flags.

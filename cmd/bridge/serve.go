@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
+	"net/url"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -25,9 +29,10 @@ func newServe(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [-c FILE]",
 		Short: "Serve everything in a configuration file",
-		Long: `serve publishes the servers of a configuration file, each at /NAME/mcp and
-/NAME/sse, until it gets SIGTERM or SIGINT. The file is YAML or JSON, or the
-mcpServers file of a desktop client as it is.`,
+		Long: `serve publishes the servers of a configuration file until it gets SIGTERM or
+SIGINT: each at /NAME/mcp and /NAME/sse, and all of them as one at /mcp and
+/sse. The file is YAML or JSON, or the mcpServers file of a desktop client as
+it is.`,
 		Example: `  bridge serve
   bridge serve -c bridge.yaml --listen 127.0.0.1:0
   bridge serve -c claude_desktop_config.json`,
@@ -40,7 +45,11 @@ mcpServers file of a desktop client as it is.`,
 			if listen != "" {
 				c.Listen = listen
 			}
-			return serve(cmd.Context(), c, l, stdout, stderr)
+			log, err := l.logger(stderr)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c, log, stdout)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
@@ -67,13 +76,59 @@ func newCheck(stdout io.Writer) *cobra.Command {
 			}
 			fmt.Fprintf(stdout, "%s is good: %s on %s\n", file, count(len(c.Servers), "server"), c.Listen)
 			for _, s := range c.Servers {
-				fmt.Fprintf(stdout, "  %s\tstdio, share: %s\n", s.Name, s.Share)
+				fmt.Fprintf(stdout, "  %s\t%s\n", s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
 	return cmd
+}
+
+// summary says in short what is configured for a server, beside what has its
+// default. The URL is without its query, which may hold secrets.
+func summary(s *config.Server, several bool) []string {
+	kind := "stdio"
+	if r := s.Remote(); r != nil {
+		kind = "http "
+		if s.SSE != nil {
+			kind = "sse "
+		}
+		if u, err := url.Parse(r.URL); err == nil {
+			kind += (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+		}
+	}
+	all := []string{kind, "share: " + s.Share}
+	switch {
+	case several && s.Prefix == "":
+		all = append(all, "no prefix")
+	case several:
+		all = append(all, "prefix: "+s.Prefix)
+	}
+	for _, f := range s.Forward {
+		all = append(all, "forward: "+f.From+" as "+f.To)
+	}
+	if s.Ping > 0 {
+		all = append(all, "ping: "+s.Ping.String())
+	}
+	for _, f := range []struct {
+		what string
+		bridge.Filter
+	}{{"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}} {
+		var parts []string
+		for _, part := range []struct {
+			key string
+			n   int
+		}{{"allow", len(f.Allow)}, {"deny", len(f.Deny)}, {"rename", len(f.Rename)}, {"override", len(f.Override)}} {
+			if part.n > 0 {
+				parts = append(parts, fmt.Sprint(part.key, " ", part.n))
+			}
+		}
+		if len(parts) > 0 {
+			all = append(all, f.what+": "+strings.Join(parts, " and "))
+		}
+	}
+	return all
 }
 
 func count(n int, what string) string {
@@ -101,34 +156,42 @@ func load(file string) (*config.Config, error) {
 	return c, nil
 }
 
-// serve serves the configuration until ctx ends.
-func serve(ctx context.Context, c *config.Config, l *logFlags, stdout, stderr io.Writer) error {
-	log, err := l.logger(stderr)
-	if err != nil {
-		return err
-	}
+// begin makes the server of a configuration. Until stop, it gives memory back
+// when there is little to do.
+func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.Server, stop func(), err error) {
 	if err := c.Validate(); err != nil {
-		return usageError{err}
+		return nil, nil, usageError{err}
 	}
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
+	limitMemory(log)
+	s = server.New(c, log)
+	var wg sync.WaitGroup
+	quiet, cancel := context.WithCancel(ctx)
+	wg.Go(func() { releaseMemory(quiet, s.Bridge().Activity, debug.FreeOSMemory) })
+	return s, func() {
+		cancel()
+		wg.Wait()
+	}, nil
+}
+
+// serve serves the configuration until ctx ends.
+func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer) error {
+	s, stop, err := begin(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if !config.Loopback(c.Listen) {
 		log.Warn("listening beyond loopback without access rules: anyone who reaches the address can use every server", "listen", c.Listen)
 	}
-	limitMemory(log)
-	s := server.New(c, log)
 	ln, err := s.Listen(ctx)
 	if err != nil {
 		s.Close(ctx)
 		return err
 	}
 	announce(stdout, c, ln.Addr())
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	quiet, stop := context.WithCancel(ctx)
-	defer stop()
-	wg.Go(func() { releaseMemory(quiet, s.Bridge().Activity, debug.FreeOSMemory) })
 	return s.Serve(ctx, ln)
 }
 
@@ -146,12 +209,18 @@ func announce(w io.Writer, c *config.Config, at net.Addr) {
 		URL  string `json:"url"`
 	}
 	clients := map[string]client{}
+	endpoints := func(name, url string) {
+		fmt.Fprintf(w, "%s: %s/mcp (Streamable HTTP), %s/sse (HTTP+SSE)\n", name, url, url)
+	}
+	if len(c.Servers) > 1 {
+		endpoints("all servers as one", base)
+	}
 	for _, s := range c.Servers {
 		url := base + "/" + s.Name
 		if len(c.Servers) == 1 {
 			url = base
 		}
-		fmt.Fprintf(w, "%s: %s/mcp (Streamable HTTP), %s/sse (HTTP+SSE)\n", s.Name, url, url)
+		endpoints(s.Name, url)
 		clients[s.Name] = client{"http", url + "/mcp"}
 	}
 	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")

@@ -1,0 +1,122 @@
+package sse
+
+import (
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// maxReply is how much of a body is read that says nothing to us, so that the
+// HTTP connection can be used again.
+const maxReply = 64 << 10
+
+// posted takes the answer to a POST. The answer to a call comes on the stream;
+// that of some servers comes here.
+func (c *connection) posted(p *post, res *http.Response) {
+	defer res.Body.Close()
+	ok := res.StatusCode >= 200 && res.StatusCode < 300
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	mine := p.Call != 0 && kind == "application/json"
+	limit := maxReply
+	if ok && mine {
+		limit = c.u.o.MaxMessage + envelopeRoom
+	}
+	body, _ := io.ReadAll(io.LimitReader(res.Body, int64(limit)+1)) // what is not whole is no message
+	switch status := res.StatusCode; {
+	case ok && mine && len(body) > limit: // nothing but the answer is so large
+		c.Unanswerable(strconv.AppendInt(nil, p.Call, 10), tooLarge(c.u.o.MaxMessage))
+	case ok:
+		if mine {
+			c.answered(p, body)
+		}
+	case forgotten(status, body):
+		c.forget(p, status)
+	case mine && status != http.StatusUnauthorized && status != http.StatusForbidden && c.answered(p, body):
+	default:
+		c.settle(p, c.u.refusal(res))
+	}
+}
+
+// answered takes the body of a POST if it is the answer to the call, and
+// reports whether it was. An error without id is about what was POSTed.
+func (c *connection) answered(p *post, body []byte) bool {
+	id := strconv.AppendInt(nil, p.Call, 10)
+	m, err := jsonrpc.Parse(body)
+	if err != nil || !m.IsResponse() || m.ID != nil && string(m.ID) != string(id) {
+		return false
+	}
+	m.ID = id
+	c.Deliver(m)
+	return true
+}
+
+// forgotten reports whether a refusal says that the server does not know the
+// session any more.
+func forgotten(status int, body []byte) bool {
+	switch status {
+	case http.StatusNotFound, http.StatusGone:
+		return true
+	case http.StatusBadRequest: // so do many, also the official SDKs
+		text := strings.ToLower(string(body[:min(len(body), 1<<10)]))
+		if !strings.Contains(text, "session") {
+			return false
+		}
+		for _, word := range []string{"not found", "no transport", "no session", "not exist", "unknown", "invalid", "expired", "closed", "terminated", "could not find"} {
+			if strings.Contains(text, word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// forget ends the connection: the server has refused a message because it does
+// not know the session. It has not acted on that one.
+func (c *connection) forget(p *post, status int) {
+	c.mu.Lock()
+	open := c.open
+	c.mu.Unlock()
+	why := c.u.unsent(fmt.Sprintf("it has forgotten the session (HTTP %d)", status), nil)
+	if !open {
+		why = c.u.unavailable(fmt.Sprintf("its endpoint does not take messages (HTTP %d)", status), nil)
+	}
+	c.Abort(p.Call, why)
+	c.giveUp(why)
+}
+
+// refusal is the error of a request that had this response. Whether the server
+// acted on it is unknown when the fault is one of its own or of a gateway.
+func (u *Upstream) refusal(res *http.Response) *bridge.Error {
+	status := res.StatusCode
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return u.unavailable(fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return u.unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+	case status == http.StatusRequestEntityTooLarge:
+		return u.unavailable(fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
+	case status >= 500 && status != http.StatusNotImplemented && res.Request.Method == http.MethodPost:
+		return u.lost(fmt.Sprintf("it failed (HTTP %d)", status), nil)
+	case status >= 500:
+		return u.unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+	}
+	return u.unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
+}
+
+// later says what Retry-After means: seconds, or a date.
+func later(v string) string {
+	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return fmt.Sprintf("; try again in %d s", s)
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return fmt.Sprintf("; try again in %d s", max(0, int(time.Until(at).Seconds())))
+	}
+	return ""
+}

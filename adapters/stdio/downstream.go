@@ -1,0 +1,349 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// DownstreamOptions configure Serve.
+type DownstreamOptions struct {
+	Log        *slog.Logger // nil means slog.Default(); it must not write to the client's stream
+	MaxMessage int          // bytes of a line, and room for the envelope; 0 means 16 MiB
+}
+
+const (
+	// lingerEOF is how long the calls under way may still take after the client
+	// has closed its side. A client that leaves waits for nothing, and R-013
+	// asks for a prompt exit; but a script that pipes its requests in closes its
+	// side right behind the last one, and is there for the answers.
+	lingerEOF = 2 * time.Second
+	// lastAnswers is how long the end waits for the answers to the calls that it
+	// has cancelled, and for the client to read what is left.
+	lastAnswers = 2 * time.Second
+	// maxHeld bounds the messages that wait for the handshake, and the
+	// notifications that wait for the server. A session would refuse more
+	// requests at once.
+	maxHeld = 128
+)
+
+// errUnread says that the client lets answers pile up.
+var errUnread = errors.New("the client does not read its answers")
+
+// Serve serves the one client at the other end of in and out with a session of
+// the server of that name, until in ends, ctx ends or out breaks. It returns
+// nil when the client has left by closing in. The calls that are then under way
+// may take two seconds more; the end of ctx cancels them at once. Whatever the
+// reason, each gets its answer before Serve returns, unless the client does not
+// read it.
+//
+// When the session ends by itself, because its server is gone and is not to be
+// started again, Serve returns an error as soon as the calls under way have
+// theirs. The clients of this transport watch the process that they started:
+// its end is what they report to the user and recover from, whereas a process
+// that lives on and refuses everything looks well to them.
+//
+// Nothing of the session is left when Serve returns, but for what its server's
+// connection needs to close, which Bridge.Close waits for. in and out are not
+// closed. A read that waits is ended by a deadline if in has SetReadDeadline
+// and supports it; otherwise, as with a terminal, its goroutine stays until in
+// has something to read, which is dropped. The same holds for out and a client
+// that does not read.
+func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Log = o.Log.With("server", server)
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = 16 << 20
+	}
+	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}),
+		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 4*o.MaxMessage + 4<<20})}
+	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer p.cancel(nil)
+	reading := begin(func() error { return p.read(in) })
+	writing := begin(func() error { return p.write(out) })
+	why := p.stay(ctx, reading, writing)
+	p.leave(why)
+	last := p.lastWrite(writing, out)
+	if deadline(in, func(d readDeadliner) error { return d.SetReadDeadline(time.Unix(1, 0)) }) {
+		<-reading.done
+		_ = in.(readDeadliner).SetReadDeadline(time.Time{}) // as it was
+	}
+	if n := p.out.Drops(); n > 0 {
+		o.Log.Warn("notifications dropped: the client read too slowly", "count", n)
+	}
+	if why == nil {
+		return last
+	}
+	return why
+}
+
+type (
+	readDeadliner  interface{ SetReadDeadline(time.Time) error }
+	writeDeadliner = deadliner
+)
+
+// deadline has set called if r can have a deadline. It reports whether it has.
+func deadline[D any](r any, set func(D) error) bool {
+	d, ok := r.(D)
+	return ok && set(d) == nil
+}
+
+// job is a goroutine that ends with an error.
+type job struct {
+	done chan struct{} // closed at its end
+	err  error         // to be read after that
+}
+
+func begin(f func() error) *job {
+	j := &job{done: make(chan struct{})}
+	go func() {
+		defer close(j.done)
+		j.err = f()
+	}()
+	return j
+}
+
+// peer is the client.
+type peer struct {
+	b        *bridge.Bridge
+	server   string
+	o        DownstreamOptions
+	out      *replay.Log
+	ctx      context.Context // of the handshake
+	cancel   context.CancelCauseFunc
+	wg       sync.WaitGroup // of the handshake
+	ended    chan struct{}  // closed when the session has ended by itself
+	reserved int            // bytes of the line that is being read; for read only
+	noRoom   bool           // the bridge had no room for more of it; for read only
+
+	mu      sync.Mutex // guards the rest
+	session *bridge.Session
+	begun   bool          // initialize has come
+	open    bool          // messages go to the session
+	over    bool          // no message is taken any more
+	held    []arrival     // what came between the two
+	notes   []arrival     // notifications on their way to the server
+	noting  bool          // a goroutine sees to them
+	calls   int           // under way, with the handshake and the notifications
+	none    chan struct{} // to be closed when calls falls to 0; nil while nobody waits
+}
+
+var _ bridge.Stream = (*peer)(nil)
+
+// arrival is a message of the client's. free is called when it is not used any
+// more.
+type arrival struct {
+	m    *jsonrpc.Message
+	free func()
+}
+
+// Send implements bridge.Stream. A client that does not read what must not be
+// dropped loses its session.
+func (p *peer) Send(e replay.Event) bool {
+	e.Data = append(e.Data, '\n') // here, so that message and line break are written in one piece
+	if p.out.Append(e) {
+		return true
+	}
+	p.cancel(errUnread)
+	return false
+}
+
+func (p *peer) answer(m *jsonrpc.Message) {
+	if m == nil {
+		return // cancelled by the client: no answer is expected (A10)
+	}
+	p.Send(replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true})
+	m.Release()
+}
+
+// stay waits for the reason to end, nil if the client has left.
+func (p *peer) stay(ctx context.Context, reading, writing *job) error {
+	select {
+	case <-reading.done:
+		if reading.err != io.EOF {
+			return fmt.Errorf("reading from the client: %w", reading.err)
+		}
+		timer := time.NewTimer(lingerEOF)
+		defer timer.Stop()
+		select {
+		case <-p.idle():
+		case <-timer.C:
+		case <-writing.done:
+		case <-p.ended:
+		case <-ctx.Done(): // the usual next step of who has closed our input
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		}
+		return nil
+	case <-writing.done:
+		return fmt.Errorf("writing to the client: %w", writing.err)
+	case <-p.ended:
+		if p.b.Draining() {
+			return bridge.ErrShutdown
+		}
+		return &bridge.Error{Server: p.server, Kind: bridge.ErrLost, Public: "it has ended, and its session with it"}
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leave ends the session, and waits for the answers to the calls under way.
+func (p *peer) leave(why error) {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	reason := bridge.ErrEnded
+	if why != nil {
+		reason = bridge.ErrShutdown
+	}
+	p.cancel(reason)
+	p.wg.Wait() // the handshake heeds p.ctx
+	p.mu.Lock()
+	s := p.session
+	p.mu.Unlock()
+	if s != nil {
+		s.End(reason)
+	}
+	timer := time.NewTimer(lastAnswers)
+	defer timer.Stop()
+	select {
+	case <-p.idle():
+	case <-timer.C:
+	}
+}
+
+// lastWrite has what is left written, for as long as the client may take for
+// it. It returns why that failed.
+func (p *peer) lastWrite(writing *job, out io.Writer) error {
+	p.out.Finish()
+	timer := time.NewTimer(lastAnswers)
+	defer timer.Stop()
+	select {
+	case <-writing.done:
+		err := writing.err
+		if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
+			return nil // a client that has left reads nothing
+		}
+		return fmt.Errorf("writing to the client: %w", err)
+	case <-timer.C:
+	}
+	if deadline(out, func(d writeDeadliner) error { return d.SetWriteDeadline(time.Unix(1, 0)) }) {
+		<-writing.done
+	}
+	return errUnread
+}
+
+// write writes what there is, until the log is finished. It is the only one
+// that writes to the client.
+func (p *peer) write(out io.Writer) error {
+	wide := false
+	for {
+		finished := p.out.Finished() // before the last look
+		events, _ := p.out.After(0)
+		for _, e := range events {
+			if len(e.Data) > readBuffer && !wide {
+				wide = true
+				widen(out)
+			}
+			if _, err := out.Write(e.Data); err != nil {
+				return err
+			}
+		}
+		switch {
+		case len(events) > 0:
+			p.out.Forget(events[len(events)-1].Seq)
+		case finished:
+			return nil
+		default:
+			<-p.out.Wake()
+		}
+	}
+}
+
+// calling counts a call, or the end of one with -1.
+func (p *peer) calling(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls += n
+	if p.calls == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
+	}
+}
+
+// idle returns a channel that is closed when no call is under way. It is asked
+// for when no more calls can begin.
+func (p *peer) idle() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	none := p.none
+	if none == nil {
+		none = make(chan struct{})
+		if p.calls == 0 {
+			close(none)
+		} else {
+			p.none = none
+		}
+	}
+	return none
+}
+
+// initialize makes the session.
+func (p *peer) initialize(first arrival) {
+	s, a, _ := p.b.Initialize(p.ctx, p.server, session.NewID(), "", nil, first.m) // the answer says what went wrong
+	first.free()
+	if s == nil {
+		p.answer(a)
+		p.mu.Lock()
+		held := p.held
+		p.held, p.begun = nil, false // the client may try again
+		p.mu.Unlock()
+		for _, h := range held {
+			if h.m.IsRequest() {
+				p.answer(early(h.m))
+			}
+			h.free()
+		}
+		return
+	}
+	p.mu.Lock()
+	p.session = s
+	p.mu.Unlock()
+	s.OnEnd(func() { close(p.ended) })
+	p.answer(a)
+	s.Attach(p)
+	for {
+		p.mu.Lock()
+		held := p.held
+		p.held = nil
+		p.open = len(held) == 0
+		for _, h := range held {
+			if h.m.IsRequest() {
+				p.calls++
+			}
+		}
+		p.mu.Unlock()
+		if len(held) == 0 {
+			return
+		}
+		for _, h := range held {
+			p.pass(s, h)
+		}
+	}
+}

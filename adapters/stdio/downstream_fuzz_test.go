@@ -1,0 +1,110 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/wiretest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// FuzzDownstream has a client write anything at all after, or without, a
+// handshake. The output is messages on lines and nothing else (R-007, R-008),
+// and every request has exactly one answer.
+func FuzzDownstream(f *testing.F) {
+	for _, lines := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, tool("2", "echo", `{"a":1}`) + "\n" + tool(`"x"`, "steps", `{"n":2}`), tool("1", "none", "{}") + "\n" + tool("1", "log", "{}"),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`,
+		`{"jsonrpc":"2.0","id":null,"method":"x"}`, `[]`, `[{"jsonrpc":"2.0","id":1,"method":"ping"},5,{}]`, `[[[[`, `{"id":7}`, "\xff", "", "\xef\xbb\xbf\r\n\n {}",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
+		`{"jsonrpc":"2.0","id":"\u0031","method":"x","params":{"x":"` + strings.Repeat("x", 70_000) + `"}}` + "\n" + `{"params":{"x":"` + strings.Repeat("\\\"", 40_000) + `"},"id":"\q","method":"x"}`,
+		fmt.Sprintf(initialize, "2025-03-26") + "\n" + fmt.Sprintf(initialize, "x"), `{"jsonrpc":"2.0","id":3,"method":"initialize","params":{}}`,
+	} {
+		f.Add([]byte(lines), []byte{}, true)
+		f.Add([]byte(lines), []byte{3, 200}, false)
+	}
+	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+	f.Cleanup(func() { b.Close(context.Background()) })
+	f.Fuzz(func(t *testing.T, text, cuts []byte, shake bool) {
+		for _, slow := range []string{"ask", "wait", "late", "large", "quit", "steps", "cancelled", `\u`} {
+			if bytes.Contains(text, []byte(slow)) && len(text) < 60_000 && (slow != "steps" || len(text) > 300) {
+				return // these take their time, on purpose, or leave it open whether there is an answer
+			}
+		}
+		input := text
+		if shake {
+			input = append([]byte(fmt.Sprintf(initialize, "2025-03-26")+"\n"+initialized+"\n"), text...)
+		}
+		out := &sink{}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := Serve(ctx, b, "fake", &pieces{text: bytes.Clone(input), cuts: cuts}, out, DownstreamOptions{MaxMessage: 1000, Log: slog.New(slog.DiscardHandler)}); err != nil && !errors.Is(err, errUnread) {
+			t.Fatalf("Serve(%.300q) = %v", input, err)
+		}
+		answers := map[string]int{}
+		for _, line := range out.lines() {
+			if line == "" && len(out.lines()) == 1 {
+				break // there was nothing
+			}
+			m, err := jsonrpc.Parse([]byte(line))
+			if err != nil {
+				t.Fatalf("Serve(%.300q) wrote %.300q: %v", input, line, err)
+			}
+			if m.IsResponse() && m.ID != nil {
+				answers[string(m.ID)]++
+			}
+		}
+		want, unsure := map[string]int{}, map[string]int{}
+		for i, line := range bytes.Split(input, []byte("\n")) {
+			if i == 0 {
+				line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			}
+			if jsonrpc.IsBatch(line) {
+				return // which is answered in its own ways
+			}
+			if m, err := jsonrpc.Parse(line); err == nil && m.IsRequest() {
+				want[string(m.ID)]++
+			} else if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok && invalid.ID != nil {
+				unsure[string(invalid.ID)]++ // it depends on what it was meant to be
+			}
+		}
+		for id, n := range want {
+			if answers[id] < n || answers[id] > n+unsure[id] {
+				t.Fatalf("Serve(%.300q): %d answers to %s, want %d:\n%.2000q", input, answers[id], id, n, out.lines())
+			}
+		}
+	})
+}
+
+// FuzzSketch compares what a sketch sees with what a parser sees, for what is a
+// message.
+func FuzzSketch(f *testing.F) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":[{"id":5}],"method":{}}}`, `{"result":{"method":"x"},"id" : "a\"b" , "jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","error":{"id":7}}`, `{"jsonrpc":"2.0","id":null,"error":{}}`, ` {"a":"{[\\","id":-1.5e3,"jsonrpc":"2.0","method":"m"}`, `{"jsonrpc":"2.0","method":"m","x":[[],{}],"id":0}`,
+	} {
+		f.Add([]byte(text), []byte{1})
+	}
+	f.Fuzz(func(t *testing.T, text, cuts []byte) {
+		m, err := jsonrpc.Parse(text)
+		if err != nil || bytes.Contains(text, []byte(`\u`)) { // names may be written in two ways; a sketch knows one
+			return
+		}
+		var s sketch
+		if _, err := io.Copy(&s, &pieces{text: bytes.Clone(text), cuts: cuts}); err != nil {
+			t.Fatal(err)
+		}
+		all := s.outlines()
+		if len(all) != 1 || !bytes.Equal(all[0].answerable(), m.ID) || all[0].method != (m.Method != "") || all[0].payload != m.IsResponse() {
+			t.Errorf("sketch of %q: %d, id %q, method %t, payload %t", text, len(all), all[0].id, all[0].method, all[0].payload)
+		}
+	})
+}

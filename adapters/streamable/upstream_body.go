@@ -1,0 +1,123 @@
+package streamable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// kind is what a response consists of.
+type kind int
+
+const (
+	kindOther kind = iota
+	kindJSON
+	kindEvents
+)
+
+func kindOf(res *http.Response) kind {
+	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	switch media = strings.TrimSpace(media); {
+	case strings.EqualFold(media, contentJSON):
+		return kindJSON
+	case strings.EqualFold(media, acceptEvents):
+		return kindEvents
+	}
+	return kindOther
+}
+
+// trusted is how much of an announced length is believed at once. For more, the
+// memory grows as the bytes come.
+const trusted = 1<<20 + envelopeRoom
+
+var errTooLarge = errors.New("larger than the limit")
+
+func (a *Upstream) tooLarge() string {
+	return fmt.Sprintf("its answer is larger than the limit of %d bytes", a.o.MaxMessage)
+}
+
+// readBody reads a response of at most limit bytes straight into the memory of
+// its message. The HTTP connection of a larger one is not used again.
+func readBody(res *http.Response, limit int) (*jsonrpc.Buffer, error) {
+	defer res.Body.Close()
+	if res.ContentLength > int64(limit) {
+		return nil, errTooLarge
+	}
+	buf := jsonrpc.NewBuffer(int(min(max(res.ContentLength, 0), trusted)) + 1) // with room to see the end
+	for {
+		if len(buf.B) == cap(buf.B) {
+			bigger := jsonrpc.NewBuffer(2 * cap(buf.B))
+			bigger.B = append(bigger.B, buf.B...)
+			buf.Free()
+			buf = bigger
+		}
+		n, err := res.Body.Read(buf.B[len(buf.B):cap(buf.B)])
+		buf.B = buf.B[:len(buf.B)+n]
+		switch {
+		case len(buf.B) > limit:
+			buf.Free()
+			return nil, errTooLarge
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			buf.Free()
+			return nil, err
+		}
+	}
+}
+
+// maxDiscard is how much of a body that says nothing is read for the sake of
+// its HTTP connection.
+const maxDiscard = 4 << 10
+
+// discard reads what is left of a response, so that its HTTP connection can be
+// used again.
+func discard(res *http.Response) {
+	_, _ = io.CopyN(io.Discard, res.Body, maxDiscard)
+	abort(res)
+}
+
+// abort gives a response up, and its HTTP connection with it unless all of it
+// was read.
+func abort(res *http.Response) { _ = res.Body.Close() }
+
+// messages hands on the messages of a text, of which each owns what it is made
+// of. It takes buf.
+func (w *wire) messages(buf *jsonrpc.Buffer, each func(*jsonrpc.Message)) {
+	m, err := jsonrpc.Parse(buf.B)
+	if err == nil {
+		each(m.Own(buf))
+		return
+	}
+	if jsonrpc.IsBatch(buf.B) {
+		// Only 2025-03-26 knows batches; a server that sends them all the same is
+		// understood (A9).
+		if all, err := jsonrpc.Split(buf.B); err == nil {
+			for _, one := range all {
+				if m, err := jsonrpc.Parse(one); err == nil {
+					each(m)
+				} else {
+					w.Invalid(one, err)
+				}
+			}
+			return // the messages refer to buf: it is left to the garbage collector
+		}
+	}
+	w.a.o.Log.Debug("not a message", "err", err)
+	w.Invalid(buf.B, err)
+	buf.Free()
+}
+
+// hear takes what the server says by itself. When rest has been told of the
+// connection's end, only the progress of calls is of use.
+func (w *wire) hear(m *jsonrpc.Message) {
+	if w.over.Load() && m.Method != "notifications/progress" {
+		m.Release()
+		return
+	}
+	w.Deliver(m)
+}

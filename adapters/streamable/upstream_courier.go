@@ -1,0 +1,229 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// courier carries what has no answer, one POST after the other, so that it
+// arrives in the order in which it was sent. Its goroutine runs while there is
+// something to carry. The wire's lock guards it.
+type courier struct {
+	queue   []note
+	bytes   int           // in the queue
+	busy    bool          // the goroutine runs
+	room    chan struct{} // closed when something was taken; nil while nobody waits
+	dropped bool          // a warning was given
+}
+
+// note is one message on its way.
+type note struct {
+	bridge.Outgoing
+	about *exchange // of the call that it takes back; nil means none
+}
+
+// noteRoom is what a note takes beside its text.
+const noteRoom = 256
+
+// errFull says that the server asks more than it takes answers.
+var errFull = errors.New("too much waits to be taken by it")
+
+// enqueue implements the part of bridge.Sender that is about messages without
+// an answer.
+func (w *wire) enqueue(ctx context.Context, m bridge.Outgoing) error {
+	n := note{Outgoing: m}
+	if m.Method == "notifications/cancelled" {
+		var known bool
+		if n.about, known = w.about(m.Line.B); known && n.about == nil {
+			m.Line.Free()
+			return nil // the call has just ended: there is nothing to take back
+		}
+	}
+	size := len(m.Line.B) + noteRoom
+	limit := 2 * w.a.o.MaxMessage
+	for {
+		w.mu.Lock()
+		err := w.unfit()
+		if err == nil && ctx == nil && w.bytes > 2*limit {
+			w.mu.Unlock()
+			m.Line.Free()
+			// Answers as a rule, so they cannot be dropped (protocol.md D0.11).
+			w.abandon("it asks and does not take the answers", errFull)
+			return errFull
+		}
+		if err != nil {
+			w.mu.Unlock()
+			m.Line.Free()
+			return err
+		}
+		if ctx == nil || w.bytes == 0 || w.bytes+size <= limit {
+			if m.Header != nil {
+				w.header = m.Header
+			}
+			w.queue = append(w.queue, n)
+			w.bytes += size
+			if !w.busy {
+				w.busy = true
+				w.wg.Go(w.carry)
+			}
+			w.mu.Unlock()
+			return nil
+		}
+		if w.room == nil {
+			w.room = make(chan struct{})
+		}
+		room := w.room
+		w.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			m.Line.Free()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// about returns the exchange of the call that a cancellation takes back, and
+// whether it names a call at all.
+func (w *wire) about(line []byte) (e *exchange, known bool) {
+	m, err := jsonrpc.Parse(line)
+	if err != nil {
+		return nil, false
+	}
+	call, err := strconv.ParseInt(string(m.RequestID()), 10, 64)
+	if err != nil {
+		return nil, false
+	}
+	return w.exchange(call), true
+}
+
+// dismiss drops what is in the queue. The caller holds w.mu.
+func (w *wire) dismiss() {
+	for _, n := range w.queue {
+		n.Line.Free()
+	}
+	w.queue, w.bytes = nil, 0
+	w.wake()
+}
+
+// wake lets those look again who wait for room. The caller holds w.mu.
+func (w *wire) wake() {
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
+}
+
+// carry sends until the queue is empty.
+func (w *wire) carry() {
+	for {
+		w.mu.Lock()
+		if len(w.queue) == 0 {
+			w.queue, w.busy = nil, false
+			w.mu.Unlock()
+			return
+		}
+		n := w.queue[0]
+		w.queue[0] = note{}
+		w.queue = w.queue[1:]
+		w.bytes -= len(n.Line.B) + noteRoom
+		w.wake()
+		w.mu.Unlock()
+		w.pass(n)
+	}
+}
+
+// pass sends one message. A cancellation must not overtake its request, and is
+// not sent when the request never was. Afterwards the request's own exchange is
+// of no use: servers do not answer what was cancelled, and some leave its stream
+// open for ever.
+func (w *wire) pass(n note) {
+	if n.about != nil {
+		defer n.about.stop()
+		if !n.about.sent(w.ctx) {
+			n.Line.Free()
+			return
+		}
+	}
+	err := w.confirm(w.ctx, n.Outgoing)
+	if err != nil && w.ctx.Err() == nil && !w.over.Load() {
+		w.a.o.Log.Debug("a message was not taken", "method", n.Method, "err", err)
+		w.mu.Lock()
+		first := !w.dropped
+		w.dropped = true
+		w.mu.Unlock()
+		if first && n.Method == "" { // the server may wait for it
+			w.a.o.Log.Warn("the server did not take the answer to its question", "err", err)
+		}
+	}
+}
+
+// noteLimit is how long a server may take to take a message without an answer.
+const noteLimit = 30 * time.Second
+
+// confirm sends a message without an answer and waits until it is taken. What
+// cannot have reached the server is tried again. The memory of the message is left
+// to the garbage collector: the transport may read it after the response has come.
+func (w *wire) confirm(ctx context.Context, m bridge.Outgoing) error {
+	under, cancel := context.WithTimeout(w.ctx, noteLimit)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	res, err := w.reach(under, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Line.B) }, func() bool { return true })
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return w.failure(res, err)
+	}
+	if res.StatusCode/100 == 2 { // 202; 200 and 204 do as well
+		discard(res)
+		return nil
+	}
+	return w.verdict(readRefusal(res))
+}
+
+// Attempts to reach a server that cannot be connected to: it may be about to
+// start.
+const (
+	reachFor   = 4 * time.Second
+	reachPause = 100 * time.Millisecond
+)
+
+// reach sends a request, again and again while it is certain that nothing of it
+// was sent, and somebody wants it.
+func (w *wire) reach(ctx context.Context, request func() *http.Request, wanted func() bool) (*http.Response, error) {
+	began, pause := time.Now(), reachPause
+	for {
+		if !wanted() {
+			return nil, errUnwanted
+		}
+		res, err := w.a.do(request())
+		if err == nil || !httpclient.Unsent(err) || time.Since(began)+pause > reachFor || !sleep(ctx, pause) {
+			return res, err
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// errUnwanted says that nobody waits for the answer any more.
+var errUnwanted = errors.New("not wanted any more")
+
+// failure is the error of a request that had no response. res is that of a
+// redirect that was not followed, or nil.
+func (w *wire) failure(res *http.Response, err error) *bridge.Error {
+	switch {
+	case res != nil:
+		return w.a.unavailable(err.Error(), nil)
+	case httpclient.Unsent(err):
+		return w.a.unavailable("it cannot be reached", err)
+	}
+	return w.a.lost("the connection to it broke", err)
+}

@@ -1,0 +1,32 @@
+package streamable
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+var shapes = []shape{
+	{name: "events"},
+	{name: "json", json: true},
+	{name: "questions apart", apart: true},
+	{name: "ids", ids: true},
+	{name: "polling", ids: true, cut: true},
+	{name: "sessionless", sessionless: true},
+}
+
+// Every shape in which servers answer passes the suite.
+func TestUpstream(t *testing.T) {
+	for _, s := range shapes {
+		t.Run(s.name, func(t *testing.T) {
+			adaptertest.Run(t, func(t *testing.T) bridge.Adapter {
+				if s.sessionless && strings.HasSuffix(t.Name(), "/Lost") {
+					t.Skip("a server without sessions cannot lose one")
+				}
+				return adapter(t, newHost(t, s).URL, nil, UpstreamOptions{})
+			})
+		})
+	}
+}

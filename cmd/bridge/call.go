@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
+)
+
+// try is one call of a tool.
+type try struct {
+	tool    string
+	pairs   []pair
+	object  string // --json
+	noCheck bool
+	dir     string // --output-dir
+	args    json.RawMessage
+}
+
+func newCall(f *clientFlags) *cobra.Command {
+	var t try
+	c := &cobra.Command{
+		Use:   "call [flags] TARGET TOOL [key=value ...]",
+		Short: "Call a tool of a server",
+		Long: `call calls a tool and prints what it answers. Values take the types that the
+tool's schema asks for:
+
+  key=value    a string, number, boolean, null, or JSON for lists and objects;
+               several for one list append to it
+  key=@FILE    the text of a file
+  key:=JSON    JSON as it is, whatever the schema says
+
+The server's questions are put on the terminal; without one they are answered
+with cancel. Ctrl-C cancels the call.
+` + exitHelp,
+		Example: `  bridge call files read_file path=README.md
+  bridge call https://tools.example.com/mcp search query=bridge limit=5 --timeout 30s
+  bridge call files write_file --json '{"path":"a.txt","content":"hello"}'
+  bridge call get-tiny-image --output-dir . -- npx -y @modelcontextprotocol/server-everything`,
+	}
+	flags := c.Flags()
+	flags.StringVar(&t.object, "json", "", "all arguments as one JSON object; @FILE reads a file, - reads stdin")
+	flags.BoolVar(&t.noCheck, "no-check", false, "call the tool even if it is not listed, or the arguments do not fit its schema")
+	flags.StringVar(&t.dir, "output-dir", "", "folder for images, audio and other binary content")
+	c.RunE = f.runE(action{
+		prepare: func(rest []string) error {
+			if len(rest) == 0 {
+				return usageError{fmt.Errorf("name the tool to call: '%s TARGET' lists them", c.Root().Name()+" tools")}
+			}
+			if f.json && t.dir != "" {
+				return usageError{errors.New("--output-dir is of no use with --json-output, which has binary content in it")}
+			}
+			t.tool = rest[0]
+			var err error
+			if t.pairs, err = pairs(rest[1:]); err != nil {
+				return err
+			}
+			if c.Flags().Changed("json") {
+				if len(t.pairs) > 0 {
+					return usageError{errors.New("give arguments as key=value or with --json, not both")}
+				}
+				if t.args, err = object(t.object, c.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			if t.dir != "" {
+				if err := os.MkdirAll(t.dir, 0o755); err != nil { // now, rather than after the call
+					return usageError{fmt.Errorf("--output-dir: %w", err)}
+				}
+			}
+			return nil
+		},
+		do: func(ctx context.Context, c *client) error { return c.call(ctx, &t) },
+	})
+	return c
+}
+
+// call calls the tool.
+func (c *client) call(ctx context.Context, t *try) error {
+	_, tools, err := c.listTools(ctx)
+	if err != nil {
+		return err
+	}
+	tool, err := find("tool", tools, t.tool)
+	if err != nil && !t.noCheck {
+		return err
+	}
+	s := schema{tool.Get("inputSchema")}
+	args := t.args
+	if args == nil {
+		if args, err = s.build(t.pairs); err != nil {
+			return err
+		}
+	}
+	if !t.noCheck {
+		if err := s.check(fmt.Sprintf("the tool %q", t.tool), args); err != nil {
+			return err
+		}
+	}
+	params := &mcp.CallToolParams{Name: t.tool, Arguments: args}
+	params.SetProgressToken("call") // also with --quiet: progress keeps the call from timing out
+	raw, err := c.request(ctx, func(ctx context.Context) error {
+		_, err := c.CallTool(ctx, params)
+		return err
+	})
+	c.status.clear()
+	if err != nil {
+		return c.visits(err)
+	}
+	failed := gjson.GetBytes(raw, "isError").Bool()
+	if c.flags.json {
+		if err := c.printJSON(raw); err != nil || !failed {
+			return err
+		}
+		return exitError{code: exitAnswer}
+	}
+	show := &shower{console: c.console, dir: t.dir, name: t.tool}
+	if err := show.result(gjson.ParseBytes(raw)); err != nil || !failed {
+		return err
+	}
+	return exitError{exitAnswer, fmt.Errorf("the tool %q answered with an error", t.tool)}
+}

@@ -1,0 +1,310 @@
+//lint:file-ignore SA1019 logging and roots are deprecated in 2026-07-28 and still what servers of today use.
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// clientFlags are what the commands that speak to a server as its client have
+// in common: look (tools, prompts, resources) and try (call).
+type clientFlags struct {
+	log    *logFlags
+	stdout io.Writer
+	stderr io.Writer
+	dial   dialer
+	term   func(in io.Reader, out, err io.Writer) *console
+	set    *pflag.FlagSet
+
+	file      string
+	headers   []string
+	transport string
+	env       []string
+	cwd       string
+	roots     []string
+	timeout   time.Duration
+	verbose   bool
+	quiet     bool
+	json      bool
+}
+
+// newClients makes the commands that look at a server and try it.
+func newClients(l *logFlags, stdout, stderr io.Writer) []*cobra.Command {
+	return newClientsOn(l, stdout, stderr, dialBridge, newConsole)
+}
+
+func newClientsOn(l *logFlags, stdout, stderr io.Writer, dial dialer, term func(io.Reader, io.Writer, io.Writer) *console) []*cobra.Command {
+	var all []*cobra.Command
+	for _, command := range []func(*clientFlags) *cobra.Command{newTools, newPrompts, newResources, newCall} {
+		f := &clientFlags{log: l, stdout: stdout, stderr: stderr, dial: dial, term: term}
+		c := command(f)
+		f.add(c)
+		all = append(all, c)
+	}
+	return all
+}
+
+func (f *clientFlags) add(c *cobra.Command) {
+	f.set = c.Flags()
+	f.set.StringVarP(&f.file, "config", "c", defaultFile, "configuration file in which TARGET is a server's name")
+	addRemoteFlags(f.set, &f.headers, &f.transport)
+	f.set.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
+	f.set.StringVar(&f.cwd, "cwd", "", "working directory of COMMAND")
+	f.set.StringArrayVar(&f.roots, "root", nil, "folder to offer to the server as a root (repeatable)")
+	f.set.DurationVar(&f.timeout, "timeout", 300*time.Second, "how long the server may be silent; progress resets it")
+	f.set.BoolVarP(&f.verbose, "verbose", "v", false, "show the log on stderr: the server's messages and what it writes to its stderr")
+	f.set.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+	f.set.BoolVar(&f.json, "json-output", false, "print one JSON document, the server's result or {\"error\":…}, and nothing else")
+}
+
+func (f *clientFlags) changed(name string) bool { return f.set.Changed(name) }
+
+// exitHelp is the end of the help of these commands.
+const exitHelp = `
+TARGET is a URL (http or https), or the name of a server in the configuration
+file. In its place there can be a program to run: -- COMMAND [ARGS...], which
+then stands at the end of the line.
+
+Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
+3 the server could not be reached or started, or was lost; 4 time-out;
+130 interrupted.`
+
+// split takes the target off the arguments: it is the first one, or what stands
+// behind --.
+func (f *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
+	t.flags = f
+	switch n := cmd.ArgsLenAtDash(); {
+	case n >= 0 && n < len(args):
+		t.command, rest = args[n:], args[:n]
+	case n >= 0 || len(args) == 0:
+		return t, nil, usageError{fmt.Errorf("there is no target: %s (see '%s --help')", targetForms, cmd.CommandPath())}
+	default:
+		t.name, rest = args[0], args[1:]
+	}
+	return t, rest, nil
+}
+
+// action is what a command does with a server. prepare looks at the arguments
+// behind the target, before anything is started.
+type action struct {
+	prepare func(rest []string) error
+	do      func(ctx context.Context, c *client) error
+}
+
+// runE makes a cobra command's RunE of an action.
+func (f *clientFlags) runE(a action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		con := f.term(cmd.InOrStdin(), f.stdout, f.stderr)
+		err := f.run(cmd, args, con, a)
+		if err != nil && f.json {
+			return f.jsonError(con, err)
+		}
+		return err
+	}
+}
+
+func (f *clientFlags) run(cmd *cobra.Command, args []string, con *console, a action) error {
+	t, rest, err := f.split(cmd, args)
+	if err != nil {
+		return err
+	}
+	if f.timeout <= 0 {
+		return usageError{errors.New("--timeout must be longer than 0")}
+	}
+	if err := a.prepare(rest); err != nil {
+		return err
+	}
+	roots, err := rootsOf(f.roots)
+	if err != nil {
+		return err
+	}
+	settings, name, err := t.resolve()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	c, err := f.connect(ctx, settings, name, con, roots)
+	if err != nil {
+		return f.explain(ctx, err)
+	}
+	err = a.do(ctx, c)
+	if err != nil {
+		err = f.explain(ctx, c.reason(err))
+	}
+	c.close()
+	return err
+}
+
+// rootsOf makes roots of the --root flags.
+func rootsOf(folders []string) ([]*mcp.Root, error) {
+	var roots []*mcp.Root
+	for _, folder := range folders {
+		path, err := filepath.Abs(folder)
+		if err == nil {
+			var info os.FileInfo
+			if info, err = os.Stat(path); err == nil && !info.IsDir() {
+				err = errors.New("not a folder")
+			}
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--root %s: %w", folder, err)}
+		}
+		slashed := filepath.ToSlash(path)
+		if slashed[0] != '/' {
+			slashed = "/" + slashed // a drive
+		}
+		u := url.URL{Scheme: "file", Path: slashed}
+		roots = append(roots, &mcp.Root{URI: u.String(), Name: filepath.Base(path)})
+	}
+	return roots, nil
+}
+
+// client is a session with a server.
+type client struct {
+	*mcp.ClientSession
+	*console
+	flags  *clientFlags
+	wire   *wire
+	status *status
+	asker  *asker
+	link   *link
+}
+
+// connect opens a session. Its revision is the newest with a handshake: the
+// bridge translates where the server speaks another one.
+func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name string, con *console, roots []*mcp.Root) (*client, error) {
+	flags := *f.log
+	if !f.verbose && !f.set.Changed("log-level") {
+		flags.level = "error"
+	}
+	log, err := flags.logger(f.stderr)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{console: con, flags: f, status: &status{console: con, quiet: f.quiet, verbose: f.verbose}}
+	c.link, err = f.dial(settings, name, log)
+	if err != nil {
+		return nil, err
+	}
+	c.asker = newAsker(con, c.status)
+	c.wire = newWire(c.link.transport)
+	c.wire.hear, c.wire.ask = c.status.hear, c.asker.answer
+	can := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}}
+	if len(roots) > 0 {
+		can.RootsV2 = &mcp.RootCapabilities{}
+	}
+	own := mcp.NewClient(&mcp.Implementation{Name: "bridge", Version: version()}, &mcp.ClientOptions{Capabilities: can})
+	own.AddRoots(roots...)
+
+	opening, cancel := context.WithTimeoutCause(ctx, f.timeout, errSilent)
+	defer cancel()
+	c.ClientSession, err = own.Connect(opening, c.wire, &mcp.ClientSessionOptions{ProtocolVersion: legacyRevision})
+	if err != nil {
+		if a := c.wire.last(); a != nil && a.Error != nil {
+			err = a.Error
+		} else if opening.Err() != nil {
+			err = context.Cause(opening)
+		}
+		err = c.reason(err)
+		c.close()
+		return nil, err
+	}
+	if f.verbose && c.InitializeResult().Capabilities != nil && c.InitializeResult().Capabilities.Logging != nil {
+		// A server that will not is no reason to stop: what it sends is shown.
+		_ = c.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(serverLevel(flags.level))})
+	}
+	return c, nil
+}
+
+// legacyRevision is the newest revision with a handshake.
+const legacyRevision = "2025-11-25"
+
+// serverLevel is a --log-level in the words of MCP.
+func serverLevel(level string) string {
+	if level == "warn" {
+		return "warning"
+	}
+	return level
+}
+
+// close ends the session and everything that belongs to it: the bridge and its
+// children.
+func (c *client) close() {
+	c.status.clear()
+	if c.ClientSession != nil {
+		_ = c.Close() // the session is over; there is nobody to tell
+	}
+	c.wire.stop()
+	c.link.close(c.ClientSession == nil)
+	c.wire.wg.Wait()
+	c.asker.close()
+}
+
+// takeBackLimit bounds the wait for a cancellation to go out.
+const takeBackLimit = time.Second
+
+// request makes one request, by a method of the SDK, and returns the result as
+// it came. The result counts even where the SDK cannot read it.
+func (c *client) request(ctx context.Context, send func(context.Context) error) (json.RawMessage, error) {
+	c.wire.begin()
+	err := send(ctx)
+	if a := c.wire.last(); a != nil {
+		if a.Error != nil {
+			return nil, a.Error
+		}
+		return a.Result, nil
+	}
+	if ctx.Err() != nil {
+		// The SDK tells the server in the background: the connection must not
+		// be closed before that has gone out.
+		select {
+		case <-c.wire.takenBack():
+		case <-time.After(takeBackLimit):
+		}
+	}
+	return nil, err
+}
+
+// reason adds to an error of the bridge what is known of the cause. It may name
+// programs and files, which are the user's own.
+func (c *client) reason(err error) error {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || faultOf(e) == "" {
+		return err
+	}
+	if why := c.link.reason(); why != "" {
+		return &causeError{err, why}
+	}
+	return err
+}
+
+// causeError is an error and its cause.
+type causeError struct {
+	error
+	why string
+}
+
+func (e *causeError) Error() string {
+	if strings.HasPrefix(e.why, e.error.Error()) {
+		return e.why
+	}
+	return e.error.Error() + ": " + e.why
+}
+
+func (e *causeError) Unwrap() error { return e.error }

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// schema is the JSON Schema of a tool's arguments, or the form of a question.
+// Only what a command line needs is read of it: the rest is the server's to
+// check.
+type schema struct{ root gjson.Result }
+
+// argument is one property of a schema, or one argument of a prompt.
+type argument struct {
+	name     string
+	required bool
+	schema   gjson.Result // without references; the zero value for a prompt's
+	about    string
+}
+
+func parseSchema(raw string) schema { return schema{gjson.Parse(raw)} }
+
+// arguments returns the properties in the order of the text.
+func (s schema) arguments() []argument {
+	top := s.follow(s.root)
+	required := map[string]bool{}
+	for _, name := range top.Get("required").Array() {
+		required[name.String()] = true
+	}
+	var all []argument
+	top.Get("properties").ForEach(func(name, v gjson.Result) bool {
+		about := v.Get("description").String() // beside a reference it says more than behind it
+		v = s.follow(v)
+		if about == "" {
+			about = v.Get("description").String()
+		}
+		all = append(all, argument{name.String(), required[name.String()], v, about})
+		return true
+	})
+	return all
+}
+
+// open reports whether the schema may allow arguments that it does not name.
+func (s schema) open() bool {
+	top := s.follow(s.root)
+	if more := top.Get("additionalProperties"); more.Exists() && more.Type != gjson.False {
+		return true
+	}
+	return slices.ContainsFunc([]string{"patternProperties", "anyOf", "oneOf", "allOf", "if", "dependentSchemas"}, func(key string) bool {
+		return top.Get(key).Exists()
+	})
+}
+
+// maxReferences bounds how many references are followed in a row.
+const maxReferences = 8
+
+// follow replaces a reference within the schema by what it refers to.
+func (s schema) follow(v gjson.Result) gjson.Result {
+	for range maxReferences {
+		to, ok := strings.CutPrefix(v.Get("$ref").String(), "#/")
+		if !ok {
+			return v
+		}
+		at := s.root
+		for part := range strings.SplitSeq(to, "/") {
+			if plain, err := url.PathUnescape(part); err == nil {
+				part = plain
+			}
+			at = member(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(part))
+		}
+		v = at
+	}
+	return v
+}
+
+// member returns the member of an object, whatever characters its name has.
+func member(object gjson.Result, name string) (found gjson.Result) {
+	object.ForEach(func(key, v gjson.Result) bool {
+		if key.String() == name {
+			found = v
+		}
+		return !found.Exists()
+	})
+	return found
+}
+
+// kinds returns the types that a value may have, as JSON Schema names them;
+// none means any.
+func (s schema) kinds(v gjson.Result) []string {
+	left := maxLooks
+	return s.kindsWithin(v, &left)
+}
+
+// maxLooks bounds how many parts of a schema are looked at for the types of one
+// value: parts may refer to each other in circles.
+const maxLooks = 100
+
+func (s schema) kindsWithin(v gjson.Result, left *int) []string {
+	if *left--; *left < 0 {
+		return nil
+	}
+	v = s.follow(v)
+	var all []string
+	add := func(kinds ...string) {
+		for _, k := range kinds {
+			if !slices.Contains(all, k) {
+				all = append(all, k)
+			}
+		}
+	}
+	switch t := v.Get("type"); {
+	case t.IsArray():
+		for _, one := range t.Array() {
+			add(one.String())
+		}
+	case t.Exists():
+		add(t.String())
+	case v.Get("enum").IsArray():
+		for _, one := range v.Get("enum").Array() {
+			add(kindOf(one))
+		}
+	case v.Get("const").Exists():
+		add(kindOf(v.Get("const")))
+	default:
+		for _, key := range []string{"anyOf", "oneOf"} {
+			for _, one := range v.Get(key).Array() {
+				kinds := s.kindsWithin(one, left)
+				if kinds == nil {
+					return nil
+				}
+				add(kinds...)
+			}
+		}
+		if parts := v.Get("allOf").Array(); len(parts) > 0 && all == nil {
+			for _, one := range parts {
+				if kinds := s.kindsWithin(one, left); kinds != nil {
+					return kinds
+				}
+			}
+		}
+	}
+	return all
+}
+
+// items returns the schema of an array's items, also of one that is optional.
+func (s schema) items(v gjson.Result) gjson.Result {
+	v = s.follow(v)
+	for _, key := range []string{"anyOf", "oneOf"} {
+		for _, one := range v.Get(key).Array() {
+			if one = s.follow(one); one.Get("type").String() == "array" {
+				v = one
+			}
+		}
+	}
+	return s.follow(v.Get("items"))
+}
+
+// kindOf returns the type of a value, as JSON Schema names it.
+func kindOf(v gjson.Result) string {
+	switch {
+	case v.Type == gjson.String:
+		return "string"
+	case v.Type == gjson.Number:
+		return "number"
+	case v.IsBool():
+		return "boolean"
+	case v.IsArray():
+		return "array"
+	case v.IsObject():
+		return "object"
+	}
+	return "null"
+}
+
+// typeName is the type of an argument as it is shown.
+func (s schema) typeName(v gjson.Result) string {
+	var names []string
+	for _, k := range s.kinds(v) {
+		switch {
+		case k == "null" && len(s.kinds(v)) > 1:
+			continue // that it is optional is said elsewhere
+		case k == "array":
+			if item := s.kinds(s.items(v)); len(item) > 0 {
+				k = strings.Join(item, "|") + "[]"
+			}
+		}
+		names = append(names, k)
+	}
+	if names == nil {
+		return "any"
+	}
+	return strings.Join(names, "|")
+}
+
+// choices returns the values that are allowed, raw; none means that there is
+// no such list.
+func (s schema) choices(v gjson.Result) []string {
+	v = s.follow(v)
+	list := v.Get("enum").Array()
+	if c := v.Get("const"); c.Exists() {
+		list = append(list, c)
+	}
+	for _, key := range []string{"oneOf", "anyOf"} {
+		for _, one := range v.Get(key).Array() {
+			if c := one.Get("const"); c.Exists() {
+				list = append(list, c)
+			}
+		}
+	}
+	var all []string
+	for _, one := range list {
+		all = append(all, one.Raw)
+	}
+	return all
+}
+
+// plainValue is a value as people write it: a string without its quotes.
+func plainValue(raw string) string {
+	if v := gjson.Parse(raw); v.Type == gjson.String {
+		return v.String()
+	}
+	return raw
+}
+
+// show returns the arguments as a table.
+func (s schema) show(args []argument, indent string, bold func(string) string) string {
+	t := table{head: []string{"ARGUMENT", "TYPE", "REQUIRED", "DEFAULT", "VALUES", "DESCRIPTION"}}
+	for _, a := range args {
+		required, kind := "", ""
+		if a.required {
+			required = "yes"
+		}
+		if a.schema.Exists() {
+			kind = s.typeName(a.schema)
+		}
+		var values []string
+		list := s.choices(a.schema)
+		if len(list) == 0 {
+			list = s.choices(s.items(a.schema))
+		}
+		for _, raw := range list {
+			values = append(values, plainValue(raw))
+		}
+		t.add(a.name, kind, required, plainValue(a.schema.Get("default").Raw), strings.Join(values, ", "), a.about)
+	}
+	return t.format(indent, 0, bold)
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+	"go.uber.org/goleak"
+)
+
+// everything compiles the example server.
+func everything(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "everything")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../examples/everything").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// Whole runs, with a real server as a child process of a real bridge.
+func TestWholeRuns(t *testing.T) {
+	program := everything(t)
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	dir := t.TempDir()
+	config := file(t, "bridge.yaml", "servers:\n  ours: { stdio: { command: "+program+", args: [stdio] }, tools: { allow: [\"get-*\"] } }\n")
+	for _, test := range []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string // parts
+	}{
+		{"tools", []string{"tools"}, 0, "echo                       read-only  Returns the message\n", ""},
+		{"call", []string{"call", "get-sum", "a=1", "b=2"}, 0, "The sum of 1 and 2 is 3.\n", ""},
+		{"call with JSON", []string{"call", "echo", "message=<&>", "--json-output"}, 0, `{"content":[{"type":"text","text":"Echo: `, ""},
+		{"a schema with values", []string{"call", "get-structured-content", "location=Chicago"}, 0, `"conditions":"Light rain`, ""},
+		{"a wrong value", []string{"call", "get-structured-content", "location=Chicaco"}, exitUsage, "", "did you mean Chicago?"},
+		{"the server's own check", []string{"call", "--no-check", "get-structured-content", "location=Chicaco"}, exitAnswer, "Chicaco", "answered with an error"},
+		{"a tool's error", []string{"call", "sampling-request", "prompt=hello"}, exitAnswer, "the client lacks the capability", "answered with an error"},
+		{"a question without a terminal", []string{"call", "elicitation-request"}, 0, "The user cancelled", "there is no terminal to answer on"},
+		{"an image", []string{"call", "get-tiny-image", "--output-dir", dir}, 0, "get-tiny-image-1.png", ""},
+		{"roots", []string{"call", "list-roots", "--root", dir}, 0, "file://" + dir, ""},
+		{"progress", []string{"call", "long-running-operation", "duration=0", "steps=2"}, 0, "completed", "1/2 (50%) Step 1 of 2\n2/2 (100%) Step 2 of 2\n"},
+		{"the server's log", []string{"call", "long-running-operation", "duration=0", "steps=1", "-v", "--log-level", "debug"}, 0, "completed", "[debug] long-running-operation: Step 1 of 1\n"},
+		{"prompts", []string{"prompts"}, 0, "args-prompt         city [state]", ""},
+		{"a prompt", []string{"prompts", "args-prompt", "city=Bern"}, 0, "user:\nWhat's weather in Bern?\n", ""},
+		{"resources", []string{"resources"}, 0, "demo://resource/dynamic/text/{index}", ""},
+		{"a resource", []string{"resources", "demo://resource/static/document/features.md"}, 0, "# Features\n", ""},
+		{"binary content", []string{"resources", "demo://resource/dynamic/blob/1"}, 0, "Resource 1: This is a blob", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := in(t, append(test.args, "--", program, "stdio")...)
+			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
+				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", code, stdout, stderr, test.code, test.stdout, test.stderr)
+			}
+		})
+	}
+	// A name in a file brings the file's filters.
+	code, stdout, stderr := in(t, "tools", "ours", "-c", config)
+	if code != 0 || !strings.Contains(stdout, "get-sum") || strings.Contains(stdout, "echo") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant 0 and only what the filter lets through", code, stdout, stderr)
+	}
+	code, _, stderr = in(t, "call", "ours", "echo", "message=a", "-c", config)
+	if code != exitUsage || !strings.Contains(stderr, `no tool "echo"`) {
+		t.Errorf("a tool behind the filter: exit code %d, stderr %s", code, stderr)
+	}
+}
+
+// A server that notes what it gets, and lets every call wait for ever.
+const script = `while read -r line; do
+  printf '%s\n' "$line" >> "$1"
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+  *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}' ;;
+  *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"wait","inputSchema":{}},{"name":"die","inputSchema":{}}]}}' ;;
+  *'"die"'*) echo 'last words' >&2; exit 3 ;;
+  *'"tools/call"'*) echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'$id',"progress":1}}' ;;
+  esac
+done`
+
+// trigger calls f when what is written has that text in it.
+type trigger struct {
+	text string
+	f    func()
+
+	mu  sync.Mutex // guards all
+	all bytes.Buffer
+}
+
+func (w *trigger) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if strings.Contains(string(b), w.text) {
+		w.f()
+	}
+	return w.all.Write(b)
+}
+
+// The other ends of a whole run: interrupted, timed out, lost, not started.
+func TestWholeRunsThatFail(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	notes := filepath.Join(t.TempDir(), "notes")
+	server := []string{"--", "sh", "-c", script, "sh", notes}
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	var stdout bytes.Buffer
+	stderr := &trigger{text: "1\n", f: interrupt}
+	code := run(ctx, append([]string{"call", "wait"}, server...), &stdout, stderr)
+	if code != exitInterrupted || stdout.String() != "" || stderr.all.String() != "1\nbridge: interrupted\n" {
+		t.Errorf("interrupted: exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.all.String())
+	}
+	text, err := os.ReadFile(notes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	called, taken := "", ""
+	for line := range strings.Lines(string(text)) {
+		switch gjson.Get(line, "method").String() {
+		case "tools/call":
+			called = gjson.Get(line, "id").Raw
+		case "notifications/cancelled":
+			taken = gjson.Get(line, "params.requestId").Raw
+		}
+	}
+	if called == "" || taken != called {
+		t.Errorf("request %q was taken back, want %q; the server got\n%s", taken, called, text)
+	}
+
+	// Only the file can bound a call without bounding the handshake.
+	config := file(t, "bridge.yaml", "servers:\n  slow: { stdio: { command: sh, args: ["+file(t, "script", script)+", "+notes+"] }, timeout: 50ms }\n")
+	for _, test := range []struct {
+		name   string
+		args   []string
+		code   int
+		stderr string
+	}{
+		{"timed out", []string{"call", "slow", "wait", "-q", "-c", config}, exitTimeout, "had no answer within 50ms"},
+		{"lost", append([]string{"call", "die"}, server...), exitServer, "exit status 3"},
+		{"lost, with its last words", append([]string{"call", "die", "--verbose"}, server...), exitServer, "last words"},
+		{"not started", []string{"tools", "--", missingProgram}, exitServer, missingProgram},
+		{"no server", []string{"tools", "--", "sh", "-c", "exit 3"}, exitServer, "exit status 3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := in(t, test.args...)
+			if code != test.code || stdout != "" || !strings.Contains(stderr, test.stderr) {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing and %q", code, stdout, stderr, test.code, test.stderr)
+			}
+		})
+	}
+}
+
+// A URL, over each of the transports, with the header that it needs.
+func TestWholeRunsOverHTTP(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil, nil
+	})
+	get := func(*http.Request) *mcp.Server { return s }
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(get, nil))
+	mux.Handle("/sse", mcp.NewSSEHandler(get, nil))
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Header.Get("Authorization") != "Bearer secret" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, q)
+	}))
+	t.Cleanup(h.Close)
+	t.Setenv("WHOLE_TOKEN", "secret")
+	for _, path := range []string{"/mcp", "/sse"} {
+		code, stdout, stderr := in(t, "call", h.URL+path, "hello", "-H", "Authorization: Bearer ${WHOLE_TOKEN}")
+		if code != 0 || stdout != "hello\n" || stderr != "" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want 0 and hello", path, code, stdout, stderr)
+		}
+		code, stdout, stderr = in(t, "call", h.URL+path, "hello", "-H", "Authorization: Bearer wrong-one")
+		if code != exitServer || stdout != "" || !strings.Contains(stderr, "401") || strings.Contains(stderr, "wrong-one") {
+			t.Errorf("%s without access: exit code %d, stdout %q, stderr %q, want %d, nothing and the status", path, code, stdout, stderr, exitServer)
+		}
+	}
+}

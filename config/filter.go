@@ -1,0 +1,146 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// filterKeys is how a file writes a bridge.Filter, and overrideKeys a
+// bridge.Override.
+type filterKeys struct {
+	Allow    []string                   `yaml:"allow"`
+	Deny     []string                   `yaml:"deny"`
+	Rename   map[string]string          `yaml:"rename"`
+	Override map[string]bridge.Override `yaml:"override"`
+}
+
+type overrideKeys struct {
+	Title       string                     `yaml:"title"`
+	Description string                     `yaml:"description"`
+	Annotations map[string]json.RawMessage `yaml:"annotations"`
+}
+
+// filter reads what clients see of a server's tools, prompts or resources.
+func (d *decoder) filter(x *slot, n ast.Node, into *bridge.Filter) bool {
+	var keys filterKeys
+	_, ok := d.inner(x, n, &keys)
+	*into = bridge.Filter{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
+	return ok
+}
+
+// override reads what changes in the description of one of them.
+func (d *decoder) override(x *slot, n ast.Node, into *bridge.Override) bool {
+	var keys overrideKeys
+	sec, ok := d.inner(x, n, &keys)
+	if !ok {
+		return false
+	}
+	if _, set := sec.marks["title"]; set { // empty is something else than absent
+		into.Title = &keys.Title
+	}
+	if _, set := sec.marks["description"]; set {
+		into.Description = &keys.Description
+	}
+	into.Annotations = keys.Annotations
+	return true
+}
+
+// raw reads a value that stays JSON. It is no deeper than annotations are:
+// aliases could make it endless.
+func (d *decoder) raw(x *slot, n ast.Node, into *json.RawMessage) bool {
+	seq, isList := d.resolve(n).(*ast.SequenceNode)
+	if !isList {
+		return d.rawScalar(x, n, into)
+	}
+	list, good := make([]json.RawMessage, len(seq.Values)), true
+	for i, item := range seq.Values {
+		good = d.rawScalar(x, item, &list[i]) && good
+	}
+	if good {
+		*into, _ = json.Marshal(list) // what was made of scalars is valid
+	}
+	return good
+}
+
+func (d *decoder) rawScalar(x *slot, n ast.Node, into *json.RawMessage) bool {
+	var value any
+	switch v := d.resolve(n).(type) {
+	case *ast.NullNode:
+	case *ast.BoolNode:
+		value = v.Value
+	case *ast.IntegerNode:
+		value = v.Value
+	case *ast.FloatNode:
+		value = v.Value
+	case *ast.StringNode, *ast.LiteralNode:
+		got, ok := d.scalar(x, n, nil)
+		if !ok {
+			return false
+		}
+		value = got.value
+	default:
+		return d.mistyped(x, n, "text, a number, true, false, null, or a list of these")
+	}
+	*into, _ = json.Marshal(value) // of a scalar
+	return true
+}
+
+// filterBreaches are the rules for a filter; what is tools, prompts or resources.
+func filterBreaches(what string, f bridge.Filter) []breach {
+	var all []breach
+	add := func(key, rule string, args ...any) {
+		all = append(all, breach{what + ": " + key, "", fmt.Sprintf(rule, args...)})
+	}
+	for _, list := range []struct {
+		key      string
+		patterns []string
+	}{{"allow", f.Allow}, {"deny", f.Deny}} {
+		for i, pattern := range list.patterns {
+			if pattern == "" {
+				add(list.key+": item "+strconv.Itoa(i+1), "is empty: write a name, or a pattern such as get_*")
+			}
+		}
+	}
+	hidden := func(name string) bool { return slices.Contains(f.Deny, name) }
+	from := map[string]string{} // by what becomes of it
+	for _, name := range slices.Sorted(maps.Keys(f.Rename)) {
+		to := f.Rename[name]
+		other, taken := from[to]
+		switch {
+		case hidden(name):
+			add("rename: "+name, "has no effect: deny hides it")
+		case to == "":
+			add("rename: "+name, "must not become empty: to hide it, use deny")
+		case what == "tools" && !isPlain(to, 64):
+			add("rename: "+name, "must become 1 to 64 letters, digits, '_', '.' and '-': clients refuse other names of tools")
+		case taken && what != "resources": // their names are only shown
+			add("rename: "+name, "becomes the same as %q: choose another name", clip(other))
+		}
+		from[to] = name
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Override)) {
+		if hidden(name) {
+			add("override: "+name, "has no effect: deny hides it")
+		}
+	}
+	return all
+}
+
+// isPlain reports whether s consists of characters that every client takes in
+// the names of tools, and of at most that many.
+func isPlain(s string, most int) bool {
+	for _, r := range s {
+		if !strings.ContainsRune("_.-", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= most
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// parseForward reads an entry of forward: "NAME", or "NAME as OTHER". To is
+// empty without the latter.
+func parseForward(s string) (bridge.Forward, error) {
+	words := strings.Fields(s)
+	switch {
+	case len(words) == 1:
+		return bridge.Forward{From: words[0]}, nil
+	case len(words) == 3 && words[1] == "as":
+		return bridge.Forward{From: words[0], To: words[2]}, nil
+	}
+	return bridge.Forward{}, errors.New(`expected the name of a header, such as X-Tenant, or "X-User-Token as Authorization"`)
+}
+
+// checkForward returns f with its header in canonical form, unless that header
+// must not be passed on.
+func checkForward(f bridge.Forward) (bridge.Forward, error) {
+	if !httpguts.ValidHeaderFieldName(f.From) {
+		return f, errors.New("the client's part must be the name of a header, such as X-Tenant")
+	}
+	f.From = http.CanonicalHeaderKey(f.From)
+	// What a client shows to the bridge is meant for the bridge: a server that
+	// got it could act as that client elsewhere (R-173, protocol.md D0.9).
+	own := slices.Contains([]string{"Authorization", "Cookie", "X-Real-Ip", "Via"}, f.From)
+	if own || httpclient.Reserved(f.From) {
+		return f, errors.New("this header is between the client and the bridge, and is never passed on: " +
+			`let the client send another one, and name it here, such as "X-User-Token as Authorization"`)
+	}
+	return f, nil
+}
+
+// nameForwards fills in what the server gets its headers as: the same header, or
+// for a child process the variable of that name.
+func (s *Server) nameForwards() {
+	for i := range s.Forward {
+		f := &s.Forward[i]
+		switch {
+		case s.Stdio == nil && f.To != "":
+			f.To = http.CanonicalHeaderKey(f.To)
+		case s.Stdio == nil:
+			f.To = f.From
+		case f.To == "":
+			f.To = strings.ToUpper(strings.ReplaceAll(f.From, "-", "_"))
+		}
+	}
+}
+
+// forwardBreaches are the rules for what the server gets, which depend on its
+// kind.
+func (s *Server) forwardBreaches() []breach {
+	var all []breach
+	if s.Share == ShareAll && len(s.Forward) > 0 {
+		all = append(all, breach{"forward", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose headers these could be"})
+	}
+	names := map[string]bool{}
+	for i, f := range s.Forward {
+		rule := headerRule(f.To)
+		if s.Stdio != nil {
+			rule = variableRule(f.To)
+		}
+		name := strings.ToUpper(f.To)
+		if f.To != "" && names[name] && rule == "" {
+			rule = "gives the server a name that another item gives it too: keep one"
+		}
+		names[name] = true
+		if rule != "" {
+			all = append(all, breach{"forward: item " + strconv.Itoa(i+1), "", rule})
+		}
+	}
+	return all
+}
+
+func headerRule(to string) string {
+	switch {
+	case !httpguts.ValidHeaderFieldName(to):
+		return "gives the server what is not the name of a header"
+	case httpclient.Reserved(to):
+		return "gives the server a header that the bridge sets itself: choose another one behind \"as\""
+	}
+	return ""
+}
+
+// variableRule refuses variables that choose what a program runs: a client could
+// have commands of its own executed (R-179).
+func variableRule(to string) string {
+	name := strings.ToUpper(to)
+	switch {
+	case !isVariable(to):
+		return `gives the server what is not the name of a variable: write "HEADER as NAME", with letters, digits and '_' in NAME`
+	case slices.ContainsFunc([]string{"LD_", "DYLD_", "NPM_CONFIG_", "PIP_", "UV_"}, func(p string) bool { return strings.HasPrefix(name, p) }),
+		slices.Contains([]string{
+			"PATH", "PATHEXT", "COMSPEC", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "NODE_OPTIONS", "NODE_PATH",
+			"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB",
+			"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GIT_SSH", "GIT_SSH_COMMAND",
+		}, name):
+		return `gives the server a variable by which a client could change what it runs: choose another one behind "as"`
+	}
+	return ""
+}

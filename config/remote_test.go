@@ -1,0 +1,141 @@
+package config
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// Remote servers, filters and forwards that come from a program are checked by
+// the rules of the file.
+func TestValidateRemote(t *testing.T) {
+	text := "x"
+	remote := DefaultServer("remote", "")
+	remote.HTTP = &httpclient.Config{URL: "https://example.com/mcp?key=top-secret", Headers: map[string]string{"Authorization": "top-secret"}}
+	remote.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}
+	remote.Tools = bridge.Filter{
+		Allow: []string{"*"}, Rename: map[string]string{"a": "b"},
+		Override: map[string]bridge.Override{"c": {Title: &text, Annotations: map[string]json.RawMessage{"d": []byte("null")}}},
+	}
+	remote.Ping = time.Second
+	child := DefaultServer("child", "")
+	child.Stdio = &stdio.Config{Command: "x"}
+	child.Forward = []bridge.Forward{{From: "X-Token", To: "GITHUB_TOKEN"}}
+	good := Default()
+	good.Servers = []Server{remote, child}
+	if err := good.Validate(); err != nil {
+		t.Errorf("Validate() = %v", err)
+	}
+
+	bad := Default()
+	bad.Separator = "a b"
+	remote.HTTP = &httpclient.Config{
+		URL: "top-secret", Transport: "top-secret",
+		Headers: map[string]string{"X-A": "top-secret", "x-a": "top-secret", "Host": "top-secret"},
+	}
+	remote.Forward = []bridge.Forward{{From: "Authorization", To: "X-A"}, {From: "X-B"}, {From: "X-C", To: "Mcp-Method"}}
+	remote.Ping = time.Millisecond
+	remote.Prompts = bridge.Filter{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
+	remote.Prefix = "same"
+	child.Forward = []bridge.Forward{{From: "X-B", To: "LD_PRELOAD"}, {From: "X-B", To: "B"}, {From: "X-C", To: "B"}}
+	child.Share, child.Prefix = ShareAll, "same"
+	old := DefaultServer("old", "")
+	old.SSE = &httpclient.Config{URL: "http://localhost/sse", Transport: "streamable"}
+	old.Prefix = strings.Repeat("x", maxPrefix+1)
+	bad.Servers = []Server{remote, child, old}
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("Validate() = nil")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for _, want := range []string{
+		`separator is "a b": must be 1 to 8`,
+		`server "remote": http: url must be the address`,
+		`server "remote": http: transport must be`,
+		`server "remote": http: headers: Host is set by the bridge`,
+		`server "remote": http: headers: x-a is there twice`,
+		`server "remote": forward is "Authorization as X-A": this header is between`, // R-173
+		`server "remote": forward: item 2 gives the server what is not the name of a header`,
+		`server "remote": forward: item 3 gives the server a header that the bridge sets itself`,
+		`server "remote": prompts: deny: item 1 is empty`,
+		`server "remote": prompts: rename: gone has no effect`,
+		`server "remote": prompts: rename: b becomes the same as "a"`,
+		`server "remote": ping is 1ms: must be at least 1s`,
+		`server "child": forward cannot be used with share: all`,
+		`server "child": forward: item 1 gives the server a variable by which`, // R-179
+		`server "child": forward: item 3 gives the server a name that another`,
+		`server "child": prefix is that of server "remote" too`,
+		`server "old": sse: transport must be sse`,
+		`server "old": prefix must not be longer than 40`,
+	} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("Validate() = %v\nwant a line that begins with %s", err, want)
+		}
+	}
+	if len(lines) != 18 {
+		t.Errorf("Validate() has %d lines, want 18: %v", len(lines), err)
+	}
+	if strings.Contains(err.Error(), "top-secret") {
+		t.Errorf("Validate() = %v: shows a secret", err)
+	}
+}
+
+// A secret for an unencrypted address is worth a word, unless it stays on this
+// machine.
+func TestWarnings(t *testing.T) {
+	for _, test := range []struct {
+		name, url, header, forward string
+		want                       bool
+	}{
+		{"secret", "http://example.com/mcp", "Authorization", "", true},
+		{"key", "HTTP://192.0.2.1:8080/mcp", "X-API-Key", "", true},
+		{"secret of clients", "http://example.com/mcp", "X-Region", "Authorization", true},
+		{"no secret", "http://example.com/mcp", "X-Region", "X-Tenant", false},
+		{"encrypted", "https://example.com/mcp", "Authorization", "", false},
+		{"this machine", "http://localhost:3000/mcp", "Authorization", "", false},
+		{"this machine by a name below", "http://mcp.LocalHost./mcp", "Authorization", "", false},
+		{"this machine by address", "http://127.8.8.8/mcp", "Authorization", "", false},
+		{"this machine by IPv6", "http://[::1]:3000/mcp", "Authorization", "", false},
+		{"any address", "http://0.0.0.0/mcp", "Authorization", "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, kind := range []string{"http", "sse"} {
+				s := DefaultServer("a", "")
+				c := &httpclient.Config{URL: test.url, Headers: map[string]string{test.header: "top-secret"}}
+				if kind == "sse" {
+					s.SSE = c
+				} else {
+					s.HTTP = c
+				}
+				if test.forward != "" {
+					s.Forward = []bridge.Forward{{From: "X-Own", To: test.forward}}
+				}
+				got := s.Warnings()
+				if len(got) > 0 != test.want || test.want && !strings.HasPrefix(got[0], kind+": url is not encrypted") {
+					t.Errorf("Warnings() = %q, want one: %t", got, test.want)
+				}
+			}
+		})
+	}
+}
+
+func TestEndsInSSE(t *testing.T) {
+	for _, test := range []struct {
+		url  string
+		want bool
+	}{
+		{"https://example.com/sse", true}, {"https://example.com/a/sse/", true}, {"https://example.com/sse?key=/mcp", true},
+		{"https://example.com/mcp?x=/sse", false}, {"https://example.com/asse", false}, {"https://sse", false}, {"https://example.com/SSE", false},
+		{"", false}, {":", false},
+	} {
+		if got := EndsInSSE(test.url); got != test.want {
+			t.Errorf("EndsInSSE(%q) = %t, want %t", test.url, got, test.want)
+		}
+	}
+}
