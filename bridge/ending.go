@@ -79,10 +79,7 @@ func (s *Session) close(ctx context.Context, err error) {
 		s.wind(ctx)
 		return
 	}
-	select {
-	case <-s.ended:
-	case <-ctx.Done():
-	}
+	<-s.ended // whoever has begun to end it heeds b.force, which ends with ctx
 }
 
 // finish marks the session as ending. Only the first call does something; it

@@ -244,29 +244,48 @@ func (s *Session) Revision() string { return s.caller.Revision }
 // an error message when the call failed, and the error then says why; only of
 // a call that the client itself has cancelled there is no answer.
 func (s *Session) Call(m *jsonrpc.Message, h http.Header, back Stream) (*jsonrpc.Message, error) {
+	return s.Begin(m, h, back)()
+}
+
+// Begin enters the client's request among those under way, so that a
+// cancellation that follows finds it. What it returns is Call, and must be
+// called once.
+func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (*jsonrpc.Message, error) {
 	s.Seen()
 	id := bytes.Clone(m.ID) // the answer outlives the request
+	no := func(a *jsonrpc.Message, err error) func() (*jsonrpc.Message, error) {
+		return func() (*jsonrpc.Message, error) { return a, err }
+	}
 	switch m.Method {
 	case "ping":
-		return jsonrpc.NewResult(id, []byte("{}")), nil
+		return no(jsonrpc.NewResult(id, []byte("{}")), nil)
 	case "initialize":
-		return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil), nil
+		return no(jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil), nil)
 	}
 	if err := s.b.flight.enter(); err != nil {
-		return answer(id, err), err
+		return no(answer(id, err), err)
 	}
-	defer s.b.flight.leave()
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
 	c := &inflight{s: s, id: id, back: back, cancel: cancel}
 	if err := s.enter(c); err != nil {
-		return answer(id, err), err
+		cancel(nil)
+		s.b.flight.leave()
+		return no(answer(id, err), err)
 	}
+	return func() (*jsonrpc.Message, error) {
+		defer s.b.flight.leave()
+		defer cancel(nil)
+		return s.call(ctx, m, h, c)
+	}
+}
+
+// call makes a call that has been entered.
+func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c *inflight) (*jsonrpc.Message, error) {
 	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h)})
 	s.leave(c)
 	switch {
 	case err == nil:
-		a.ID = id
+		a.ID = c.id
 		return a, nil
 	case errors.Is(context.Cause(ctx), ErrCancelled):
 		return nil, ErrCancelled
@@ -275,7 +294,7 @@ func (s *Session) Call(m *jsonrpc.Message, h http.Header, back Stream) (*jsonrpc
 		err = cause
 	}
 	s.log.Debug("call failed", "method", m.Method, "err", err)
-	return answer(id, err), err
+	return answer(c.id, err), err
 }
 
 func (s *Session) enter(c *inflight) error {

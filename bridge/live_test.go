@@ -296,3 +296,20 @@ func TestDrainAndClose(t *testing.T) {
 		}
 	})
 }
+
+// A cancellation right behind its request finds it, although nobody has begun
+// to work on it yet.
+func TestCancelAtOnce(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		call := s.Begin(parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`), nil)
+		if a, err := call(); a != nil || !errors.Is(err, ErrCancelled) {
+			t.Errorf("the call ended with %s, %v, want no answer", text(a), err)
+		}
+		if n, _ := b.Activity(); n != 0 {
+			t.Errorf("%d calls are under way", n)
+		}
+	})
+}

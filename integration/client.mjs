@@ -19,10 +19,19 @@ import { CallToolResultSchema, EmptyResultSchema, McpError } from '@modelcontext
 import { Peer, brief, deadline, equal, everyCapability, fail, promptOf } from './peer.mjs';
 
 const [transportName, flavourName, ...target] = process.argv.slice(2);
-const flavour = JSON.parse(readFileSync(new URL('flavours.json', import.meta.url)))[flavourName];
+const flavours = JSON.parse(readFileSync(new URL('flavours.json', import.meta.url)));
+const flavour = like(flavours[flavourName]);
 const names = flavour.names; // of the tools that the servers name differently
 // Of a command, the arguments after -- are what counts.
 const where = [transportName, ...target.slice(transportName === 'stdio' ? 1 : 0)];
+
+/** like returns the flavour; one that is like another differs from it in its errors only. */
+function like(f) {
+  if (!f.like) return f;
+  const errors = { ...flavours[f.like].errors, ...f.errors };
+  for (const kind of f.without ?? []) delete errors[kind];
+  return { ...flavours[f.like], errors };
+}
 
 const isLog = (m) => m.method === 'notifications/message';
 const isUpdate = (uri) => (m) => m.method === 'notifications/resources/updated' && m.params.uri === uri;
@@ -280,14 +289,14 @@ const checks = {
   async progress(p) {
     const from = p.mark();
     const told = [];
-    const r = await p.tool(names.long, { duration: 0.2, steps: 5 }, { onprogress: (n) => told.push(n) });
+    const r = await p.tool(names.long, { duration: 1, steps: 5 }, { onprogress: (n) => told.push(n) });
     if (!r.content[0].text.includes('completed')) fail('result:', brief(r));
     // The SDK's own token is a number; the notifications came before the answer.
     const before = p.wire.slice(from, p.wire.findIndex((m, i) => i >= from && m.result?.content));
     const numbers = before.filter((m) => m.method === 'notifications/progress');
     equal(numbers.map((m) => [m.params.progress, m.params.total]), [1, 2, 3, 4, 5].map((n) => [n, 5]), 'progress');
-    // When the last of them comes in one read with the answer, the SDK has by then forgotten the call.
-    if (told.length < 4) fail('the SDK matched', told.length, 'notifications to the call');
+    // Those that come in one read with the answer are lost: the SDK has by then forgotten the call.
+    if (told.length < 1) fail('the SDK matched', told.length, 'notifications to the call');
     // A token of our own, of the other type.
     const token = 'tøken "1"';
     const again = p.mark();

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"testing"
 )
@@ -9,6 +10,8 @@ import (
 // A flavour is what the two everything servers do differently. client.mjs
 // reads the same file.
 type flavour struct {
+	Like    string   // another one, but for Errors
+	Without []string // of its errors, those that cannot be tried
 	Server struct {
 		Name, Version, Instructions string
 		Capabilities                map[string]any
@@ -65,5 +68,13 @@ func loadFlavour(t *testing.T, name string) flavour {
 	if !ok {
 		t.Fatalf("no flavour %q in flavours.json", name)
 	}
-	return f
+	if f.Like == "" {
+		return f
+	}
+	like := all[f.Like]
+	maps.Copy(like.Errors, f.Errors)
+	for _, kind := range f.Without {
+		delete(like.Errors, kind)
+	}
+	return like
 }

@@ -260,21 +260,32 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	}
 	m, err := jsonrpc.Parse(body.Bytes())
 	if err != nil {
-		body.Free()
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		p.refuse(err)
+		p.refuse(body.Bytes(), err)
+		body.Free()
 		return
 	}
 	p.take(m, r.Header, body.Free)
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// refuse answers a message that is none, if it was a request: the client waits
-// for the answer on its stream.
-func (p *peer) refuse(err error) {
-	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok && invalid.ID != nil {
-		p.answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil))
+// refuse settles a message that is none: a request gets an answer, for which the
+// client waits on its stream, and a question of the server's whose answer it was
+// meant to be does not wait for another one.
+func (p *peer) refuse(text []byte, err error) {
+	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
+	if !ok || invalid.ID == nil {
+		return
 	}
+	var f jsonrpc.Finder // tells the two apart: their ids have nothing to do with each other
+	_, _ = f.Write(text)
+	p.mu.Lock()
+	s := p.session
+	p.mu.Unlock()
+	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
+		return
+	}
+	p.answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil))
 }
 
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
@@ -295,7 +306,7 @@ func (p *peer) batch(w http.ResponseWriter, h http.Header, body []byte) {
 	for _, e := range elements {
 		m, err := jsonrpc.Parse(e)
 		if err != nil {
-			p.refuse(err)
+			p.refuse(e, err)
 			continue
 		}
 		p.take(m.Clone(), h, func() {})
@@ -325,14 +336,15 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 		free()
 	case m.IsRequest():
 		p.calling(1)
-		if !s.Go(func() {
-			a, _ := s.Call(m, h, p) // the answer says what went wrong
+		call := s.Begin(m, h, p)
+		answer := func() {
+			a, _ := call() // the answer says what went wrong
 			p.answer(a)
 			p.calling(-1)
 			free()
-		}) {
-			p.calling(-1)
-			free()
+		}
+		if !s.Go(answer) {
+			answer() // at once: the session has ended
 		}
 	case m.IsNotification():
 		s.Notify(m, h)

@@ -282,12 +282,14 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 func (p *peer) pass(s *bridge.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
+		call := s.Begin(a.m, nil, p)
 		if !s.Go(func() {
-			r, _ := s.Call(a.m, nil, p) // the answer says what went wrong
+			r, _ := call() // the answer says what went wrong
 			p.answer(r)
 			a.free()
 			p.calling(-1)
 		}) {
+			_, _ = call() // what it has begun ends at once
 			p.answer(tooLate(a.m))
 			a.free()
 			p.calling(-1)

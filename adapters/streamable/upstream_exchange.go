@@ -129,7 +129,7 @@ func (e *exchange) post() (*http.Response, error) {
 	return res, err
 }
 
-// take reads the response to the POST or to a resumption.
+// take reads the response to the POST.
 func (e *exchange) take(res *http.Response) {
 	w := e.w
 	if e.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {

@@ -93,8 +93,8 @@ func (r *refusal) forgets() bool {
 		if strings.Contains(text, "not initialized") { // the TypeScript SDK after a restart
 			return true
 		}
-		if !strings.Contains(text, "session") {
-			return false
+		if !strings.Contains(text, "session") || r.message != nil && !sessionCode(r.message.Error) {
+			return false // "session_id is required" may be about the arguments of a tool
 		}
 		for _, word := range []string{"not found", "no valid", "invalid", "unknown", "expired", "terminated", "missing", "required", "not exist", "no session", "closed"} {
 			if strings.Contains(text, word) {
@@ -105,17 +105,24 @@ func (r *refusal) forgets() bool {
 	return false
 }
 
+// sessionCode reports whether a JSON-RPC error has one of the codes with which
+// servers speak about sessions.
+func sessionCode(raw []byte) bool {
+	switch gjson.GetBytes(raw, "code").Int() {
+	case jsonrpc.CodeInvalidRequest, -32000, -32001:
+		return true
+	}
+	return false
+}
+
 // forgets reports whether a JSON-RPC error that came as an answer says that the
 // server does not know the session. It is strict: a tool may have sessions of
 // its own, and what is taken for a lost session is sent again.
 func forgets(raw []byte) bool {
-	e := gjson.ParseBytes(raw)
-	switch e.Get("code").Int() {
-	case jsonrpc.CodeInvalidRequest, -32000, -32001:
-	default:
+	if !sessionCode(raw) {
 		return false
 	}
-	text := strings.ToLower(strings.TrimSpace(e.Get("message").Str))
+	text := strings.ToLower(strings.TrimSpace(gjson.GetBytes(raw, "message").Str))
 	for _, kind := range []string{"bad request: ", "not found: "} {
 		text = strings.TrimPrefix(text, kind)
 	}

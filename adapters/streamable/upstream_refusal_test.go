@@ -59,6 +59,7 @@ func TestUpstreamForgotten(t *testing.T) {
 
 		{"404, unknown method", 404, failure("$id", -32601, "Method not found"), false},
 		{"400 about something else", 400, failure("$id", -32602, "invalid cursor"), false},
+		{"400 about an argument", 400, failure("$id", -32602, "Invalid params: session_id is required"), false},
 		{"400 about nothing", 400, "", false},
 		{"401", 401, "session cookie expired", false},
 		{"500", 500, "session not found", false},

@@ -16,14 +16,17 @@ import (
 // T-MUX: what answers one call in the response to another is dropped: nobody
 // gets what is somebody else's.
 func TestUpstreamOthersAnswer(t *testing.T) {
-	ids := make(chan string, 2)
+	ids := make(chan string)
 	second := make(chan struct{})
 	s := newScript(t, &script{session: "s"})
 	var n atomic.Int32
-	s.post = func(w http.ResponseWriter, _ *http.Request, id string) {
+	s.post = func(w http.ResponseWriter, r *http.Request, id string) {
 		if n.Add(1) == 1 {
 			ids <- id
-			<-second
+			select {
+			case <-second:
+			case <-r.Context().Done():
+			}
 			plainly(w, id, `{"for":"first"}`)
 			return
 		}
@@ -33,7 +36,8 @@ func TestUpstreamOthersAnswer(t *testing.T) {
 	}
 	up, _ := s.connect(t, UpstreamOptions{})
 	first := adaptertest.Go(t.Context(), t, up, nil, ask)
-	s.wait(t, 1, "POST tools/call")
+	firstID := <-ids
+	go func() { ids <- firstID }()
 	if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); got != `{"own":1}` {
 		t.Errorf("the second call: %s", got)
 	}

@@ -152,7 +152,7 @@ func (f *fake) serve() {
 		switch {
 		case ok:
 		case method == "initialize":
-			answer = always(`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+			answer = always(`"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 		case method == "logging/setLevel":
 			answer = always(`"result":{}`)
 		case m.Get("id").Exists() && method != "":

@@ -19,15 +19,15 @@ const maxPages = 10_000
 
 // list fetches all pages of a listing. key is the list in the result, page asks
 // for one page. The raw result of a single page is the server's own; of several
-// it has the items of all of them. A server that does not know the method has
-// an empty list.
+// it has the items of all of them. Where the server does not offer such a list,
+// it is empty.
 func (c *client) list(ctx context.Context, key string, page func(ctx context.Context, cursor string) error) (json.RawMessage, []gjson.Result, error) {
 	var items []gjson.Result
 	seen := map[string]bool{}
 	cursor := ""
 	for n := 1; ; n++ {
 		raw, err := c.request(ctx, func(ctx context.Context) error { return page(ctx, cursor) })
-		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound && !c.offers(key) {
 			return json.RawMessage(`{"` + key + `":[]}`), nil, nil
 		} else if err != nil {
 			return nil, nil, err
@@ -45,6 +45,22 @@ func (c *client) list(ctx context.Context, key string, page func(ctx context.Con
 		}
 		seen[cursor] = true
 	}
+}
+
+// offers reports whether the server has said that it has such a list.
+func (c *client) offers(key string) bool {
+	can := c.InitializeResult().Capabilities
+	switch {
+	case can == nil:
+		return false
+	case key == "tools":
+		return can.Tools != nil
+	case key == "prompts":
+		return can.Prompts != nil
+	case key == "resources":
+		return can.Resources != nil
+	}
+	return false // templates, which come with resources or not
 }
 
 // whole makes one result of the items of all pages.

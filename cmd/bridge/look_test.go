@@ -78,8 +78,16 @@ func TestEndlessPages(t *testing.T) {
 	}
 }
 
-// A server without something is not an error.
+// A server without something is not an error; one that promises it is.
 func TestNothingToList(t *testing.T) {
+	liar := &fake{t: t, answers: results(map[string]string{
+		"initialize":     `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`,
+		"resources/list": `{"resources":[]}`,
+	})}
+	l := newRig(t, liar.dial)
+	l.want(exitAnswer, "", "bridge: the server answered with error -32601: no such method\n", "tools")
+	l.want(exitAnswer, "", "bridge: the server answered with error -32601: no such method\n", "prompts")
+	l.want(0, "", "the server has no resources\n", "resources") // templates are not promised
 	r := newRig(t, (&fake{t: t}).dial)
 	for _, what := range []string{"tools", "prompts", "resources"} {
 		r.want(0, "", "the server has no "+what+"\n", what)
