@@ -17,6 +17,11 @@
 // sharing one connection among sessions, and the lane that opens, restarts and
 // restores a connection.
 //
+// A program that embeds a bridge is best served by package bridge/server, whose
+// examples show it: a configuration made in code, a server of its own in
+// process beside others, and the bridge as an http.Handler, among the routes of
+// a gin engine, or on stdin and stdout.
+//
 // Ids and progress tokens never cross: every connection numbers its own
 // requests, and answers carry the id bytes that the client sent. A JSON-RPC
 // error is an answer; a Go error means that no answer came.

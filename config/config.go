@@ -73,6 +73,9 @@ type Config struct {
 type Server struct {
 	// Name is the server's part of the URL: lower-case letters, digits and '-'.
 	Name string `yaml:"-"`
+	// Adapter is a kind that only a program can set: a server of its own, such
+	// as adapters/inprocess makes of one written with the official SDK.
+	Adapter bridge.Adapter `yaml:"-"`
 	// Stdio runs the server as a child process.
 	Stdio *stdio.Config `yaml:"stdio"`
 	// HTTP reaches a remote server over Streamable HTTP, or HTTP+SSE if it speaks

@@ -239,6 +239,9 @@ func kindKeys() []string {
 // kinds returns the names of the kinds that are set.
 func (s *Server) kinds() []string {
 	var set []string
+	if s.Adapter != nil {
+		set = append(set, "Adapter")
+	}
 	v := reflect.ValueOf(s).Elem()
 	for f, field := range v.Fields() {
 		if field.Kind() == reflect.Pointer && !field.IsNil() {

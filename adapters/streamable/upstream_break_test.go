@@ -1,11 +1,12 @@
 package streamable
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -48,53 +49,66 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 	for _, ids := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ids %v", ids), func(t *testing.T) {
 			c := &cuts{ids: ids}
-			var at atomic.Int64
-			cut := func(w http.ResponseWriter, text string) {
+			var saved sync.Map // whether a call has a chance, by where it is cut
+			cut := func(w http.ResponseWriter, text string, at int) {
 				events(w)
-				fmt.Fprint(w, text[:min(int(at.Load()), len(text))])
+				fmt.Fprint(w, text[:min(at, len(text))])
 				flush(w)
 				panic(http.ErrAbortHandler)
 			}
-			c.script = newScript(t, &script{session: "s", post: func(w http.ResponseWriter, _ *http.Request, id string) { cut(w, c.whole(id, 0)) }})
+			c.script = newScript(t, &script{session: "s", post: func(w http.ResponseWriter, r *http.Request, id string) {
+				at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
+				text := c.whole(id, 0)
+				whole := strings.Count(text[:min(at, len(text))], "\n\n")
+				saved.Store(at, whole == 4 || ids && whole > 0)
+				cut(w, text, at)
+			}})
 			c.get = func(w http.ResponseWriter, r *http.Request) {
 				id, n, resumes := strings.Cut(r.Header.Get("Last-Event-ID"), "-")
 				if !resumes {
 					w.WriteHeader(http.StatusMethodNotAllowed)
 					return
 				}
-				var last int
-				fmt.Sscan(n, &last)
-				at.Store(max(at.Load(), int64(len(c.event(id, last+1))))) // enough to get on
-				cut(w, c.whole(id, last+1))
+				at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
+				last, _ := strconv.Atoi(n)
+				cut(w, c.whole(id, last+1), max(at, len(c.event(id, last+1)))) // enough to get on
 			}
 			up, rest := c.connect(t, UpstreamOptions{})
-			length := len(c.whole("10", 0))
-			for k := range length + 1 {
-				at.Store(int64(k))
-				id := fmt.Sprint(k + 2) // initialize was the first
-				back := &adaptertest.Client{}
-				o := adaptertest.Call(t.Context(), t, up, back, ask)
-				text := c.whole(id, 0)[:min(k, len(c.whole(id, 0)))]
-				complete := strings.Count(text, "\n\n") == 4
-				switch {
-				case complete, ids && strings.Contains(text, "\n\n"):
-					if got := o.Result(t); got != `{"done":true}` {
-						t.Fatalf("cut at %d: %s", k, got)
+			length := len(c.whole("1000", 0))
+			places := make(chan int)
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					for at := range places {
+						back := &adaptertest.Client{}
+						m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Back: back, Header: http.Header{"X-Cut": {strconv.Itoa(at)}}})
+						chance, _ := saved.Load(at)
+						if chance == false {
+							if !errors.Is(err, bridge.ErrLost) || errors.Is(err, bridge.ErrUnsent) {
+								t.Errorf("cut at %d: %s, %v, want ErrLost", at, adaptertest.Text(m), err)
+							}
+							continue
+						}
+						if err != nil || string(m.Result) != `{"done":true}` {
+							t.Errorf("cut at %d: %s, %v, want the result", at, adaptertest.Text(m), err)
+						}
+						if said := back.Said(); len(said) != 2 || !strings.Contains(said[0], `"progress":1`) || !strings.Contains(said[1], `"progress":2`) {
+							t.Errorf("cut at %d: progress %q", at, said)
+						}
 					}
-					if said := back.Said(); len(said) != 2 || !strings.Contains(said[0], `"progress":1`) || !strings.Contains(said[1], `"progress":2`) {
-						t.Fatalf("cut at %d: progress %q", k, said)
-					}
-				case !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent):
-					t.Fatalf("cut at %d: %q, %v, want ErrLost", k, o.Answer, o.Err)
-				}
+				})
 			}
-			if n := len(c.wait(t, length+1, "POST tools/call")); n != length+1 {
+			for at := range length + 1 {
+				places <- at
+			}
+			close(places)
+			all.Wait()
+			if n := c.of("POST tools/call"); n != length+1 {
 				t.Errorf("%d POSTs of %d calls", n, length+1)
 			}
 			if gone := rest.Gones(); len(gone) > 0 {
 				t.Errorf("Gone(%v)", gone)
 			}
-			_ = up.Close(context.Background())
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 type reached struct {
 	bridge.Adapter
 	check     func() error  // why it cannot work as things are; nil if nothing can be said
-	transport func() string // stdio, streamable or sse; empty as long as it is not known
+	transport func() string // stdio, streamable, sse or in-process; empty as long as it is not known
 	close     func()        // closes what is kept for the next connection; nil if nothing is
 }
 
@@ -22,7 +22,10 @@ type reacher func(*Server, *config.Server) reached
 
 // reach makes the adapter for the server's kind.
 func (s *Server) reach(c *config.Server) reached {
-	if c.Stdio != nil {
+	switch {
+	case c.Adapter != nil:
+		return reached{Adapter: c.Adapter, transport: func() string { return "in-process" }}
+	case c.Stdio != nil:
 		return s.child(c)
 	}
 	return s.remote(c)

@@ -102,26 +102,37 @@ func (s *Server) Handler() http.Handler {
 	e.Use(gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check)
 	e.NoRoute(func(c *gin.Context) { refuse(c, http.StatusNotFound, s.directions()) })
 	e.NoMethod(func(c *gin.Context) { refuse(c, http.StatusMethodNotAllowed, "this method is not served here") })
-	at := e.Group(s.c.BasePath)
-	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
-	at.GET("/readyz", s.ready)
-	for _, name := range s.b.Servers() {
-		s.mount(at.Group("/"+name), name, "/"+name)
-	}
-	s.mount(at, "", "")
+	s.routes(e.Group(s.c.BasePath))
 	return e
 }
 
-// mount adds the endpoints of a server below prefix; without a name, those of
-// all servers as one.
-func (s *Server) mount(at *gin.RouterGroup, name, prefix string) {
+// Mount adds the HTTP surface to a gin engine of one's own, below the group's
+// path, beside its other routes: those are not guarded. The configuration's
+// base_path is not used.
+func (s *Server) Mount(at *gin.RouterGroup) {
+	s.routes(at.Group("", gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check))
+}
+
+func (s *Server) routes(at *gin.RouterGroup) {
+	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	at.GET("/readyz", s.ready)
+	for _, name := range s.b.Servers() {
+		s.mount(at.Group("/"+name), name)
+	}
+	s.mount(at, "")
+}
+
+// mount adds the endpoints of a server; without a name, those of all servers as
+// one.
+func (s *Server) mount(at *gin.RouterGroup, name string) {
+	path := strings.TrimSuffix(at.BasePath(), "/")
 	mcp := func(c *gin.Context) { s.streamable.Serve(name, c.Writer, c.Request) }
 	at.Any("/mcp", mcp)
 	at.Any("/sse", func(c *gin.Context) {
 		// Clients that try the newer transport first, on whatever URL they were
 		// given, find it here too; a session tells the two kinds of GET apart.
 		if c.Request.Method == http.MethodGet && !streamable.HasSession(c.Request) {
-			s.sse.Stream(name, s.external(c.Request)+prefix+"/messages", c.Writer, c.Request)
+			s.sse.Stream(name, s.outside(c.Request)+path+"/messages", c.Writer, c.Request)
 			return
 		}
 		s.streamable.Serve(name, c.Writer, c.Request)
@@ -129,14 +140,14 @@ func (s *Server) mount(at *gin.RouterGroup, name, prefix string) {
 	at.POST("/messages", func(c *gin.Context) { s.sse.Message(name, c.Writer, c.Request) })
 }
 
-// external returns the path prefix under which the client reaches us: what
-// proxies have taken off, and the configured base path.
-func (s *Server) external(r *http.Request) string {
+// outside returns what proxies have taken off the path under which the client
+// reaches us.
+func (s *Server) outside(r *http.Request) string {
 	prefix := r.Header.Get("X-Forwarded-Prefix")
 	if prefix == "" || !s.guard.trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
-		return s.c.BasePath
+		return ""
 	}
-	return strings.TrimRight(prefix, "/") + s.c.BasePath
+	return strings.TrimRight(prefix, "/")
 }
 
 // cleanPrefix reports whether a forwarded prefix is nothing but a path.

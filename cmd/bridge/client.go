@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -209,7 +210,7 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 	if len(roots) > 0 {
 		can.RootsV2 = &mcp.RootCapabilities{}
 	}
-	own := mcp.NewClient(&mcp.Implementation{Name: "bridge", Version: version()}, &mcp.ClientOptions{Capabilities: can})
+	own := mcp.NewClient(&mcp.Implementation{Name: "bridge", Version: server.Version()}, &mcp.ClientOptions{Capabilities: can})
 	own.AddRoots(roots...)
 
 	opening, cancel := context.WithTimeoutCause(ctx, f.timeout, errSilent)

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
 )
 
 func newVersion(stdout io.Writer) *cobra.Command {
@@ -16,17 +17,8 @@ func newVersion(stdout io.Writer) *cobra.Command {
 		Example: "  bridge version",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(stdout, "bridge", version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+			_, err := fmt.Fprintln(stdout, "bridge", server.Version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 			return err
 		},
 	}
-}
-
-// version returns what the build says of itself.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }

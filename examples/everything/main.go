@@ -4,7 +4,10 @@
 // Streamable HTTP, to legacy clients (2024-11-05 to 2025-11-25) and modern ones
 // (2026-07-28).
 //
-//	go run ./examples/everything stdio|sse|streamableHttp [flags]
+// As bridged and bridged-stdio it has the bridge within it, as a library: one
+// server, registered once, over every transport.
+//
+//	go run ./examples/everything stdio|sse|streamableHttp|bridged|bridged-stdio [flags]
 package main
 
 import (
@@ -41,8 +44,11 @@ func run(ctx context.Context, args, environ []string, stdin io.ReadCloser, stdou
 	if err != nil {
 		return err
 	}
-	if s.kind == kindStdio {
+	switch s.kind {
+	case kindStdio:
 		return serveStdio(ctx, s, stdin, stdout)
+	case kindBridged, kindBridgedStdio:
+		return serveBridged(ctx, s, stdin, stdout, stderr)
 	}
 	return serveHTTP(ctx, s, stderr)
 }
@@ -52,6 +58,9 @@ const (
 	kindStdio      = "stdio"
 	kindSSE        = "sse"
 	kindStreamable = "streamableHttp"
+	// With the bridge in the same process, as a library: over HTTP, and over stdio.
+	kindBridged      = "bridged"
+	kindBridgedStdio = "bridged-stdio"
 )
 
 // The eras that a server can be restricted to.
@@ -81,7 +90,7 @@ func parse(args, environ []string, stderr io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("everything", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: everything [stdio|sse|streamableHttp] [flags]")
+		fmt.Fprintln(stderr, "usage: everything [stdio|sse|streamableHttp|bridged|bridged-stdio] [flags]")
 		flags.PrintDefaults()
 	}
 	port, portErr := defaultPort(environ)
@@ -99,15 +108,17 @@ func parse(args, environ []string, stderr io.Writer) (settings, error) {
 		level = slog.LevelDebug
 	}
 	s.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	if s.kind == kindStdio || s.port != port {
+	if s.onStdio() || s.port != port {
 		portErr = nil // nobody needs it, or the flag overrides it
 	}
 	return s, errors.Join(s.validate(), portErr, leftOver(flags.Args()))
 }
 
+func (s settings) onStdio() bool { return s.kind == kindStdio || s.kind == kindBridgedStdio }
+
 func (s settings) validate() error {
 	var errs []error
-	if kinds := []string{kindStdio, kindSSE, kindStreamable}; !slices.Contains(kinds, s.kind) {
+	if kinds := []string{kindStdio, kindSSE, kindStreamable, kindBridged, kindBridgedStdio}; !slices.Contains(kinds, s.kind) {
 		errs = append(errs, fmt.Errorf("unknown transport %q: use one of %s", s.kind, strings.Join(kinds, ", ")))
 	}
 	if eras := []string{eraBoth, eraLegacy, eraModern}; !slices.Contains(eras, s.era) {
@@ -116,7 +127,7 @@ func (s settings) validate() error {
 	if s.kind == kindSSE && s.era == eraModern {
 		errs = append(errs, errors.New("the sse transport has no modern era: revision 2026-07-28 defines stdio and Streamable HTTP only"))
 	}
-	if s.kind != kindStdio && (s.port < 0 || s.port > 65535) {
+	if !s.onStdio() && (s.port < 0 || s.port > 65535) {
 		errs = append(errs, fmt.Errorf("port is %d: must be between 0 and 65535", s.port))
 	}
 	if s.pageSize < 0 {
