@@ -403,7 +403,7 @@ func cancel(t *testing.T, a bridge.Adapter) {
 		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 	}
 	WaitServer(t, up, "notifications/cancelled")
-	if line := find(Seen(t, up), "notifications/cancelled"); !strings.Contains(line, `"requestId":`+id) || strings.Contains(line, "mine") {
+	if line := find(Seen(t, up), `"method":"notifications/cancelled"`); !strings.Contains(line, `"requestId":`+id) || strings.Contains(line, "mine") {
 		t.Errorf("the server received %s, want the id %s", line, id)
 	}
 	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":"mine","method":"m","params":{"say":[`+

@@ -83,8 +83,8 @@ func New(c Config) (*Client, error) {
 	}
 	short := transport()
 	short.ForceAttemptHTTP2 = true
-	// A stream that says little for hours needs no large buffers. HTTP/1.1, so
-	// that a stream's end is its connection's and nothing else's.
+	// Streams are HTTP/1.1, so that a stream's end is its connection's and nothing
+	// else's.
 	long := transport()
 	long.Protocols = new(http.Protocols)
 	long.Protocols.SetHTTP1(true)
@@ -93,9 +93,10 @@ func New(c Config) (*Client, error) {
 	for name, value := range c.Headers {
 		h.Set(name, value)
 	}
+	alone := &lone{dial: long.DialContext, tls: secure, proxy: proxy, other: long}
 	return &Client{url: u, header: h,
 		short: &http.Client{Transport: short, CheckRedirect: sameOrigin},
-		long:  &http.Client{Transport: long, CheckRedirect: sameOrigin},
+		long:  &http.Client{Transport: alone, CheckRedirect: sameOrigin},
 	}, nil
 }
 

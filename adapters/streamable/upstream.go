@@ -63,7 +63,7 @@ func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	var err error
 	w.server, err = bridge.Handshake(ctx, w.Conn, from)
 	if err == nil {
-		err = w.opened()
+		err = w.opened(ctx)
 	}
 	if err != nil {
 		_ = w.Close(context.Background()) // ctx may have ended, and the server shall know all the same

@@ -19,7 +19,14 @@ type standing struct {
 	retry  time.Duration // what the server wants us to wait
 	opened bool          // it has been open before
 	fails  int           // in a row
+	tried  func()        // called when an attempt has had an answer, or none
 }
+
+// listenPatience is how long the opening of a connection waits until the server
+// has heard that we listen: there are servers that drop what they say before,
+// their questions about the very first call among it. Others send the head of
+// their answer only with the first event.
+const listenPatience = 250 * time.Millisecond
 
 const (
 	// stableAfter is how long a stream must have lived for the next attempt not
@@ -29,9 +36,10 @@ const (
 )
 
 // listen keeps the standing stream open for as long as the connection lives.
-func (w *wire) listen() {
+// tried is called when the first attempt has had an answer, or none.
+func (w *wire) listen(tried func()) {
 	defer w.deafen()
-	s := &standing{w: w}
+	s := &standing{w: w, tried: tried}
 	for s.once(w.heed) && sleep(w.heed, s.pause()) {
 	}
 }
@@ -53,6 +61,7 @@ func (s *standing) once(ctx context.Context) (again bool) {
 		r.Header["Last-Event-Id"] = []string{s.last}
 	}
 	res, err := w.a.stream(r)
+	s.tried()
 	switch {
 	case err != nil:
 		s.fails++

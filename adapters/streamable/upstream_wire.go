@@ -133,14 +133,23 @@ func (w *wire) settle() {
 
 // opened settles the race between the end of Open and the end of the session,
 // and begins to listen.
-func (w *wire) opened() error {
+func (w *wire) opened(ctx context.Context) error {
+	tried := make(chan struct{})
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.why != nil {
+		defer w.mu.Unlock()
 		return w.why
 	}
 	w.open = true
-	w.wg.Go(w.listen)
+	w.wg.Go(func() { w.listen(sync.OnceFunc(func() { close(tried) })) })
+	w.mu.Unlock()
+	patience := time.NewTimer(listenPatience)
+	defer patience.Stop()
+	select {
+	case <-tried:
+	case <-patience.C:
+	case <-ctx.Done(): // the connection is good all the same
+	}
 	return nil
 }
 

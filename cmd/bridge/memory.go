@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -21,6 +23,16 @@ const (
 	quietFor     = 3 * time.Second  // without a call: then memory is given back
 	releaseEvery = 30 * time.Second // at most, since it takes a garbage collection
 )
+
+// shrink gives memory back. A collection halves the stack of a goroutine that
+// uses little of it: a few of them give back what sessions needed when they
+// were opened.
+func shrink() {
+	for range 3 {
+		runtime.GC()
+	}
+	debug.FreeOSMemory()
+}
 
 // releaseMemory gives memory back to the system when calls cease, until ctx
 // ends. A bridge is idle most of the time, as a sidecar or on a desktop, and

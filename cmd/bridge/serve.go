@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -169,7 +168,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	s = server.New(c, log)
 	var wg sync.WaitGroup
 	quiet, cancel := context.WithCancel(ctx)
-	wg.Go(func() { releaseMemory(quiet, s.Bridge().Activity, debug.FreeOSMemory) })
+	wg.Go(func() { releaseMemory(quiet, s.Bridge().Activity, shrink) })
 	return s, func() {
 		cancel()
 		wg.Wait()
