@@ -71,7 +71,7 @@ func (l *lone) connect(r *http.Request) (net.Conn, error) {
 }
 
 // loneWindow is the size of the buffer for what has been read: events are small.
-const loneWindow = 1 << 10
+const loneWindow = 512
 
 // exchange sends the request and reads the head of its answer.
 func exchange(r *http.Request, c net.Conn) (*http.Response, error) {

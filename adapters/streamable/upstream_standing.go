@@ -60,7 +60,7 @@ func (s *standing) once(ctx context.Context) (again bool) {
 	if s.last != "" {
 		r.Header["Last-Event-Id"] = []string{s.last}
 	}
-	res, err := w.a.stream(r)
+	res, err := s.open(r)
 	s.tried()
 	switch {
 	case err != nil:
@@ -75,6 +75,18 @@ func (s *standing) once(ctx context.Context) (again bool) {
 		s.fails = 0
 	}
 	return true
+}
+
+// open sends the request in a goroutine of its own: to connect takes a deep
+// stack, and the one that waits for events would keep it.
+func (s *standing) open(r *http.Request) (res *http.Response, err error) {
+	done := make(chan struct{})
+	s.w.wg.Go(func() {
+		defer close(done)
+		res, err = s.w.a.stream(r)
+	})
+	<-done
+	return res, err
 }
 
 // refused takes a response that is no stream.
