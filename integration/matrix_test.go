@@ -241,7 +241,7 @@ func TestNginx(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	file := filepath.Join(dir, "nginx.conf")
 	text := fmt.Sprintf(`
-daemon off; pid %[1]s/pid; error_log stderr warn;
+daemon off; master_process off; pid %[1]s/pid; error_log stderr warn;
 events {}
 http {
 	access_log off; client_max_body_size 20m; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
@@ -255,6 +255,7 @@ http {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-p", dir, "-c", file)
+	cmd.WaitDelay = deadline
 	output := &tail{}
 	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
 	cmd.SysProcAttr = dieWithParent()
@@ -281,7 +282,7 @@ http {
 	}
 	for _, client := range clients {
 		for _, where := range []target{{transport: "streamable", url: base + "/mcp"}, {transport: "sse", url: base + "/sse"}} {
-			t.Run(client.name+"/"+where.transport, func(t *testing.T) { client.run(t, where, "go") })
+			t.Run(client.name+"/"+where.transport, func(t *testing.T) { client.run(t, where, flavourOf(references[0], "streamable", "")) })
 		}
 	}
 }
