@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server"
@@ -29,7 +30,9 @@ const echoVariable = "BRIDGE_BENCH_ECHO"
 
 // BenchmarkCall measures one call after the other whose arguments, of the size
 // in its name, come back as its result: to a server on stdio, directly and
-// through the bridge over each of its transports.
+// through the bridge over each of its transports; to one of two servers that are
+// offered as one; and through a second bridge, whose server is the first, over
+// Streamable HTTP on both sides.
 //
 // Bytes and allocations are those of this process. That is the bridge and the
 // client, but not the server; the client sends prepared bytes and reads into
@@ -42,11 +45,11 @@ func BenchmarkCall(b *testing.B) {
 		for _, way := range []struct {
 			name string
 			dial func(testing.TB) caller
-		}{{"direct", dialDirect}, {"streamable", dialStreamable}, {"sse", dialSSE}} {
+		}{{"direct", dialDirect}, {"streamable", dialStreamable}, {"sse", dialSSE}, {"together", dialTogether}, {"twice", dialTwice}} {
 			b.Run(way.name+"/"+size.name, func(b *testing.B) {
 				c := way.dial(b)
 				payload := strings.Repeat("x", size.bytes)
-				request := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":"` + payload + `"}}`)
+				request := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"b__echo","arguments":"` + payload + `"}}`)
 				answer, err := c.call(request)
 				if err != nil {
 					b.Fatal(err)
@@ -185,15 +188,21 @@ func (d *direct) call(request []byte) ([]byte, error) {
 	return d.out.ReadSlice('\n')
 }
 
-// serve runs a bridge in front of the server and returns its address.
-func serve(tb testing.TB) string {
+// child is the server as a child process.
+func child(tb testing.TB, name string) config.Server {
+	tb.Helper()
+	s := config.DefaultServer(name, "")
+	command := echoCommand(tb)
+	s.Stdio = &command
+	return s
+}
+
+// serve runs a bridge in front of the servers and returns its address.
+func serve(tb testing.TB, servers ...config.Server) string {
 	tb.Helper()
 	c := config.Default()
 	c.Listen = "127.0.0.1:0"
-	s := config.DefaultServer("echo", "")
-	command := echoCommand(tb)
-	s.Stdio = &command
-	c.Servers = []config.Server{s}
+	c.Servers = servers
 	srv := server.New(&c, slog.New(slog.DiscardHandler))
 	l, err := srv.Listen(tb.Context())
 	if err != nil {
@@ -293,8 +302,19 @@ type streamable struct {
 	headers string
 }
 
-func dialStreamable(tb testing.TB) caller {
-	s := &streamable{wire: dial(tb, serve(tb))}
+func dialStreamable(tb testing.TB) caller { return dialAt(tb, serve(tb, child(tb, "b"))) }
+
+func dialTogether(tb testing.TB) caller { return dialAt(tb, serve(tb, child(tb, "a"), child(tb, "b"))) }
+
+func dialTwice(tb testing.TB) caller {
+	first := serve(tb, child(tb, "b"))
+	s := config.DefaultServer("b", "")
+	s.HTTP = &httpclient.Config{URL: "http://" + first + "/mcp", Transport: httpclient.TransportStreamable}
+	return dialAt(tb, serve(tb, s))
+}
+
+func dialAt(tb testing.TB, address string) caller {
+	s := &streamable{wire: dial(tb, address)}
 	status, header, err := s.post("/mcp", "", []byte(handshake))
 	if err != nil || status != http.StatusOK {
 		tb.Fatalf("initialize: status %d, error %v, body %s", status, err, s.body)
@@ -321,7 +341,7 @@ type legacy struct {
 }
 
 func dialSSE(tb testing.TB) caller {
-	address := serve(tb)
+	address := serve(tb, child(tb, "b"))
 	stream := dial(tb, address)
 	if _, err := io.WriteString(stream.conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
 		tb.Fatal(err)
