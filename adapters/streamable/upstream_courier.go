@@ -29,6 +29,15 @@ type note struct {
 	about *exchange // of the call that it takes back; nil means none
 }
 
+// drop gives a note up. The server does not learn that nobody waits for the call
+// that it takes back: all the same there is nothing to read of that any more.
+func (n note) drop() {
+	n.Line.Free()
+	if n.about != nil {
+		n.about.stop()
+	}
+}
+
 // noteRoom is what a note takes beside its text.
 const noteRoom = 256
 
@@ -60,7 +69,7 @@ func (w *wire) enqueue(ctx context.Context, m bridge.Outgoing) error {
 		}
 		if err != nil {
 			w.mu.Unlock()
-			m.Line.Free()
+			n.drop()
 			return err
 		}
 		if ctx == nil || w.bytes == 0 || w.bytes+size <= limit {
@@ -107,7 +116,7 @@ func (w *wire) about(line []byte) (e *exchange, known bool) {
 // dismiss drops what is in the queue. The caller holds w.mu.
 func (w *wire) dismiss() {
 	for _, n := range w.queue {
-		n.Line.Free()
+		n.drop()
 	}
 	w.queue, w.bytes = nil, 0
 	w.wake()

@@ -1,0 +1,73 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/wiretest"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// A call that was given up keeps no forgotten session alive: nothing can be said
+// to its server any more, and its stream may never end.
+func TestUpstreamForgottenGivenUp(t *testing.T) {
+	for _, queued := range []bool{false, true} { // before the session was forgotten, behind another message
+		t.Run(fmt.Sprintf("queued %v", queued), func(t *testing.T) {
+			s, n := &script{session: "s"}, 0
+			s.post = func(w http.ResponseWriter, r *http.Request, id string) {
+				if n++; n > 1 {
+					w.WriteHeader(404)
+					return
+				}
+				events(w)
+				<-r.Context().Done()
+			}
+			bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+				up := open(t, a, rest)
+				if queued {
+					s.note = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+					if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := adaptertest.Go(ctx, t, up, nil, ask)
+				synctest.Wait()
+				giveUp := func() {
+					cancel()
+					synctest.Wait()
+					if o := adaptertest.Await(t, ended); !errors.Is(o.Err, context.Canceled) {
+						t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
+					}
+				}
+				if queued {
+					giveUp()
+				}
+				if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrUnsent) {
+					t.Errorf("the other call ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
+				}
+				if !queued {
+					giveUp()
+				}
+				force, hurry := context.WithCancel(context.Background())
+				defer hurry()
+				closed := make(chan struct{})
+				go func() { defer close(closed); _ = up.Close(force) }()
+				wiretest.Advance(time.Hour)
+				select {
+				case <-closed:
+				default:
+					t.Error("Close waits for a call that nobody waits for")
+				}
+				hurry()
+				<-closed
+			})
+		})
+	}
+}
