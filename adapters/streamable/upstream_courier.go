@@ -150,13 +150,17 @@ func (w *wire) carry() {
 }
 
 // pass sends one message. A cancellation must not overtake its request, and is
-// not sent when the request never was. Afterwards the request's own exchange is
-// of no use: servers do not answer what was cancelled, and some leave its stream
-// open for ever.
+// not sent when the request never was, or does not get through: a server may
+// accept connections and not read. Afterwards the request's own exchange is of no
+// use: servers do not answer what was cancelled, and some leave its stream open
+// for ever.
 func (w *wire) pass(n note) {
 	if n.about != nil {
 		defer n.about.stop()
-		if !n.about.sent(w.ctx) {
+		within, cancel := context.WithTimeout(w.ctx, noteLimit)
+		sent := n.about.sent(within)
+		cancel()
+		if !sent {
 			n.Line.Free()
 			return
 		}

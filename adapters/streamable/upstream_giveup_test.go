@@ -71,3 +71,41 @@ func TestUpstreamForgottenGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// A request that does not get through, once it was given up, holds up nothing
+// else for ever. The server has not got it whole, and need not hear of it.
+func TestUpstreamStuckRequest(t *testing.T) {
+	s := &script{session: "s"}
+	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+		do := a.do
+		a.do = func(r *http.Request) (*http.Response, error) {
+			if r.Header.Get("X-Stuck") != "" && r.ContentLength > 0 { // the peer accepts connections, and does not read
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return do(r)
+		}
+		up := open(t, a, rest)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := up.Call(ctx, &bridge.Request{Message: adaptertest.Parse(t, ask), Header: http.Header{"X-Stuck": {"1"}}})
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		<-ended
+		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"behind"}`), Header: http.Header{}}); err != nil {
+			t.Fatal(err)
+		}
+		wiretest.Advance(time.Minute)
+		synctest.Wait()
+		if n := s.of("POST behind"); n != 1 {
+			t.Errorf("%d messages behind it have arrived after a minute, want 1", n)
+		}
+		if n := s.of("POST notifications/cancelled"); n > 0 {
+			t.Error("the server was told of a call that it never had")
+		}
+		_ = up.Close(t.Context())
+	})
+}
