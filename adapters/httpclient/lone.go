@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+
+	"golang.org/x/net/idna"
 )
 
 // lone makes a connection for each request and reads the answer in the
@@ -51,7 +53,11 @@ func (l *lone) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // connect opens the connection.
 func (l *lone) connect(r *http.Request) (net.Conn, error) {
-	c, err := l.dial(r.Context(), "tcp", net.JoinHostPort(r.URL.Hostname(), port(r.URL)))
+	host := r.URL.Hostname()
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as net/http does; otherwise it is an address, or odd
+		host = ascii
+	}
+	c, err := l.dial(r.Context(), "tcp", net.JoinHostPort(host, port(r.URL)))
 	if err != nil || r.URL.Scheme != "https" {
 		return c, err
 	}
@@ -59,7 +65,7 @@ func (l *lone) connect(r *http.Request) (net.Conn, error) {
 	if secure == nil {
 		secure = &tls.Config{}
 	}
-	secure.ServerName, secure.NextProtos = r.URL.Hostname(), []string{"http/1.1"}
+	secure.ServerName, secure.NextProtos = host, []string{"http/1.1"}
 	t := tls.Client(c, secure)
 	ctx, cancel := context.WithTimeout(r.Context(), dialLimit)
 	defer cancel()
