@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
@@ -110,5 +111,31 @@ func TestHeader(t *testing.T) {
 	}
 	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("tenant", ""))); got != "" {
 		t.Errorf("without a header the tool said %q", got)
+	}
+}
+
+// The same holds for what a handler fails with.
+func TestErrorTooDeep(t *testing.T) {
+	s := newServer(nil, map[string]handler{"ok": func(context.Context, *mcp.CallToolRequest) (string, error) { return "ok", nil }})
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			if method == "prompts/get" {
+				return nil, &sdk.Error{Code: 7, Message: "deep", Data: json.RawMessage(strings.Repeat("[", 1500) + strings.Repeat("]", 1500))}
+			}
+			return next(ctx, method, r)
+		}
+	})
+	rest := &adaptertest.Client{}
+	up := open(t, Shared("n", s, quiet(Options{})), rest)
+	for range 2 {
+		if o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`); o.Err != nil || !strings.Contains(o.Answer, "cannot be passed on") {
+			t.Errorf("the call ended with %.200q, %v", o.Answer, o.Err)
+		}
+	}
+	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("ok", ""))); got != "ok" {
+		t.Errorf("the tool said %q", got)
+	}
+	if gone := rest.Gones(); len(gone) > 0 {
+		t.Errorf("Gone(%v)", gone)
 	}
 }

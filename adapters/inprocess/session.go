@@ -144,8 +144,9 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 			return err
 		}
 		m, err := jsonrpc.Parse(line)
-		if err != nil {
-			return err
+		if err != nil { // as in say: it must not cost the session
+			c.u.Unanswerable(raw(msg.ID), "its answer cannot be passed on: "+err.Error())
+			return nil
 		}
 		return c.u.limited(m)
 	}
