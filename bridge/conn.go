@@ -104,10 +104,10 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
 	if err := c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header}); err != nil {
-		if _, mine := c.take(n); mine {
-			return nil, err
+		if _, mine := c.take(n); !mine {
+			(<-w.answer).Release() // Fail was there first; it cannot know that this one was never sent
 		}
-		return c.ended(w, <-w.answer)
+		return nil, err
 	}
 	began := time.Now()
 	var timer *time.Timer

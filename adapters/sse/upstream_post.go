@@ -86,7 +86,7 @@ func (o *poster) Send(ctx context.Context, m bridge.Outgoing) error {
 		}
 		if o.err != nil {
 			defer o.mu.Unlock()
-			return o.err
+			return o.c.u.unsent("its connection has ended", o.err)
 		}
 		if ctx == nil || count == 0 || o.bytes+size <= o.limit && count < maxPosts {
 			o.bytes += size

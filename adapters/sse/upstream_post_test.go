@@ -199,6 +199,28 @@ func TestUpstreamLossOfUnsent(t *testing.T) {
 	})
 }
 
+// The same holds for a call that waits for room when the stream is lost.
+func TestUpstreamLossOfWaiting(t *testing.T) {
+	f := hanging("m")
+	inBubble(t, f, func(t *testing.T, _ *Upstream, up bridge.Upstream, _ *adaptertest.Client) {
+		var calls []<-chan adaptertest.Outcome
+		for range 8 { // of which three find room
+			calls = append(calls, goCall(t.Context(), t, up, `{"then":"hang","x":"`+strings.Repeat("x", 1<<20)+`"}`))
+		}
+		synctest.Wait()
+		f.the(t).die()
+		kinds := map[error]int{}
+		for _, c := range calls {
+			if e, ok := errors.AsType[*bridge.Error](adaptertest.Await(t, c).Err); ok {
+				kinds[e.Kind]++
+			}
+		}
+		if kinds[bridge.ErrLost] != 3 || kinds[bridge.ErrUnsent] != 5 {
+			t.Errorf("the calls ended with %v, want 3 ErrLost, 5 ErrUnsent", kinds)
+		}
+	})
+}
+
 // T-TIME: a server that takes half a minute for each step of its start is waited for.
 func TestUpstreamColdStart(t *testing.T) {
 	slow := func() { <-time.After(30 * time.Second) }
