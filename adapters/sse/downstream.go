@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
@@ -254,8 +255,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
-		defer body.Free()
-		p.batch(w, r.Header, body.Bytes())
+		p.batch(w, r.Header, body)
 		return
 	}
 	m, err := jsonrpc.Parse(body.Bytes())
@@ -290,8 +290,16 @@ func (p *peer) refuse(text []byte, err error) {
 
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
 // does not forbid them (protocol.md A9).
-func (p *peer) batch(w http.ResponseWriter, h http.Header, body []byte) {
-	elements, err := jsonrpc.Split(body)
+func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpbody.Body) {
+	var used atomic.Int32 // by its messages, and here
+	used.Store(1)
+	free := func() {
+		if used.Add(-1) == 0 {
+			body.Free()
+		}
+	}
+	defer free()
+	elements, err := jsonrpc.Split(body.Bytes())
 	p.mu.Lock()
 	s := p.session
 	p.mu.Unlock()
@@ -309,7 +317,8 @@ func (p *peer) batch(w http.ResponseWriter, h http.Header, body []byte) {
 			p.refuse(e, err)
 			continue
 		}
-		p.take(m.Clone(), h, func() {})
+		used.Add(1)
+		p.take(m, h, free)
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
