@@ -311,11 +311,19 @@ func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpbody.Body) 
 		http.Error(w, "a batch is not possible here: send one message in each POST", http.StatusBadRequest)
 		return
 	}
+	seen := map[string]bool{}
 	for _, e := range elements {
 		m, err := jsonrpc.Parse(e)
 		if err != nil {
 			p.refuse(e, err)
 			continue
+		}
+		if m.IsRequest() && seen[string(m.ID)] {
+			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, "this id stands twice in the batch", nil))
+			continue
+		}
+		if m.IsRequest() {
+			seen[string(m.ID)] = true
 		}
 		used.Add(1)
 		p.take(m, h, free)

@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,26 @@ func TestBatchCounts(t *testing.T) {
 		c.expect(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		if !free() {
 			t.Error("the batch counts after its last answer")
+		}
+	})
+}
+
+// A9: of two requests with the same id in one batch, the later one is refused.
+func TestBatchSameID(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-03-26")
+		defer c.Leave()
+		const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":%q}}`
+		c.post("["+strings.ReplaceAll(call, "%q", "1")+","+strings.ReplaceAll(call, "%q", "2")+`,{"jsonrpc":"2.0","id":"7","method":"ping"}]`, 202)
+		var got []string
+		for _, e := range c.Events()[2:] {
+			got = append(got, e.Data)
+		}
+		slices.Sort(got)
+		if s := strings.Join(got, "\n"); s != `{"jsonrpc":"2.0","id":"7","result":{}}
+{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"this id stands twice in the batch"}}
+{"jsonrpc":"2.0","id":7,"result":{"echo":1}}` {
+			t.Errorf("got\n%s", s)
 		}
 	})
 }
