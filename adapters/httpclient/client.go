@@ -113,6 +113,12 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	for name, values := range forward {
 		r.Header[name] = values
 	}
+	for _, name := range repeats {
+		if values, has := r.Header[name]; has {
+			delete(r.Header, name)
+			r.Header[strings.ToLower(name)] = values
+		}
+	}
 	if body != nil {
 		read := bytes.NewReader(body)
 		r.Body, r.ContentLength = io.NopCloser(read), int64(len(body))
@@ -120,6 +126,11 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	}
 	return r
 }
+
+// repeats are the headers that make net/http send a POST again, although the
+// server may have acted on it (protocol.md D0.8). It does not look for them in
+// lower case; for a server that is the same.
+var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
 // Do sends a request whose answer comes and ends.
 func (c *Client) Do(r *http.Request) (*http.Response, error) { return clean(c.short.Do(r)) }

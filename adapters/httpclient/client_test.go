@@ -420,3 +420,40 @@ func TestIdleTimeout(t *testing.T) {
 		})
 	}
 }
+
+// D0.8: net/http takes a request with a key for idempotency as one that it may
+// send again. Whose key that is, and for what, is not known here.
+func TestNotSentTwice(t *testing.T) {
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		var mu sync.Mutex
+		var got []string
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			got = append(got, string(body)+r.Header.Get(name))
+			mu.Unlock()
+			if string(body) == "break" {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		for _, c := range []*Client{client(t, Config{URL: s.URL}), client(t, Config{URL: s.URL, Headers: map[string]string{name: "k"}})} {
+			mu.Lock()
+			got = nil
+			mu.Unlock()
+			for _, body := range []string{"first", "break"} { // the second over the connection of the first
+				res, err := c.Do(c.Request(t.Context(), "POST", c.URL(), http.Header{name: {"k"}}, []byte(body)))
+				if (err == nil) != (body == "first") {
+					t.Errorf("%s: %v", body, err)
+				}
+				if err == nil {
+					_ = res.Body.Close()
+				}
+			}
+			mu.Lock()
+			if want := "firstk breakk"; strings.Join(got, " ") != want {
+				t.Errorf("%s: the server got %q, want %s", name, got, want)
+			}
+			mu.Unlock()
+		}
+	}
+}
