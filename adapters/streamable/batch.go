@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
+	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -14,9 +16,18 @@ import (
 const maxBatch = 100
 
 // batch takes an array of messages: only sessions of 2025-03-26 and before
-// know them. The bytes are valid until it returns.
-func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body []byte) {
-	elements, err := jsonrpc.Split(body)
+// know them. It frees body, when the last call has ended:
+// calls may outlive their POST.
+func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpbody.Body) {
+	var used atomic.Int32 // by calls, and here
+	used.Store(1)
+	free := func() {
+		if used.Add(-1) == 0 {
+			body.Free()
+		}
+	}
+	defer free()
+	elements, err := jsonrpc.Split(body.Bytes())
 	if err != nil {
 		refuseBody(w, err)
 		return
@@ -60,15 +71,17 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		st.answer(f, nil)
 	}
 	for _, m := range calls {
-		if !p.call(st, m, r.Header, func() {}) {
-			st.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, gone, nil), nil)
+		used.Add(1)
+		if !p.call(st, m, r.Header, free) {
+			free()
+			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
 		}
 	}
 	st.reply(w, r, false)
 }
 
-// sort returns copies of the elements of a batch that are messages, since
-// calls may outlive their POST, and the errors that answer the others.
+// sort returns the elements of a batch that are messages, and the errors that
+// answer the others.
 func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
 	seen := map[string]bool{}
 	for _, e := range elements {
@@ -93,7 +106,7 @@ func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
 		if m.IsRequest() {
 			seen[string(m.ID)] = true
 		}
-		messages = append(messages, m.Clone())
+		messages = append(messages, m)
 	}
 	return messages, faults
 }

@@ -140,8 +140,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
-		defer body.Free()
-		d.batch(server, w, r, body.Bytes())
+		d.batch(server, w, r, body)
 		return
 	}
 	m, err := jsonrpc.Parse(body.Bytes())

@@ -209,11 +209,35 @@ func (e *exchange) deliver(m *jsonrpc.Message) {
 		w.agree(gjson.GetBytes(m.Result, "protocolVersion").String())
 	}
 	if session, _ := w.holds(); m.Error != nil && session != "" && forgets(m.Error) {
-		m.Release()
-		w.Abort(e.call, w.forget("answered with an error"))
-		return
+		if harmless(e.method) {
+			m.Release()
+			w.Abort(e.call, w.forget("answered with an error"))
+			return
+		}
+		// It may be a tool that has sessions of its own and says so after it has
+		// acted. The call is not for us to repeat (D0.8); a ping tells.
+		w.wg.Go(w.doubt)
 	}
 	w.Deliver(m)
+}
+
+// harmless reports whether a request of that method may be made twice.
+func harmless(method string) bool {
+	switch method {
+	case "ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read",
+		"resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+		return true
+	}
+	return false
+}
+
+// doubt asks the server for a sign that it still knows the session. If it does
+// not, its answer ends the connection.
+func (w *wire) doubt() {
+	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
+	defer cancel()
+	a, _ := w.Call(ctx, &bridge.Request{Message: &jsonrpc.Message{ID: []byte("0"), Method: "ping"}})
+	a.Release()
 }
 
 // Streams that break before the answer are resumed where they broke.

@@ -117,7 +117,7 @@ func sessionCode(raw []byte) bool {
 
 // forgets reports whether a JSON-RPC error that came as an answer says that the
 // server does not know the session. It is strict: a tool may have sessions of
-// its own, and what is taken for a lost session is sent again.
+// its own.
 func forgets(raw []byte) bool {
 	if !sessionCode(raw) {
 		return false
