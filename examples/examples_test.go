@@ -3,9 +3,12 @@
 package examples
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,21 +30,47 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programs != "" {
+		os.RemoveAll(programs)
+	}
+	os.Exit(code)
+}
+
 // deadline bounds what waits for a server, which the go command may have to
 // compile first.
 const deadline = 3 * time.Minute
 
-// compile has the go command do the long part of "go run" before a server's
-// handshake has to be in time.
+// programs is the folder of what compile has made; empty before that.
+var programs string
+
+// compile makes the programs that tests start. It also has the go command do
+// the long part of "go run" before a server's handshake has to be in time.
 var compile = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-o", os.DevNull, "./everything").CombinedOutput()
+	dir, err := os.MkdirTemp("", "examples")
 	if err != nil {
-		return fmt.Errorf("go build ./everything: %w\n%s", err, out)
+		return err
+	}
+	programs = dir
+	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./everything", "../cmd/bridge").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return nil
 })
 
-// files are the configurations, by their paths.
+// program returns the path of a program that compile makes.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if err := compile(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(programs, name)
+}
+
+// files are the configurations of the bridge, by their paths. Those in connect
+// are a client's.
 func files(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -51,16 +81,75 @@ func files(t *testing.T) []string {
 		}
 		all = append(all, found...)
 	}
-	return all
+	return slices.DeleteFunc(all, func(path string) bool { return filepath.Dir(path) == "connect" })
 }
 
 func load(t *testing.T, path string) *config.Config {
 	t.Helper()
-	c, err := config.Load(path, nil)
+	return loadWith(t, path, nil)
+}
+
+// loadWith loads a configuration with variables beside those of the
+// environment.
+func loadWith(t *testing.T, path string, variables map[string]string) *config.Config {
+	t.Helper()
+	c, err := config.Load(path, func(name string) (string, bool) {
+		if value, ok := variables[name]; ok {
+			return value, true
+		}
+		return os.LookupEnv(name)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// far starts the remote server that some of the examples need, until the test
+// ends. It returns its address and the headers that it got.
+func far(t *testing.T) (address string, got func() []http.Header) {
+	t.Helper()
+	cmd := exec.Command(program(t, "everything"), "streamableHttp", "-port", "0")
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, real, ok := strings.Cut(strings.TrimSpace(line), "listening on ")
+	if !ok {
+		t.Fatalf("the remote server says %q, want its address", line)
+	}
+	to, err := url.Parse(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex // guards all
+	var all []http.Header
+	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		mu.Lock()
+		all = append(all, r.In.Header.Clone())
+		mu.Unlock()
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = to.Scheme, to.Host, to.Host
+	}})
+	t.Cleanup(func() {
+		proxy.CloseClientConnections() // streams have no end
+		proxy.Close()
+	})
+	return proxy.URL + to.Path, func() []http.Header {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
 }
 
 // serve serves the configuration on a port of its own until the test ends. It
@@ -72,6 +161,9 @@ func serve(t *testing.T, c *config.Config) string {
 	}
 	c.Listen = "127.0.0.1:0"
 	for i := range c.Servers {
+		if c.Servers[i].Stdio == nil {
+			continue
+		}
 		// The go command may be set up by variables, which a server does not get.
 		own := c.Servers[i].Stdio.Env
 		if own == nil {
@@ -101,31 +193,79 @@ func serve(t *testing.T, c *config.Config) string {
 	return "http://" + l.Addr().String()
 }
 
-// tools connects as a client and returns the names of the server's tools.
-func tools(t *testing.T, transport mcp.Transport) []string {
+// client is a client's session.
+type client struct {
+	*mcp.ClientSession
+	changed chan struct{} // gets something when the list of tools has changed
+}
+
+// open connects as a client until the test ends.
+func open(t *testing.T, transport mcp.Transport) client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline) // which bounds the whole session with HTTP+SSE
+	changed := make(chan struct{}, 1)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "examples", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+	}).Connect(ctx, transport, nil)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		session.Close()
+		cancel()
+	})
+	return client{session, changed}
+}
+
+// list returns the tools by their names.
+func list(t *testing.T, session client) map[string]*mcp.Tool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "examples", Version: "1"}, nil).Connect(ctx, transport, nil)
+	all, err := session.ListTools(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer session.Close()
-	list, err := session.ListTools(ctx, nil)
+	tools := map[string]*mcp.Tool{}
+	for _, tool := range all.Tools {
+		tools[tool.Name] = tool
+	}
+	return tools
+}
+
+// tools connects as a client and returns the names of the server's tools.
+func tools(t *testing.T, transport mcp.Transport) []string {
+	t.Helper()
+	return slices.Sorted(maps.Keys(list(t, open(t, transport))))
+}
+
+// call calls a tool and returns its text.
+func call(t *testing.T, session client, tool string, arguments map[string]any) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	var names []string
-	for _, tool := range list.Tools {
-		names = append(names, tool.Name)
+	text, ok := r.Content[0].(*mcp.TextContent)
+	if !ok || r.IsError {
+		return "", fmt.Errorf("%s returns %v", tool, r)
 	}
-	return names
+	return text.Text, nil
 }
 
 func TestConfigurations(t *testing.T) {
 	for _, path := range files(t) {
 		t.Run(filepath.ToSlash(path), func(t *testing.T) {
-			c := load(t, path)
+			address, _ := far(t)
+			c := loadWith(t, path, map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address})
 			base := serve(t, c) + c.BasePath
 			for _, s := range c.Servers {
 				names := tools(t, &mcp.StreamableClientTransport{Endpoint: base + "/" + s.Name + "/mcp"})
@@ -137,14 +277,181 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// The list of examples names every configuration, with the command to start it.
-func TestList(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// sending adds headers to what a client sends.
+type sending map[string]string
+
+func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range s {
+		r.Header.Set(name, value)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// The remote server gets the header of the configuration and the one that is
+// forwarded, and nothing else of what clients send.
+func TestRemote(t *testing.T) {
+	address, got := far(t)
+	base := serve(t, loadWith(t, "remote/bridge.yaml", map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret"}))
+	sent := &http.Client{Transport: sending{"X-Tenant": "acme", "X-Other": "other", "Authorization": "Bearer of-the-client"}}
+	for what, transport := range map[string]mcp.Transport{
+		"Streamable HTTP": &mcp.StreamableClientTransport{Endpoint: base + "/mcp", HTTPClient: sent},
+		"HTTP+SSE":        &mcp.SSEClientTransport{Endpoint: base + "/sse", HTTPClient: sent},
+	} {
+		text, err := call(t, open(t, transport), "echo", map[string]any{"message": "hello"})
+		if err != nil || text != "Echo: hello" {
+			t.Errorf("%s: echo returns %q, %v", what, text, err)
+		}
+	}
+	headers := got()
+	if len(headers) == 0 {
+		t.Error("the remote server was not asked")
+	}
+	for _, h := range headers {
+		if h.Get("Authorization") != "Bearer secret" || h.Get("X-Tenant") != "acme" || h.Get("X-Other") != "" {
+			t.Errorf("the remote server got %v", h)
+		}
+	}
+	if _, err := config.Load("remote/bridge.yaml", func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "SEARCH_TOKEN") {
+		t.Errorf("without the token: %v, want an error that names it", err)
+	}
+}
+
+// together checks what a client sees of the servers of that example, whatever
+// the way to it.
+func together(t *testing.T, session client) {
+	t.Helper()
+	all := list(t, session)
+	for limit := time.After(deadline); all["f_echo"] == nil || all["numbers__echo"] == nil; all = list(t, session) {
+		select {
+		case <-session.changed: // a server that starts slowly joins later
+		case <-limit:
+			t.Fatalf("of one of the servers there is nothing: %q", slices.Sorted(maps.Keys(all)))
+		}
+	}
+	var numbers []string
+	for name := range all {
+		switch {
+		case strings.HasPrefix(name, "numbers__"):
+			numbers = append(numbers, name)
+		case !strings.HasPrefix(name, "f_"):
+			t.Errorf("there is a tool %s, which has neither prefix", name)
+		}
+	}
+	slices.Sort(numbers)
+	if want := []string{"numbers__add", "numbers__echo"}; !slices.Equal(numbers, want) {
+		t.Errorf("of numbers there is %q, want %q", numbers, want)
+	}
+	if tool := all["numbers__echo"]; tool.Title != "Say it again" || !strings.HasPrefix(tool.Description, "Repeats a message.") {
+		t.Errorf("numbers__echo is %q: %q", tool.Title, tool.Description)
+	}
+	if text, err := call(t, session, "numbers__add", map[string]any{"a": 2, "b": 3}); err != nil || text != "The sum of 2 and 3 is 5." {
+		t.Errorf("numbers__add returns %q, %v", text, err)
+	}
+	if text, err := call(t, session, "f_get-sum", map[string]any{"a": 2, "b": 3}); err != nil || text != "The sum of 2 and 3 is 5." {
+		t.Errorf("f_get-sum returns %q, %v", text, err)
+	}
+	for _, hidden := range []string{"numbers__get-sum", "numbers__get-structured-content", "f_get-env", "f_toggle-logging", "far__echo", "echo"} {
+		if all[hidden] != nil {
+			t.Errorf("%s is listed", hidden)
+		}
+		if _, err := call(t, session, hidden, map[string]any{"a": 2, "b": 3}); err == nil || !strings.Contains(err.Error(), "Unknown tool") {
+			t.Errorf("%s: %v, want that it is unknown", hidden, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	prompts, err := session.ListPrompts(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, p := range prompts.Prompts {
+		if !strings.HasPrefix(p.Name, "f_") {
+			t.Errorf("there is a prompt %s, want none but those of far", p.Name)
+		}
+	}
+	read, err := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: "demo://resource/static/document/features.md"})
+	if err != nil || !strings.Contains(read.Contents[0].Text, "Features") {
+		t.Errorf("a resource of far: %v, %v", read, err)
+	}
+}
+
+func TestTogether(t *testing.T) {
+	address, _ := far(t)
+	base := serve(t, loadWith(t, "together/bridge.yaml", map[string]string{"FAR_URL": address}))
+	for what, transport := range map[string]mcp.Transport{
+		"Streamable HTTP": &mcp.StreamableClientTransport{Endpoint: base + "/mcp"},
+		"HTTP+SSE":        &mcp.SSEClientTransport{Endpoint: base + "/sse"},
+	} {
+		t.Run(what, func(t *testing.T) { together(t, open(t, transport)) })
+	}
+}
+
+// The programs in a desktop client's file are started as the client does it.
+func TestConnect(t *testing.T) {
+	var file struct {
+		MCPServers map[string]struct {
+			Command string
+			Args    []string
+			Env     map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "connect/claude_desktop_config.json")), &file); err != nil {
+		t.Fatal(err)
+	}
+	address, got := far(t)
+	start := func(name string) client {
+		s := file.MCPServers[name]
+		if s.Command != "/path/to/bin/bridge" {
+			t.Fatalf("the command of %s is %q", name, s.Command)
+		}
+		cmd := exec.Command(program(t, "bridge"))
+		for _, arg := range s.Args {
+			arg = strings.Replace(arg, "http://127.0.0.1:3001/mcp", address, 1)
+			if rest, ok := strings.CutPrefix(arg, "/path/to/examples/"); ok {
+				arg = built(t, rest)
+			}
+			cmd.Args = append(cmd.Args, arg)
+		}
+		cmd.Env = append(os.Environ(), "FAR_URL="+address)
+		for name, value := range s.Env {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		cmd.Stderr = t.Output()
+		return open(t, &mcp.CommandTransport{Command: cmd})
+	}
+	if text, err := call(t, start("search"), "echo", map[string]any{"message": "hello"}); err != nil || text != "Echo: hello" {
+		t.Errorf("search: echo returns %q, %v", text, err)
+	}
+	for _, h := range got() {
+		if h.Get("Authorization") != "Bearer secret" {
+			t.Errorf("the remote server got %v", h)
+		}
+	}
+	together(t, start("together"))
+}
+
+// built returns a copy of a configuration that starts the server as it was
+// compiled: the variables that the go command may need do not reach it.
+func built(t *testing.T, path string) string {
+	t.Helper()
+	text := strings.Replace(read(t, path), "command: go", "command: "+strconv.Quote(program(t, "everything")), 1)
+	text = strings.Replace(text, "args: [run, ./examples/everything, stdio]", "args: [stdio]", 1)
+	if strings.Contains(text, "[run") {
+		t.Fatalf("%s starts its server in another way", path)
+	}
+	copied := filepath.Join(t.TempDir(), "bridge.yaml")
+	if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// The list of examples names every configuration, with the command to start it.
+func TestList(t *testing.T) {
+	readme := read(t, "README.md")
 	for _, path := range files(t) {
-		if want := "`go run ./cmd/bridge serve -c examples/" + filepath.ToSlash(path) + "`"; !strings.Contains(string(readme), want) {
+		if want := "go run ./cmd/bridge serve -c examples/" + filepath.ToSlash(path) + "`"; !strings.Contains(readme, want) {
 			t.Errorf("README.md does not have %s", want)
 		}
 	}
@@ -193,32 +500,74 @@ func TestBehindProxy(t *testing.T) {
 	}
 }
 
-// What README.md has readers paste into a shell does what it says there.
-func TestReadme(t *testing.T) {
+// What docs/clients.md has readers paste into a shell does what it says there.
+func TestByHand(t *testing.T) {
 	for _, name := range []string{"sh", "curl", "awk", "tr"} {
 		if _, err := exec.LookPath(name); err != nil {
 			missing(t, name, err.Error())
 		}
 	}
-	readme, err := os.ReadFile("../README.md")
+	page := read(t, "../docs/clients.md")
+	snippet := regexp.MustCompile("(?s)```sh\n(url=.+?)```").FindStringSubmatch(page)
+	result := regexp.MustCompile("(?s)```json\n({\"jsonrpc\":.+?)\n```").FindStringSubmatch(page)
+	if snippet == nil || result == nil {
+		t.Fatal("docs/clients.md has no snippet that begins with url=, or no result")
+	}
+	base := serve(t, load(t, "one-server/bridge.yaml"))
+	if got := shell(t, strings.Replace(snippet[1], "http://127.0.0.1:8808", base, 1)); got != result[1] {
+		t.Errorf("the snippet prints\n%s\nwant\n%s", got, result[1])
+	}
+}
+
+// The first screen of README.md shows what a call prints.
+func TestReadme(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		missing(t, "sh", err.Error())
+	}
+	page := read(t, "../README.md")
+	snippet := regexp.MustCompile("(?m)^bridge (call .+ -- )go run ./examples/everything stdio$").FindStringSubmatch(page)
+	result := regexp.MustCompile("(?s)```text\n(.+?)\n```").FindStringSubmatch(page)
+	if snippet == nil || result == nil {
+		t.Fatal("README.md has no call, or no result")
+	}
+	if got := shell(t, strconv.Quote(program(t, "bridge"))+" "+snippet[1]+strconv.Quote(program(t, "everything"))+" stdio"); got != result[1] {
+		t.Errorf("the call prints\n%s\nwant\n%s", got, result[1])
+	}
+}
+
+// What docs/library.md shows is code that tests run.
+func TestLibrary(t *testing.T) {
+	code := read(t, "../bridge/server/example_test.go")
+	shown := regexp.MustCompile("(?s)```go\n(.+?)```").FindAllStringSubmatch(read(t, "../docs/library.md"), -1)
+	if len(shown) == 0 {
+		t.Error("docs/library.md shows no code")
+	}
+	for _, excerpt := range shown {
+		if !strings.Contains(code, excerpt[1]) {
+			t.Errorf("bridge/server/example_test.go does not have\n%s", excerpt[1])
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	snippet := regexp.MustCompile("(?s)```sh\n(url=.+?)```").FindSubmatch(readme)
-	result := regexp.MustCompile("(?s)```json\n({\"jsonrpc\":.+?)\n```").FindSubmatch(readme)
-	if snippet == nil || result == nil {
-		t.Fatal("README.md has no snippet that begins with url=, or no result")
-	}
-	base := serve(t, load(t, "one-server/bridge.yaml"))
+	return string(data)
+}
+
+// shell returns what a script prints.
+func shell(t *testing.T, script string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "sh", "-c", strings.Replace(string(snippet[1]), "http://127.0.0.1:8808", base, 1)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "sh", "-c", script).CombinedOutput()
 	if err != nil {
-		t.Errorf("the snippet: %v", err)
+		t.Errorf("%s: %v", script, err)
 	}
-	if got, want := strings.TrimSpace(string(out)), string(result[1]); got != want {
-		t.Errorf("the snippet prints\n%s\nwant\n%s", got, want)
-	}
+	return strings.TrimSpace(string(out))
 }
 
 // missing ends the test because name is not there: as a failure if

@@ -1,4 +1,5 @@
-// Package eventstream writes server-sent events for the HTTP transports.
+// Package eventstream writes and reads server-sent events for the HTTP
+// transports.
 package eventstream
 
 import (
