@@ -26,7 +26,9 @@ type Outgoing struct {
 	Line   *jsonrpc.Buffer // a JSON text on one line, without the line break; the Sender owns it
 	Method string          // empty in an answer
 	Call   int64           // the number of the call, its id on the wire; 0 for what has no answer
-	Header http.Header     // what is forwarded of the client's; nil for what the client did not send
+	// Header is what is forwarded of the client's. It is nil, not empty, for what
+	// the bridge itself has to say: the wire may take the caller's then.
+	Header http.Header
 }
 
 // Conn is the book-keeping of one connection to a legacy server: it numbers
@@ -122,14 +124,14 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		case m := <-w.answer:
 			return c.ended(w, m)
 		case <-ctx.Done():
-			return c.abandon(ctx, n, w, r.Method, context.Cause(ctx))
+			return c.abandon(n, w, r, context.Cause(ctx))
 		case now := <-expired:
 			left, limit := c.left(w, began, now)
 			if left > 0 {
 				timer.Reset(left)
 				continue
 			}
-			return c.abandon(ctx, n, w, r.Method, &Error{Server: c.server, Kind: ErrTimeout,
+			return c.abandon(n, w, r, &Error{Server: c.server, Kind: ErrTimeout,
 				Public: fmt.Sprintf("%s had no answer within %v; whether the server acted on it is unknown", r.Method, limit)})
 		}
 	}
@@ -181,16 +183,16 @@ func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 
 // abandon gives up a call whose answer is not wanted any more, and tells the
 // server so, unless the answer has just come.
-func (c *Conn) abandon(ctx context.Context, n int64, w *call, method string, why error) (*jsonrpc.Message, error) {
+func (c *Conn) abandon(n int64, w *call, r *Request, why error) (*jsonrpc.Message, error) {
 	if _, mine := c.take(n); !mine {
 		return c.ended(w, <-w.answer)
 	}
-	if method != "initialize" {
+	if r.Method != "initialize" {
 		reason := ""
 		if errors.Is(why, ErrCancelled) || errors.Is(why, ErrTimeout) {
 			reason = "the request is not wanted any more"
 		}
-		c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil)
+		c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, r.Header)
 	}
 	return nil, why
 }
@@ -232,11 +234,11 @@ func (c *Conn) take(n int64) (*call, bool) {
 }
 
 // send writes what nobody waits for. A dead wire is noticed by its reader.
-func (c *Conn) send(m *jsonrpc.Message, id []byte) {
+func (c *Conn) send(m *jsonrpc.Message, id []byte, h http.Header) {
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, id, nil)
 	var noWait context.Context // nil, as Sender has it
-	_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method})
+	_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method, Header: h})
 }
 
 // Notify sends a notification.
@@ -273,7 +275,7 @@ func (c *Conn) Deliver(m *jsonrpc.Message) {
 	case m.ID == nil:
 		c.rest.Notify(m)
 	case m.Method == "ping": // liveness is per hop
-		c.send(jsonrpc.NewResult(nil, []byte("{}")), m.ID)
+		c.send(jsonrpc.NewResult(nil, []byte("{}")), m.ID, nil)
 	default:
 		c.ask(m)
 	}
@@ -299,7 +301,7 @@ func (c *Conn) Invalid(text []byte, err error) {
 		c.useless(id, "its answer is "+bad.Error(), "upstream_invalid")
 		return
 	}
-	c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID)
+	c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID, nil)
 }
 
 // useless settles the call of that raw id with an error.
@@ -346,7 +348,7 @@ func (c *Conn) ask(q *jsonrpc.Message) {
 	}
 	if _, twice := c.asked[string(id)]; twice {
 		c.mu.Unlock()
-		c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, "a request with this id has no answer yet", nil), id)
+		c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, "a request with this id has no answer yet", nil), id, nil)
 		return
 	}
 	if c.asked == nil {
@@ -357,7 +359,7 @@ func (c *Conn) ask(q *jsonrpc.Message) {
 	c.mu.Unlock()
 	withdraw := c.rest.Ask(q, func(m *jsonrpc.Message) {
 		if c.settle(string(id), a) {
-			c.send(m, id)
+			c.send(m, id, nil)
 		}
 	})
 	c.mu.Lock()

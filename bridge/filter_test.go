@@ -109,7 +109,7 @@ func TestFilter(t *testing.T) {
 		if got := do(t, s, "1", "tools/call", `{"name":"one__fetch"}`); gjson.Get(got, "result.params.name").Str != "get_a" {
 			t.Error(got)
 		}
-		if got := do(t, s, "1", "tools/call", `{"name":"one__get_secret"}`); !strings.Contains(got, "Unknown tool: get_secret") {
+		if got := do(t, s, "1", "tools/call", `{"name":"one__get_secret"}`); !strings.Contains(got, "Unknown tool: one__get_secret") {
 			t.Error(got)
 		}
 	})

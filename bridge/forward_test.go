@@ -18,7 +18,9 @@ import (
 // heads is a server that notes with which headers its connections and calls come.
 type heads struct {
 	fake
+	f     string     // whose it is
 	mu    sync.Mutex // guards the rest
+	wrong string
 	opens []http.Header
 	sent  []http.Header
 }
@@ -40,6 +42,9 @@ type headsWire struct {
 }
 
 func (w *headsWire) note(r *Request) {
+	if strings.HasSuffix(r.Name(), "bare") && w.h.f == "one" && (r.Header == nil || len(r.Header) > 0) {
+		w.h.wrong = fmt.Sprintf("a request without headers came with %#v, want an empty one: nil would be somebody else's", r.Header)
+	}
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
 	w.h.sent = append(w.h.sent, r.Header)
@@ -59,7 +64,7 @@ func (w *headsWire) Notify(ctx context.Context, r *Request) error {
 // nothing else (D0.9).
 func TestForward(t *testing.T) {
 	sent := http.Header{"X-Tenant": {"t1"}, "X-Token": {"secret"}, "Authorization": {"Bearer mine"}, "X-Other": {"o"}}
-	one, two, none := &heads{}, &heads{}, &heads{}
+	one, two, none := &heads{f: "one"}, &heads{}, &heads{}
 	all(t, []stock{
 		{name: "one", prefix: "one__", f: one, o: ServerOptions{Forward: []Forward{{"X-Tenant", "X-Tenant"}, {"X-Token", "Authorization"}}}},
 		{name: "two", prefix: "two__", f: two, o: ServerOptions{Forward: []Forward{{"X-Other", "TENANT"}}, Share: SharePrincipal}},
@@ -71,12 +76,17 @@ func TestForward(t *testing.T) {
 				t.Fatal(text(a))
 			}
 			later := http.Header{"X-Token": {"newer"}}
+			none := http.Header{"X-Odd": {"1"}}
 			for i, tool := range []string{"one__x", "two__x", "none__x"} {
 				m := parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool))
 				_, _ = s.Call(m, later, nil)
 			}
 			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), sent)
+			_, _ = s.Call(parse(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"one__bare"}}`), none, nil)
 			synctest.Wait()
+		}
+		if one.wrong != "" {
+			t.Error(one.wrong)
 		}
 		for _, test := range []struct {
 			name  string

@@ -16,11 +16,13 @@ type gathering struct {
 	// after of the outcome, when it comes. after is called later than overdue.
 	overdue func(*member)
 	after   func(*member, error)
+	// needOne makes patience last until one has answered: nothing would be the
+	// wrong answer.
+	needOne bool
 }
 
 // gather asks the servers, all at once, and returns when all have answered or
-// patience is over: with those that have not answered in time. While none has,
-// patience does not end: nothing would be the wrong answer. A server that
+// patience is over: with those that have not answered in time. A server that
 // cannot be had is left out from then on; when none can be had, the error says
 // so.
 func (g *merge) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
@@ -66,7 +68,7 @@ func (g *merge) gather(ctx context.Context, members []*member, patience time.Dur
 	defer timer.Stop()
 	expired, good := false, 0
 	var failure error
-	for len(late) > 0 && !(expired && good > 0) {
+	for len(late) > 0 && !(expired && (good > 0 || !of.needOne)) {
 		select {
 		case o := <-come:
 			delete(late, o.m)
@@ -103,7 +105,7 @@ func (g *merge) gather(ctx context.Context, members []*member, patience time.Dur
 	for m := range late {
 		of.overdue(m)
 	}
-	if good == 0 && failure != nil {
+	if good == 0 && len(late) == 0 && failure != nil {
 		return nil, failure
 	}
 	return late, nil

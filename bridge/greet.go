@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -11,20 +12,23 @@ import (
 
 // initialize answers with what is known of the servers. Those of which nothing
 // is known yet are asked; a child that was seen before is not started because a
-// client has come.
+// client has come. A server that failed a moment ago is tried, but hardly waited
+// for.
 func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
-	var unknown []*member
+	var fresh, failing []*member
+	known := 0
 	for _, m := range g.members {
 		switch {
-		case m.r.said() != nil:
 		case m.r.failing() != nil:
-			m.leaveOut(m.r.failing())
-		default:
-			unknown = append(unknown, m)
+			failing = append(failing, m)
+		case m.r.said() == nil:
+			fresh = append(fresh, m)
+		}
+		if m.r.said() != nil {
+			known++
 		}
 	}
-	known := len(g.members) - len(unknown)
-	late, err := g.gather(ctx, unknown, greetPatience, gathering{
+	meet := gathering{
 		do: func(ctx context.Context, m *member) error {
 			a, err := m.call(ctx, &Request{Message: request("initialize", g.caller.Params), From: g.caller})
 			a.Release()
@@ -36,17 +40,25 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 				m.leaveOut(err)
 				return
 			}
+			m.r.log.Debug("it has joined what all servers offer as one")
 			m.back()
 		},
-	})
+	}
+	var again error // of those that failed a moment ago
+	var wg sync.WaitGroup
+	wg.Go(func() { _, again = g.gather(ctx, failing, retryPatience, meet) })
+	late, err := g.gather(ctx, fresh, greetPatience, meet)
+	wg.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err != nil && known == 0 {
-		return nil, err // no server can be had: that is no success
-	}
-	for m := range late {
-		m.r.log.Warn("not ready yet: it joins when it is")
+	// When no server can be had, an answer would be no success.
+	switch {
+	case known > 0 || len(late) > 0 || err == nil && len(fresh) > 0:
+	case err != nil && (again != nil || len(failing) == 0):
+		return nil, err
+	case again != nil && len(fresh) == 0:
+		return nil, again
 	}
 	return jsonrpc.NewResult(nil, g.greeting()), nil
 }

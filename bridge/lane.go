@@ -111,9 +111,10 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 }
 
 // pick returns what the allow-list forwards of h, under the names that the
-// server knows.
+// server knows. It is nil only where h is, or where there is no list: a client
+// that sends nothing of it is not taken for another one that did.
 func pick(h http.Header, list []Forward) http.Header {
-	if len(h) == 0 || len(list) == 0 {
+	if h == nil || len(list) == 0 {
 		return nil
 	}
 	out := http.Header{}

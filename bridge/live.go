@@ -120,17 +120,14 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 }
 
 // forwarded returns what may be forwarded of h to one server or another, as a
-// copy; nil when that is nothing.
+// copy. It is nil when there is no h, or nothing is forwarded to any server.
 func (b *Bridge) forwarded(h http.Header) http.Header {
-	if len(b.forwards) == 0 || len(h) == 0 {
+	if len(b.forwards) == 0 || h == nil {
 		return nil
 	}
-	var out http.Header
+	out := http.Header{}
 	for _, name := range b.forwards {
 		if values := h[name]; len(values) > 0 {
-			if out == nil {
-				out = http.Header{}
-			}
 			out[name] = slices.Clone(values)
 		}
 	}

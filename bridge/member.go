@@ -210,7 +210,7 @@ func (m *member) leaveOut(err error) {
 	if waits {
 		return
 	}
-	m.r.log.Warn("left out of what all servers offer as one, until it works", "err", err)
+	m.r.log.Debug("left out of what all servers offer as one, until it works", "err", err) // why is a warning of the route's
 	stop := m.r.await(m.r.caller(m.g.caller), m.back)
 	m.mu.Lock()
 	if m.absent {

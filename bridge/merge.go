@@ -132,12 +132,18 @@ func (g *merge) Notify(ctx context.Context, r *Request) error {
 // named makes a call about a tool or a prompt.
 func (g *merge) named(ctx context.Context, k kind, r *Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
-	if m == nil {
+	if m == nil || !m.shows(k, own) {
 		return unknown(k, r.Name()), nil
 	}
 	inner := *r
 	inner.Message = r.Renamed(own)
 	return m.call(ctx, &inner)
+}
+
+// shows reports whether the server's filter lets clients use what it calls seen.
+func (m *member) shows(k kind, seen string) bool {
+	_, ok := m.r.sieves[k].meant(seen)
+	return ok
 }
 
 // find returns the server that has what clients know by that name, and what it
@@ -347,5 +353,6 @@ func (g *merge) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, err
 // announced by list_changed.
 const (
 	greetPatience = 5 * time.Second
+	retryPatience = time.Second // for those that failed a moment ago
 	listPatience  = 10 * time.Second
 )

@@ -385,16 +385,30 @@ func TestMergeSlowList(t *testing.T) {
 	})
 }
 
-// When no server can be had, initialize says so.
+// When no server can be had, initialize says so, each time. One that is back is
+// there for the next client at once.
 func TestMergeNothing(t *testing.T) {
-	no := &fake{before: func(context.Context, int) error {
+	var alive atomic.Bool
+	back := shop("a", map[string]string{"tools/list": toolList("x")})
+	no := func(context.Context, int) error {
 		return &Error{Server: "x", Kind: ErrUnavailable, Public: "it could not be started"}
-	}}
-	all(t, []stock{{name: "a", prefix: "a__", f: no}, {name: "b", prefix: "b__", f: no}}, func(t *testing.T, b *Bridge) {
-		_, a, err := b.Initialize(context.Background(), "", "x", "", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
-		if err == nil || !strings.Contains(text(a), "it could not be started") {
-			t.Errorf("Initialize = %s, %v", text(a), err)
+	}
+	back.before = func(ctx context.Context, n int) error {
+		if alive.Load() {
+			return nil
 		}
+		return no(ctx, n)
+	}
+	all(t, []stock{{name: "a", prefix: "a__", f: back}, {name: "b", prefix: "b__", f: &fake{before: no}}}, func(t *testing.T, b *Bridge) {
+		for i := range 3 {
+			_, a, err := b.Initialize(context.Background(), "", fmt.Sprint(i), "", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+			if err == nil || !strings.Contains(text(a), "it could not be started") {
+				t.Errorf("Initialize = %s, %v", text(a), err)
+			}
+		}
+		alive.Store(true)
+		s, _, _ := enter(t, b)
+		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"a__x"})
 	})
 }
 

@@ -97,6 +97,7 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	}
 	header := r.Header.Clone()
 	late, err := g.gather(ctx, asked, listPatience, gathering{
+		needOne: true,
 		do: func(ctx context.Context, m *member) error {
 			params := with(r.Params, "cursor", nil)
 			if from != nil {

@@ -73,9 +73,6 @@ func (w *wire) enqueue(ctx context.Context, m bridge.Outgoing) error {
 			return err
 		}
 		if ctx == nil || w.bytes == 0 || w.bytes+size <= limit {
-			if m.Header != nil {
-				w.header = m.Header
-			}
 			w.queue = append(w.queue, n)
 			w.bytes += size
 			if !w.busy {

@@ -34,7 +34,6 @@ type wire struct {
 	mu        sync.Mutex // guards the rest
 	session   string     // the id that the server gave; empty when it has no sessions
 	revision  string     // what Mcp-Protocol-Version says; empty before 2025-06-18
-	header    http.Header
 	calls     map[int64]*exchange
 	open      bool            // Open has succeeded
 	closed    bool            // Close was called
@@ -52,7 +51,7 @@ var (
 )
 
 func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{a: a, from: from, rest: rest, header: from.Header, calls: map[int64]*exchange{}}
+	w := &wire{a: a, from: from, rest: rest, calls: map[int64]*exchange{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	w.heed, w.deafen = context.WithCancel(context.Background())
 	w.Conn = bridge.NewConn(a.name, w, rest, a.o.Timeouts)
@@ -86,9 +85,6 @@ func (w *wire) begin(m bridge.Outgoing) error {
 		e.stop()
 		m.Line.Free()
 		return err
-	}
-	if m.Header != nil {
-		w.header = m.Header
 	}
 	w.calls[m.Call] = e
 	w.wg.Go(e.run)
@@ -196,13 +192,14 @@ const (
 	contentJSON  = "application/json"
 )
 
-// request makes a request of this session. A nil header means the newest that
-// a client has sent.
+// request makes a request of this session. A nil header is that of a message of
+// the bridge's own: it goes with what was forwarded when the connection was
+// opened, which all of its sessions have in common.
 func (w *wire) request(ctx context.Context, method string, header http.Header, body []byte) *http.Request {
-	w.mu.Lock()
 	if header == nil {
-		header = w.header
+		header = w.from.Header
 	}
+	w.mu.Lock()
 	session, revision := w.session, w.revision
 	w.mu.Unlock()
 	r := w.a.client.Request(ctx, method, w.a.client.URL(), header, body)
