@@ -67,6 +67,9 @@ func (s *sieve) passes(own string) bool {
 	if s == nil {
 		return true
 	}
+	if s.uris {
+		return s.passesURI(own)
+	}
 	for _, p := range s.Deny {
 		if matches(p, own) {
 			return false
@@ -271,13 +274,13 @@ func (f *filtered) admit(k kind, m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc
 func (f *filtered) admitCompletion(m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc.Message) {
 	ref, ok := refOf(m)
 	if !ok {
-		return nil, invalidParams("params.ref must be an object that says what is to be completed")
+		return nil, invalidParams(refWrong)
 	}
 	if ref.uri != "" {
 		if !f.sieves[templates].passes(ref.uri) {
 			return nil, noResource(ref.uri)
 		}
-		return m, nil
+		return ref.clear(), nil
 	}
 	own, ok := f.sieves[prompts].meant(ref.name)
 	if !ok {
@@ -286,16 +289,20 @@ func (f *filtered) admitCompletion(m *jsonrpc.Message) (*jsonrpc.Message, *jsonr
 	return ref.renamed(own), nil
 }
 
+const refWrong = "params.ref must be an object that says what is to be completed: a prompt by its name, or a resource by its uri"
+
 // reference is what a request for completion is about.
 type reference struct {
 	m         *jsonrpc.Message
 	name, uri string // of a prompt, or of a resource or template
 	raw       []byte
+	doubtful  bool // raw differs from what the client sent
 }
 
 // refOf reads params.ref. A member that stands twice, or under a name that
 // differs in case only, could mean one thing to us and another to the server:
-// there is none in what goes on.
+// there is none in what goes on. A reference to both a prompt and a resource is
+// none: which of them counts would be for the server to say.
 func refOf(m *jsonrpc.Message) (*reference, bool) {
 	var p struct {
 		Ref map[string]json.RawMessage
@@ -304,6 +311,9 @@ func refOf(m *jsonrpc.Message) (*reference, bool) {
 		return nil, false
 	}
 	r := &reference{m: m}
+	written := 0
+	gjson.GetBytes(m.Params, "ref").ForEach(func(_, _ gjson.Result) bool { written++; return true })
+	r.doubtful = written != len(p.Ref)
 	for name, value := range p.Ref {
 		switch {
 		case name == "name":
@@ -312,11 +322,23 @@ func refOf(m *jsonrpc.Message) (*reference, bool) {
 			r.uri = gjson.ParseBytes(value).Str
 		case strings.EqualFold(name, "name"), strings.EqualFold(name, "uri"):
 			delete(p.Ref, name)
+			r.doubtful = true
 		}
 	}
+	_, named := p.Ref["name"]
+	_, located := p.Ref["uri"]
 	raw, err := json.Marshal(p.Ref)
 	r.raw = raw
-	return r, err == nil
+	return r, err == nil && !(named && located)
+}
+
+// clear returns the request with a reference that all servers understand alike.
+func (r *reference) clear() *jsonrpc.Message {
+	if !r.doubtful {
+		return r.m
+	}
+	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: with(r.m.Params, "ref", r.raw)}
+	return c.Clone()
 }
 
 // renamed returns the request about the prompt of that name.

@@ -37,6 +37,55 @@ func TestMatches(t *testing.T) {
 	}
 }
 
+// What is hidden stays so however its URI is written: servers that parse it take
+// all of these for the same.
+func TestFilterSpellings(t *testing.T) {
+	for _, test := range []struct {
+		allow, deny, uri string
+		want             bool
+	}{
+		{"", "demo://r/static/*", "demo://r/static/a", false},
+		{"", "demo://r/static/*", "DEMO://r/static/a", false},
+		{"", "demo://r/static/*", " demo://r/static/a", false},
+		{"", "demo://r/static/*", "de\tmo://r/sta\ntic/a", false},
+		{"", "demo://r/static/*", "demo://r/./static/a", false},
+		{"", "demo://r/static/*", "demo://r/x/../static/a", false},
+		{"", "demo://r/static/*", "demo://r/x/%2E%2e/static/a", false},
+		{"", "demo://r/static/*", "demo://r/x/..%2fstatic/a", false},
+		{"", "demo://r/static/*", "demo://r/%73tatic/a", false},
+		{"", "demo://r/static/*", "demo://r/open/a", true},
+		{"", "demo://r/static/*", "demo://r/open/%zz%", true},
+		{"", "Demo://r/static/*", "demo://r/static/a", false},
+		{"", "file:///etc/*", "file:/etc/passwd", false},
+		{"", "file:///etc/*", "file:etc/passwd", false},
+		{"", "file:///etc/*", "file://LOCALHOST/etc/passwd", false},
+		{"", "file:///etc/*", `file:\\\etc\passwd`, false},
+		{"", "https://a.example/x*", "HTTPS://A.Example:443/x", false},
+		{"", "https://a.example/x*", "https:/a.example/x", false},
+		{"demo://r/blob/*", "", "demo://r/blob/1", true},
+		{"demo://r/blob/*", "", "demo://r/blob/a%20b?c=../d#e", true},
+		{"demo://r/blob/*", "", "demo://r/blob/../text/1", false},
+		{"demo://r/blob/*", "", "demo://r/blob/..", false},
+		{"demo://r/blob/*", "", "demo://r/blob/%2e%2e%2ftext/1", false},
+		{"Demo://r/a%2Fb/*", "", "Demo://r/a%2Fb/1", true},
+		{"Demo://r/a%2Fb/*", "", "demo://r/a%2Fb/1", false},
+		{"demo://r/{id}", "", "demo://r/{id}", true},
+		{"mailto:*", "", "mailto:a/../b", true},
+		{"*", "", "%", true},
+	} {
+		f := Filter{}
+		if test.allow != "" {
+			f.Allow = []string{test.allow}
+		}
+		if test.deny != "" {
+			f.Deny = []string{test.deny}
+		}
+		if got := newSieve(f, true).passes(test.uri); got != test.want {
+			t.Errorf("allow %q, deny %q: %q passes: %t", test.allow, test.deny, test.uri, got)
+		}
+	}
+}
+
 func ptr(s string) *string { return &s }
 
 // Clients see and use what the filters let through, under the names that they
@@ -80,7 +129,11 @@ func TestFilter(t *testing.T) {
 			{"resources/read", `{"uri":"a:9"}`, `{"uri":"a:9"}`},
 			{"resources/read", `{"uri":"b:1"}`, `"code":-32002`},
 			{"resources/read", `{"uri":"a:1","URI":"b:1"}`, "in case only"},
+			{"resources/read", `{"uri":"a:/x/../1"}`, `{"uri":"a:/x/../1"}`},
 			{"resources/subscribe", `{"uri":"b:1"}`, `"code":-32002`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2","uri":"a:{x}"}}`, "by its name, or"},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}","URI":"b:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"}}`, `{"ref":{"name":"p1","type":"ref/prompt"}}`},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1","name":"p2"}}`, "Unknown prompt: p2"},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"},"ref":{"name":"p2"}}`, "Unknown prompt: p2"},

@@ -257,15 +257,20 @@ func (m *member) offers(k kind) bool {
 	return !absent && (s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists())
 }
 
-// expose returns the name under which clients see what the server calls key.
-// Where two servers' names would be the same, the first in the order of the
-// configuration has it, and the other's is made with the server's own name.
+// expose returns the name under which clients see what the server calls key. A
+// name with a server's prefix is that server's, whether it has one like it now
+// or not. Of two servers without a prefix that have the same name, the first in
+// the order of the configuration has it. In both cases the other's is made with
+// the server's own name.
 func (m *member) expose(k kind) func(key string) string {
 	return func(key string) string {
 		if k == resources || k == templates {
 			return key
 		}
 		seen := exposed(m.r.o.Prefix, key)
+		if by := m.g.byPrefix(seen); by != nil && by != m {
+			return exposed(m.r.o.Name+"__", key)
+		}
 		if m.r.rivals {
 			for _, other := range m.g.members[:m.place] {
 				if _, taken := other.catalog.meant(k, seen); taken {

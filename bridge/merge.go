@@ -208,7 +208,7 @@ func (g *merge) fetch(ctx context.Context, k kind, want func(*member) bool) {
 func (g *merge) complete(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	ref, ok := refOf(r.Message)
 	if !ok {
-		return invalidParams("params.ref must be an object that says what is to be completed"), nil
+		return invalidParams(refWrong), nil
 	}
 	inner := *r
 	if ref.uri != "" {
@@ -216,6 +216,7 @@ func (g *merge) complete(ctx context.Context, r *Request) (*jsonrpc.Message, err
 		if m == nil {
 			return noResource(ref.uri), nil
 		}
+		inner.Message = ref.clear()
 		return m.call(ctx, &inner)
 	}
 	m, own := g.find(ctx, prompts, ref.name)
@@ -255,30 +256,44 @@ func (g *merge) owner(ctx context.Context, k kind, uri string) *member {
 
 // read makes a call about a resource. Servers have resources that they do not
 // list, which a tool's answer names: what is nobody's may be asked of those
-// that list something of the same scheme, one after the other.
+// that list something of the same scheme, one after the other. A server that
+// cannot be reached does not keep others from being asked: to read does no harm.
 func (g *merge) read(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	if m := g.owner(ctx, resources, uri); m != nil {
-		inner := *r
-		return m.call(ctx, &inner)
+	owner := g.owner(ctx, resources, uri)
+	asked := make([]*member, 0, 1)
+	if owner != nil {
+		asked = append(asked, owner)
+	}
+	for _, m := range g.members {
+		if m != owner && m.catalog.like(uri) {
+			asked = append(asked, m)
+		}
 	}
 	var no *jsonrpc.Message
-	for _, m := range g.members {
-		if !m.catalog.like(uri) {
-			continue
-		}
+	var lost error // of a server that cannot be asked: another one may have it
+	for _, m := range asked {
 		inner := *r
 		a, err := m.call(ctx, &inner)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			no.Release()
 			return nil, err
-		}
-		if a.Error == nil {
+		case err != nil:
+			lost = err
+			continue
+		case a.Error == nil, m == owner: // whose word counts
+			no.Release()
 			return a, nil
 		}
 		no.Release()
 		no = a
 	}
-	if no == nil {
+	switch {
+	case lost != nil: // whether the resource exists is unknown
+		no.Release()
+		return nil, lost
+	case no == nil:
 		no = noResource(uri)
 	}
 	return no, nil

@@ -537,7 +537,7 @@ func TestMergeNames(t *testing.T) {
 	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}, {name: "three", f: three}}, func(t *testing.T, b *Bridge) {
 		s, _, _ := enter(t, b)
 		got := names(t, do(t, s, "1", "tools/list", `{}`))
-		want := []string{exposed("one__", "do it/now"), exposed("one__", long), "one__same", "plain", "same", "three__same", "one__x"}
+		want := []string{exposed("one__", "do it/now"), exposed("one__", long), "one__same", "plain", "same", "three__same", "three__one__x"}
 		same(t, "tools", got, want)
 		for i, by := range []string{"one", "one", "one", "two", "two", "three", "three"} {
 			a := do(t, s, "2", "tools/call", `{"name":`+quote(got[i])+`}`)
@@ -613,6 +613,28 @@ func TestMergeListsAtOnce(t *testing.T) {
 		}
 		if took := time.Since(began); took != time.Second || asked.Load() != 20 {
 			t.Errorf("took %v and %d requests, want as long as one server takes, and one request each", took, asked.Load())
+		}
+	})
+}
+
+// A server that cannot be asked about a resource that nobody lists is no reason
+// not to ask the others.
+func TestMergeReadAroundLost(t *testing.T) {
+	one := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"x:1","name":"a"}]}`})
+	two := shop("two", map[string]string{"resources/list": `{"resources":[{"uri":"x:2","name":"b"}]}`})
+	served := one.serve
+	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "resources/read" {
+			w.die()
+			return true
+		}
+		return served(w, m)
+	}
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		do(t, s, "1", "resources/list", `{}`)
+		if got := do(t, s, "2", "resources/read", `{"uri":"x:unlisted"}`); gjson.Get(got, "result.by").Str != "two" {
+			t.Error(got)
 		}
 	})
 }

@@ -26,17 +26,19 @@ type mark struct {
 	Kept   string `json:"o,omitempty"` // hash of the cursor that is kept
 	Steps  int    `json:"n,omitempty"` // since then
 	Limit  int    `json:"l,omitempty"` // after so many it is replaced
+	Pages  int    `json:"p,omitempty"` // in all
 }
 
 // follow notes the cursor of the next page. It reports false when that has been
-// there before.
+// there before, or when there are more pages than any list has.
 func (m *mark) follow(next string) bool {
 	sum := sha256.Sum256([]byte(next))
 	h := hex.EncodeToString(sum[:8])
-	if h == m.Kept {
+	if h == m.Kept || m.Pages >= maxPages {
 		return false
 	}
 	m.Cursor = next
+	m.Pages++
 	if m.Steps++; m.Steps >= m.Limit {
 		m.Kept, m.Steps, m.Limit = h, 0, max(2*m.Limit, 1)
 	}
@@ -181,7 +183,7 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*m
 		}
 		more, ok := more(result)
 		if ok && !at.follow(more) {
-			m.r.log.Warn("list cut off: the server leads in circles", "method", lists[k].method)
+			m.r.log.Warn("list cut off: the server leads in circles, or has no end", "method", lists[k].method)
 			ok = false
 		}
 		if ok {

@@ -87,9 +87,11 @@ func (l *lane) backOff() error {
 			return ErrShutdown
 		}
 	}
-	l.mu.Lock()
-	l.reopens = append(l.reopens, time.Now())
-	l.mu.Unlock()
+	if !errors.Is(lost, ErrUnsent) || errors.Is(lost, ErrLost) { // to forget a session is not to fail
+		l.mu.Lock()
+		l.reopens = append(l.reopens, time.Now())
+		l.mu.Unlock()
+	}
 	return nil
 }
 
