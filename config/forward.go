@@ -94,6 +94,13 @@ func headerRule(to string) string {
 	return ""
 }
 
+// loaders begin the names of variables by which linkers, shells, runtimes,
+// package managers and TLS libraries are told what to load, run or trust.
+var loaders = []string{
+	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
+	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
+}
+
 // variableRule refuses variables that choose what a program runs: a client could
 // have commands of its own executed (R-179).
 func variableRule(to string) string {
@@ -101,11 +108,10 @@ func variableRule(to string) string {
 	switch {
 	case !isVariable(to):
 		return `gives the server what is not the name of a variable: write "HEADER as NAME", with letters, digits and '_' in NAME`
-	case slices.ContainsFunc([]string{"LD_", "DYLD_", "NPM_CONFIG_", "PIP_", "UV_"}, func(p string) bool { return strings.HasPrefix(name, p) }),
-		slices.Contains([]string{
-			"PATH", "PATHEXT", "COMSPEC", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "NODE_OPTIONS", "NODE_PATH",
-			"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB",
-			"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GIT_SSH", "GIT_SSH_COMMAND",
+	case slices.ContainsFunc(loaders, func(p string) bool { return strings.HasPrefix(name, p) }),
+		strings.HasSuffix(name, "_PROXY"), slices.Contains([]string{
+			"PATH", "PATHEXT", "COMSPEC", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "SHELLOPTS", "IFS", "ENV", "PS4", "PROMPT_COMMAND",
+			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "GOFLAGS", "RUSTFLAGS",
 		}, name):
 		return `gives the server a variable by which a client could change what it runs: choose another one behind "as"`
 	}

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -162,11 +163,30 @@ func (d *decoder) broken(data []byte, offset int, message string) {
 	before := []rune(string(data[begin:offset]))
 	column := len(before) + 1
 	from := max(0, len(before)-60)
-	shown := []rune(string(line))[from:]
+	shown := masked([]rune(string(line)))[from:]
 	shown = shown[:min(len(shown), 100)]
 	margin := fmt.Sprintf("%5d | ", number)
 	text := strings.ReplaceAll(string(shown), "\t", " ") // so that the caret is in its place
 	d.fault(number, "%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
+}
+
+// masked hides the values on a line that could not be read: one of them may be a
+// secret. Keys stay, and punctuation, which is mostly what is wrong.
+func masked(line []rune) []rune {
+	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	out := slices.Clone(line)
+	for i, r := range line {
+		if word(r) {
+			out[i] = '*'
+		}
+		if r != ':' {
+			continue
+		}
+		for k := i - 1; k >= 0 && (word(line[k]) || strings.ContainsRune(`"'_-`, line[k])); k-- {
+			out[k] = line[k]
+		}
+	}
+	return out
 }
 
 // config reads the whole document.

@@ -72,9 +72,17 @@ func (s *Server) remarks() []breach {
 	if s.SSE != nil {
 		kind = "sse"
 	}
+	var all []breach
+	for _, f := range s.Forward {
+		for name := range c.Headers {
+			if http.CanonicalHeaderKey(name) == f.To {
+				all = append(all, breach{"forward", "", fmt.Sprintf("sets the header %s, and so does headers: a client that does not send %s acts with the credentials that stand there", clip(f.To), clip(f.From))})
+			}
+		}
+	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" || isLocal(u.Hostname()) {
-		return nil
+		return all
 	}
 	names := slices.Collect(maps.Keys(c.Headers))
 	for _, f := range s.Forward {
@@ -83,10 +91,10 @@ func (s *Server) remarks() []breach {
 	slices.Sort(names)
 	for _, name := range names {
 		if isCredential(name) {
-			return []breach{{kind + ": url", "", fmt.Sprintf("is not encrypted: whoever is on the way can read the header %s; use https if the server has it", clip(name))}}
+			return append(all, breach{kind + ": url", "", fmt.Sprintf("is not encrypted: whoever is on the way can read the header %s; use https if the server has it", clip(name))})
 		}
 	}
-	return nil
+	return all
 }
 
 // isCredential guesses whether a header holds what others must not see.

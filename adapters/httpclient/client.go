@@ -107,6 +107,7 @@ func (c *Client) URL() *url.URL { return c.url }
 // forward, which win. A nil body means none.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
 	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+5)}).WithContext(ctx)
+	r.Header["User-Agent"] = userAgent
 	for name, values := range c.header {
 		r.Header[name] = values
 	}
@@ -126,6 +127,9 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	}
 	return r
 }
+
+// userAgent is how we introduce ourselves, unless the configuration says otherwise.
+var userAgent = []string{"mcp-bridge"}
 
 // repeats are the headers that make net/http send a POST again, although the
 // server may have acted on it (protocol.md D0.8). It does not look for them in

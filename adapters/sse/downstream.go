@@ -28,6 +28,14 @@ type Options struct {
 	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
 }
 
+// A client that does not read its stream is not served any more when so many
+// messages of the largest size wait for it. The answers to the calls under way
+// come on top.
+const (
+	unread    = 4
+	mostCalls = 128 // that a session may have under way
+)
+
 // maxBatch bounds the messages in one array (2025-03-26).
 const maxBatch = 100
 
@@ -84,6 +92,7 @@ func (p *peer) Send(e replay.Event) bool {
 	if p.out.Append(e) {
 		return true
 	}
+	p.d.o.Log.Warn("stream ended: the client does not read it", "server", p.server)
 	p.cancel(errors.New("the client does not read its stream"))
 	return false
 }
@@ -100,7 +109,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 // path to which the client is to POST, as the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
 	p := &peer{d: d, server: server, token: session.NewID(), ended: make(chan struct{}),
-		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 4*d.o.MaxMessage + 4<<20})}
+		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage})}
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
 	d.mu.Lock()
@@ -244,6 +253,11 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	d.mu.RUnlock()
 	if p == nil || p.server != server {
 		http.Error(w, "no such session: open the stream again", http.StatusNotFound)
+		return
+	}
+	if p.out.Bytes() > unread*d.o.MaxMessage {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many answers wait on your stream: read it first", http.StatusServiceUnavailable)
 		return
 	}
 	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)

@@ -68,8 +68,8 @@ func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, o
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}
-	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}),
-		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 4*o.MaxMessage + 4<<20})}
+	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1),
+		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage})}
 	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.cancel(nil)
@@ -90,6 +90,16 @@ func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, o
 	}
 	return why
 }
+
+// A client that does not read is not read from any more when so many messages of
+// the largest size wait for it. The answers to the calls under way come on top.
+const (
+	unread    = 4
+	mostCalls = 128 // that a session may have under way
+	// unreadFor is how long that may last: while it is not read from, a client that
+	// has left behind its output is not noticed.
+	unreadFor = 5 * time.Minute
+)
 
 type (
 	readDeadliner  interface{ SetReadDeadline(time.Time) error }
@@ -127,6 +137,7 @@ type peer struct {
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // of the handshake
 	ended    chan struct{}  // closed when the session has ended by itself
+	drained  chan struct{}  // has something when some of out was written
 	reserved int            // bytes of the line that is being read; for read only
 	noRoom   bool           // the bridge had no room for more of it; for read only
 
@@ -264,16 +275,47 @@ func (p *peer) write(out io.Writer) error {
 			if _, err := out.Write(e.Data); err != nil {
 				return err
 			}
+			if len(e.Data) > readBuffer {
+				p.written(e.Seq)
+			}
 		}
 		switch {
 		case len(events) > 0:
-			p.out.Forget(events[len(events)-1].Seq)
+			p.written(events[len(events)-1].Seq)
 		case finished:
 			return nil
 		default:
 			<-p.out.Wake()
 		}
 	}
+}
+
+// written notes that everything up to seq is on its way.
+func (p *peer) written(seq int64) {
+	p.out.Forget(seq)
+	select {
+	case p.drained <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits while too much waits for the client to read it. It reports false
+// when the client is not to be read from any more.
+func (p *peer) pause() bool {
+	for p.out.Bytes() > unread*p.o.MaxMessage {
+		timer := time.NewTimer(unreadFor)
+		select {
+		case <-p.drained:
+		case <-timer.C:
+			p.cancel(errUnread)
+		case <-p.ctx.Done():
+		}
+		timer.Stop()
+		if p.ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // calling counts a call, or the end of one with -1.

@@ -41,6 +41,9 @@ func (p *peer) read(in io.Reader) error {
 	l.room = p.room
 	defer func() { p.b.Return(p.reserved) }() // of a line that did not end
 	for first := true; ; first = false {
+		if !p.pause() {
+			return bridge.ErrEnded
+		}
 		buf, over, err := l.next()
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,39 +348,80 @@ func TestDownstreamEndsInHandshake(t *testing.T) {
 	})
 }
 
-// A client that does not read ends its session, not the bridge's memory (R-178).
-func TestDownstreamNeverReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &wiretest.Server{}
-		b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
-		defer b.Close(context.Background())
-		in, theirIn := net.Pipe()
-		out, theirOut := net.Pipe()
-		served := make(chan error, 1)
-		go func() {
-			served <- Serve(t.Context(), b, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
-		}() // 4.25 MiB may wait
-		go func() { _, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18") }()
-		synctest.Wait()
-		for range 4 {
-			_, _ = fmt.Fprintln(in, tool("1", "large", fmt.Sprintf(`{"n":%d}`, 1<<20)))
-			synctest.Wait()
+// A client that does not read is not read from, and loses nothing when it reads
+// on in time; otherwise its session ends, and not the bridge's memory (R-178).
+func TestDownstreamReadsLate(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		after time.Duration
+		want  error
+	}{{"in time", 4 * time.Minute, nil}, {"never", 6 * time.Minute, errUnread}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { readsLate(t, test.after, test.want) })
+		})
+	}
+}
+
+func readsLate(t *testing.T, after time.Duration, want error) {
+	const calls = 30
+	s := &wiretest.Server{}
+	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
+	defer b.Close(context.Background())
+	in, theirIn := net.Pipe()
+	out, theirOut := net.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(t.Context(), b, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
+	}() // 256 KiB may wait
+	var sent atomic.Int64
+	go func() {
+		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
+		for i := range calls {
+			if _, err := fmt.Fprintln(in, tool(fmt.Sprint(i), "large", fmt.Sprintf(`{"n":%d}`, 1<<20))); err != nil {
+				return
+			}
+			sent.Add(1)
+			synctest.Wait() // until it is answered, or cannot be
 		}
-		for range 1000 { // what may be missed is missed
-			s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1000) + `"}}`)
-		}
-		synctest.Wait()
-		select {
-		case err := <-served:
-			t.Fatalf("Serve = %v before what must not be dropped was too much", err)
-		default:
-		}
-		_, _ = fmt.Fprintln(in, tool("1", "large", fmt.Sprintf(`{"n":%d}`, 1<<20)))
-		if err := <-served; !errors.Is(err, errUnread) {
-			t.Errorf("Serve = %v, want %v", err, errUnread)
+		_ = in.Close()
+	}()
+	time.Sleep(time.Second)
+	for range 1000 { // what may be missed is missed
+		s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1000) + `"}}`)
+	}
+	synctest.Wait()
+	if n := sent.Load(); n > 3 {
+		t.Errorf("%d requests of a client that does not read were taken", n)
+	}
+	time.Sleep(after)
+	if want != nil {
+		if err := <-served; !errors.Is(err, want) {
+			t.Errorf("Serve = %v, want %v", err, want)
 		}
 		_, _ = in.Close(), out.Close()
-	})
+		return
+	}
+	answers := make(chan int, 1)
+	go func() {
+		n := 0
+		for lines := bufio.NewReaderSize(out, 2<<20); ; {
+			line, err := lines.ReadSlice('\n')
+			if err != nil {
+				answers <- n
+				return
+			}
+			if len(line) > 1<<20 {
+				n++
+			}
+		}
+	}()
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	_ = theirOut.Close()
+	if n := <-answers; n != calls {
+		t.Errorf("%d answers came, want %d", n, calls)
+	}
 }
 
 // An output that breaks ends the session.

@@ -97,6 +97,7 @@ func TestMistakes(t *testing.T) {
 		{"misspelt command", []string{"chekc"}, "did you mean check?"},
 		{"unknown flag of the program", []string{"--nonsense"}, "unknown flag: --nonsense (see 'bridge --help')"},
 		{"unknown flag of a command", []string{"serve", "--nonsense"}, "unknown flag: --nonsense (see 'bridge serve --help')"},
+		{"run with an address", []string{"run", "localhost:3001/mcp"}, "for a remote server write http://localhost:3001/mcp"},
 		{"run without a command", []string{"run"}, "name the program to run"},
 		{"run with nothing behind --", []string{"run", "--"}, "name the program to run"},
 		{"run with a bad mode", []string{"run", "--share", "some", "--", "cat"}, "must be session, principal, call or all"},
@@ -177,7 +178,7 @@ func TestCheck(t *testing.T) {
 func TestCheckSummary(t *testing.T) {
 	path := file(t, "bridge.yaml", `servers:
   new:
-    http: { url: "https://example.com/mcp?key=top-secret", headers: { Authorization: top-secret } }
+    http: { url: "https://example.com/mcp?key=top-secret", headers: { X-Key: top-secret } }
     forward: [X-Tenant, X-User-Token as Authorization]
     ping: 30s
     tools: { allow: [a, b], deny: [c], rename: { a: d }, override: { b: { title: t } } }

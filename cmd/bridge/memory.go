@@ -22,6 +22,7 @@ func limitMemory(log *slog.Logger) {
 const (
 	quietFor     = 3 * time.Second  // without a call: then memory is given back
 	releaseEvery = 30 * time.Second // at most, since it takes a garbage collection
+	releases     = 3
 )
 
 // shrink gives memory back. A collection halves the stack of a goroutine that
@@ -34,14 +35,15 @@ func shrink() {
 	debug.FreeOSMemory()
 }
 
-// releaseMemory gives memory back to the system when calls cease, until ctx
-// ends. A bridge is idle most of the time, as a sidecar or on a desktop, and
+// releaseMemory gives memory back to the system when calls cease, a few times,
+// since clients may still have answers to read; until ctx ends. A bridge is idle most of the time, as a sidecar or on a desktop, and
 // the garbage collector alone would not run again for minutes.
 func releaseMemory(ctx context.Context, activity func() (now int, all uint64), release func()) {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
-	var seen, released uint64
+	var seen uint64
 	var last time.Time
+	left := 0 // releases, since the last call
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,10 +51,12 @@ func releaseMemory(ctx context.Context, activity func() (now int, all uint64), r
 		case <-tick.C:
 		}
 		now, all := activity()
-		quiet := now == 0 && all == seen
-		if quiet && all != released && time.Since(last) >= releaseEvery {
+		if now > 0 || all != seen {
+			left = releases
+		} else if left > 0 && time.Since(last) >= releaseEvery {
 			release()
-			released, last = all, time.Now()
+			last = time.Now()
+			left--
 		}
 		seen = all
 	}

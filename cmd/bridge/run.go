@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -64,6 +65,9 @@ value does not stand in the list of processes.`,
 				if err := useless(cmd, "a URL", "header", "transport"); err != nil {
 					return err
 				}
+				if len(args) == 1 && address.MatchString(args[0]) {
+					return usageError{fmt.Errorf("%s is no program; for a remote server write http://%[1]s or https://%[1]s", args[0])}
+				}
 				s, err = childServer(args, share, env, cwd)
 				if err == nil {
 					c.Warnings = missing(&s)
@@ -91,6 +95,9 @@ value does not stand in the list of processes.`,
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
 }
+
+// address is what a URL looks like whose beginning was left out.
+var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
 
 // childServer makes the configuration of a program.
 func childServer(args []string, share string, env []string, cwd string) (config.Server, error) {
