@@ -10,6 +10,7 @@ import (
 
 // gathering is something that is asked of several servers at once.
 type gathering struct {
+	good int // answers that are there already
 	// do asks one. An error means that the server cannot be had.
 	do func(context.Context, *member) error
 	// overdue is told of each that has not answered when patience is over, and
@@ -66,7 +67,7 @@ func (g *merge) gather(ctx context.Context, members []*member, patience time.Dur
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	expired, good := false, 0
+	expired, good := false, of.good
 	var failure error
 	for len(late) > 0 && !(expired && (good > 0 || !of.needOne)) {
 		select {

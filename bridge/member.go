@@ -247,14 +247,17 @@ func (m *member) close(ctx context.Context) {
 	}
 }
 
-// offers reports whether the server may have something of that kind to list
-// now: nothing says that it has not, and it is not left out.
+// offers reports whether the server may have something of that kind to list:
+// nothing says that it has not.
 func (m *member) offers(k kind) bool {
-	m.mu.Lock()
-	absent := m.absent
-	m.mu.Unlock()
 	s := m.r.said()
-	return !absent && (s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists())
+	return s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists()
+}
+
+func (m *member) leftOut() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.absent
 }
 
 // expose returns the name under which clients see what the server calls key. A

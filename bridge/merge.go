@@ -197,7 +197,7 @@ func hashed(seen string) bool {
 func (g *merge) fetch(ctx context.Context, k kind, want func(*member) bool) {
 	var wg sync.WaitGroup
 	for _, m := range g.members {
-		if want(m) && !m.catalog.listed(k) && m.offers(k) {
+		if want(m) && !m.catalog.listed(k) && m.offers(k) && !m.leftOut() {
 			wg.Go(func() { m.fetch(ctx, k) })
 		}
 	}

@@ -83,7 +83,8 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 		return invalidParams("params.cursor is not one that was given for " + r.Method), nil
 	}
 	pages := make([]*jsonrpc.Message, len(g.members)) // by place
-	var asked []*member
+	var asked, absent []*member
+	good := 0
 	for _, m := range g.members {
 		if from != nil {
 			if from.At[m.r.o.Name] != nil {
@@ -91,15 +92,25 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 			}
 			continue
 		}
-		if page, coming := m.takeLate(k); page != nil {
+		page, coming := m.takeLate(k)
+		switch {
+		case page != nil:
 			pages[m.place] = page
-		} else if !coming && m.offers(k) {
+			good++
+		case coming || !m.offers(k):
+		case m.leftOut():
+			absent = append(absent, m)
+		default:
 			asked = append(asked, m)
 		}
+	}
+	if good+len(asked) == 0 { // an empty list would be the wrong answer
+		asked = absent
 	}
 	header := r.Header.Clone()
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true,
+		good:    good,
 		do: func(ctx context.Context, m *member) error {
 			params := with(r.Params, "cursor", nil)
 			if from != nil {
