@@ -140,6 +140,7 @@ func (m *member) notify(ctx context.Context, r *Request) error {
 
 // Notify passes on what the server says by itself.
 func (m *member) Notify(n *jsonrpc.Message) {
+	m.outdate(n.Method)
 	if n.Method == "notifications/message" {
 		if c := m.sole(); c != nil {
 			c.Notify(n)
@@ -180,6 +181,7 @@ func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
 	m.up, m.told = nil, nil
+	m.late = [kinds]*late{}
 	m.mu.Unlock()
 	m.r.log.Warn("connection ended", "err", err)
 	if up != nil {

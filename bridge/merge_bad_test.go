@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -68,6 +70,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		hangs = true
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() {
@@ -108,6 +111,84 @@ func TestMergeNoEmptyList(t *testing.T) {
 		}
 		if got := do(t, s, "1", "tools/list", `{"cursor":"`+(&cursor{tools, map[string]*mark{"gone": {}}}).String()+`"}`); strings.Contains(got, `"error"`) {
 			t.Errorf("the cursor of a server that is gone: %s", got)
+		}
+	})
+}
+
+// A page after the first that takes too long is asked for again with the same
+// cursor: nothing is missing in the end.
+func TestMergeSlowLaterPage(t *testing.T) {
+	good, slow := shop("good", nil), shop("slow", nil)
+	pages := func(pause time.Duration) func(w *fakeWire, m *jsonrpc.Message) bool {
+		return func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method != "tools/list" {
+				return false
+			}
+			if !strings.Contains(string(m.Params), "cursor") {
+				w.answer(m, `{"tools":[{"name":"first"}],"nextCursor":"2"}`)
+			} else {
+				time.AfterFunc(pause, func() { w.answer(m, toolList("second")) })
+			}
+			return true
+		}
+	}
+	good.serve, slow.serve = pages(0), pages(25*time.Second)
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		var got []string
+		for params := `{}`; ; {
+			a := do(t, s, "1", "tools/list", params)
+			got = append(got, names(t, a)...)
+			next := gjson.Get(a, "result.nextCursor")
+			if !next.Exists() {
+				break
+			}
+			params = `{"cursor":` + next.Raw + `}`
+		}
+		same(t, "tools", got, []string{"good__first", "slow__first", "good__second", "slow__second"})
+		same(t, "again", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__first", "slow__first"})
+		time.Sleep(time.Minute)
+	})
+}
+
+// A page that came late is not shown when the server has said since that the
+// list is another one.
+func TestMergeLatePageGoesStale(t *testing.T) {
+	good, slow := shop("good", map[string]string{"tools/list": toolList("a")}), shop("slow", nil)
+	tool, pause := "old", 25*time.Second
+	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/list" {
+			list := toolList(tool)
+			time.AfterFunc(pause, func() { w.answer(m, list) })
+		}
+		return m.Method == "tools/list"
+	}
+	for _, changed := range []time.Duration{5 * time.Second, 30 * time.Second} { // before the page comes, and after
+		tool, pause = "old", 25*time.Second
+		all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Bridge) {
+			s, _, _ := enter(t, b)
+			same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
+			time.Sleep(changed)
+			synctest.Wait()
+			tool, pause = "new", 0
+			slow.wire(slow.opened()).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			time.Sleep(time.Minute)
+			same(t, "then", names(t, do(t, s, "2", "tools/list", `{}`)), []string{"good__a", "slow__new"})
+		})
+	}
+}
+
+// A request is not read any more when its call has returned.
+func TestMergeCancelledListIsLeftAlone(t *testing.T) {
+	one, two := shop("one", nil), shop("two", nil)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 100 {
+			m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":1}}`)
+			_, _ = s.up.Call(ctx, &Request{Message: m, From: s.caller})
+			m.Release()
 		}
 	})
 }

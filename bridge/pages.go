@@ -107,12 +107,13 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	if good+len(asked) == 0 { // an empty list would be the wrong answer
 		asked = absent
 	}
-	header := r.Header.Clone()
+	params, header := with(r.Params, "cursor", nil), r.Header.Clone() // r may not outlive this call
+	awaited := make([]*late, len(g.members))                          // by place
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true,
 		good:    good,
 		do: func(ctx context.Context, m *member) error {
-			params := with(r.Params, "cursor", nil)
+			params := params
 			if from != nil {
 				params = with(params, "cursor", []byte(quote(from.At[m.r.o.Name].Cursor)))
 			}
@@ -120,18 +121,22 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: g.caller, Header: header})
 			return err
 		},
-		overdue: func(m *member) { m.setLate(k, &late{}) },
+		overdue: func(m *member) {
+			if from == nil { // otherwise it is asked again for the same page
+				awaited[m.place] = m.awaitPage(k)
+			}
+		},
 		after: func(m *member, err error) {
 			page := pages[m.place]
-			switch {
-			case err != nil:
-				m.setLate(k, nil)
-				m.leaveOut(err)
-			case from != nil || page.Error != nil:
-				m.setLate(k, nil)
-			default:
-				m.setLate(k, &late{page})
+			if err != nil || page.Error != nil || from != nil {
+				page.Release()
+				page = nil
+			}
+			if m.keepPage(k, awaited[m.place], page) {
 				g.rest.Notify(jsonrpc.NewNotification(lists[k].changed, nil))
+			}
+			if err != nil {
+				m.leaveOut(err)
 			}
 		},
 	})
@@ -157,10 +162,38 @@ func (m *member) takeLate(k kind) (page *jsonrpc.Message, coming bool) {
 	return l.page, false
 }
 
-func (m *member) setLate(k kind, l *late) {
+// awaitPage notes that the first page is on its way.
+func (m *member) awaitPage(k kind) *late {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.late[k] = l
+	m.late[k] = &late{}
+	return m.late[k]
+}
+
+// keepPage keeps the page that l stands for until it is asked for; nil means
+// that there is none. It reports whether there is something to ask for: the
+// list may have changed since.
+func (m *member) keepPage(k kind, l *late, page *jsonrpc.Message) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l == nil || m.late[k] != l {
+		return false
+	}
+	if l.page = page; page == nil {
+		m.late[k] = nil
+	}
+	return page != nil
+}
+
+// outdate drops the pages that the notification makes wrong.
+func (m *member) outdate(changed string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range kinds {
+		if lists[k].changed == changed {
+			m.late[k] = nil
+		}
+	}
 }
 
 // join makes one answer of the servers' pages, of which those of late are not
@@ -173,7 +206,13 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*m
 	var no *jsonrpc.Message // the first refusal
 	good := 0
 	for _, m := range g.members {
-		if late[m] || pages[m.place] == nil { // a late one is written yet
+		if late[m] { // its page may be written now
+			if from != nil {
+				next.At[m.r.o.Name] = from.At[m.r.o.Name]
+			}
+			continue
+		}
+		if pages[m.place] == nil {
 			continue
 		}
 		page := pages[m.place]
