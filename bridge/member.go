@@ -202,35 +202,34 @@ func (m *member) changed() {
 
 // leaveOut leaves the server out of lists until it can be had.
 func (m *member) leaveOut(err error) {
-	if errors.Is(err, ErrEnded) || errors.Is(err, ErrShutdown) || m.g.ctx.Err() != nil {
+	if errors.Is(err, ErrEnded) || errors.Is(err, ErrShutdown) {
 		return
 	}
 	m.mu.Lock()
-	waits := m.stop != nil
+	if m.g.ctx.Err() != nil { // later, close finds stop
+		m.mu.Unlock()
+		return
+	}
+	again := m.stop != nil
 	m.absent = true
-	m.mu.Unlock()
-	if waits {
-		return
+	if !again {
+		m.stop = m.r.await(m.r.caller(m.g.caller), m.back)
 	}
-	m.r.log.Debug("left out of what all servers offer as one, until it works", "err", err) // why is a warning of the route's
-	stop := m.r.await(m.r.caller(m.g.caller), m.back)
-	m.mu.Lock()
-	if m.absent {
-		m.stop = stop
-	}
-	over := !m.absent || m.g.ctx.Err() != nil // it came back meanwhile, or the session has ended
 	m.mu.Unlock()
-	if over {
-		stop()
+	if !again {
+		m.r.log.Debug("left out of what all servers offer as one, until it works", "err", err) // why is a warning of the route's
 	}
 }
 
 // back notes that the server can be had again.
 func (m *member) back() {
 	m.mu.Lock()
-	was := m.absent
+	was, stop := m.absent, m.stop
 	m.absent, m.stop = false, nil
 	m.mu.Unlock()
+	if stop != nil {
+		stop() // it need not be the waiting that has told us
+	}
 	if was {
 		m.changed()
 	}

@@ -3,7 +3,9 @@ package bridge
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +191,32 @@ func TestMergeCancelledListIsLeftAlone(t *testing.T) {
 			m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":1}}`)
 			_, _ = s.up.Call(ctx, &Request{Message: m, From: s.caller})
 			m.Release()
+		}
+	})
+}
+
+// slowLog takes its time.
+type slowLog struct{ slog.Handler }
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { time.Sleep(time.Millisecond); return false }
+
+// Two lists that find a server dead at the same time leave it out once: nobody
+// waits for it when the session has ended.
+func TestMergeLeavesOutOnce(t *testing.T) {
+	one, dead := shop("one", nil), &fake{before: func(context.Context, int) error { return errors.New("no") }}
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "dead", prefix: "dead__", f: dead}}, func(t *testing.T, b *Bridge) {
+		b.routes[1].log = slog.New(slowLog{slog.DiscardHandler})
+		g := newMerge(b, &Caller{Params: []byte(params)}, nobody{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { g.members[1].leaveOut(errors.New("no")) })
+		}
+		wg.Wait()
+		_ = g.Close(context.Background())
+		b.routes[1].mu.Lock()
+		defer b.routes[1].mu.Unlock()
+		if n := len(b.routes[1].waiters); n > 0 {
+			t.Errorf("%d wait for a server on behalf of sessions that have ended", n)
 		}
 	})
 }
