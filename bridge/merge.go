@@ -164,7 +164,12 @@ func (g *merge) find(ctx context.Context, k kind, seen string) (*member, string)
 	if m, own := look(); m != nil {
 		return m, own
 	}
-	g.fetch(ctx, k, func(m *member) bool { return m.r.rivals || m == by })
+	short, cancel := ctx, func() {}
+	if by == nil || by.r.rivals { // what is wanted may well be another's than that of a slow one
+		short, cancel = context.WithTimeout(ctx, listPatience)
+	}
+	defer cancel()
+	g.fetch(short, k, func(m *member) bool { return m.r.rivals || m == by })
 	if m, own := look(); m != nil {
 		return m, own
 	}
@@ -249,8 +254,12 @@ func (g *merge) owner(ctx context.Context, k kind, uri string) *member {
 		return m
 	}
 	everybody := func(*member) bool { return true }
-	g.fetch(ctx, resources, everybody)
-	g.fetch(ctx, templates, everybody)
+	short, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { g.fetch(short, resources, everybody) })
+	wg.Go(func() { g.fetch(short, templates, everybody) })
+	wg.Wait()
 	return look()
 }
 
@@ -350,6 +359,8 @@ func (g *merge) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, err
 	}
 	level := slices.Clone(r.Params)
 	g.level.Store(&level)
+	ctx, cancel := context.WithTimeout(ctx, greetPatience)
+	defer cancel()
 	var wg sync.WaitGroup
 	for _, m := range g.members {
 		if m.begun() {

@@ -220,3 +220,48 @@ func TestMergeLeavesOutOnce(t *testing.T) {
 		}
 	})
 }
+
+// A server that cannot be had does not keep another one's resource from being
+// read, nor do servers that do not answer.
+func TestMergeReadsPastTheBad(t *testing.T) {
+	one := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"file:1"}]}`})
+	two := shop("two", map[string]string{"resources/list": `{"resources":[{"uri":"file:2"}]}`, "resources/templates/list": `{"resourceTemplates":[]}`})
+	mute := shop("mute", nil)
+	mute.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method != "initialize" }
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		do(t, s, "1", "resources/list", `{}`)
+		one.before = func(context.Context, int) error {
+			return &Error{Server: "one", Kind: ErrUnavailable, Public: "it is gone"}
+		}
+		one.wire(1).die()
+		synctest.Wait()
+		if got := do(t, s, "2", "resources/read", `{"uri":"file:unlisted"}`); gjson.Get(got, "result.by").Str != "two" {
+			t.Errorf("read: %s", got)
+		}
+		two.before = one.before
+		two.wire(1).die()
+		synctest.Wait()
+		if got := do(t, s, "3", "resources/read", `{"uri":"file:unlisted"}`); !strings.Contains(got, "it is gone") {
+			t.Errorf("read: %s", got)
+		}
+	})
+	all(t, []stock{{name: "mute", f: mute}, {name: "two", f: two}}, func(t *testing.T, b *Bridge) {
+		two.before = nil
+		s, _, _ := enter(t, b)
+		for _, test := range []struct{ method, params string }{
+			{"resources/read", `{"uri":"file:2"}`},
+			{"resources/read", `{"uri":"file:unlisted"}`},
+			{"tools/call", `{"name":"t"}`},
+			{"logging/setLevel", `{"level":"info"}`},
+		} {
+			p := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"`+test.method+`","params":`+test.params+`}`)
+			time.Sleep(listPatience)
+			if !p.over() {
+				t.Errorf("%s %s waits for a server that does not answer", test.method, test.params)
+				s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`), nil)
+				<-p.done
+			}
+		}
+	})
+}
