@@ -280,70 +280,66 @@ func (f *filtered) admitCompletion(m *jsonrpc.Message) (*jsonrpc.Message, *jsonr
 		if !f.sieves[templates].passes(ref.uri) {
 			return nil, noResource(ref.uri)
 		}
-		return ref.clear(), nil
+		return ref.about("uri", ref.uri), nil
 	}
 	own, ok := f.sieves[prompts].meant(ref.name)
 	if !ok {
 		return nil, unknown(prompts, ref.name)
 	}
-	return ref.renamed(own), nil
+	return ref.about("name", own), nil
 }
 
 const refWrong = "params.ref must be an object that says what is to be completed: a prompt by its name, or a resource by its uri"
 
-// reference is what a request for completion is about.
+// reference is what a request for completion is about: a prompt, or a resource
+// or template.
 type reference struct {
-	m         *jsonrpc.Message
-	name, uri string // of a prompt, or of a resource or template
-	raw       []byte
-	doubtful  bool // raw differs from what the client sent
+	m           *jsonrpc.Message
+	params, ref map[string]json.RawMessage
+	name, uri   string // one of them is empty
 }
 
-// refOf reads params.ref. A member that stands twice, or under a name that
-// differs in case only, could mean one thing to us and another to the server:
-// there is none in what goes on. A reference to both a prompt and a resource is
-// none: which of them counts would be for the server to say.
+// refOf reads params.ref. What stands twice, or under a name that differs in
+// case only, could mean one thing to us and another to the server: there is none
+// in what goes on. A reference to both a prompt and a resource is none: which of
+// them counts would be for the server to say.
 func refOf(m *jsonrpc.Message) (*reference, bool) {
-	var p struct {
-		Ref map[string]json.RawMessage
-	}
-	if json.Unmarshal(m.Params, &p) != nil || p.Ref == nil {
+	r := &reference{m: m}
+	if json.Unmarshal(m.Params, &r.params) != nil || json.Unmarshal(r.params["ref"], &r.ref) != nil || r.ref == nil {
 		return nil, false
 	}
-	r := &reference{m: m}
-	written := 0
-	gjson.GetBytes(m.Params, "ref").ForEach(func(_, _ gjson.Result) bool { written++; return true })
-	r.doubtful = written != len(p.Ref)
-	for name, value := range p.Ref {
-		switch {
-		case name == "name":
-			r.name = gjson.ParseBytes(value).Str
-		case name == "uri":
-			r.uri = gjson.ParseBytes(value).Str
-		case strings.EqualFold(name, "name"), strings.EqualFold(name, "uri"):
-			delete(p.Ref, name)
-			r.doubtful = true
+	unmistakable(r.params, "ref")
+	unmistakable(r.ref, "name")
+	unmistakable(r.ref, "uri")
+	_, named := r.ref["name"]
+	_, located := r.ref["uri"]
+	r.name, r.uri = gjson.ParseBytes(r.ref["name"]).Str, gjson.ParseBytes(r.ref["uri"]).Str
+	return r, !(named && located)
+}
+
+// unmistakable removes the members that differ from that one in case only.
+func unmistakable(object map[string]json.RawMessage, member string) {
+	for name := range object {
+		if name != member && strings.EqualFold(name, member) {
+			delete(object, name)
 		}
 	}
-	_, named := p.Ref["name"]
-	_, located := p.Ref["uri"]
-	raw, err := json.Marshal(p.Ref)
-	r.raw = raw
-	return r, err == nil && !(named && located)
 }
 
-// clear returns the request with a reference that all servers understand alike.
-func (r *reference) clear() *jsonrpc.Message {
-	if !r.doubtful {
-		return r.m
+// about returns the request about the prompt of that name, or about the
+// resource or template of that uri.
+func (r *reference) about(member, text string) *jsonrpc.Message {
+	r.ref[member] = []byte(quote(text))
+	var params []byte
+	ref, err := json.Marshal(r.ref)
+	if err == nil {
+		r.params["ref"] = ref
+		params, err = json.Marshal(r.params)
 	}
-	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: with(r.m.Params, "ref", r.raw)}
-	return c.Clone()
-}
-
-// renamed returns the request about the prompt of that name.
-func (r *reference) renamed(name string) *jsonrpc.Message {
-	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: with(r.m.Params, "ref", with(r.raw, "name", []byte(quote(name))))}
+	if err != nil {
+		panic(err) // raw members that were just decoded always encode
+	}
+	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
 	return c.Clone() // parsed: its progress token is found
 }
 

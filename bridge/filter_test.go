@@ -138,6 +138,10 @@ func TestFilter(t *testing.T) {
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1","name":"p2"}}`, "Unknown prompt: p2"},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"},"ref":{"name":"p2"}}`, "Unknown prompt: p2"},
 			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}"}}`, `"code":-32002`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","Name":"p2","uri":"a:{x}"}}`, `{"ref":{"type":"ref/prompt","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2"},"Ref":{"uri":"a:{x}"}}`, "Unknown prompt: p2"},
+			{"completion/complete", `{"Ref":{"type":"ref/prompt","name":"p2"},"ref":{"name":"q1"}}`, `{"ref":{"name":"p1"}}`},
 			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`, `"result"`},
 		} {
 			got := do(t, s, "2", test.method, test.params)

@@ -221,14 +221,14 @@ func (g *merge) complete(ctx context.Context, r *Request) (*jsonrpc.Message, err
 		if m == nil {
 			return noResource(ref.uri), nil
 		}
-		inner.Message = ref.clear()
+		inner.Message = ref.about("uri", ref.uri)
 		return m.call(ctx, &inner)
 	}
 	m, own := g.find(ctx, prompts, ref.name)
 	if m == nil {
 		return unknown(prompts, ref.name), nil
 	}
-	inner.Message = ref.renamed(own)
+	inner.Message = ref.about("name", own)
 	return m.call(ctx, &inner)
 }
 

@@ -154,7 +154,7 @@ func TestMerge(t *testing.T) {
 			{"resources/read", `{"uri":"t2://7"}`, "two", `{"uri":"t2://7"}`},
 			{"resources/read", `{"uri":"b:unlisted"}`, "two", `{"uri":"b:unlisted"}`},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"two__greet"},"argument":{"name":"a","value":"b"}}`, "two", `{"argument":{"name":"a","value":"b"},"ref":{"name":"greet","type":"ref/prompt"}}`},
-			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"t1://{id}/x"},"argument":{}}`, "one", `{"ref":{"type":"ref/resource","uri":"t1://{id}/x"},"argument":{}}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"t1://{id}/x"},"argument":{}}`, "one", `{"argument":{},"ref":{"type":"ref/resource","uri":"t1://{id}/x"}}`},
 		} {
 			got := do(t, s, "6", test.method, test.params)
 			if by := gjson.Get(got, "result.by").Str; by != test.by {
