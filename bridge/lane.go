@@ -92,19 +92,22 @@ func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 // call makes the call once. A connection that turns out to be of no use is
 // not used again.
 func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if r.Method == "resources/unsubscribe" {
+		defer l.remember(r) // whatever comes of it, nobody wants the subscription back
+	}
 	w, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer l.leave()
 	if r.Method == "initialize" {
-		return jsonrpc.NewResult(nil, l.Server().Result), nil
+		return jsonrpc.NewResult(nil, w.up.Server().Result), nil // the lane's may be gone by now
 	}
 	m, err := w.up.Call(ctx, r)
 	if errors.Is(err, ErrUnsent) {
 		w.Gone(err) // in case that the news of it have not come yet
 	}
-	if err == nil && m.Error == nil || r.Method == "resources/unsubscribe" { // which nobody wants back, whatever came of it
+	if err == nil && m.Error == nil {
 		l.remember(r)
 	}
 	return m, err

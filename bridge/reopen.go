@@ -179,15 +179,18 @@ func (l *lane) mourn(err error) {
 // need as a call is. It tries as often as it takes.
 func (l *lane) hold() {
 	for {
-		if _, err := l.enter(l.ctx); err == nil {
-			l.leave()
-		}
 		l.mu.Lock()
 		if l.wire != nil || len(l.subs) == 0 || l.closed != nil {
 			l.holding = false
 			l.mu.Unlock()
 			return
 		}
+		l.mu.Unlock()
+		if _, err := l.enter(l.ctx); err == nil {
+			l.leave()
+			continue
+		}
+		l.mu.Lock()
 		wait := time.Until(l.nextStart())
 		l.mu.Unlock()
 		timer := time.NewTimer(max(wait, time.Second))

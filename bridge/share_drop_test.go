@@ -1,0 +1,40 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A subscription whose session ends while the server cannot be opened is not
+// kept up: nobody would ever end it.
+func TestShareLeavesWhileServerIsAway(t *testing.T) {
+	f := &fake{}
+	f.before = func(ctx context.Context, n int) error {
+		if n == 2 {
+			select {
+			case <-time.After(30 * time.Second):
+			case <-ctx.Done():
+			}
+			return errors.New("no")
+		}
+		return nil
+	}
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "p")
+		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
+		l := s.up.(*view).h.lane
+		f.wire(1).die()
+		time.Sleep(10 * time.Second) // the lane tries to open it for the sake of the subscription
+		s.End(ErrEnded)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.subs) > 0 || l.wire != nil {
+			t.Errorf("subscriptions %v and connection %v of nobody are kept", l.subs, l.wire)
+		}
+	})
+}
