@@ -24,6 +24,7 @@ type member struct {
 	mu     sync.Mutex // guards the rest
 	up     Upstream   // nil until something is wanted of it
 	told   *[]byte    // the level that it was told
+	owes   bool       // it has ended: its next connection knows of no subscriptions
 	calls  []Client   // where progress of the calls under way goes
 	absent bool       // it is left out until it can be had
 	stop   func()     // ends the waiting for that
@@ -61,7 +62,8 @@ func (m *member) upstream() (Upstream, error) {
 	return up, err
 }
 
-// ready returns the connection when the server has been told the level.
+// ready returns the connection when the server has been told the level and,
+// when it has made a new start, the subscriptions.
 func (m *member) ready(ctx context.Context) (Upstream, error) {
 	up, err := m.upstream()
 	if err != nil {
@@ -69,27 +71,41 @@ func (m *member) ready(ctx context.Context) (Upstream, error) {
 	}
 	level := m.g.level.Load()
 	m.mu.Lock()
-	told := m.told
+	told, owes := m.told, m.owes
 	m.mu.Unlock()
-	if told == level {
+	if told == level && !owes {
 		return up, nil
 	}
-	if _, err := up.Call(ctx, &Request{Message: request("initialize", m.g.caller.Params), From: m.g.caller}); err != nil {
-		return nil, err // it says whether there is logging
-	}
-	if s := m.r.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
-		a, err := up.Call(ctx, &Request{Message: request("logging/setLevel", *level), From: m.g.caller})
-		if err != nil {
-			return nil, err
+	if told != level {
+		if err := m.tell(ctx, up, "initialize", m.g.caller.Params); err != nil {
+			return nil, err // it says whether there is logging
 		}
-		a.Release() // a refusal is no reason not to go on
+		if s := m.r.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
+			if err := m.tell(ctx, up, "logging/setLevel", *level); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if owes {
+		for _, uri := range m.g.subscriptions(m) {
+			if err := m.tell(ctx, up, "resources/subscribe", []byte(`{"uri":`+quote(uri)+`}`)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.up == up {
-		m.told = level
+		m.told, m.owes = level, false
 	}
 	return up, nil
+}
+
+// tell makes a call of the bridge's own. A refusal is no reason not to go on.
+func (m *member) tell(ctx context.Context, up Upstream, method string, params []byte) error {
+	a, err := up.Call(ctx, &Request{Message: request(method, params), From: m.g.caller})
+	a.Release()
+	return err
 }
 
 // call makes a call.
@@ -180,7 +196,7 @@ func (g *merge) asker(token []byte) (*member, []byte) {
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
-	m.up, m.told = nil, nil
+	m.up, m.told, m.owes = nil, nil, true
 	m.late = [kinds]*late{}
 	m.mu.Unlock()
 	m.r.log.Warn("connection ended", "err", err)

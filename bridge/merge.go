@@ -351,6 +351,19 @@ func (g *merge) unsubscribe(ctx context.Context, r *Request) (*jsonrpc.Message, 
 	return m.call(ctx, &inner)
 }
 
+// subscriptions returns what m was told to keep the client informed about.
+func (g *merge) subscriptions(m *member) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var uris []string
+	for uri, of := range g.subs {
+		if of == m {
+			uris = append(uris, uri)
+		}
+	}
+	return uris
+}
+
 // setLevel notes the level. Servers that are in use are told at once, others
 // when they are needed.
 func (g *merge) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, error) {

@@ -265,3 +265,23 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 		}
 	})
 }
+
+// The next call to a server that has ended for good tells it the subscriptions
+// again, before anything else.
+func TestMergeSubscribesAnew(t *testing.T) {
+	one, two := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"a:2"}]}`}), shop("two", nil)
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		do(t, s, "1", "resources/subscribe", `{"uri":"a:1"}`)
+		do(t, s, "1", "resources/subscribe", `{"uri":"a:2"}`)
+		one.wire(1).die()
+		synctest.Wait()
+		do(t, s, "1", "resources/unsubscribe", `{"uri":"a:2"}`)
+		do(t, s, "2", "resources/list", `{}`)
+		do(t, s, "3", "resources/list", `{}`)
+		got := strings.Join(one.wire(2).received(), "\n")
+		if strings.Count(got, `"resources/subscribe","params":{"uri":"a:1"}`) != 1 || strings.Count(got, `"resources/subscribe"`) != 1 || strings.Index(got, "subscribe") > strings.Index(got, "list") {
+			t.Errorf("the server was told\n%s", got)
+		}
+	})
+}
