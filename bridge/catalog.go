@@ -32,8 +32,11 @@ type template struct {
 	t    *uritemplate.Template
 }
 
-// maxCatalog bounds what is remembered of one kind.
-const maxCatalog = 20_000
+const (
+	maxCatalog  = 20_000   // bounds what is remembered of one kind
+	maxTemplate = 1 << 10  // bytes of a template that a resource can be one of; of longer ones the regular expression may be too large
+	maxMatched  = 64 << 10 // bytes of a URI that is compared with templates
+)
 
 // learn takes a page of a list. expose gives the name under which clients see
 // an item; first and last say whether it is the first page and the last one.
@@ -45,7 +48,7 @@ func (c *catalog) learn(k kind, page []byte, expose func(key string) string, fir
 			return
 		}
 		fresh[expose(key)] = key
-		if k == templates {
+		if k == templates && len(key) <= maxTemplate {
 			if t, err := uritemplate.New(key); err == nil {
 				match = append(match, template{key, t})
 			}
@@ -89,13 +92,18 @@ func (c *catalog) listed(k kind) bool {
 	return c.each[k].whole
 }
 
-// matches reports whether a resource can be one of the server's templates.
+// matches reports whether a resource can be one of the server's templates. The
+// URI is a client's: the time that a regular expression takes grows with its
+// length, that of the library's own Match with the square.
 func (c *catalog) matches(uri string) bool {
+	if len(uri) > maxMatched {
+		return false
+	}
 	c.mu.Lock()
 	match := c.each[templates].match
 	c.mu.Unlock()
 	for _, t := range match {
-		if t.t.Match(uri) != nil {
+		if t.t.Regexp().MatchString(uri) {
 			return true
 		}
 	}
