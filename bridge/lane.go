@@ -93,7 +93,7 @@ func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 // not used again.
 func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.Method == "resources/unsubscribe" {
-		defer l.remember(r) // whatever comes of it, nobody wants the subscription back
+		defer l.remember(nil, r) // whatever comes of it, nobody wants the subscription back
 	}
 	w, err := l.enter(ctx)
 	if err != nil {
@@ -107,8 +107,9 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if errors.Is(err, ErrUnsent) {
 		w.Gone(err) // in case that the news of it have not come yet
 	}
-	if err == nil && m.Error == nil {
-		l.remember(r)
+	if err == nil && m.Error == nil && !l.remember(w, r) {
+		m.Release()
+		return nil, &Error{Server: l.route.o.Name, Kind: ErrUnsent, Public: "its connection has ended"} // it may as well not have been sent
 	}
 	return m, err
 }
@@ -153,15 +154,19 @@ func (l *lane) forget(uri string) bool {
 	return true
 }
 
-// remember notes what a fresh connection has to be told again.
-func (l *lane) remember(r *Request) {
+// remember notes what a fresh connection has to be told again. It reports false
+// when that is too late: the connection that was told is the lane's no more.
+func (l *lane) remember(w *wire, r *Request) bool {
 	switch r.Method {
 	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 	default:
-		return
+		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.wire != w && r.Method != "resources/unsubscribe" {
+		return false
+	}
 	switch r.Method {
 	case "logging/setLevel":
 		l.level = slices.Clone(r.Params)
@@ -173,6 +178,7 @@ func (l *lane) remember(r *Request) {
 	case "resources/unsubscribe":
 		delete(l.subs, r.URI())
 	}
+	return true
 }
 
 // What may wait for a connection to be opened. Nobody waits for the outcome of

@@ -3,9 +3,12 @@ package bridge
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // A subscription whose session ends while the server cannot be opened is not
@@ -35,6 +38,35 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 		defer l.mu.Unlock()
 		if len(l.subs) > 0 || l.wire != nil {
 			t.Errorf("subscriptions %v and connection %v of nobody are kept", l.subs, l.wire)
+		}
+	})
+}
+
+// A subscription is restored also when the connection was lost right behind the
+// answer to it.
+func TestLaneSubscribedAtTheLast(t *testing.T) {
+	f := &fake{}
+	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "resources/subscribe" && w.n == 1 {
+			w.answer(m, "{}")
+			w.die()
+			return true
+		}
+		return false
+	}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		for range 20 {
+			f.opens, f.wires = nil, nil
+			s, _ := begin(t, b, "")
+			do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if f.opened() != 2 {
+				t.Fatalf("opened %d times, want twice", f.opened())
+			}
+			contains(t, strings.Join(f.wire(2).received(), "\n"), "resources/subscribe")
+			s.End(ErrEnded)
+			synctest.Wait()
 		}
 	})
 }
