@@ -220,7 +220,11 @@ func (r *route) join(from Caller, rest Client) (Upstream, error) {
 	defer r.mu.Unlock()
 	h := r.hubs[key]
 	if h == nil {
-		if n := r.principalHubs(from.Principal); n >= maxHubs && !r.evict(from.Principal) {
+		if int64(len(r.hubs)) >= r.maxLanes {
+			r.evict(func(*hub) bool { return true })
+		}
+		own := func(h *hub) bool { return h.lane.caller.Principal == from.Principal }
+		if n := r.principalHubs(from.Principal); n >= maxHubs && !r.evict(own) {
 			return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded,
 				Public: limitText("it has too many connections for clients of different revisions and capabilities", maxHubs)}
 		}
@@ -239,11 +243,11 @@ func (r *route) principalHubs(principal string) (n int) {
 	return n
 }
 
-// evict closes a shared connection of the principal that no session uses. The
-// caller holds r.mu.
-func (r *route) evict(principal string) bool {
+// evict closes one of these shared connections that no session uses. The caller
+// holds r.mu.
+func (r *route) evict(which func(*hub) bool) bool {
 	for key, h := range r.hubs {
-		if h.lane.caller.Principal == principal && h.unused() {
+		if which(h) && h.unused() {
 			delete(r.hubs, key)
 			r.b.wg.Go(func() { _ = h.lane.Close(r.b.force) })
 			return true

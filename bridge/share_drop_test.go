@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,5 +69,23 @@ func TestLaneSubscribedAtTheLast(t *testing.T) {
 			s.End(ErrEnded)
 			synctest.Wait()
 		}
+	})
+}
+
+// Connections of principals that are gone for good are not kept in mind without
+// limit.
+func TestShareForgetsPrincipals(t *testing.T) {
+	run(t, ServerOptions{Adapter: &fake{}, Share: SharePrincipal, MaxLanes: 4}, func(t *testing.T, b *Bridge) {
+		stays, _ := begin(t, b, "stays")
+		for i := range 20 {
+			s, _ := begin(t, b, fmt.Sprint(i))
+			s.End(ErrEnded)
+			time.Sleep(time.Hour)
+			stays.Seen()
+		}
+		if n := len(b.routes[0].hubs); n > 4 {
+			t.Errorf("%d shared connections are kept in mind", n)
+		}
+		contains(t, do(t, stays, "1", "tools/list", `{}`), `"result"`)
 	})
 }
