@@ -85,7 +85,6 @@ func (l *lane) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if errors.Is(err, ErrUnsent) && ctx.Err() == nil {
 		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
 	}
-	l.route.fared(err)
 	return m, err
 }
 
@@ -104,6 +103,7 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		return jsonrpc.NewResult(nil, w.up.Server().Result), nil // the lane's may be gone by now
 	}
 	m, err := w.up.Call(ctx, r)
+	l.route.fared(err)
 	if errors.Is(err, ErrUnsent) {
 		w.Gone(err) // in case that the news of it have not come yet
 	}

@@ -81,7 +81,10 @@ func (m *member) ready(ctx context.Context) (Upstream, error) {
 			return nil, err // it says whether there is logging
 		}
 		if s := m.r.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
-			if err := m.tell(ctx, up, "logging/setLevel", *level); err != nil {
+			short, cancel := context.WithTimeout(ctx, greetPatience)
+			err := m.tell(short, up, "logging/setLevel", *level)
+			cancel()
+			if err != nil && (ctx.Err() != nil || short.Err() == nil) { // one that does not answer this is used all the same
 				return nil, err
 			}
 		}

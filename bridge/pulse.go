@@ -45,13 +45,13 @@ func (l *lane) ping(w *wire) {
 	if l.ctx.Err() != nil {
 		return
 	}
-	if err != nil {
-		w.Gone(err)
-		return
-	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed == nil && l.wire == w {
+	busy := l.active > 0 || time.Since(l.used) < every // it has got work meanwhile, which may keep it from answering
+	if (err == nil || busy) && l.closed == nil && l.wire == w {
 		l.pulse.Reset(every)
+	}
+	l.mu.Unlock()
+	if err != nil && !busy {
+		w.Gone(err)
 	}
 }

@@ -113,9 +113,9 @@ func (r *route) released() {
 
 // failed notes that a connection could not be opened, or not be used.
 func (r *route) failed(err error) {
-	r.ill.Store(true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.ill.Store(true)
 	level := slog.LevelWarn
 	if r.failure != nil && r.failure.Error() == err.Error() {
 		level = slog.LevelDebug // said before

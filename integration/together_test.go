@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 roots are deprecated from 2026-07-28 on; the bridge serves the revisions before it.
+
 package integration
 
 import (
