@@ -41,7 +41,7 @@ func TestUpstreamHeaders(t *testing.T) {
 				m.Release()
 			}
 			call(http.Header{"X-Both": {"second"}})
-			call(nil)
+			call(nil)           // of the bridge's own: what came with initialize
 			call(http.Header{}) // of this client nothing is forwarded
 			if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"note"}`), Header: http.Header{"X-Both": {"third"}}}); err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestUpstreamHeaders(t *testing.T) {
 				}
 			}
 			want := map[string]string{"POST initialize": "first", "POST notifications/initialized": "first", "GET": "first",
-				"POST tools/call": "second second own", "POST note": "third", "DELETE": "third"}
+				"POST tools/call": "second first own", "POST note": "third", "DELETE": "first"}
 			for line, values := range want {
 				if got := strings.Join(both[line], " "); got != values {
 					t.Errorf("%s: X-Both %q, want %q", line, got, values)
