@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -28,12 +27,8 @@ func TestMatches(t *testing.T) {
 			t.Errorf("matches(%q, %q) = %t", test.pattern, test.text, got)
 		}
 	}
-	began := time.Now()
-	if matches(strings.Repeat("*a", 30)+"b", strings.Repeat("a", 20000)) {
+	if matches(strings.Repeat("*a", 30)+"b", strings.Repeat("a", 20000)) { // in exponential time this would not end
 		t.Error("matched")
-	}
-	if took := time.Since(began); took > time.Minute { // exponential time would be the age of the universe
-		t.Errorf("took %v", took)
 	}
 }
 

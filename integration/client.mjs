@@ -287,16 +287,21 @@ const checks = {
   },
 
   async progress(p) {
-    const from = p.mark();
-    const told = [];
-    const r = await p.tool(names.long, { duration: 1, steps: 5 }, { onprogress: (n) => told.push(n) });
-    if (!r.content[0].text.includes('completed')) fail('result:', brief(r));
-    // The SDK's own token is a number; the notifications came before the answer.
-    const before = p.wire.slice(from, p.wire.findIndex((m, i) => i >= from && m.result?.content));
-    const numbers = before.filter((m) => m.method === 'notifications/progress');
-    equal(numbers.map((m) => [m.params.progress, m.params.total]), [1, 2, 3, 4, 5].map((n) => [n, 5]), 'progress');
-    // Those that come in one read with the answer are lost: the SDK has by then forgotten the call.
-    if (told.length < 1) fail('the SDK matched', told.length, 'notifications to the call');
+    // What comes in one read with the answer is lost: the SDK has by then forgotten
+    // the call. On a machine with much to do that may be more than the last of
+    // them, which another attempt shows to be chance.
+    for (let attempt = 1; ; attempt++) {
+      const from = p.mark();
+      const told = [];
+      const r = await p.tool(names.long, { duration: 0.5, steps: 5 }, { onprogress: (n) => told.push(n) });
+      if (!r.content[0].text.includes('completed')) fail('result:', brief(r));
+      // The SDK's own token is a number; the notifications came before the answer.
+      const before = p.wire.slice(from, p.wire.findIndex((m, i) => i >= from && m.result?.content));
+      const numbers = before.filter((m) => m.method === 'notifications/progress');
+      equal(numbers.map((m) => [m.params.progress, m.params.total]), [1, 2, 3, 4, 5].map((n) => [n, 5]), 'progress');
+      if (told.length >= 4) break;
+      if (attempt === 10) fail('the SDK matched', told.length, 'notifications to the call');
+    }
     // A token of our own, of the other type.
     const token = 'tøken "1"';
     const again = p.mark();

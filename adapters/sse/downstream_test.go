@@ -372,6 +372,44 @@ func TestNeverReads(t *testing.T) {
 	})
 }
 
+// While too much waits for a client that does not read, its requests are refused;
+// what waits is there when it reads on, and so is its session.
+func TestReadsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, bridge.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
+		conn := r.Dial()
+		defer conn.Close()
+		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
+		buf, got := make([]byte, 64<<10), ""
+		read := func(until string) {
+			for !strings.Contains(got, until) {
+				n, err := conn.Read(buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += string(buf[:n])
+			}
+		}
+		read("sessionId=")
+		read("\r\n\r\n")
+		_, rest, _ := strings.Cut(got, "data: ")
+		endpoint, _, _ := strings.Cut(rest, "\n")
+		c := &client{rig: r, endpoint: endpoint}
+		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		const large = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":1048576}}}`
+		c.post(fmt.Sprintf(large, 1), 202)
+		c.post(fmt.Sprintf(large, 2), 503)
+		read(`"id":1,"result":{"large":`)
+		read(`x"}}`)
+		synctest.Wait()
+		c.post(fmt.Sprintf(large, 3), 202)
+		read(`"id":3,"result":{"large":`)
+		if strings.Contains(got, `"id":2`) {
+			t.Error("the request that was refused was answered on the stream")
+		}
+	})
+}
+
 // When the session ends by itself, calls under way are answered before the stream ends: every request gets one answer.
 func TestSessionEndsUnderCalls(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
