@@ -85,7 +85,9 @@ var ways = []func(ctx context.Context, base string) error{
 		if err != nil {
 			return err
 		}
-		short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(30))*time.Millisecond)
+		own, done := withOwnClient(ctx)
+		defer done()
+		short, cancel := context.WithTimeout(own, time.Duration(rand.IntN(30))*time.Millisecond)
 		defer cancel()
 		if _, err := c.tool(short, "hang", map[string]any{"message": "a"}); err == nil {
 			return fmt.Errorf("a call that hangs was answered")
@@ -137,7 +139,9 @@ var ways = []func(ctx context.Context, base string) error{
 		return s.post(ctx, string(rawCall("hang", map[string]any{"message": "a"})))
 	},
 	func(ctx context.Context, base string) error { // the client goes before it has heard anything
-		short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(10))*time.Millisecond)
+		own, done := withOwnClient(ctx)
+		defer done()
+		short, cancel := context.WithTimeout(own, time.Duration(rand.IntN(10))*time.Millisecond)
 		defer cancel()
 		if s, err := openSSE(short, base); err == nil {
 			s.stream.Close()

@@ -60,6 +60,23 @@ func (r *reply) text() (string, bool) {
 
 var rawHTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
+// ownClient is the key under which a context has an HTTP client of its own. Who
+// breaks requests off needs one: with shared connections net/http may tell
+// another request, which reuses one just then, that its context has ended.
+type ownClient struct{}
+
+func withOwnClient(ctx context.Context) (own context.Context, done func()) {
+	c := &http.Client{Transport: &http.Transport{}}
+	return context.WithValue(ctx, ownClient{}, c), c.CloseIdleConnections
+}
+
+func clientOf(ctx context.Context) *http.Client {
+	if c, ok := ctx.Value(ownClient{}).(*http.Client); ok {
+		return c
+	}
+	return rawHTTP
+}
+
 func (c *rawClient) post(ctx context.Context, body []byte) (*reply, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -71,7 +88,7 @@ func (c *rawClient) post(ctx context.Context, body []byte) (*reply, error) {
 		req.Header.Set("Mcp-Session-Id", c.session)
 		req.Header.Set("MCP-Protocol-Version", legacy)
 	}
-	resp, err := rawHTTP.Do(req)
+	resp, err := clientOf(ctx).Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +230,7 @@ func (c *rawClient) end(ctx context.Context) error {
 		return err
 	}
 	req.Header.Set("Mcp-Session-Id", c.session)
-	resp, err := rawHTTP.Do(req)
+	resp, err := clientOf(ctx).Do(req)
 	if err != nil {
 		return err
 	}
@@ -233,7 +250,7 @@ func openSSE(ctx context.Context, base string) (*rawSSE, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := rawHTTP.Do(req)
+	resp, err := clientOf(ctx).Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +305,7 @@ func (s *rawSSE) post(ctx context.Context, m string) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := rawHTTP.Do(req)
+	resp, err := clientOf(ctx).Do(req)
 	if err != nil {
 		return err
 	}
