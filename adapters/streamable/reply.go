@@ -122,20 +122,29 @@ func writeAnswer(w http.ResponseWriter, a answered) {
 		write(w, http.StatusServiceUnavailable, a.m.Append(nil, a.m.ID, nil))
 		return
 	}
-	member, raw := a.m.Payload()
 	buf := jsonrpc.NewBuffer(0)
 	defer buf.Free()
+	var room [8][]byte
+	member, pieces := a.m.Payload(room[:1]) // the first is what stands before it
 	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
 	if a.m.ID != nil {
 		buf.B = append(append(buf.B, `,"id":`...), a.m.ID...)
 	}
 	buf.B = append(append(append(buf.B, `,"`...), member...), `":`...)
+	size := len(buf.B)
+	for _, piece := range pieces {
+		size += len(piece)
+	}
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(buf.B) + len(raw) + 1)}
-	if len(raw) <= copied {
-		_, _ = w.Write(append(append(buf.B, raw...), '}'))
+	h["Content-Length"] = []string{strconv.Itoa(size + len(closing))}
+	if size <= copied {
+		for _, piece := range pieces {
+			buf.B = append(buf.B, piece...)
+		}
+		_, _ = w.Write(append(buf.B, closing...))
 		return
 	}
-	send(w, buf.B, raw, closing)
+	pieces[0] = buf.B
+	send(w, append(pieces, closing)...)
 }

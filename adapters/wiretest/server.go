@@ -1,6 +1,7 @@
 package wiretest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -129,8 +130,8 @@ func (c *Conn) take(text string) {
 	case m.IsResponse():
 		if call, ok := c.asked[string(m.ID)]; ok {
 			delete(c.asked, string(m.ID))
-			member, raw := m.Payload()
-			c.answer(call, fmt.Sprintf(`{"%s":%s}`, member, raw))
+			member, raw := m.Payload(nil)
+			c.answer(call, fmt.Sprintf(`{"%s":%s}`, member, bytes.Join(raw, nil)))
 		}
 	case m.Method == "tools/call" && m.IsRequest():
 		c.tool(m)

@@ -11,6 +11,7 @@ package jsonrpc
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // Message is one request, notification or response: spans of the bytes that it
@@ -26,9 +27,11 @@ type Message struct {
 	version, method []byte
 	meta, name, uri []byte // members of params, raw
 	token           []byte // params._meta.progressToken, raw
-	rename          []byte // stands in place of name, raw; see Renamed
+	rename          []byte // stands in place of name, raw; one of edits
+	edits           []Edit // of Params or Result, in their order
 	progress        []byte // params.progressToken, raw
 	requestID       []byte // params.requestId, raw
+	found           Found  // members of the result
 	doubtful        bool   // see Doubtful
 	lines           bool   // line breaks stand between tokens
 	buf             *Buffer
@@ -67,9 +70,12 @@ func (m *Message) Renamed(name string) *Message {
 	if len(m.name) == 0 {
 		return m
 	}
+	at := offset(m.Params, m.name)
 	c := *m
 	c.buf = nil // it stays m's
 	c.rename = appendString(nil, name)
+	c.edits = slices.DeleteFunc(slices.Clone(m.edits), func(e Edit) bool { return e.From == at && e.To > at })
+	c.edits = merged(c.edits, []Edit{{From: at, To: at + len(m.name), Text: c.rename}})
 	return &c
 }
 
@@ -105,7 +111,11 @@ func text(raw []byte) string {
 
 // Len is about the size of the message on a wire, in bytes.
 func (m *Message) Len() int {
-	return len(m.ID) + len(m.Method) + len(m.Params) + len(m.rename) + len(m.Result) + len(m.Error) + 64
+	n := len(m.ID) + len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) + 64
+	for _, e := range m.edits {
+		n += len(e.Text)
+	}
+	return n
 }
 
 // Append writes the message to dst as one line, without the line break, and
@@ -127,7 +137,13 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 	case m.Error != nil:
 		dst = append(append(dst, `,"error":`...), m.Error...)
 	case m.Result != nil:
-		dst = append(append(dst, `,"result":`...), m.Result...)
+		dst = append(dst, `,"result":`...)
+		done := 0
+		for _, e := range m.edits {
+			dst = append(append(dst, m.Result[done:e.From]...), e.Text...)
+			done = e.To
+		}
+		dst = append(dst, m.Result[done:]...)
 	}
 	if m.lines {
 		unbreak(dst[from:])
@@ -137,34 +153,42 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 
 // appendParams writes the params with what stands in place of other things.
 func (m *Message) appendParams(dst, token []byte) []byte {
-	old, done := m.Token(), 0
-	put := func(part, instead []byte) {
-		at := offset(m.Params, part)
-		dst = append(append(dst, m.Params[done:at]...), instead...)
-		done = at + len(part)
+	done := 0
+	put := func(from, to int, instead []byte) {
+		dst = append(append(dst, m.Params[done:from]...), instead...)
+		done = to
 	}
-	tokens := token != nil && old != nil
-	renames := m.rename != nil
-	if tokens && renames && offset(m.Params, m.name) < offset(m.Params, old) {
-		put(m.name, m.rename)
-		renames = false
+	at, end := -1, 0 // of the progress token
+	if old := m.Token(); token != nil && old != nil {
+		at = offset(m.Params, old)
+		end = at + len(old)
 	}
-	if tokens {
-		put(old, token)
+	for _, e := range m.edits {
+		if at >= 0 && at < e.From {
+			put(at, end, token)
+			at = -1
+		}
+		put(e.From, e.To, e.Text)
 	}
-	if renames {
-		put(m.name, m.rename)
+	if at >= done {
+		put(at, end, token)
 	}
 	return append(dst, m.Params[done:]...)
 }
 
 // Payload returns what an answer carries: the name of the member and its raw
-// JSON. Writing it without a copy is for wires that allow line breaks.
-func (m *Message) Payload() (member string, raw []byte) {
+// JSON, in pieces that are appended to dst. Writing it without a copy is for
+// wires that allow line breaks.
+func (m *Message) Payload(dst [][]byte) (member string, raw [][]byte) {
 	if m.Error != nil {
-		return "error", m.Error
+		return "error", append(dst, m.Error)
 	}
-	return "result", m.Result
+	done := 0
+	for _, e := range m.edits {
+		dst = append(dst, m.Result[done:e.From], e.Text)
+		done = e.To
+	}
+	return "result", append(dst, m.Result[done:])
 }
 
 // offset returns where part, a subslice of whole, begins in it.
@@ -254,6 +278,9 @@ func Parse(b []byte) (*Message, error) {
 			e.ID = bytes.Clone(m.ID)
 		}
 		return nil, e
+	}
+	if m.Result != nil {
+		m.found.relative(offset(b, m.Result))
 	}
 	return m, nil
 }

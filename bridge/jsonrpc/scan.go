@@ -20,6 +20,7 @@ const (
 	envelope              // the message itself
 	params                // its params
 	meta                  // params._meta
+	result                // the result
 )
 
 // scanner checks that bytes are JSON and notes where the members stand that
@@ -238,7 +239,7 @@ func (s *scanner) object(i, depth int, l level) int {
 		if end < 0 {
 			return end
 		}
-		key := s.b[i+1 : end-1]
+		start, key := i, s.b[i+1:end-1]
 		if i = s.space(end); i >= len(s.b) || s.b[i] != ':' {
 			return s.fail(i, "a colon is expected")
 		}
@@ -246,7 +247,7 @@ func (s *scanner) object(i, depth int, l level) int {
 		if l == other {
 			end = s.value(i, depth+1, other)
 		} else {
-			end = s.member(key, i, depth+1, l)
+			end = s.member(key, start, i, depth+1, l)
 		}
 		if end < 0 {
 			return end
@@ -266,8 +267,9 @@ func (s *scanner) object(i, depth int, l level) int {
 }
 
 // member scans the value of a member of an object that the bridge looks into
-// and notes it when it is one that the bridge reads.
-func (s *scanner) member(key []byte, i, depth int, l level) int {
+// and notes it when it is one that the bridge reads. start is where its name
+// stands.
+func (s *scanner) member(key []byte, start, i, depth int, l level) int {
 	if bytes.IndexByte(key, '\\') >= 0 {
 		// A peer decodes the name; so must we, or the two of us would see
 		// different messages.
@@ -288,7 +290,7 @@ func (s *scanner) member(key []byte, i, depth int, l level) int {
 		case "params":
 			bit, to, next = 8, &s.m.Params, params
 		case "result":
-			bit, to = 16, &s.m.Result
+			bit, to, next = 16, &s.m.Result, result
 		case "error":
 			bit, to = 32, &s.m.Error
 		}
@@ -315,6 +317,8 @@ func (s *scanner) member(key []byte, i, depth int, l level) int {
 		if string(key) == "progressToken" {
 			to = &s.m.token
 		}
+	case result:
+		return s.resultMember(key, start, i, depth)
 	}
 	if to != nil && *to != nil {
 		s.dup = string(key)
@@ -323,6 +327,36 @@ func (s *scanner) member(key []byte, i, depth int, l level) int {
 	if to != nil && end >= 0 {
 		*to = s.b[i:end]
 	}
+	return end
+}
+
+// resultMember scans the value of a member of the result. Unlike elsewhere, one
+// that stands twice is no fault: it is a server's business what it answers.
+func (s *scanner) resultMember(key []byte, start, i, depth int) int {
+	end := s.value(i, depth, other)
+	if end < 0 {
+		return end
+	}
+	var to *Span
+	f := &s.m.found
+	switch string(key) {
+	case "resultType":
+		to = &f.Type
+	case "_meta":
+		to = &f.Meta
+	case "ttlMs":
+		to = &f.TTL
+	case "cacheScope":
+		to = &f.Scope
+	case "structuredContent":
+		to = &f.Structured
+	default:
+		return end
+	}
+	if to.End > 0 {
+		f.Twice = true
+	}
+	*to = Span{Key: start, Value: i, End: end}
 	return end
 }
 

@@ -1,0 +1,82 @@
+package jsonrpc
+
+import "slices"
+
+// Edit is a change to the params of a request or the result of an answer that
+// takes place when the message is written: the bytes from From to To are
+// replaced by Text. What is not concerned is never copied for it.
+type Edit struct {
+	From, To int
+	Text     []byte
+}
+
+// Edited returns the message with changed params. The rest is shared with m,
+// which must be valid as long as the result is used. Params goes on showing
+// what was there before. Edits must not overlap, neither each other nor the
+// progress token.
+func (m *Message) Edited(edits ...Edit) *Message {
+	c := *m
+	c.buf = nil // it stays m's
+	c.edits = merged(m.edits, edits)
+	return &c
+}
+
+// Edit changes the result of an answer, of which the caller is the owner.
+// Result goes on showing what was there before.
+func (m *Message) Edit(edits ...Edit) { m.edits = merged(m.edits, edits) }
+
+func merged(a, b []Edit) []Edit {
+	all := append(slices.Clip(slices.Clone(a)), b...)
+	slices.SortStableFunc(all, func(a, b Edit) int { return a.From - b.From })
+	return all
+}
+
+// Whole returns the params or the result with all edits made.
+func (m *Message) Whole() []byte {
+	raw := m.Params
+	if m.IsResponse() {
+		raw = m.Result
+	}
+	if len(m.edits) == 0 {
+		return raw
+	}
+	out := make([]byte, 0, m.Len())
+	done := 0
+	for _, e := range m.edits {
+		out = append(append(out, raw[done:e.From]...), e.Text...)
+		done = e.To
+	}
+	return append(out, raw[done:]...)
+}
+
+// Span is where a member of an object stands in it: its name, its value, and
+// its end. The zero Span is that of a member that is not there.
+type Span struct{ Key, Value, End int }
+
+// Of returns the value, or nil when the member is not there.
+func (s Span) Of(object []byte) []byte {
+	if s.End == 0 {
+		return nil
+	}
+	return object[s.Value:s.End]
+}
+
+// Found tells where the members of a result stand that say what kind of result
+// it is (2026-07-28, results).
+type Found struct {
+	Type, Meta, TTL, Scope, Structured Span
+	Twice                              bool // one of them is there more than once
+}
+
+// Found returns where the members of the result stand, if m is an answer that
+// was parsed. For others it is zero.
+func (m *Message) Found() Found { return m.found }
+
+// relative makes positions in the whole text positions in the result.
+func (f *Found) relative(base int) {
+	for _, s := range []*Span{&f.Type, &f.Meta, &f.TTL, &f.Scope, &f.Structured} {
+		if s.End > 0 {
+			*s = Span{s.Key - base, s.Value - base, s.End - base}
+		}
+	}
+}
