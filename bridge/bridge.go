@@ -38,6 +38,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
@@ -88,6 +89,13 @@ type Request struct {
 	// what the server's allow-list forwards, under the names that the server
 	// knows; what is above must not look at it.
 	Header http.Header
+	// Mirror are headers that repeat arguments of the call (2026-07-28, B8): what
+	// the client sent, and from the wrapper that knows the tool on, what the
+	// server gets. It is nil for a client whose wire has no headers.
+	Mirror http.Header
+	// Keep makes the message valid beyond Call, until the function that it
+	// returns is called. nil means that it cannot be kept.
+	Keep func() (free func())
 }
 
 // Caller is who asks. It is immutable.
@@ -112,8 +120,13 @@ type Forward struct{ From, To string }
 type Server struct {
 	Revision     string
 	Capabilities []byte // raw JSON object
-	Result       []byte // the whole result of initialize, raw JSON on one line
+	Result       []byte // the whole result of initialize or server/discover, raw JSON on one line
+	Mirrors      bool   // requests to it carry headers that repeat arguments (2026-07-28, B8)
 }
+
+// Modern reports whether the server is of the stateless era: it has no
+// sessions, and each request says who asks (2026-07-28, B1).
+func (s *Server) Modern() bool { return s != nil && era.IsModern(s.Revision) }
 
 // Share says which sessions use one connection to a server.
 type Share string
@@ -204,15 +217,20 @@ type Bridge struct {
 	lanes         atomic.Int64
 	starts        chan struct{} // one token for each connection that begins to be opened
 	flight        flight
+	commons       Upstream        // all servers as one, for clients without sessions
+	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
+	deafen        context.CancelFunc
 	life          context.Context // ends with Close
 	stop          context.CancelFunc
 	force         context.Context // ends when Close has no more time
 	hurry         context.CancelFunc
 	wg            sync.WaitGroup
 
-	mu       sync.Mutex // guards sessions, closed
-	sessions map[*Session]struct{}
-	closed   bool
+	mu         sync.Mutex // guards the rest
+	sessions   map[*Session]struct{}
+	guestCalls map[string]int // under way of clients without sessions, by principal
+	listens    map[string]int // subscriptions of theirs
+	closed     bool
 }
 
 // Limits that have no setting (protocol limits of the design).
@@ -236,8 +254,9 @@ func New(o Options) *Bridge {
 		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
 		starts:   make(chan struct{}, maxStarts),
-		sessions: map[*Session]struct{}{},
+		sessions: map[*Session]struct{}{}, guestCalls: map[string]int{}, listens: map[string]int{},
 	}
+	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.ownParams = ownParams(b.version)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.log == nil {
@@ -320,7 +339,10 @@ func (b *Bridge) Reserve(n int) bool {
 func (b *Bridge) Return(n int) { b.bytes.Add(int64(-n)) }
 
 // Drain refuses new calls and waits until those under way have ended, or ctx.
-func (b *Bridge) Drain(ctx context.Context) error { return b.flight.drain(ctx) }
+func (b *Bridge) Drain(ctx context.Context) error {
+	b.deafen()
+	return b.flight.drain(ctx)
+}
 
 // Draining reports whether Drain or Close was called.
 func (b *Bridge) Draining() bool { return b.flight.draining() }
@@ -329,6 +351,7 @@ func (b *Bridge) Draining() bool { return b.flight.draining() }
 // them. The end of ctx cuts the polite part short.
 func (b *Bridge) Close(ctx context.Context) {
 	b.flight.shut()
+	b.deafen()
 	stop := context.AfterFunc(ctx, b.hurry)
 	defer stop()
 	b.mu.Lock()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 // catalog holds what one server has listed for one principal: what there is,
@@ -16,8 +18,9 @@ import (
 // it, so it may know things that are gone; it is asked where something is, and
 // never whether it may be used.
 type catalog struct {
-	mu   sync.Mutex // guards the rest
-	each [kinds]listing
+	mu      sync.Mutex // guards the rest
+	each    [kinds]listing
+	mirrors map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
 }
 
 // listing is what is known of one kind.

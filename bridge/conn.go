@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -29,12 +33,23 @@ type Outgoing struct {
 	// Header is what is forwarded of the client's. It is nil, not empty, for what
 	// the bridge itself has to say: the wire may take the caller's then.
 	Header http.Header
+	// Name is what a request to a modern server is about, as Mcp-Name says it;
+	// About reports whether there is such a thing (2026-07-28, B7).
+	Name  string
+	About bool
+	// Mirror are the headers that repeat arguments of the call, encoded
+	// (2026-07-28, B8).
+	Mirror http.Header
+	// Cancels is the number of the call that notifications/cancelled takes back;
+	// 0 in everything else.
+	Cancels int64
 }
 
-// Conn is the book-keeping of one connection to a legacy server: it numbers
-// the requests and progress tokens that go out and finds whose an answer,
-// a progress report or a cancellation is. A wire feeds it with Deliver, in the
-// order of the wire, and ends it with Fail.
+// Conn is the book-keeping of one connection to a server: it numbers the
+// requests and progress tokens that go out and finds whose an answer, a
+// progress report or a cancellation is. A wire feeds it with Deliver, in the
+// order of the wire, and ends it with Fail. It begins as a connection to a
+// legacy server; Discover may find that the server is a modern one.
 type Conn struct {
 	server string
 	out    Sender
@@ -48,6 +63,7 @@ type Conn struct {
 	err     error             // why the connection has ended
 	heard   time.Time         // when the last of asked was answered
 	waiting int               // len(asked); kept apart so that the zero map costs nothing
+	modern  bool              // the server asks nothing, and says nothing outside of calls
 }
 
 // Timeouts bound a call.
@@ -70,6 +86,7 @@ type call struct {
 	err    error                 // why there is none; nil means that the connection has ended
 	back   Client
 	token  []byte       // the client's own, raw
+	logs   bool         // the client wants log messages with it (2026-07-28, B12)
 	alive  atomic.Int64 // when the last sign of life came, Unix nanoseconds
 }
 
@@ -87,25 +104,34 @@ func NewConn(server string, out Sender, rest Client, t Timeouts) *Conn {
 // Call sends a request and waits for its answer, for as long as the time-outs
 // allow.
 func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
-	w := &call{answer: make(chan *jsonrpc.Message, 1)}
+	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back}
 	if token := r.Token(); token != nil {
-		w.back, w.token = r.Back, append([]byte(nil), token...)
+		w.token = append([]byte(nil), token...)
 	}
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
 		return nil, c.unsent()
 	}
+	modern := c.modern
 	c.next++
 	n := c.next
 	c.calls[n] = w
+	if modern {
+		w.logs = bytes.Contains(r.Meta(), []byte(era.KeyLogLevel))
+	}
 	c.mu.Unlock()
 
 	line := jsonrpc.NewBuffer(r.Len())
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
-	if err := c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header}); err != nil {
+	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header}
+	if modern {
+		out.Name, out.About = about(r.Message)
+		out.Mirror = r.Mirror
+	}
+	if err := c.out.Send(ctx, out); err != nil {
 		if _, mine := c.take(n); !mine {
 			(<-w.answer).Release() // Fail was there first; it cannot know that this one was never sent
 		}
@@ -114,7 +140,7 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	began := time.Now()
 	var timer *time.Timer
 	var expired <-chan time.Time // never, without a limit
-	if first := c.times.first(); first > 0 {
+	if first := c.times.first(); first > 0 && r.Method != listen { // which lasts for as long as anybody listens
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C
@@ -192,9 +218,24 @@ func (c *Conn) abandon(n int64, w *call, r *Request, why error) (*jsonrpc.Messag
 		if errors.Is(why, ErrCancelled) || errors.Is(why, ErrTimeout) {
 			reason = "the request is not wanted any more"
 		}
-		c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, r.Header)
+		m := jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason)
+		line := jsonrpc.NewBuffer(m.Len())
+		line.B = m.Append(line.B, nil, nil)
+		var noWait context.Context // nil, as Sender has it
+		_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method, Header: r.Header, Cancels: n})
 	}
 	return nil, why
+}
+
+// about returns what a request is about, as Mcp-Name says it (2026-07-28, B7).
+func about(m *jsonrpc.Message) (string, bool) {
+	switch m.Method {
+	case "tools/call", "prompts/get":
+		return m.Name(), true
+	case "resources/read":
+		return m.URI(), true
+	}
+	return era.NameOf(m.Method, m.Params)
 }
 
 // Abort settles the call of that number with an error: no answer will come. It
@@ -256,7 +297,12 @@ func (c *Conn) Notify(ctx context.Context, r *Request) error {
 
 // Deliver takes the next message from the wire and owns it from now on. It
 // does not block.
-func (c *Conn) Deliver(m *jsonrpc.Message) {
+func (c *Conn) Deliver(m *jsonrpc.Message) { c.DeliverOn(0, m) }
+
+// DeliverOn is Deliver for a message that came on the stream of the call of
+// that number, which it must be about; 0 means that it is not known which call
+// it is about, if any.
+func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	if m.IsResponse() {
 		n, err := strconv.ParseInt(string(m.ID), 10, 64)
 		if w, ok := c.take(n); err == nil && ok {
@@ -267,18 +313,76 @@ func (c *Conn) Deliver(m *jsonrpc.Message) {
 		return
 	}
 	defer m.Release()
+	c.mu.Lock()
+	modern := c.modern
+	c.mu.Unlock()
 	switch {
 	case m.Method == "notifications/progress":
 		c.progress(m)
+	case modern:
+		c.hear(on, m)
 	case m.Method == "notifications/cancelled" && m.ID == nil:
 		c.withdraw(string(m.RequestID()))
+	case m.Method == "notifications/message" && m.ID == nil:
+		c.client(on).Notify(m)
 	case m.ID == nil:
 		c.rest.Notify(m)
 	case m.Method == "ping": // liveness is per hop
 		c.send(jsonrpc.NewResult(nil, []byte("{}")), m.ID, nil)
 	default:
-		c.ask(m)
+		c.ask(m, c.client(on))
 	}
+}
+
+// client returns who made the call of that number, or who takes what belongs
+// to no call.
+func (c *Conn) client(call int64) Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.calls[call]; w != nil && w.back != nil {
+		return w.back
+	}
+	return c.rest
+}
+
+// hear takes what a modern server says: it belongs to a subscription, which it
+// names, or to the call whose stream it comes on. A request is against the
+// protocol, and nobody answers it.
+func (c *Conn) hear(on int64, m *jsonrpc.Message) {
+	if m.ID != nil || m.Method == "notifications/cancelled" { // the end of a subscription, whose answer comes too
+		return
+	}
+	if raw := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeySubscription)).Raw; raw != "" {
+		n, err := strconv.ParseInt(raw, 10, 64)
+		if err != nil {
+			return // not one of ours
+		}
+		on = n
+	}
+	c.mu.Lock()
+	w := c.calls[on]
+	if on == 0 && m.Method == "notifications/message" {
+		w = c.logged()
+	}
+	c.mu.Unlock()
+	if w != nil && w.back != nil {
+		w.back.Notify(m)
+	}
+}
+
+// logged returns the only call under way whose client wants log messages, if
+// there is exactly one. The caller holds c.mu.
+func (c *Conn) logged() (only *call) {
+	for _, w := range c.calls {
+		if !w.logs {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = w
+	}
+	return only
 }
 
 // Unanswerable settles the call of that raw id with an error: its answer came
@@ -338,7 +442,7 @@ func (c *Conn) progress(m *jsonrpc.Message) {
 	w.back.Notify(mine)
 }
 
-func (c *Conn) ask(q *jsonrpc.Message) {
+func (c *Conn) ask(q *jsonrpc.Message, to Client) {
 	id := append([]byte(nil), q.ID...)
 	a := &asked{}
 	c.mu.Lock()
@@ -357,7 +461,7 @@ func (c *Conn) ask(q *jsonrpc.Message) {
 	c.asked[string(id)] = a
 	c.waiting++
 	c.mu.Unlock()
-	withdraw := c.rest.Ask(q, func(m *jsonrpc.Message) {
+	withdraw := to.Ask(q, func(m *jsonrpc.Message) {
 		if c.settle(string(id), a) {
 			c.send(m, id, nil)
 		}

@@ -35,6 +35,9 @@ var (
 	ErrIdle = errors.New("session was idle for too long")
 	// ErrEnded: the client ended the session.
 	ErrEnded = errors.New("session was ended by the client")
+	// ErrRefused: the server has answered initialize with an error, or with a
+	// revision that has no sessions. It may be a modern one.
+	ErrRefused = errors.New("refused to initialize")
 	// ErrUnknownServer: no server has this name.
 	ErrUnknownServer = errors.New("no such server")
 )

@@ -69,7 +69,7 @@ func (f *fake) Open(ctx context.Context, from *Caller, rest Client) (Upstream, e
 	w.Conn = NewConn("fake", w, rest, f.times)
 	w.wg.Go(w.run)
 	var err error
-	if w.server, err = Handshake(ctx, w.Conn, from); err != nil {
+	if w.server, err = Handshake(ctx, w.Conn, from, ""); err != nil {
 		_ = w.Close(ctx)
 		return nil, err
 	}
@@ -336,6 +336,23 @@ func lacks(t testing.TB, got string, not ...string) {
 	for _, n := range not {
 		if strings.Contains(got, n) {
 			t.Errorf("got  %s\nwant no %s in it", got, n)
+		}
+	}
+}
+
+// below returns what makes a session's calls below the wrappers of its route.
+func below(s *Session) Upstream {
+	up := s.up
+	for {
+		switch u := up.(type) {
+		case *filtered:
+			up = u.Upstream
+		case *lift:
+			up = u.Upstream
+		case *mirrored:
+			up = u.Upstream
+		default:
+			return up
 		}
 	}
 }

@@ -198,7 +198,7 @@ type instant struct{}
 func (*instant) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
 	w := &instantWire{}
 	w.Conn = NewConn("instant", w, rest, Timeouts{})
-	s, err := Handshake(ctx, w.Conn, from)
+	s, err := Handshake(ctx, w.Conn, from, "")
 	w.server = s
 	return w, err
 }

@@ -12,30 +12,26 @@ import (
 )
 
 // Handshake does the legacy handshake on a fresh connection on behalf of from:
-// initialize, and after its answer notifications/initialized (R-018).
-func Handshake(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
-	a, err := c.Call(ctx, &Request{Message: request("initialize", from.Params), From: from})
+// initialize, and after its answer notifications/initialized (R-018). The
+// server is offered the revision most at most; empty means no limit. The error
+// wraps ErrRefused when the server may be a modern one.
+func Handshake(ctx context.Context, c *Conn, from *Caller, most string) (*Server, error) {
+	a, err := c.Call(ctx, &Request{Message: request("initialize", capped(from.Params, most)), From: from})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Release()
 	if a.Error != nil {
-		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
+		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Err: ErrRefused, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
 	}
-	line := a.Append(nil, nil, nil) // without line breaks: it goes to clients and into logs
-	var said struct {
-		Result json.RawMessage `json:"result"`
-	}
-	if err := json.Unmarshal(line, &said); err != nil {
-		return nil, err
-	}
+	result := oneLine(a)
 	s := &Server{
-		Revision:     gjson.GetBytes(said.Result, "protocolVersion").String(),
-		Capabilities: []byte(gjson.GetBytes(said.Result, "capabilities").Raw),
-		Result:       said.Result,
+		Revision:     gjson.GetBytes(result, "protocolVersion").String(),
+		Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw),
+		Result:       result,
 	}
 	if !era.IsLegacy(s.Revision) {
-		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
+		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Err: ErrRefused, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
 	}
 	if len(s.Capabilities) == 0 || s.Capabilities[0] != '{' {
 		s.Capabilities = []byte("{}")

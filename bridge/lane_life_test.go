@@ -70,7 +70,7 @@ func TestLaneNotesBounded(t *testing.T) {
 		for range 10 * maxNotes {
 			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), nil)
 		}
-		l := s.up.(*lane)
+		l := below(s).(*lane)
 		l.mu.Lock()
 		n := len(l.notes)
 		l.mu.Unlock()

@@ -122,6 +122,9 @@ func (m *member) call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
 		m.calls = append(m.calls, r.Back)
 		m.mu.Unlock()
 		defer m.done(r.Back)
+		inner := *r
+		inner.Back = &memberCall{r.Back, m}
+		r = &inner
 	}
 	return up.Call(ctx, r)
 }
@@ -169,19 +172,37 @@ func (m *member) Notify(n *jsonrpc.Message) {
 	m.g.rest.Notify(n)
 }
 
-// Ask passes on what the server asks. Its progress token says which server it
-// is of: two of them may use the same.
+// Ask passes on what the server asks.
 func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
-	if token := q.Token(); token != nil {
-		ours := quote(strconv.Itoa(m.place) + " " + string(token))
-		if marked, err := jsonrpc.Parse(q.Append(nil, q.ID, []byte(ours))); err == nil {
-			q = marked
-		}
-	}
 	if c := m.sole(); c != nil {
-		return c.Ask(q, reply)
+		return c.Ask(m.marked(q), reply)
 	}
-	return m.g.rest.Ask(q, reply)
+	return m.g.rest.Ask(m.marked(q), reply)
+}
+
+// marked returns the question with a progress token that says which server it
+// is of: two of them may use the same.
+func (m *member) marked(q *jsonrpc.Message) *jsonrpc.Message {
+	token := q.Token()
+	if token == nil {
+		return q
+	}
+	ours := quote(strconv.Itoa(m.place) + " " + string(token))
+	if marked, err := jsonrpc.Parse(q.Append(nil, q.ID, []byte(ours))); err == nil {
+		return marked
+	}
+	return q
+}
+
+// memberCall is the Client of a call that one of the servers has got.
+type memberCall struct {
+	Client
+	m *member
+}
+
+// Ask passes on what the server asks about the call.
+func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	return c.Client.Ask(c.m.marked(q), reply)
 }
 
 // asker returns the server that a progress token is of, and its own token.

@@ -40,7 +40,11 @@ func (l *lane) ping(w *wire) {
 	dead := &Error{Server: l.route.o.Name, Kind: ErrLost, Public: fmt.Sprintf("it gave no sign of life within %v", every)}
 	ctx, cancel := context.WithTimeoutCause(l.ctx, every, dead)
 	defer cancel()
-	a, err := w.up.Call(ctx, &Request{Message: request("ping", nil), From: l.caller})
+	ask := request("ping", nil)
+	if w.up.Server().Modern() {
+		ask = l.caller.request("server/discover", nil) // it has no ping
+	}
+	a, err := w.up.Call(ctx, &Request{Message: ask, From: l.caller})
 	a.Release() // an error is a sign of life too
 	if l.ctx.Err() != nil {
 		return

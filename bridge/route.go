@@ -24,6 +24,8 @@ type route struct {
 	lanes     atomic.Int64
 	ill       atomic.Bool // failure is not nil
 	sieves    sieves
+	guests    Upstream // what calls of clients without sessions go to
+	pool      *pool    // their connections
 	rivals    bool          // other servers' prefixes are such that names can be the same
 	openings  chan struct{} // one token for each connection that is being opened
 
@@ -51,6 +53,11 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		openings:  make(chan struct{}, maxOpenings),
 	}
 	r.sieves = newSieves(&o)
+	r.pool = newPool(r)
+	r.guests = r.pool
+	if r.sieves != (sieves{}) {
+		r.guests = &filtered{r.pool, &r.sieves}
+	}
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
 	}
@@ -156,15 +163,12 @@ func (r *route) works() {
 // upstream returns what the calls of one session go to. Nothing is opened yet.
 func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
 	from = r.caller(from)
-	if r.sieves == (sieves{}) {
-		return r.connection(from, rest)
-	}
 	if s := r.sieves[resources]; s != nil {
 		rest = &screened{rest, s}
 	}
-	up, err := r.connection(from, rest)
-	if err != nil {
-		return nil, err
+	up, err := newLift(r, from, rest, r.connection)
+	if err != nil || r.sieves == (sieves{}) {
+		return up, err
 	}
 	return &filtered{up, &r.sieves}, nil
 }
@@ -265,6 +269,7 @@ func (r *route) close(ctx context.Context) {
 	for _, h := range hubs {
 		wg.Go(func() { _ = h.lane.Close(ctx) })
 	}
+	wg.Go(func() { _ = r.pool.Close(ctx) })
 	wg.Wait()
 }
 

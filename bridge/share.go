@@ -144,29 +144,59 @@ func (h *hub) log(n *jsonrpc.Message) {
 	}
 	level := gjson.GetBytes(n.Params, "level").String()
 	for _, v := range to {
-		h.mu.Lock()
-		wanted := v.level == "" || severity(level) >= severity(v.level)
-		h.mu.Unlock()
-		if wanted {
+		if v.wants(level) {
 			v.s.Notify(n)
 		}
 	}
 }
 
+// wants reports whether the session wants log messages of that level.
+func (v *view) wants(level string) bool {
+	v.h.mu.Lock()
+	defer v.h.mu.Unlock()
+	return v.level == "" || severity(level) >= severity(v.level)
+}
+
+// viewCall is the Client of a call that is made over a shared connection.
+type viewCall struct {
+	Client
+	v *view
+}
+
+// Notify passes on what the server says about the call.
+func (c *viewCall) Notify(n *jsonrpc.Message) {
+	if n.Method != "notifications/message" || c.v.wants(gjson.GetBytes(n.Params, "level").String()) {
+		c.Client.Notify(n)
+	}
+}
+
+// Ask passes on what the server asks about the call.
+func (c *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	return c.v.h.ask(c.v, q, reply, c.Client)
+}
+
 // Ask passes on a question to the session whose call it must be about.
 func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
-	if h.all {
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
-		return nil
-	}
 	v := h.busy()
 	if v == nil {
 		if all := h.everybody(); len(all) == 1 {
 			v = all[0]
 		}
 	}
-	if v == nil {
+	if v == nil && !h.all {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		return nil
+	}
+	if h.all {
+		return h.ask(nil, q, reply, nil)
+	}
+	return h.ask(v, q, reply, v.s)
+}
+
+// ask passes on a question about a call of v's to to.
+func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to Client) func() {
+	if h.all {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
 		return nil
 	}
 	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {
@@ -177,7 +207,7 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 		h.said[id.String()] = v
 		h.mu.Unlock()
 	}
-	return v.s.Ask(q, reply)
+	return to.Ask(q, reply)
 }
 
 // Gone tells all sessions that the server has ended and will not be replaced.
@@ -203,7 +233,11 @@ func (v *view) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	}
 	v.calls.Add(1)
 	defer v.calls.Add(-1)
-	m, err := v.h.lane.Call(ctx, r)
+	inner := *r
+	if r.Back != nil {
+		inner.Back = &viewCall{r.Back, v}
+	}
+	m, err := v.h.lane.Call(ctx, &inner)
 	if err == nil && r.Method == "initialize" && m.Result != nil {
 		caps := []byte(gjson.GetBytes(m.Result, "capabilities").Raw)
 		m = jsonrpc.NewResult(nil, with(m.Result, "capabilities", with(caps, "tasks", nil)))

@@ -29,7 +29,7 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Bridge) {
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
-		l := s.up.(*view).h.lane
+		l := below(s).(*view).h.lane
 		f.wire(1).die()
 		time.Sleep(10 * time.Second) // the lane tries to open it for the sake of the subscription
 		s.End(ErrEnded)

@@ -55,7 +55,7 @@ func TestShareSubscriptionRaces(t *testing.T) {
 				state[m.URI()] = m.Method == "resources/subscribe"
 			}
 		}
-		h := stays.up.(*view).h
+		h := below(stays).(*view).h
 		if !state["a:"] || state["b:"] || len(h.subs) != 1 || len(h.lane.subs) != 1 {
 			t.Errorf("server %v, hub %d, lane %v; want a: only", state, len(h.subs), h.lane.subs)
 		}
@@ -72,7 +72,7 @@ func TestShareLeavesWhileSubscribing(t *testing.T) {
 	}}
 	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Bridge) {
 		s, _ := begin(t, b, "p")
-		v := s.up.(*view)
+		v := below(s).(*view)
 		done := make(chan error, 1)
 		go func() {
 			_, err := v.Call(context.Background(), &Request{Message: parse(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:"}}`)})
@@ -113,7 +113,7 @@ func TestShareLevelsTakeTurns(t *testing.T) {
 		<-first.done
 		contains(t, first.answer, `"code":-1`)
 		got := f.wire(1).received()
-		if len(got) != 2 || !strings.Contains(got[1], "error") || two.up.(*view).h.level != "error" {
+		if len(got) != 2 || !strings.Contains(got[1], "error") || below(two).(*view).h.level != "error" {
 			t.Errorf("the server was told %q", got)
 		}
 	})

@@ -101,7 +101,7 @@ func TestShareUnsubscribeRefused(t *testing.T) {
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		contains(t, do(t, s, "1", "resources/unsubscribe", `{"uri":"a:"}`), `"code":-1`)
-		if h := s.up.(*view).h; len(h.subs)+len(h.lane.subs) != 0 {
+		if h := below(s).(*view).h; len(h.subs)+len(h.lane.subs) != 0 {
 			t.Errorf("hub %v, lane %v", h.subs, h.lane.subs)
 		}
 	})
@@ -254,7 +254,7 @@ func TestShareProfiles(t *testing.T) {
 		b.mu.Lock()
 		var same []*Session
 		for s := range b.sessions {
-			if s.up.(*view).h == first.up.(*view).h {
+			if below(s).(*view).h == below(first).(*view).h {
 				same = append(same, s)
 			}
 		}

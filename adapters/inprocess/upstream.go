@@ -86,7 +86,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
 	}
 	go u.watch(wait) // Close waits for it by done
-	u.server, err = bridge.Handshake(ctx, u.Conn, from)
+	u.server, err = bridge.Handshake(ctx, u.Conn, from, "")
 	if err == nil {
 		err = u.opened()
 	}

@@ -72,7 +72,7 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
 	if err == nil {
-		c.server, err = bridge.Handshake(ctx, c.Conn, from)
+		c.server, err = bridge.Handshake(ctx, c.Conn, from, "")
 	}
 	inTime := kept()
 	if err == nil && inTime {

@@ -74,7 +74,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
 	u.run(u.output(p.stdout, a.o.MaxMessage+envelopeRoom))
 	u.run(u.errors(p.stderr))
-	u.server, err = bridge.Handshake(ctx, u.Conn, from)
+	u.server, err = bridge.Handshake(ctx, u.Conn, from, "")
 	if err == nil {
 		err = u.opened()
 	}

@@ -61,7 +61,7 @@ func (a *Upstream) Close() { a.client.Close() }
 func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	w := newWire(a, from, rest)
 	var err error
-	w.server, err = bridge.Handshake(ctx, w.Conn, from)
+	w.server, err = bridge.Handshake(ctx, w.Conn, from, "")
 	if err == nil {
 		err = w.opened(ctx)
 	}

@@ -75,7 +75,7 @@ func (s *Server) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 	c.Conn = bridge.NewConn("fake", c, rest, bridge.Timeouts{Idle: 5 * time.Minute, Max: time.Hour})
 	c.wg.Go(c.run)
 	var err error
-	if c.server, err = bridge.Handshake(ctx, c.Conn, from); err != nil {
+	if c.server, err = bridge.Handshake(ctx, c.Conn, from, ""); err != nil {
 		_ = c.Close(ctx)
 		return nil, err
 	}

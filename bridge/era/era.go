@@ -3,21 +3,33 @@ package era
 
 import "slices"
 
-// The revisions of the protocol that sessions can speak: legacy ones, with a
-// handshake. Their order as text is their order in time.
+// The revisions of the protocol that we speak. Their order as text is their
+// order in time. Sessions, and a handshake, are of the legacy ones only.
 const (
 	Rev20241105 = "2024-11-05"
 	Rev20250326 = "2025-03-26"
 	Rev20250618 = "2025-06-18"
 	Rev20251125 = "2025-11-25"
+	Rev20260728 = "2026-07-28"
 
 	// LatestLegacy is what a client is offered that asks for something unknown.
 	LatestLegacy = Rev20251125
 	// FirstModern is the first revision without handshake and sessions.
-	FirstModern = "2026-07-28"
+	FirstModern = Rev20260728
+	// LatestModern is what a server is asked for first.
+	LatestModern = Rev20260728
 )
 
-var legacy = []string{Rev20251125, Rev20250618, Rev20250326, Rev20241105}
+var (
+	modern = []string{Rev20260728}
+	legacy = []string{Rev20251125, Rev20250618, Rev20250326, Rev20241105}
+)
+
+// Modern returns the modern revisions that we speak, newest first.
+func Modern() []string { return slices.Clone(modern) }
+
+// Supported returns all revisions that we speak, newest first.
+func Supported() []string { return slices.Concat(modern, legacy) }
 
 // Legacy returns the legacy revisions, newest first.
 func Legacy() []string { return slices.Clone(legacy) }

@@ -12,6 +12,12 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
+	// CodeHeaderMismatch answers a request whose headers do not say what its body
+	// does (2026-07-28, transports).
+	CodeHeaderMismatch = -32020
+	// CodeMissingCapability answers a request that cannot be done for a client
+	// with so few capabilities; data has requiredCapabilities (2026-07-28).
+	CodeMissingCapability = -32021
 	// CodeUnsupportedVersion answers a request of a revision that is not
 	// served; data has supported and requested (2026-07-28, versioning).
 	CodeUnsupportedVersion = -32022

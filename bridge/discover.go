@@ -1,0 +1,233 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// listen is the one request that lasts: it ends when nobody listens any more
+// (2026-07-28, subscriptions).
+const listen = "subscriptions/listen"
+
+// Verdict is what a server's answer to server/discover says about its era
+// (protocol.md C1, C2).
+type Verdict int
+
+// The verdicts.
+const (
+	// NoVerdict: the answer is an error that says nothing, so the server is most
+	// likely a legacy one: initialize tells.
+	NoVerdict Verdict = iota
+	// SaysModern: it speaks a modern revision that we know.
+	SaysModern
+	// SaysLegacy: it names the revisions that it speaks, and they are legacy ones
+	// (R-109).
+	SaysLegacy
+	// SaysOther: it speaks modern revisions only, none of which we know.
+	SaysOther
+)
+
+// Discover asks the server on a fresh connection what it is, on behalf of from.
+// If it is a modern one, the connection is from now on, and what it said is
+// returned. An error means that there was no answer.
+func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, error) {
+	a, err := c.Call(ctx, &Request{Message: from.request("server/discover", nil), From: from})
+	if err != nil {
+		return nil, NoVerdict, err
+	}
+	defer a.Release()
+	if a.Error != nil {
+		return nil, judge(a.Error), nil
+	}
+	result := oneLine(a)
+	supported := gjson.GetBytes(result, "supportedVersions")
+	if !supported.IsArray() {
+		return nil, NoVerdict, nil
+	}
+	v := revisions(supported)
+	if v != SaysModern {
+		return nil, v, nil
+	}
+	return c.modernize(result), SaysModern, nil
+}
+
+// judge reads the error that answered server/discover.
+func judge(raw []byte) Verdict {
+	supported := gjson.GetBytes(raw, "data.supported")
+	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
+		return NoVerdict
+	}
+	switch v := revisions(supported); v {
+	case SaysModern:
+		return NoVerdict // it refuses what it says that it supports
+	default:
+		return v
+	}
+}
+
+// revisions says what a list of revisions means.
+func revisions(list gjson.Result) Verdict {
+	v := NoVerdict
+	for _, r := range list.Array() {
+		switch {
+		case slices.Contains(era.Modern(), r.Str):
+			return SaysModern
+		case era.IsLegacy(r.Str):
+			v = SaysLegacy
+		case era.IsModern(r.Str) && v == NoVerdict:
+			v = SaysOther
+		}
+	}
+	return v
+}
+
+// oneLine returns the result of an answer without line breaks: it goes to
+// clients and into logs.
+func oneLine(a *jsonrpc.Message) []byte {
+	var said struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(a.Append(nil, nil, nil), &said); err != nil {
+		panic(err) // a message was parsed before
+	}
+	return said.Result
+}
+
+// modernize makes the connection one to a modern server that has said result.
+func (c *Conn) modernize(result []byte) *Server {
+	c.mu.Lock()
+	c.modern = true
+	c.mu.Unlock()
+	s := &Server{Revision: era.LatestModern, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
+	if len(s.Capabilities) == 0 || s.Capabilities[0] != '{' {
+		s.Capabilities = []byte("{}")
+	}
+	return s
+}
+
+// Undiscovered is for a server that knows neither server/discover nor
+// initialize. If it answers any list, it is a modern one, and offers what it
+// lists (protocol.md C2.4, D2.2). It returns nil if it is none.
+func Undiscovered(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
+	caps := []byte("{}")
+	found := false
+	for _, k := range []kind{tools, prompts, resources} {
+		a, err := c.Call(ctx, &Request{Message: from.request(lists[k].method, nil), From: from})
+		if err != nil {
+			return nil, err
+		}
+		if gjson.GetBytes(a.Result, lists[k].member).IsArray() && gjson.GetBytes(a.Result, "resultType").Exists() {
+			caps, found = with(caps, lists[k].capability, []byte("{}")), true
+		}
+		a.Release()
+	}
+	if !found {
+		return nil, nil
+	}
+	return c.modernize([]byte(`{"resultType":"complete","supportedVersions":["` + era.LatestModern + `"],"capabilities":` + string(caps) + `,"ttlMs":0,"cacheScope":"private"}`)), nil
+}
+
+// Meta returns what a request to a modern server says about who asks (B2).
+func (c *Caller) Meta() era.Meta {
+	m := era.Meta{Version: era.LatestModern, Capabilities: c.Capabilities, ClientInfo: []byte(gjson.GetBytes(c.Params, "clientInfo").Raw)}
+	if !c.Modern() {
+		m.Capabilities = era.ModernCapabilities(c.Capabilities, c.Revision)
+	}
+	if len(m.Capabilities) == 0 {
+		m.Capabilities = []byte("{}")
+	}
+	if len(m.ClientInfo) == 0 || m.ClientInfo[0] != '{' {
+		m.ClientInfo = nil
+	}
+	return m
+}
+
+// Modern reports whether the client is of the stateless era.
+func (c *Caller) Modern() bool { return era.IsModern(c.Revision) }
+
+// request makes a request of the bridge's own to a modern server, on behalf of
+// the caller.
+func (c *Caller) request(method string, params []byte) *jsonrpc.Message {
+	return request(method, era.Inject(params, c.Meta().Members()))
+}
+
+// Era says in which eras of the protocol a server is spoken to.
+type Era string
+
+// The eras that can be asked for.
+const (
+	// EraAuto finds out what the server speaks. Of one that speaks both, each
+	// client gets the era that it speaks itself (protocol.md C5).
+	EraAuto Era = "auto"
+	// EraLegacy never sends server/discover.
+	EraLegacy Era = "legacy"
+	// EraModern never sends initialize.
+	EraModern Era = "modern"
+)
+
+// Eras remembers which eras a server speaks, for all of its connections (R-108).
+// Its methods may be called concurrently.
+type Eras struct {
+	only Era
+
+	mu    sync.Mutex // guards the rest
+	known map[Era]bool
+}
+
+// NewEras begins with nothing known. An era other than EraAuto, or the empty
+// one, is the only one that is spoken.
+func NewEras(only Era) *Eras {
+	return &Eras{only: or(only, EraAuto), known: map[Era]bool{}}
+}
+
+// Order returns the era in which a connection on behalf of from is to be tried
+// first, and whether the other one may be tried after it: that of the caller
+// itself first, unless the server is known not to speak it.
+func (e *Eras) Order(from *Caller) (first Era, other bool) {
+	if e.only != EraAuto {
+		return e.only, false
+	}
+	first, second := EraLegacy, EraModern
+	if from.Modern() {
+		first, second = second, first
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if speaks, known := e.known[first]; known && !speaks && e.known[second] {
+		return second, true
+	}
+	return first, true
+}
+
+// Learn notes whether the server speaks an era.
+func (e *Eras) Learn(which Era, speaks bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[which] = speaks
+}
+
+// Speaks reports whether the server is known to speak an era, or not to.
+func (e *Eras) Speaks(which Era) (speaks, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	speaks, known = e.known[which]
+	return speaks, known
+}
+
+// capped returns the params of initialize with the revision lowered to most, if
+// that is not empty.
+func capped(params []byte, most string) []byte {
+	asked := gjson.GetBytes(params, "protocolVersion").Str
+	if most == "" || strings.Compare(asked, most) <= 0 {
+		return params
+	}
+	return with(params, "protocolVersion", []byte(quote(most)))
+}

@@ -1,0 +1,185 @@
+package era
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// The keys of _meta that revision 2026-07-28 reserves: the first four are
+// those of a request.
+const (
+	KeyVersion      = "io.modelcontextprotocol/protocolVersion"
+	KeyCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"
+	KeyLogLevel     = "io.modelcontextprotocol/logLevel"
+	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"     // of a result
+	KeySubscription = "io.modelcontextprotocol/subscriptionId" // of a notification or the result of a listen
+)
+
+// requestKeys are the reserved ones of a request.
+var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
+
+// logLevels are those of notifications/message (RFC 5424).
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Meta is what a request of the modern era says about its client (2026-07-28,
+// per-request _meta). Capabilities and ClientInfo are raw JSON objects; nil or
+// empty means absent.
+type Meta struct {
+	Version                  string
+	Capabilities, ClientInfo []byte
+	LogLevel                 string
+}
+
+// ReadMeta reads params._meta, raw JSON or nil. The second value says what is
+// wrong with it, for the message of -32602, or nothing (R-067, R-068); what
+// could be read is returned in that case too, since a version that is not
+// served has an answer of its own. A key that stands twice is wrong: two
+// readers would see two clients. Meta refers to the bytes given.
+func ReadMeta(meta []byte) (Meta, string) {
+	if meta == nil {
+		return Meta{}, "params._meta is missing"
+	}
+	var raw [4][]byte // by the order of requestKeys
+	twice := -1
+	if !members(meta, func(name, value []byte) {
+		k := slices.Index(requestKeys, string(name))
+		if k < 0 {
+			return
+		}
+		if raw[k] != nil {
+			twice = k
+		}
+		raw[k] = value
+	}) {
+		return Meta{}, "params._meta must be an object"
+	}
+	var m Meta
+	isText, isLevel := false, false
+	m.Version, isText = text(raw[0])
+	if twice == 0 {
+		m.Version = "" // nobody knows which
+	}
+	if isObject(raw[1]) {
+		m.Capabilities = raw[1]
+	}
+	if isObject(raw[2]) {
+		m.ClientInfo = raw[2]
+	}
+	if level, ok := text(raw[3]); ok && slices.Contains(logLevels, level) {
+		m.LogLevel, isLevel = level, true
+	}
+	wrong := func(k int, what string) (Meta, string) { return m, "params._meta: " + requestKeys[k] + " " + what }
+	switch {
+	case twice >= 0:
+		return wrong(twice, "stands twice")
+	case raw[0] == nil:
+		return wrong(0, "is missing")
+	case !isText || m.Version == "":
+		return wrong(0, "must be a string and not empty")
+	case raw[1] == nil:
+		return wrong(1, "is missing")
+	case m.Capabilities == nil:
+		return wrong(1, "must be an object")
+	case raw[2] != nil && m.ClientInfo == nil:
+		return wrong(2, "must be an object")
+	case raw[3] != nil && !isLevel:
+		return wrong(3, "must be one of "+strings.Join(logLevels, ", "))
+	}
+	return m, ""
+}
+
+// Members returns m as members of _meta without the braces, on one line. What
+// is absent is left out.
+func (m Meta) Members() []byte {
+	var out []byte
+	add := func(key string, value []byte) {
+		if out != nil {
+			out = append(out, ',')
+		}
+		out = append(append(out, '"'), key...)
+		out = append(append(out, `":`...), value...)
+	}
+	if m.Version != "" {
+		add(KeyVersion, quoted(m.Version))
+	}
+	if m.Capabilities != nil {
+		add(KeyCapabilities, m.Capabilities)
+	}
+	if m.ClientInfo != nil {
+		add(KeyClientInfo, m.ClientInfo)
+	}
+	if m.LogLevel != "" {
+		add(KeyLogLevel, quoted(m.LogLevel))
+	}
+	for i, c := range out { // line breaks stand only between tokens
+		if c == '\n' || c == '\r' {
+			out[i] = ' '
+		}
+	}
+	return out
+}
+
+// Inject returns the params, a raw JSON object or nil, with the members, as
+// Members writes them, in _meta. Reserved keys of a request that the client
+// put there are gone first (R-098): they would speak for the bridge. A _meta
+// that is not an object is replaced, and of several the first one stays. All
+// other bytes are what they were. params itself is not changed.
+func Inject(params, members []byte) []byte {
+	made := slices.Concat([]byte{'{'}, members, []byte{'}'})
+	if params = bytes.TrimLeft(params, " \t\r\n"); !given(params) {
+		params = []byte("{}")
+	}
+	if !isObject(params) {
+		return params // no request has such params
+	}
+	seen := false
+	out := editMeta(params, func(meta []byte) []byte {
+		seen = true
+		switch left := drop(meta, requestKeys...); {
+		case !isObject(meta) || isEmpty(left):
+			return made
+		case len(members) == 0:
+			return left
+		default:
+			return insert(left, '{', members)
+		}
+	})
+	if seen {
+		return out
+	}
+	return insert(params, '{', append([]byte(`"_meta":`), made...))
+}
+
+// Strip returns the params, a raw JSON object or nil, without the reserved
+// keys of a request, and without a _meta that has nothing else. Of several
+// _meta the first one stays. It returns params itself if there is nothing to
+// do.
+func Strip(params []byte) []byte {
+	return editMeta(params, func(meta []byte) []byte {
+		return orNothing(meta, drop(meta, requestKeys...))
+	})
+}
+
+// editMeta returns params with the first _meta as f returns it and without
+// further ones: no two readers may take different ones.
+func editMeta(params []byte, f func(meta []byte) []byte) []byte {
+	seen := false
+	return edit(params, func(name, value []byte) []byte {
+		switch {
+		case string(name) != "_meta":
+			return value
+		case seen:
+			return nil
+		}
+		seen = true
+		return f(value)
+	})
+}
+
+// StripMRTR returns the params, a raw JSON object or nil, without
+// inputResponses and requestState: what a request was before it was sent again
+// with answers (2026-07-28, multi round-trip requests). It returns params
+// itself if there is nothing to do.
+func StripMRTR(params []byte) []byte { return drop(params, "inputResponses", "requestState") }

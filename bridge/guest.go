@@ -1,0 +1,223 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Guest is one request of a client that has no session: 2026-07-28 and later.
+type Guest struct {
+	// Server is the name of the server; empty means all as one, or the only one.
+	Server string
+	// From is who asks, as the request itself says it.
+	From *Caller
+	// Header has the headers of the client's request, or is nil when its wire has
+	// none. Those that repeat arguments are compared with them; beyond that, what
+	// no server's allow-list names is not looked at.
+	Header http.Header
+	// Back takes what there is to say before the answer.
+	Back Stream
+	// Keep makes the message valid beyond the call, until the function that it
+	// returns is called. It may be nil: a call that has to live on without its
+	// request works on a copy then.
+	Keep func() (free func())
+}
+
+// removed are the methods of legacy revisions that the stateless ones do not
+// have (2026-07-28, B19). They are refused whatever the server is.
+var removed = map[string]bool{
+	"initialize": true, "ping": true, "logging/setLevel": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	"tasks/list": true, "tasks/result": true,
+}
+
+// NewGuest reads who asks from a request of a stateless revision. The message,
+// if it is not nil, is the error that answers a request which is not one as it
+// has to be (protocol.md B7, steps 7 to 9). server and principal are as in
+// Bridge.Initialize.
+func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Message) {
+	id := bytes.Clone(m.ID)
+	if v := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeyVersion)); v.Type == gjson.String && v.Str != era.LatestModern { // R-069
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(v.Str))
+	}
+	meta, fault := era.ReadMeta(m.Meta())
+	if fault != "" { // R-067
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
+	}
+	if removed[m.Method] { // R-079, R-095
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
+	}
+	c := &Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
+	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
+	return &Guest{Server: server, From: c}, nil
+}
+
+// unsupported is the data of the error that names the revisions served (B4).
+func unsupported(asked string) []byte {
+	return []byte(`{"supported":["` + strings.Join(era.Supported(), `","`) + `"],"requested":` + quote(asked) + `}`)
+}
+
+// introduction makes the params of initialize for a client that has no
+// handshake of its own (protocol.md D1.2).
+func introduction(capabilities, clientInfo []byte) []byte {
+	if clientInfo == nil {
+		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
+	}
+	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
+}
+
+// Limits on what one principal's clients without sessions may have under way
+// (protocol.md F).
+const (
+	maxGuestCalls = 512
+	maxListens    = 32
+)
+
+// Call answers the request m of a client that has no session. It returns when
+// there is an answer, which carries the client's id: an error message when the
+// call failed, and the error then says why. The end of ctx means that the
+// client wants the request cancelled; then there is no answer.
+//
+// A subscription lasts until ctx ends or the bridge has to end it; its answer
+// is the closing one (2026-07-28, subscriptions).
+func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
+	id := bytes.Clone(m.ID) // the answer outlives the request
+	if g.Server != "" && b.route(g.Server) == nil {
+		return answer(id, ErrUnknownServer), ErrUnknownServer
+	}
+	done, err := b.receive(g.From.Principal, m.Method == listen)
+	if err != nil {
+		return answer(id, err), err
+	}
+	defer done()
+	c := &guestCall{back: g.Back}
+	if m.Method == listen {
+		c.subscription = id
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		defer context.AfterFunc(b.hearing, func() { stop(ErrShutdown) })()
+	}
+	from := *g.From
+	from.Header = b.forwarded(g.Header)
+	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep}
+	a, err := b.reception(g.Server).Call(ctx, r)
+	switch {
+	case err == nil && a.Error == nil && c.subscription != nil, errors.Is(context.Cause(ctx), ErrShutdown):
+		a.Release()
+		return jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+string(id)+`}}`)), nil // R-145
+	case err == nil:
+		a.ID = id
+		return a, nil
+	case ctx.Err() != nil:
+		return nil, ErrCancelled
+	}
+	b.log.Debug("call failed", "method", m.Method, "err", err)
+	return answer(id, err), err
+}
+
+// receive admits a call of a client without a session. done is called when it
+// has ended. Subscriptions are not waited for when the bridge stops.
+func (b *Bridge) receive(principal string, listens bool) (done func(), err error) {
+	counts, most := b.guestCalls, maxGuestCalls
+	if listens {
+		counts, most = b.listens, maxListens
+		if b.flight.draining() {
+			return nil, ErrShutdown
+		}
+	} else if err := b.flight.enter(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if counts[principal] >= most {
+		if !listens {
+			b.flight.leave()
+		}
+		return nil, ErrOverloaded
+	}
+	counts[principal]++
+	return func() {
+		b.mu.Lock()
+		if counts[principal]--; counts[principal] == 0 {
+			delete(counts, principal)
+		}
+		b.mu.Unlock()
+		if !listens {
+			b.flight.leave()
+		}
+	}, nil
+}
+
+// reception returns what the calls of clients without sessions go to.
+func (b *Bridge) reception(server string) Upstream {
+	switch {
+	case server != "":
+		return b.route(server).guests
+	case len(b.routes) == 1:
+		return b.routes[0].guests
+	}
+	return b.commons
+}
+
+// mirrors returns the headers that repeat arguments of a call.
+func mirrors(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for name, values := range h {
+		if strings.HasPrefix(name, era.HeaderParam) {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// guestCall is the Client of a call of a client without a session.
+type guestCall struct {
+	back         Stream
+	subscription []byte // the id of the request, raw, if it is a subscription
+}
+
+var _ Client = (*guestCall)(nil)
+
+// Notify passes on what belongs to the call. What belongs to a subscription
+// says so (R-143).
+func (c *guestCall) Notify(n *jsonrpc.Message) {
+	if c.subscription != nil {
+		n = tagged(n, c.subscription)
+	}
+	c.back.Send(event(n))
+}
+
+// Ask refuses: nobody asks a client without a session (R-083).
+func (c *guestCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
+	return nil
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *guestCall) Gone(error) {}
+
+// tagged returns the notification with the id of the subscription that it
+// belongs to.
+func tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
+	params, meta := n.Params, []byte("{}")
+	if params == nil {
+		params = []byte("{}")
+	}
+	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
+		meta = []byte(had.Raw)
+	}
+	params = put(params, "_meta", put(meta, era.KeySubscription, subscription))
+	t := jsonrpc.NewNotification(n.Method, params)
+	return t.Clone() // parsed: what event looks at is found
+}

@@ -1,0 +1,141 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// mirrored is an Upstream that repeats arguments of calls in headers, for
+// servers that want it so (2026-07-28, B8).
+type mirrored struct {
+	Upstream
+	r *route
+}
+
+// Call makes a call with the headers that its tool's schema asks for. When the
+// server finds fault with them the schema may have changed: the tools are listed
+// again, and the call, which was not executed, is repeated once (R-102).
+func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if s := u.Upstream.Server(); s == nil || !s.Mirrors {
+		return u.Upstream.Call(ctx, r)
+	}
+	c := u.r.catalog(r.From.Principal)
+	switch r.Method {
+	case lists[tools].method:
+		a, err := u.Upstream.Call(ctx, r)
+		if err != nil || a.Error != nil {
+			return a, err
+		}
+		return u.r.weeded(c, a), nil
+	case "tools/call":
+	default:
+		return u.Upstream.Call(ctx, r)
+	}
+	args := []byte(gjson.GetBytes(r.Params, "arguments").Raw)
+	m, known := c.mirror(r.Name())
+	if known {
+		r.Mirror = m.Headers(args)
+	}
+	a, err := u.Upstream.Call(ctx, r)
+	if err != nil || a.Error == nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeHeaderMismatch {
+		return a, err
+	}
+	if !u.refresh(ctx, r.From, c) {
+		return a, nil
+	}
+	a.Release()
+	m, _ = c.mirror(r.Name())
+	r.Mirror = m.Headers(args)
+	a, err = u.Upstream.Call(ctx, r)
+	if err == nil && a.Error != nil && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeHeaderMismatch { // our fault, not the client's (D7)
+		no := jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+u.r.o.Name+": it does not accept the headers that its list of tools asks for: "+gjson.GetBytes(a.Error, "message").Str, nil)
+		a.Release()
+		return no, nil
+	}
+	return a, err
+}
+
+// refresh lists the tools anew. It reports whether all of them could be listed.
+func (u *mirrored) refresh(ctx context.Context, from *Caller, c *catalog) bool {
+	params := []byte("{}")
+	var at mark
+	for {
+		a, err := u.Upstream.Call(ctx, &Request{Message: from.request(lists[tools].method, params), From: from})
+		if err != nil || a.Error != nil {
+			a.Release()
+			return false
+		}
+		next, more := more(a.Result)
+		u.r.weeded(c, a).Release()
+		if !more || !at.follow(next) {
+			return true
+		}
+		params = []byte(`{"cursor":` + quote(next) + `}`)
+	}
+}
+
+// weeded returns a list of tools without those whose annotations ask for headers
+// that cannot be (R-101), and notes what the others ask for.
+func (r *route) weeded(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
+	bad := map[string]error{}
+	tools.items(a.Result, func(item []byte, key string) {
+		m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
+		if err != nil {
+			bad[key] = err
+		}
+		c.reflect(key, m)
+	})
+	if len(bad) == 0 {
+		return a
+	}
+	for name, err := range bad {
+		r.log.Warn("tool left out: its annotation asks for a header that cannot be", "tool", name, "err", err)
+	}
+	return tools.edit(a, func(item []byte, key string) []byte {
+		if bad[key] != nil {
+			return nil
+		}
+		return item
+	})
+}
+
+// pruned returns a list of tools of a legacy server, which has never meant an
+// annotation that cannot be: that is removed, not the tool (protocol.md D1.8).
+func (r *route) pruned(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
+	if !bytes.Contains(a.Result, []byte("x-mcp-header")) {
+		return a
+	}
+	return tools.edit(a, func(item []byte, key string) []byte {
+		schema := []byte(gjson.GetBytes(item, "inputSchema").Raw)
+		m, err := era.NewMirror(schema)
+		c.reflect(key, m)
+		if err != nil {
+			return put(item, "inputSchema", era.StripMirror(schema))
+		}
+		return item
+	})
+}
+
+// reflect notes what headers the calls of a tool carry; nil means none.
+func (c *catalog) reflect(tool string, m *era.Mirror) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mirrors == nil || len(c.mirrors) >= maxCatalog {
+		c.mirrors = map[string]*era.Mirror{}
+	}
+	c.mirrors[tool] = m
+}
+
+// mirror returns what headers the calls of a tool carry, and whether the tool
+// was ever listed.
+func (c *catalog) mirror(tool string) (m *era.Mirror, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, known = c.mirrors[tool]
+	return m, known
+}
