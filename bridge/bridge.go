@@ -271,6 +271,7 @@ func New(o Options) *Bridge {
 			b.forwards = append(b.forwards, f.From)
 		}
 	}
+	b.commons = newCommons(b)
 	b.index()
 	slices.Sort(b.forwards)
 	b.forwards = slices.Compact(b.forwards)
@@ -304,6 +305,12 @@ func or[T comparable](v, otherwise T) T {
 		return otherwise
 	}
 	return v
+}
+
+// serverInfo is how the bridge introduces itself where it stands for several
+// servers.
+func (b *Bridge) serverInfo() []byte {
+	return []byte(`{"name":"mcp-bridge","version":` + quote(b.version) + `}`)
 }
 
 // Servers returns the names of the servers, in the order of Options.
@@ -366,6 +373,7 @@ func (b *Bridge) Close(ctx context.Context) {
 		wg.Go(func() { s.close(ctx, ErrShutdown) })
 	}
 	wg.Wait()
+	wg.Go(func() { _ = b.commons.Close(ctx) })
 	for _, r := range b.routes {
 		wg.Go(func() { r.close(ctx) })
 	}

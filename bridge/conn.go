@@ -139,7 +139,7 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	}
 	began := time.Now()
 	var timer *time.Timer
-	var expired <-chan time.Time // never, without a limit
+	var expired <-chan time.Time                                   // never, without a limit
 	if first := c.times.first(); first > 0 && r.Method != listen { // which lasts for as long as anybody listens
 		timer = time.NewTimer(first)
 		defer timer.Stop()
@@ -393,7 +393,8 @@ func (c *Conn) Unanswerable(id []byte, public string) {
 
 // Invalid takes a text from the wire that is no message, and what jsonrpc.Parse
 // says of it. If it was meant as the answer to a call, that call gets an error;
-// if it was meant as a request, the server gets one.
+// if it was meant as a request, a legacy server gets one. A modern one is never
+// answered.
 func (c *Conn) Invalid(text []byte, err error) {
 	bad, ok := errors.AsType[*jsonrpc.InvalidError](err)
 	if !ok || bad.ID == nil {
@@ -403,6 +404,12 @@ func (c *Conn) Invalid(text []byte, err error) {
 	_, _ = f.Write(text)
 	if id := f.ID(); id != nil {
 		c.useless(id, "its answer is "+bad.Error(), "upstream_invalid")
+		return
+	}
+	c.mu.Lock()
+	modern := c.modern
+	c.mu.Unlock()
+	if modern {
 		return
 	}
 	c.send(jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, bad.Error(), nil), bad.ID, nil)

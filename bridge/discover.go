@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,8 @@ const (
 
 // Discover asks the server on a fresh connection what it is, on behalf of from.
 // If it is a modern one, the connection is from now on, and what it said is
-// returned. An error means that there was no answer.
+// returned. An error means that there was no answer, or, with SaysOther, names
+// the revisions that the server speaks.
 func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, error) {
 	a, err := c.Call(ctx, &Request{Message: from.request("server/discover", nil), From: from})
 	if err != nil {
@@ -45,7 +47,8 @@ func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, err
 	}
 	defer a.Release()
 	if a.Error != nil {
-		return nil, judge(a.Error), nil
+		v := judge(a.Error)
+		return nil, v, c.foreign(v, gjson.GetBytes(a.Error, "data.supported"))
 	}
 	result := oneLine(a)
 	supported := gjson.GetBytes(result, "supportedVersions")
@@ -54,9 +57,22 @@ func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, err
 	}
 	v := revisions(supported)
 	if v != SaysModern {
-		return nil, v, nil
+		return nil, v, c.foreign(v, supported)
 	}
 	return c.modernize(result), SaysModern, nil
+}
+
+// foreign is the error about a server whose revisions we do not know; nil with
+// other verdicts.
+func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
+	if v != SaysOther {
+		return nil
+	}
+	var names []string
+	for _, r := range supported.Array()[:min(len(supported.Array()), 8)] {
+		names = append(names, fmt.Sprintf("%.20q", r.Str))
+	}
+	return &Error{Server: c.server, Kind: ErrUnavailable, Public: "it speaks only revisions of the protocol that are unknown here: " + strings.Join(names, ", ")}
 }
 
 // judge reads the error that answered server/discover.
@@ -212,6 +228,14 @@ func (e *Eras) Learn(which Era, speaks bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known[which] = speaks
+}
+
+// Forget is for an era in which the server was thought to be spoken to, and
+// which has failed for no reason that tells anything.
+func (e *Eras) Forget(which Era) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.known, which)
 }
 
 // Speaks reports whether the server is known to speak an era, or not to.

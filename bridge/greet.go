@@ -7,10 +7,11 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// initialize answers with what is known of the servers. Those of which nothing
+// initialize answers initialize, or server/discover, with what is known of the servers. Those of which nothing
 // is known yet are asked; a child that was seen before is not started because a
 // client has come. A server that failed a moment ago is tried, but hardly waited
 // for.
@@ -30,7 +31,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 	meet := gathering{
 		do: func(ctx context.Context, m *member) error {
-			a, err := m.call(ctx, &Request{Message: request("initialize", g.caller.Params), From: g.caller})
+			a, err := m.call(ctx, &Request{Message: g.greet(), From: g.caller})
 			a.Release()
 			return err
 		},
@@ -60,7 +61,18 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	case again != nil && len(fresh) == 0:
 		return nil, again
 	}
+	if g.caller.Modern() {
+		return jsonrpc.NewResult(nil, era.DiscoverResult(g.greeting(), era.Supported(), true)), nil
+	}
 	return jsonrpc.NewResult(nil, g.greeting()), nil
+}
+
+// greet makes the request that asks a server what it is.
+func (g *merge) greet() *jsonrpc.Message {
+	if g.caller.Modern() {
+		return g.caller.request("server/discover", nil)
+	}
+	return request("initialize", g.caller.Params)
 }
 
 // skip leaves the server out until back is called.
@@ -86,14 +98,14 @@ func (g *merge) greeting() []byte {
 			instructions = append(instructions, m.r.o.Name+":\n"+text)
 		}
 	}
-	caps = with(caps, "tasks", nil) // a task's id does not say whose it is
+	caps = withoutTasks(caps) // a task's id does not say whose it is
 	for _, c := range listChanged {
 		if has := gjson.GetBytes(caps, c.capability); has.Exists() { // a server that comes or goes changes the list
 			caps = with(caps, c.capability, with([]byte(has.Raw), "listChanged", []byte("true")))
 		}
 	}
 	result := `{"protocolVersion":` + quote(g.caller.Revision) + `,"capabilities":` + string(caps) +
-		`,"serverInfo":{"name":"mcp-bridge","version":` + quote(g.b.version) + `}`
+		`,"serverInfo":` + string(g.b.serverInfo())
 	if len(instructions) > 0 {
 		result += `,"instructions":` + quote(strings.Join(instructions, "\n\n"))
 	}

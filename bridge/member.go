@@ -55,6 +55,10 @@ func (m *member) upstream() (Upstream, error) {
 	if m.g.ctx.Err() != nil {
 		return nil, ErrEnded
 	}
+	if m.g.caller.Modern() {
+		m.up = kept{m.r.guests}
+		return m.up, nil
+	}
 	up, err := m.r.upstream(m.g.caller, m)
 	if err == nil {
 		m.up = up
@@ -348,7 +352,7 @@ func (m *member) fetch(ctx context.Context, k kind) {
 	var at mark
 	params := []byte("{}")
 	for page := range maxPages {
-		a, err := m.call(ctx, &Request{Message: request(lists[k].method, params), From: m.g.caller})
+		a, err := m.call(ctx, &Request{Message: m.g.request(lists[k].method, params), From: m.g.caller})
 		if err != nil || a.Error != nil {
 			a.Release()
 			return // whoever needs it finds out

@@ -13,7 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// merge is an Upstream that offers all servers as one, to one session. Tools
+// merge is an Upstream that offers all servers as one, to one session, or to
+// the clients of one principal that have no sessions. Tools
 // and prompts have their server's prefix before their names; resources are
 // found by their URI: of two servers that list the same one, the first in the
 // order of the configuration has it. A connection is opened when something is
@@ -24,6 +25,7 @@ type merge struct {
 	caller  *Caller
 	rest    Client
 	members []*member
+	ears    *listeners      // of clients without sessions; nil for a session
 	ctx     context.Context // ends when Close is called
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -42,6 +44,14 @@ func newMerge(b *Bridge, from *Caller, rest Client) *merge {
 		g.members[i] = &member{g: g, r: r, place: i, catalog: r.catalog(from.Principal)}
 	}
 	return g
+}
+
+// request makes a request of the bridge's own to one of the servers.
+func (g *merge) request(method string, params []byte) *jsonrpc.Message {
+	if g.caller.Modern() {
+		return g.caller.request(method, params)
+	}
+	return request(method, params)
 }
 
 // spawn runs f in a goroutine that Close awaits.

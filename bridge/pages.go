@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -107,8 +108,8 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	if good+len(asked) == 0 { // an empty list would be the wrong answer
 		asked = absent
 	}
-	params, header := with(r.Params, "cursor", nil), r.Header.Clone() // r may not outlive this call
-	awaited := make([]*late, len(g.members))                          // by place
+	params, header, caller := with(r.Params, "cursor", nil), r.Header.Clone(), r.From // r may not outlive this call
+	awaited := make([]*late, len(g.members))                                          // by place
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true,
 		good:    good,
@@ -118,7 +119,7 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 				params = with(params, "cursor", []byte(quote(from.At[m.r.o.Name].Cursor)))
 			}
 			var err error
-			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: g.caller, Header: header})
+			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: caller, Header: header})
 			return err
 		},
 		overdue: func(m *member) {
@@ -267,6 +268,13 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*m
 	out = append(out, ']')
 	if len(next.At) > 0 {
 		out = append(out, `,"nextCursor":`+quote(next.String())...)
+	}
+	if g.caller.Modern() {
+		if meta == nil {
+			meta = []byte("{}")
+		}
+		meta = put(meta, era.KeyServerInfo, g.b.serverInfo())
+		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
 	}
 	if meta != nil {
 		out = append(append(out, `,"_meta":`...), meta...)

@@ -24,8 +24,8 @@ type route struct {
 	lanes     atomic.Int64
 	ill       atomic.Bool // failure is not nil
 	sieves    sieves
-	guests    Upstream // what calls of clients without sessions go to
-	pool      *pool    // their connections
+	guests    Upstream      // what calls of clients without sessions go to
+	pool      *pool         // their connections
 	rivals    bool          // other servers' prefixes are such that names can be the same
 	openings  chan struct{} // one token for each connection that is being opened
 

@@ -83,6 +83,13 @@ type Server struct {
 	HTTP *httpclient.Config `yaml:"http"`
 	// SSE reaches a remote server over HTTP+SSE.
 	SSE *httpclient.Config `yaml:"sse"`
+	// Era says in which era of the protocol the server is spoken to: EraAuto (the
+	// default), EraLegacy or EraModern. HTTP+SSE is always legacy.
+	Era string `yaml:"era"`
+	// Revision is the newest revision that the server is offered, if it is a
+	// legacy one; a modern one pins the modern era. Default: none, the newest that
+	// both sides know.
+	Revision string `yaml:"revision"`
 	// Share says who uses one upstream connection together: ShareSession (the
 	// default), SharePrincipal, ShareCall or ShareAll.
 	Share string `yaml:"share"`
@@ -120,6 +127,13 @@ type Server struct {
 	StartsPerMinute int `yaml:"starts_per_minute"`
 }
 
+// Values of Server.Era.
+const (
+	EraAuto   = string(bridge.EraAuto)   // what the server speaks is found out
+	EraLegacy = string(bridge.EraLegacy) // revisions with a handshake and sessions, to 2025-11-25
+	EraModern = string(bridge.EraModern) // revisions without, from 2026-07-28
+)
+
 // Values of Server.Share.
 const (
 	ShareSession   = "session"   // one connection per session
@@ -150,6 +164,7 @@ func Default() Config {
 func DefaultServer(name, share string) Server {
 	s := Server{
 		Name:             name,
+		Era:              EraAuto,
 		Share:            ShareSession,
 		Prefix:           name + Default().Separator,
 		Restart:          true,

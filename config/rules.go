@@ -13,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 // rule checks a value of Config or Server beyond its type, and returns it in its
@@ -32,6 +34,14 @@ func rule(key string, value any) (any, error) {
 	case "share":
 		if !slices.Contains([]string{ShareSession, SharePrincipal, ShareCall, ShareAll}, value.(string)) {
 			return nil, errors.New("must be session, principal, call or all")
+		}
+	case "era":
+		if !slices.Contains([]string{EraAuto, EraLegacy, EraModern}, value.(string)) {
+			return nil, errors.New("must be auto, legacy or modern")
+		}
+	case "revision":
+		if s := value.(string); s != "" && !slices.Contains(era.Supported(), s) {
+			return nil, errors.New("must be one of " + strings.Join(era.Supported(), ", "))
 		}
 	case "separator":
 		if !isPlain(value.(string), 8) {
@@ -217,6 +227,12 @@ func (s *Server) breaches() []breach {
 	// never offered together with others.
 	if rest, own := strings.CutPrefix(s.Prefix, s.Name); len(s.Prefix) > maxPrefix && (!own || len(rest) > 8) {
 		all = append(all, breach{"prefix", "", fmt.Sprintf("must not be longer than %d characters", maxPrefix)})
+	}
+	switch modern := era.IsModern(s.Revision); {
+	case (s.SSE != nil || s.HTTP != nil && s.HTTP.Transport == httpclient.TransportSSE) && (modern || s.Era == EraModern):
+		all = append(all, breach{"era", "revision", "is not spoken over HTTP+SSE: use http in place of sse, or leave it out"})
+	case modern && s.Era == EraLegacy, s.Revision != "" && !modern && s.Era == EraModern:
+		all = append(all, breach{"revision", "era", "is not one of the era that is set: leave one of the two out"})
 	}
 	all = append(all, s.forwardBreaches()...)
 	all = append(all, filterBreaches("tools", s.Tools)...)

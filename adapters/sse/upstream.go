@@ -23,6 +23,8 @@ type UpstreamOptions struct {
 	Log        *slog.Logger    // nil means slog.Default()
 	MaxMessage int             // bytes of one message from the server; 0 means 16 MiB
 	Timeouts   bridge.Timeouts // of each call; 0 means none
+	// Revision is the newest that a legacy server is offered; empty means no limit.
+	Revision string
 }
 
 // Upstream reaches one server by HTTP+SSE. Its connections share one pool of
@@ -72,7 +74,7 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
 	if err == nil {
-		c.server, err = bridge.Handshake(ctx, c.Conn, from, "")
+		c.server, err = bridge.Handshake(ctx, c.Conn, from, c.u.o.Revision)
 	}
 	inTime := kept()
 	if err == nil && inTime {

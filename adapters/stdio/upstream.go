@@ -19,6 +19,11 @@ type Options struct {
 	Log        *slog.Logger    // nil means slog.Default()
 	MaxMessage int             // bytes of a line from the child; 0 means 16 MiB and room for the envelope
 	Timeouts   bridge.Timeouts // of each call; 0 means none
+	// Era says in which eras of the protocol the server is spoken to; empty means
+	// bridge.EraAuto.
+	Era bridge.Era
+	// Revision is the newest that a legacy server is offered; empty means no limit.
+	Revision string
 }
 
 // Adapter runs a server as child processes, one for each connection.

@@ -16,6 +16,11 @@ type UpstreamOptions struct {
 	Log        *slog.Logger    // nil means slog.Default()
 	MaxMessage int             // bytes of one message from the server; 0 means 16 MiB
 	Timeouts   bridge.Timeouts // of each call; 0 means none
+	// Era says in which eras of the protocol the server is spoken to; empty means
+	// bridge.EraAuto.
+	Era bridge.Era
+	// Revision is the newest that a legacy server is offered; empty means no limit.
+	Revision string
 }
 
 // Upstream reaches one server by Streamable HTTP. Its connections share one

@@ -6,6 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -32,7 +33,8 @@ func (s *Server) reach(c *config.Server) reached {
 }
 
 func (s *Server) child(c *config.Server) reached {
-	a := stdio.New(c.Name, *c.Stdio, stdio.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c)})
+	spoken, most := revisions(c)
+	a := stdio.New(c.Name, *c.Stdio, stdio.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c), Era: spoken, Revision: most})
 	return reached{Adapter: a, check: a.Check, transport: func() string { return "stdio" }}
 }
 
@@ -41,12 +43,13 @@ func (s *Server) child(c *config.Server) reached {
 // C2.9).
 func (s *Server) remote(c *config.Server) reached {
 	r := c.Remote()
-	o := streamable.UpstreamOptions{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c)}
+	spoken, most := revisions(c)
+	o := streamable.UpstreamOptions{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c), Era: spoken, Revision: most}
 	newer, err := streamable.NewUpstream(c.Name, *r, o)
 	if err != nil {
 		return cannot(c, err)
 	}
-	older, err := sse.NewUpstream(c.Name, *r, sse.UpstreamOptions(o))
+	older, err := sse.NewUpstream(c.Name, *r, sse.UpstreamOptions{Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: o.Timeouts, Revision: most})
 	if err != nil {
 		newer.Close()
 		return cannot(c, err)
@@ -57,8 +60,11 @@ func (s *Server) remote(c *config.Server) reached {
 		older.Close()
 	}
 	fixed := r.Transport
-	if c.SSE != nil {
+	switch {
+	case c.SSE != nil:
 		fixed = httpclient.TransportSSE
+	case spoken == bridge.EraModern:
+		fixed = httpclient.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
 	}
 	for _, w := range ways {
 		if w.transport == fixed {
@@ -77,6 +83,15 @@ func cannot(c *config.Server, err error) reached {
 		Adapter: &unusable{c.Name, err}, check: func() error { return err },
 		transport: func() string { return "" },
 	}
+}
+
+// revisions returns the era in which the server is spoken to, and the newest
+// revision that it is offered if it is a legacy one; empty means no limit.
+func revisions(c *config.Server) (bridge.Era, string) {
+	if era.IsModern(c.Revision) {
+		return bridge.EraModern, ""
+	}
+	return bridge.Era(c.Era), c.Revision
 }
 
 func timeouts(c *config.Server) bridge.Timeouts {

@@ -36,6 +36,7 @@ type clientFlags struct {
 	file      string
 	headers   []string
 	transport string
+	era       string
 	env       []string
 	cwd       string
 	roots     []string
@@ -65,6 +66,7 @@ func (f *clientFlags) add(c *cobra.Command) {
 	f.set = c.Flags()
 	f.set.StringVarP(&f.file, "config", "c", defaultFile, "configuration file in which TARGET is a server's name")
 	addRemoteFlags(f.set, &f.headers, &f.transport)
+	addEraFlag(f.set, &f.era)
 	f.set.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
 	f.set.StringVar(&f.cwd, "cwd", "", "working directory of COMMAND")
 	f.set.StringArrayVar(&f.roots, "root", nil, "folder to offer to the server as a root (repeatable)")

@@ -25,7 +25,7 @@ func newConnect(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 
 // newConnectOn takes what tells terminals from other files.
 func newConnectOn(l *logFlags, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
-	var file, transport string
+	var file, transport, era string
 	var headers []string
 	cmd := &cobra.Command{
 		Use:   "connect [TARGET]",
@@ -63,9 +63,9 @@ not stand in the list of processes.`,
 					return err
 				}
 				log = hinting(log)
-				c, err = connectURL(args[0], headers, transport)
+				c, err = connectURL(args[0], headers, transport, era)
 			} else {
-				if err := useless(cmd, "a URL", "header", "transport"); err != nil {
+				if err := useless(cmd, "a URL", "header", "transport", "era"); err != nil {
 					return err
 				}
 				c, err = connectFile(file, cmd.Flags().Changed("config"), args)
@@ -98,15 +98,17 @@ not stand in the list of processes.`,
 	f := cmd.Flags()
 	f.StringVarP(&file, "config", "c", defaultFile, "configuration file")
 	addRemoteFlags(f, &headers, &transport)
+	addEraFlag(f, &era)
 	return cmd
 }
 
 // connectURL makes the configuration of a server that is named by its URL.
-func connectURL(address string, headers []string, transport string) (*config.Config, error) {
+func connectURL(address string, headers []string, transport, era string) (*config.Config, error) {
 	s, err := remoteServer(address, config.ShareSession, headers, transport)
 	if err != nil {
 		return nil, err
 	}
+	s.Era = era
 	c := config.Default()
 	c.Servers, c.Warnings = []config.Server{s}, s.Warnings()
 	return &c, nil

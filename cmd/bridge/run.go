@@ -18,7 +18,7 @@ import (
 
 func newRun(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 	c := config.Default()
-	var share, cwd, transport string
+	var share, cwd, transport, era string
 	var env, headers []string
 	var restart bool
 	var timeout time.Duration
@@ -76,7 +76,7 @@ value does not stand in the list of processes.`,
 			if err != nil {
 				return err
 			}
-			s.Restart, s.Timeout = restart, timeout
+			s.Restart, s.Timeout, s.Era = restart, timeout, era
 			s.MaxTimeout = max(s.MaxTimeout, timeout)
 			c.Servers = []config.Server{s}
 			return serve(cmd.Context(), &c, log, stdout)
@@ -89,6 +89,7 @@ value does not stand in the list of processes.`,
 	f.StringArrayVar(&env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
 	f.StringVar(&cwd, "cwd", "", "working directory of COMMAND")
 	addRemoteFlags(f, &headers, &transport)
+	addEraFlag(f, &era)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
 	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent; progress resets it")
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")

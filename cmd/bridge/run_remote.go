@@ -19,6 +19,11 @@ func addRemoteFlags(f *pflag.FlagSet, headers *[]string, transport *string) {
 	f.StringVar(transport, "transport", httpclient.TransportAuto, "what URL speaks: streamable, sse, or auto, which finds out")
 }
 
+// addEraFlag adds the flag about a server that no file describes.
+func addEraFlag(f *pflag.FlagSet, era *string) {
+	f.StringVar(era, "era", config.EraAuto, "revisions to speak to the server: legacy (to 2025-11-25), modern (from 2026-07-28), or auto, which finds out")
+}
+
 // remoteServer makes the configuration of a remote server.
 func remoteServer(address, share string, headers []string, transport string) (config.Server, error) {
 	own, err := parseHeaders(headers, os.LookupEnv)

@@ -107,6 +107,12 @@ func summary(s *config.Server, several bool) []string {
 	for _, f := range s.Forward {
 		all = append(all, "forward: "+f.From+" as "+f.To)
 	}
+	if s.Era != config.EraAuto {
+		all = append(all, "era: "+s.Era)
+	}
+	if s.Revision != "" {
+		all = append(all, "revision: "+s.Revision)
+	}
 	if s.Ping > 0 {
 		all = append(all, "ping: "+s.Ping.String())
 	}

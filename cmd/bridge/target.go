@@ -63,6 +63,7 @@ func (t target) useless() error {
 		{"cwd", isCommand, "a command behind --"},
 		{"header", remote, "a URL"},
 		{"transport", remote, "a URL"},
+		{"era", isCommand || remote, "a URL or a command behind --"},
 		{"config", !isCommand && !remote, "the name of a server in the file"},
 	} {
 		if t.flags.changed(f.name) && !f.useful {
@@ -85,12 +86,14 @@ func (t target) fromCommand() (*config.Config, config.Server, error) {
 		return nil, s, err
 	}
 	s.Stdio = &stdio.Config{Command: t.command[0], Args: t.command[1:], Env: own, Cwd: t.flags.cwd}
+	s.Era = t.flags.era
 	return &c, s, nil
 }
 
 func (t target) fromURL() (*config.Config, config.Server, error) {
 	c := config.Default()
 	s, err := remoteServer(t.name, config.ShareSession, t.flags.headers, t.flags.transport)
+	s.Era = t.flags.era
 	return &c, s, err
 }
 
