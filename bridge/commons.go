@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -61,12 +59,13 @@ func (c *commons) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if err != nil {
 		return nil, err
 	}
-	r = taskless(r)
 	switch r.Method {
 	case "server/discover":
 		return g.initialize(ctx)
 	case listen:
 		return g.listen(ctx, r)
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return g.task(ctx, r)
 	}
 	return g.Call(ctx, r)
 }
@@ -84,36 +83,6 @@ func (c *commons) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	return nil
-}
-
-// tasksExtension is that of tasks (2026-07-28, extensions).
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
-// taskless returns the request as one of a client that knows no tasks: a task's
-// id does not say which of several servers it is of.
-func taskless(r *Request) *Request {
-	if !gjson.GetBytes(r.From.Capabilities, "extensions."+gjson.Escape(tasksExtension)).Exists() {
-		return r
-	}
-	meta, fault := era.ReadMeta(r.Meta())
-	if fault != "" {
-		return r // it was read before
-	}
-	meta.Capabilities = withoutTasks(meta.Capabilities)
-	from, inner := *r.From, *r
-	from.Capabilities = meta.Capabilities
-	inner.From = &from
-	inner.Message = request(r.Method, era.Inject(r.Whole(), meta.Members()))
-	return &inner
-}
-
-// withoutTasks returns capabilities without those of tasks, of either era.
-func withoutTasks(capabilities []byte) []byte {
-	capabilities = with(capabilities, "tasks", nil)
-	if ext := gjson.GetBytes(capabilities, "extensions"); ext.Get(gjson.Escape(tasksExtension)).Exists() {
-		capabilities = with(capabilities, "extensions", with([]byte(ext.Raw), tasksExtension, nil))
-	}
-	return capabilities
 }
 
 // kept is an Upstream that others use too: it is not for its user to close.

@@ -47,7 +47,7 @@ func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, err
 	}
 	defer a.Release()
 	if a.Error != nil {
-		v := judge(a.Error)
+		v := Judge(a.Error)
 		return nil, v, c.foreign(v, gjson.GetBytes(a.Error, "data.supported"))
 	}
 	result := oneLine(a)
@@ -75,8 +75,9 @@ func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	return &Error{Server: c.server, Kind: ErrUnavailable, Public: "it speaks only revisions of the protocol that are unknown here: " + strings.Join(names, ", ")}
 }
 
-// judge reads the error that answered server/discover.
-func judge(raw []byte) Verdict {
+// Judge reads the error that answered server/discover, or any other request that
+// a server refuses for its revision.
+func Judge(raw []byte) Verdict {
 	supported := gjson.GetBytes(raw, "data.supported")
 	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
 		return NoVerdict

@@ -62,9 +62,23 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 		return nil, again
 	}
 	if g.caller.Modern() {
-		return jsonrpc.NewResult(nil, era.DiscoverResult(g.greeting(), era.Supported(), true)), nil
+		return jsonrpc.NewResult(nil, g.discovered()), nil
 	}
 	return jsonrpc.NewResult(nil, g.greeting()), nil
+}
+
+// discovered is the result of server/discover: the greeting as clients without
+// sessions read it. Tasks are those of the modern servers.
+func (g *merge) discovered() []byte {
+	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
+	for _, m := range g.members {
+		if s := m.r.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(tasksExtension)).Exists() {
+			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
+			caps = union(caps, []byte(`{"extensions":{"`+tasksExtension+`":{}}}`))
+			return put(result, "capabilities", caps)
+		}
+	}
+	return result
 }
 
 // greet makes the request that asks a server what it is.
@@ -98,7 +112,7 @@ func (g *merge) greeting() []byte {
 			instructions = append(instructions, m.r.o.Name+":\n"+text)
 		}
 	}
-	caps = withoutTasks(caps) // a task's id does not say whose it is
+	caps = with(caps, "tasks", nil) // a task's id does not say whose it is
 	for _, c := range listChanged {
 		if has := gjson.GetBytes(caps, c.capability); has.Exists() { // a server that comes or goes changes the list
 			caps = with(caps, c.capability, with([]byte(has.Raw), "listChanged", []byte("true")))

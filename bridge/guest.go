@@ -38,13 +38,29 @@ var removed = map[string]bool{
 	"tasks/list": true, "tasks/result": true,
 }
 
+// IsGuest reports whether a message says of itself that it is of a stateless
+// revision, whatever it is that it says: that decides, before sessions and
+// headers (protocol.md C3).
+func IsGuest(m *jsonrpc.Message) bool {
+	meta := m.Meta()
+	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
+		return false
+	}
+	return gjson.GetBytes(meta, versionPath).Exists()
+}
+
+var (
+	versionPath = gjson.Escape(era.KeyVersion)
+	versionName = era.KeyVersion[strings.IndexByte(era.KeyVersion, '/')+1:] // the slash is often escaped
+)
+
 // NewGuest reads who asks from a request of a stateless revision. The message,
 // if it is not nil, is the error that answers a request which is not one as it
 // has to be (protocol.md B7, steps 7 to 9). server and principal are as in
 // Bridge.Initialize.
 func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)
-	if v := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeyVersion)); v.Type == gjson.String && v.Str != era.LatestModern {
+	if v := gjson.GetBytes(m.Meta(), versionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(v.Str))
 	}
 	meta, fault := era.ReadMeta(m.Meta())
@@ -74,10 +90,12 @@ func introduction(capabilities, clientInfo []byte) []byte {
 }
 
 // Limits on what one principal's clients without sessions may have under way
-// (protocol.md F).
+// (protocol.md F). While there are no access rules everybody is one principal:
+// only what all may have together counts then.
 const (
 	maxGuestCalls = 512
 	maxListens    = 32
+	maxAllListens = 10_000 // as many as sessions
 )
 
 // Call answers the request m of a client that has no session. It returns when
@@ -127,8 +145,13 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 // has ended. Subscriptions are not waited for when the bridge stops.
 func (b *Bridge) receive(principal string, listens bool) (done func(), err error) {
 	counts, most := b.guestCalls, maxGuestCalls
+	if principal == "" {
+		most = maxCalls
+	}
 	if listens {
-		counts, most = b.listens, maxListens
+		if counts, most = b.listens, maxListens; principal == "" {
+			most = maxAllListens
+		}
 		if b.flight.draining() {
 			return nil, ErrShutdown
 		}

@@ -147,7 +147,11 @@ func (g *merge) named(ctx context.Context, k kind, r *Request) (*jsonrpc.Message
 	}
 	inner := *r
 	inner.Message = r.Renamed(own)
-	return m.call(ctx, &inner)
+	a, err := m.call(ctx, &inner)
+	if err == nil && k == tools && g.ears != nil {
+		a = m.created(a)
+	}
+	return a, err
 }
 
 // shows reports whether the server's filter lets clients use what it calls seen.

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ const maxListened = 256
 type subscribed struct {
 	changes map[string]bool // the list_changed notifications, by method
 	uris    []string
+	tasks   []string // ids
 }
 
 // flags are the members that ask for list_changed notifications.
@@ -40,24 +42,32 @@ func wishes(params []byte) (w subscribed, fault string) {
 			w.changes[f.method] = true
 		}
 	}
-	list := all.Get("resourceSubscriptions")
+	if w.uris, fault = texts(all, "resourceSubscriptions"); fault == "" {
+		w.tasks, fault = texts(all, "taskIds")
+	}
+	return w, fault
+}
+
+// texts reads a member that is a list of texts.
+func texts(object gjson.Result, member string) (all []string, fault string) {
+	list := object.Get(member)
 	if list.Exists() && !list.IsArray() {
-		return w, "params.notifications.resourceSubscriptions must be an array of URIs"
+		return nil, "params.notifications." + member + " must be an array of strings"
 	}
 	seen := map[string]bool{}
-	for _, uri := range list.Array() {
-		if uri.Type != gjson.String {
-			return w, "params.notifications.resourceSubscriptions must be an array of URIs"
+	for _, item := range list.Array() {
+		if item.Type != gjson.String {
+			return nil, "params.notifications." + member + " must be an array of strings"
 		}
-		if !seen[uri.Str] {
-			seen[uri.Str] = true
-			w.uris = append(w.uris, uri.Str)
+		if !seen[item.Str] {
+			seen[item.Str] = true
+			all = append(all, item.Str)
 		}
 	}
-	if len(w.uris) > maxListened {
-		return w, limitText("params.notifications.resourceSubscriptions has too many URIs", maxListened)
+	if len(all) > maxListened {
+		return nil, limitText("params.notifications."+member+" is too long", maxListened)
 	}
-	return w, ""
+	return all, ""
 }
 
 // raw returns what is listened to as a request asks for it, and as its
@@ -69,20 +79,20 @@ func (w *subscribed) raw() []byte {
 			out = put(out, f.member, []byte("true"))
 		}
 	}
-	if len(w.uris) > 0 {
-		list := []byte("[")
-		for i, uri := range w.uris {
-			if i > 0 {
-				list = append(list, ',')
+	for _, l := range []struct {
+		member string
+		items  []string
+	}{{"resourceSubscriptions", w.uris}, {"taskIds", w.tasks}} {
+		if len(l.items) > 0 {
+			quoted := make([]string, len(l.items))
+			for i, item := range l.items {
+				quoted[i] = quote(item)
 			}
-			list = append(list, quote(uri)...)
+			out = put(out, l.member, []byte("["+strings.Join(quoted, ",")+"]"))
 		}
-		out = put(out, "resourceSubscriptions", append(list, ']'))
 	}
 	return out
 }
-
-func (w *subscribed) empty() bool { return len(w.changes)+len(w.uris) == 0 }
 
 // listeners are the subscriptions of one principal to all servers as one. They
 // are told what belongs to none of the servers: that one has come or gone.
@@ -177,7 +187,7 @@ func (g *merge) listen(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	defer stop(nil)
 
 	share := g.shares(ctx, &wants)
-	heard := make(chan []string, len(share)) // the resources that each server has acknowledged
+	heard := make(chan subscribed, len(share)) // what each server has acknowledged
 	for m, part := range share {
 		f := &following{l: l, m: m, part: part, from: r.From, heard: heard}
 		wg.Go(func() { f.run(ctx) })
@@ -187,8 +197,8 @@ func (g *merge) listen(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	what := subscribed{changes: wants.changes}
 	for left := len(share); left > 0; {
 		select {
-		case uris := <-heard:
-			what.uris = append(what.uris, uris...)
+		case had := <-heard:
+			what.uris, what.tasks = append(what.uris, had.uris...), append(what.tasks, had.tasks...)
 			left--
 		case <-timer.C:
 			left = 0
@@ -231,6 +241,11 @@ func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subs
 			of(m).uris = append(of(m).uris, uri)
 		}
 	}
+	for _, id := range wants.tasks {
+		if m, own := g.ofTask(id); m != nil {
+			of(m).tasks = append(of(m).tasks, own)
+		}
+	}
 	return all
 }
 
@@ -240,7 +255,7 @@ type following struct {
 	m     *member
 	part  *subscribed
 	from  *Caller
-	heard chan<- []string
+	heard chan<- subscribed
 	once  sync.Once
 }
 
@@ -255,7 +270,7 @@ func (f *following) run(ctx context.Context) {
 		a, err := f.m.call(ctx, &Request{Message: f.from.request(listen, params), From: f.from, Back: f})
 		refused := err == nil && a.Error != nil
 		a.Release()
-		f.acknowledged(nil) // if it was not: there is nothing to wait for
+		f.acknowledged(subscribed{}) // if it was not: there is nothing to wait for
 		if ctx.Err() != nil {
 			return
 		}
@@ -276,28 +291,37 @@ func (f *following) run(ctx context.Context) {
 	}
 }
 
-// acknowledged passes on which resources the server has acknowledged. It
-// reports whether that was the first time.
-func (f *following) acknowledged(uris []string) (first bool) {
+// acknowledged passes on what the server has acknowledged. It reports whether
+// that was the first time.
+func (f *following) acknowledged(what subscribed) (first bool) {
 	f.once.Do(func() {
 		first = true
-		f.heard <- uris
+		f.heard <- what
 	})
 	return first
 }
 
 // Notify takes what the server says.
 func (f *following) Notify(n *jsonrpc.Message) {
-	if n.Method != "notifications/subscriptions/acknowledged" {
+	switch n.Method {
+	case "notifications/subscriptions/acknowledged":
+	case "notifications/tasks":
+		own := gjson.GetBytes(n.Params, "taskId").String()
+		f.l.hear(jsonrpc.NewNotification(n.Method, put(n.Params, "taskId", []byte(quote(f.m.taskID(own))))))
+		return
+	default:
 		f.m.outdate(n.Method)
 		f.l.hear(n)
 		return
 	}
-	var uris []string
-	for _, uri := range gjson.GetBytes(n.Params, "notifications.resourceSubscriptions").Array() {
-		uris = append(uris, uri.String())
+	var what subscribed
+	had := gjson.GetBytes(n.Params, "notifications")
+	what.uris, _ = texts(had, "resourceSubscriptions") // a list that is none honours nothing
+	own, _ := texts(had, "taskIds")
+	for _, id := range own {
+		what.tasks = append(what.tasks, f.m.taskID(id))
 	}
-	if f.acknowledged(uris) {
+	if f.acknowledged(what) {
 		return
 	}
 	for _, c := range flags { // something may have been missed (R-149)
@@ -305,7 +329,7 @@ func (f *following) Notify(n *jsonrpc.Message) {
 			f.l.hear(jsonrpc.NewNotification(c.method, nil))
 		}
 	}
-	for _, uri := range uris {
+	for _, uri := range what.uris {
 		f.l.hear(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+quote(uri)+`}`)).Clone())
 	}
 }

@@ -35,6 +35,24 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
+// all revisions that we speak, newest first, and each of one era only.
+func TestSupported(t *testing.T) {
+	all := era.Supported()
+	if want := append(era.Modern(), era.Legacy()...); !slices.Equal(all, want) || all[0] != era.LatestModern || len(all) != 5 {
+		t.Errorf("Supported = %q, want %q", all, want)
+	}
+	for i, rev := range all {
+		if era.IsModern(rev) == era.IsLegacy(rev) || i > 0 && all[i-1] <= rev {
+			t.Errorf("Supported = %q: %s", all, rev)
+		}
+	}
+	all[0] = "changed"
+	era.Modern()[0] = "changed"
+	if era.Supported()[0] != era.LatestModern || era.Modern()[0] != era.LatestModern {
+		t.Error("a caller's change reaches the next")
+	}
+}
+
 // The list is newest first, and a caller's change does not reach the next.
 func TestLegacy(t *testing.T) {
 	all := era.Legacy()
