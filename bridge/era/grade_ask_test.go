@@ -20,7 +20,9 @@ func TestQuestion(t *testing.T) {
 	form := func(field string) string {
 		return `{"message":"m","requestedSchema":{"type":"object","properties":{"a":` + field + `},"required":["a"]}}`
 	}
-	message := func(content string) string { return `{"messages":[{"role":"user","content":` + content + `}],"maxTokens":10}` }
+	message := func(content string) string {
+		return `{"messages":[{"role":"user","content":` + content + `}],"maxTokens":10}`
+	}
 	const all = `{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"roots":{}}`
 	const url = `{"mode":"url","message":"m","url":"https://example.com/a?b","elicitationId":"e"}`
 	for _, tc := range []struct {
@@ -85,6 +87,8 @@ func TestQuestion(t *testing.T) {
 		{"an array by nobody", sample, `{"messages":[{"content":[{"type":"text","text":"t"}]}]}`, v5, v3, all, "", jsonrpc.CodeInvalidParams},
 		{"audio", sample, message(`{"type":"audio"}`), v5, v1, all, "", jsonrpc.CodeInvalidParams},
 		{"audio to who knows it", sample, message(`{"type":"audio"}`), v5, v2, all, "", 0},
+		{"audio in an array", sample, message(`[{"type":"audio"}]`), v5, v1, all, "", jsonrpc.CodeInvalidParams},
+		{"audio in an array to who knows it", sample, message(`[{"type":"audio"}]`), v5, v2, all, message(`{"type":"audio"}`), 0},
 		{"newer than agreed", sample, message(`[{"type":"text","text":"t"}]`), v3, v3, all, "", 0},
 	} {
 		in := []byte(tc.in)

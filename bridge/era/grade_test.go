@@ -32,6 +32,7 @@ func TestResult(t *testing.T) {
 		// structuredContent that is no object
 		{"array, in the text already", "tools/call", `{"content":[{"type":"text","text":"[1, 2.0]"}],"structuredContent":[1,2.0],"isError":false}`, v5, v4, `{"content":[{"type":"text","text":"[1, 2.0]"}],"isError":false}`},
 		{"array, not in the text", "tools/call", `{"content":[{"type":"text","text":"two"}],"structuredContent":[1,2.0],"isError":true}`, v5, v4, `{"content":[{"type":"text","text":"two"},{"type":"text","text":"[1,2.0]"}],"isError":true}`},
+		{"array, in a text of more", "tools/call", `{"content":[{"type":"text","text":"[1,2.0] found"}],"structuredContent":[1,2.0]}`, v5, v4, `{"content":[{"type":"text","text":"[1,2.0] found"},{"type":"text","text":"[1,2.0]"}]}`},
 		{"number, text of other digits", "tools/call", `{"content":[{"type":"text","text":"1.0"}],"structuredContent":1.00}`, v5, v3, `{"content":[{"type":"text","text":"1.0"},{"type":"text","text":"1.00"}]}`},
 		{"string, as its own text", "tools/call", `{"content":[{"type":"text","text":"a\"b"}],"structuredContent":"a\u0022b"}`, v5, v4, `{"content":[{"type":"text","text":"a\"b"}]}`},
 		{"null is a value", "tools/call", `{"content":[],"structuredContent":null}`, v5, v4, `{"content":[{"type":"text","text":"null"}]}`},
@@ -69,9 +70,12 @@ func TestResult(t *testing.T) {
 		{"taskSupport for modern clients", "tools/list", `{"tools":[{"icons":[],"name":"t","execution":{"taskSupport":"optional"}}]}`, v4, v5, `{"tools":[{"icons":[],"name":"t"}]}`},
 		{"what else execution has", "tools/list", `{"tools":[{"name":"t","execution":{"taskSupport":"optional","x":1}}]}`, v4, v5, `{"tools":[{"name":"t","execution":{"x":1}}]}`},
 		{"taskSupport of modern servers", "tools/list", `{"tools":[{"name":"t","execution":{"taskSupport":"optional"}}]}`, v5, v4, `{"tools":[{"name":"t"}]}`},
+		{"what else execution of modern servers has", "tools/list", `{"tools":[{"name":"t","execution":{"taskSupport":"optional","x":1}}]}`, v5, v4, `{"tools":[{"name":"t","execution":{"x":1}}]}`},
 		{"taskSupport among 2025-11-25", "tools/list", `{"tools":[{"name":"t","execution":{"taskSupport":"optional"}}]}`, v4, v4, ""},
 		{"prompts", "prompts/list", `{"prompts":[{"name":"p","title":"P","icons":[],"_meta":{},"arguments":[{"name":"a","title":"A","required":true}]}]}`, v5, v2, `{"prompts":[{"name":"p","arguments":[{"name":"a","required":true}]}]}`},
 		{"prompts for 2025-06-18", "prompts/list", `{"prompts":[{"name":"p","title":"P","icons":[],"_meta":{},"arguments":[{"name":"a","title":"A"}]}]}`, v5, v3, `{"prompts":[{"name":"p","title":"P","_meta":{},"arguments":[{"name":"a","title":"A"}]}]}`},
+		{"prompts for 2025-11-25", "prompts/list", `{"prompts":[{"name":"p","title":"P","icons":[],"_meta":{}}]}`, v5, v4, ""},
+		{"resources for 2025-11-25", "resources/list", `{"resources":[{"uri":"u:","title":"R","icons":[],"annotations":{"lastModified":"x"}}]}`, v5, v4, ""},
 		{"resources", "resources/list", `{"resources":[{"uri":"u:","name":"r","title":"R","icons":[],"size":10,"annotations":{"lastModified":"x","priority":1}},{"uri":"v:","annotations":{"lastModified":"x"}}]}`, v4, v2, `{"resources":[{"uri":"u:","name":"r","size":10,"annotations":{"priority":1}},{"uri":"v:"}]}`},
 		{"templates", "resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"u:{x}","name":"r","title":"R","_meta":{"a":1}}]}`, v3, v1, `{"resourceTemplates":[{"uriTemplate":"u:{x}","name":"r"}]}`},
 		{"contents", "resources/read", `{"contents":[{"uri":"u:","text":"t","_meta":{"a":1}}],"_meta":{"b":1}}`, v5, v2, `{"contents":[{"uri":"u:","text":"t"}],"_meta":{"b":1}}`},
@@ -110,6 +114,7 @@ func TestNotification(t *testing.T) {
 		{"notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}`, v5, v4, `{}`},
 		{"notifications/resources/updated", `{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":"7"},"uri":"u:"}`, v5, v1, `{"_meta":{"a":1},"uri":"u:"}`},
 		{"notifications/resources/updated", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"7"},"uri":"u:"}`, v5, v5, ""},
+		{"notifications/resources/updated", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"7"},"uri":"u:"}`, v4, v3, ""},
 		{"notifications/tools/list_changed", ``, v5, v1, ""},
 	} {
 		in := []byte(tc.in)
