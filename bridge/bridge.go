@@ -29,6 +29,7 @@ package bridge
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -40,6 +41,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/seal"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
@@ -93,6 +95,9 @@ type Request struct {
 	// the client sent, and from the wrapper that knows the tool on, what the
 	// server gets. It is nil for a client whose wire has no headers.
 	Mirror http.Header
+	// Logs says that a modern server is asked for log messages with it, whatever
+	// its _meta said before it was changed.
+	Logs bool
 	// Keep makes the message valid beyond Call, until the function that it
 	// returns is called. nil means that it cannot be kept.
 	Keep func() (free func())
@@ -215,6 +220,8 @@ type Bridge struct {
 	version       string
 	ownParams     []byte // of initialize, where no client's will do
 	lanes         atomic.Int64
+	seals         *seal.Keys    // of the handles that clients without sessions keep
+	instance      string        // of the bridge, for handles that are good for this one only
 	starts        chan struct{} // one token for each connection that begins to be opened
 	flight        flight
 	commons       Upstream        // all servers as one, for clients without sessions
@@ -256,6 +263,11 @@ func New(o Options) *Bridge {
 		starts:   make(chan struct{}, maxStarts),
 		sessions: map[*Session]struct{}{}, guestCalls: map[string]int{}, listens: map[string]int{},
 	}
+	var err error
+	if b.seals, err = seal.New(); err != nil {
+		panic(err) // a random key always makes a cipher
+	}
+	b.instance = rand.Text()
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.ownParams = ownParams(b.version)
 	b.force, b.hurry = context.WithCancel(context.Background())

@@ -62,6 +62,8 @@ type Conn struct {
 	asked   map[string]*asked // the server's questions without an answer, by raw id
 	err     error             // why the connection has ended
 	heard   time.Time         // when the last of asked was answered
+	asking  time.Time         // since when there were questions without an answer, while there are
+	stood   time.Duration     // for how long in all before that
 	waiting int               // len(asked); kept apart so that the zero map costs nothing
 	modern  bool              // the server asks nothing, and says nothing outside of calls
 }
@@ -85,9 +87,10 @@ type call struct {
 	answer chan *jsonrpc.Message // takes exactly one: the answer, or nil when there is none
 	err    error                 // why there is none; nil means that the connection has ended
 	back   Client
-	token  []byte       // the client's own, raw
-	logs   bool         // the client wants log messages with it (2026-07-28, B12)
-	alive  atomic.Int64 // when the last sign of life came, Unix nanoseconds
+	stood  time.Duration // when the call was made, how long limits had stood still
+	token  []byte        // the client's own, raw
+	logs   bool          // the client wants log messages with it (2026-07-28, B12)
+	alive  atomic.Int64  // when the last sign of life came, Unix nanoseconds
 }
 
 type asked struct {
@@ -117,8 +120,9 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	c.next++
 	n := c.next
 	c.calls[n] = w
+	w.stood = c.standing(time.Now())
 	if modern {
-		w.logs = bytes.Contains(r.Meta(), []byte(era.KeyLogLevel))
+		w.logs = r.Logs || bytes.Contains(r.Meta(), []byte(era.KeyLogLevel))
 	}
 	c.mu.Unlock()
 
@@ -164,20 +168,20 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 }
 
 // left returns how much longer the call may take, and which limit is the next
-// to end it. While a question waits for a person the idle limit stands still.
+// to end it. While a question waits for a person both stand still.
 func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration) {
-	whole := began.Add(c.times.Max).Sub(now)
-	if c.times.Idle <= 0 {
-		return whole, c.times.Max
-	}
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
+	whole := began.Add(c.times.Max).Add(c.standing(now) - w.stood).Sub(now)
 	if c.waiting > 0 {
-		alive = now
+		alive, whole = now, max(whole, time.Second) // there is no hurry to look again
 	} else if c.heard.After(alive) {
 		alive = c.heard
 	}
 	c.mu.Unlock()
+	if c.times.Idle <= 0 {
+		return whole, c.times.Max
+	}
 	if alive.Before(began) {
 		alive = began
 	}
@@ -186,6 +190,15 @@ func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration
 		return whole, c.times.Max
 	}
 	return idle, c.times.Idle
+}
+
+// standing returns for how long in all there were questions without an answer.
+// The caller holds c.mu.
+func (c *Conn) standing(now time.Time) time.Duration {
+	if c.waiting > 0 {
+		return c.stood + now.Sub(c.asking)
+	}
+	return c.stood
 }
 
 // unsent is the error of what was not sent because the connection has ended.
@@ -466,6 +479,9 @@ func (c *Conn) ask(q *jsonrpc.Message, to Client) {
 		c.asked = map[string]*asked{}
 	}
 	c.asked[string(id)] = a
+	if c.waiting == 0 {
+		c.asking = time.Now()
+	}
 	c.waiting++
 	c.mu.Unlock()
 	withdraw := to.Ask(q, func(m *jsonrpc.Message) {
@@ -490,8 +506,10 @@ func (c *Conn) settle(id string, a *asked) bool {
 		return false
 	}
 	delete(c.asked, id)
-	c.waiting--
 	c.heard = time.Now()
+	c.stood = c.standing(c.heard)
+	c.asking = c.heard
+	c.waiting--
 	return true
 }
 

@@ -155,7 +155,8 @@ func TestConnTimeouts(t *testing.T) {
 		{name: "progress resets idle", times: Timeouts{Idle: minute, Max: time.Hour}, progress: []time.Duration{50 * time.Second, 100 * time.Second}, want: 160 * time.Second},
 		{name: "maximum is hard", times: Timeouts{Idle: minute, Max: 90 * time.Second}, progress: []time.Duration{50 * time.Second, 80 * time.Second}, want: 90 * time.Second},
 		{name: "idle stands still while a question waits", times: Timeouts{Idle: minute, Max: time.Hour}, question: [2]time.Duration{30 * time.Second, 9*minute + 30*time.Second}, want: 10*minute + 30*time.Second},
-		{name: "maximum runs while a question waits", times: Timeouts{Idle: minute, Max: 5 * minute}, question: [2]time.Duration{30 * time.Second, 10 * minute}, want: 5 * minute},
+		{name: "maximum stands still while a question waits", times: Timeouts{Idle: 20 * minute, Max: 5 * minute}, question: [2]time.Duration{30 * time.Second, 10 * minute}, want: 14*minute + 30*time.Second},
+		{name: "maximum alone stands still too", times: Timeouts{Max: minute}, question: [2]time.Duration{59 * time.Second, 10 * minute}, want: 10*minute + time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -41,13 +41,23 @@ const (
 // returned. An error means that there was no answer, or, with SaysOther, names
 // the revisions that the server speaks.
 func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, error) {
-	a, err := c.Call(ctx, &Request{Message: from.request("server/discover", nil), From: from})
+	ask := func() (*jsonrpc.Message, error) {
+		return c.Call(ctx, &Request{Message: from.request("server/discover", nil), From: from})
+	}
+	a, err := ask()
+	if err == nil && a.Error != nil && refusesOurs(a.Error) { // once more, as it wants it
+		a.Release()
+		a, err = ask()
+	}
 	if err != nil {
 		return nil, NoVerdict, err
 	}
 	defer a.Release()
 	if a.Error != nil {
 		v := Judge(a.Error)
+		if refusesOurs(a.Error) {
+			v = SaysOther // no initialize follows
+		}
 		return nil, v, c.foreign(v, gjson.GetBytes(a.Error, "data.supported"))
 	}
 	result := oneLine(a)
@@ -72,7 +82,13 @@ func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	for _, r := range supported.Array()[:min(len(supported.Array()), 8)] {
 		names = append(names, fmt.Sprintf("%.20q", r.Str))
 	}
-	return &Error{Server: c.server, Kind: ErrUnavailable, Public: "it speaks only revisions of the protocol that are unknown here: " + strings.Join(names, ", ")}
+	return &Error{Server: c.server, Kind: ErrUnavailable, Public: "it speaks only revisions of the protocol in which it cannot be spoken to: " + strings.Join(names, ", ")}
+}
+
+// refusesOurs reports whether an error says that the server speaks the revision
+// for which it refuses the request.
+func refusesOurs(raw []byte) bool {
+	return gjson.GetBytes(raw, "code").Int() == jsonrpc.CodeUnsupportedVersion && revisions(gjson.GetBytes(raw, "data.supported")) == SaysModern
 }
 
 // Judge reads the error that answered server/discover, or any other request that
@@ -82,12 +98,10 @@ func Judge(raw []byte) Verdict {
 	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
 		return NoVerdict
 	}
-	switch v := revisions(supported); v {
-	case SaysModern:
-		return NoVerdict // it refuses what it says that it supports
-	default:
+	if v := revisions(supported); v != SaysModern {
 		return v
 	}
+	return NoVerdict // it refuses what it says that it supports
 }
 
 // revisions says what a list of revisions means.

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -213,16 +214,35 @@ func (f *filtered) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 		}
 		return k.edit(a, f.sieves[k].describe), nil
 	}
+	if r.Method == listen && f.sieves[resources] != nil {
+		return f.listen(ctx, r)
+	}
 	k, about := subject(r.Method)
 	if !about || f.sieves[k] == nil && (r.Method != completion || f.sieves[templates] == nil) {
 		return f.Upstream.Call(ctx, r)
 	}
-	m, no := f.admit(k, r.Message)
+	m, no := f.admit(k, r)
 	if no != nil {
 		return no, nil
 	}
 	inner := *r
 	inner.Message = m
+	return f.Upstream.Call(ctx, &inner)
+}
+
+// listen serves a subscription without the resources that clients do not see.
+func (f *filtered) listen(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	params := r.Whole()
+	wants, fault := wishes(params)
+	if fault != "" {
+		return invalidParams(fault), nil
+	}
+	inner := *r
+	inner.Back = &screened{r.Back, f.sieves[resources]}
+	seen := slices.DeleteFunc(slices.Clone(wants.uris), func(uri string) bool { return !f.sieves[resources].passes(uri) })
+	if len(seen) < len(wants.uris) {
+		inner.Message = relisted(params, "resourceSubscriptions", seen)
+	}
 	return f.Upstream.Call(ctx, &inner)
 }
 
@@ -245,16 +265,17 @@ func subject(method string) (kind, bool) {
 
 // admit returns the message as the server understands it, or the answer to one
 // that is about what clients do not see: the same as if it did not exist.
-func (f *filtered) admit(k kind, m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc.Message) {
+func (f *filtered) admit(k kind, r *Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	m := r.Message
 	if m.Doubtful() {
 		return nil, invalidParams("params has a member that differs from name or uri in case only")
 	}
 	if m.Method == completion {
-		return f.admitCompletion(m)
+		return f.admitCompletion(r)
 	}
 	if k == resources {
 		if !f.sieves[k].passes(m.URI()) {
-			return nil, noResource(m.URI())
+			return nil, noResource(r.From, m.URI())
 		}
 		return m, nil
 	}
@@ -271,14 +292,14 @@ func (f *filtered) admit(k kind, m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc
 
 // admitCompletion is admit for completion/complete, whose subject stands deeper
 // in the params.
-func (f *filtered) admitCompletion(m *jsonrpc.Message) (*jsonrpc.Message, *jsonrpc.Message) {
-	ref, ok := refOf(m)
+func (f *filtered) admitCompletion(r *Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	ref, ok := refOf(r.Message)
 	if !ok {
 		return nil, invalidParams(refWrong)
 	}
 	if ref.uri != "" {
 		if !f.sieves[templates].passes(ref.uri) {
-			return nil, noResource(ref.uri)
+			return nil, noResource(r.From, ref.uri)
 		}
 		return ref.about("uri", ref.uri), nil
 	}
@@ -353,9 +374,15 @@ func unknown(k kind, name string) *jsonrpc.Message {
 	return invalidParams("Unknown " + what + ": " + name)
 }
 
-// codeNoResource answers a request about a resource that there is not (A14).
+// codeNoResource answers a request about a resource that there is not, in
+// sessions (A14).
 const codeNoResource = -32002
 
-func noResource(uri string) *jsonrpc.Message {
-	return jsonrpc.NewError(nil, codeNoResource, "Resource not found", []byte(`{"uri":`+quote(uri)+`}`))
+// noResource is that answer. 2026-07-28 has no code of its own for it (R-090).
+func noResource(to *Caller, uri string) *jsonrpc.Message {
+	code := codeNoResource
+	if to.Modern() {
+		code = jsonrpc.CodeInvalidParams
+	}
+	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+quote(uri)+`}`))
 }

@@ -128,7 +128,7 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep}
 	a, err := b.reception(g.Server).Call(ctx, r)
 	switch {
-	case err == nil && a.Error == nil && c.subscription != nil, errors.Is(context.Cause(ctx), ErrShutdown):
+	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), ErrShutdown)):
 		a.Release()
 		return jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+string(id)+`}}`)), nil // R-145
 	case err == nil:

@@ -18,6 +18,7 @@ type lane struct {
 	route  *route
 	caller *Caller
 	rest   Client
+	give   func() // called when the connection could not be opened again for long although it is needed; may be nil
 	wg     sync.WaitGroup
 	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
@@ -37,6 +38,7 @@ type lane struct {
 	notes   []*Request          // notifications that wait for the connection
 	level   []byte              // params of the last logging/setLevel
 	subs    map[string]struct{} // URIs of the subscriptions
+	needs   int                 // those who want the connection to be there without using it
 	lost    error               // why the connection before was lost; nil when it was not
 	losses  int                 // in a row
 	began   time.Time           // when the open connection was opened
@@ -98,7 +100,13 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.leave()
+	if r.Method == listen { // it lasts: the connection has to be there, and is not busy
+		l.need(1)
+		defer l.need(-1)
+		l.leave()
+	} else {
+		defer l.leave()
+	}
 	if r.Method == "initialize" {
 		return jsonrpc.NewResult(nil, w.up.Server().Result), nil // the lane's may be gone by now
 	}
@@ -285,13 +293,31 @@ func (l *lane) leave() {
 	}
 }
 
+// need notes that somebody wants the connection to be there, or with -1 does so
+// no more.
+func (l *lane) need(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.needs += n; n > 0 && l.wire == nil {
+		l.hold()
+	}
+	if n < 0 && l.route.idle > 0 && l.timer == nil && l.closed == nil {
+		l.used = time.Now()
+		l.timer = time.AfterFunc(l.route.idle, l.doze)
+	}
+}
+
+// needed reports whether the connection has to be there although nobody uses
+// it. The caller holds l.mu.
+func (l *lane) needed() bool { return len(l.subs) > 0 || l.needs > 0 }
+
 // doze closes a connection that nobody uses. It looks again later when
 // somebody did in the meantime: cheaper than a timer that each call resets.
 func (l *lane) doze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
-	if l.closed != nil || l.wire == nil || l.active > 0 || len(l.subs) > 0 {
+	if l.closed != nil || l.wire == nil || l.active > 0 || l.needed() {
 		return // leave, or the end of a subscription, arms the timer again
 	}
 	if left := l.route.idle - time.Since(l.used); left > 0 {

@@ -60,14 +60,15 @@ func (k kind) items(result []byte, f func(item []byte, key string)) bool {
 // of which nothing is left is dropped. Everything else of the result stays. The
 // answer given is released if another one is returned.
 func (k kind) edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *jsonrpc.Message {
-	list := gjson.GetBytes(a.Result, lists[k].member)
+	whole := a.Whole()
+	list := gjson.GetBytes(whole, lists[k].member)
 	if !list.IsArray() || list.Index == 0 {
 		return a
 	}
-	out := append(make([]byte, 0, len(a.Result)), a.Result[:list.Index]...)
+	out := append(make([]byte, 0, len(whole)), whole[:list.Index]...)
 	out = append(out, '[')
 	empty := len(out)
-	k.items(a.Result, func(item []byte, key string) {
+	k.items(whole, func(item []byte, key string) {
 		if item = f(item, key); item == nil {
 			return
 		}
@@ -76,7 +77,7 @@ func (k kind) edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 		}
 		out = append(out, item...)
 	})
-	out = append(append(out, ']'), a.Result[list.Index+len(list.Raw):]...)
+	out = append(append(out, ']'), whole[list.Index+len(list.Raw):]...)
 	b := a.WithResult(out)
 	b.ID = bytes.Clone(a.ID)
 	a.Release()

@@ -35,6 +35,9 @@ func TestInitialize(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := `{"jsonrpc":"2.0","id":"init","result":` + strings.Replace(f.result, tc.server, tc.want, 1) + `}`
+				if tc.server != tc.want { // R-166: tasks are between equals
+					want = strings.Replace(want, `"tasks":{"list":{}},`, "", 1)
+				}
 				if a != want || s.Revision() != tc.want {
 					t.Errorf("revision %s, got %s\nwant %s", s.Revision(), a, want)
 				}

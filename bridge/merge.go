@@ -233,7 +233,7 @@ func (g *merge) complete(ctx context.Context, r *Request) (*jsonrpc.Message, err
 	if ref.uri != "" {
 		m := g.owner(ctx, templates, ref.uri)
 		if m == nil {
-			return noResource(ref.uri), nil
+			return noResource(r.From, ref.uri), nil
 		}
 		inner.Message = ref.about("uri", ref.uri)
 		return m.call(ctx, &inner)
@@ -317,7 +317,7 @@ func (g *merge) read(ctx context.Context, r *Request) (*jsonrpc.Message, error) 
 		no.Release()
 		return nil, lost
 	case no == nil:
-		no = noResource(uri)
+		no = noResource(r.From, uri)
 	}
 	return no, nil
 }
@@ -334,7 +334,7 @@ func (g *merge) subscribe(ctx context.Context, r *Request) (*jsonrpc.Message, er
 		}
 	}
 	if m == nil {
-		return noResource(uri), nil
+		return noResource(r.From, uri), nil
 	}
 	g.mu.Lock()
 	if _, known := g.subs[uri]; !known && len(g.subs) >= maxSubscriptions {

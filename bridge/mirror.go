@@ -21,20 +21,21 @@ type mirrored struct {
 // server finds fault with them the schema may have changed: the tools are listed
 // again, and the call, which was not executed, is repeated once (R-102).
 func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
-	if s := u.Upstream.Server(); s == nil || !s.Mirrors {
+	s := u.Upstream.Server()
+	if !s.Modern() || r.Method != lists[tools].method && (r.Method != "tools/call" || !s.Mirrors) {
 		return u.Upstream.Call(ctx, r)
 	}
 	c := u.r.catalog(r.From.Principal)
-	switch r.Method {
-	case lists[tools].method:
+	if r.Method == lists[tools].method {
 		a, err := u.Upstream.Call(ctx, r)
-		if err != nil || a.Error != nil {
-			return a, err
+		switch {
+		case err != nil || a.Error != nil:
+		case s.Mirrors:
+			a = u.r.weeded(c, a)
+		default:
+			c.reflectAll(a)
 		}
-		return u.r.weeded(c, a), nil
-	case "tools/call":
-	default:
-		return u.Upstream.Call(ctx, r)
+		return a, err
 	}
 	args := []byte(gjson.GetBytes(r.Params, "arguments").Raw)
 	m, known := c.mirror(r.Name())
@@ -77,6 +78,18 @@ func (u *mirrored) refresh(ctx context.Context, from *Caller, c *catalog) bool {
 		}
 		params = []byte(`{"cursor":` + quote(next) + `}`)
 	}
+}
+
+// reflectAll notes what headers the tools of a list ask for. Their server has
+// none, but clients that reach it over HTTP send them (protocol.md D4).
+func (c *catalog) reflectAll(a *jsonrpc.Message) {
+	tools.items(a.Result, func(item []byte, key string) {
+		m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
+		if err != nil {
+			m = nil // whether the tool is of use is for the clients to judge
+		}
+		c.reflect(key, m)
+	})
 }
 
 // weeded returns a list of tools without those whose annotations ask for headers

@@ -2,9 +2,8 @@ package bridge
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -15,15 +14,64 @@ import (
 // pool is an Upstream for the clients without sessions of one server: it finds
 // the connection that a request goes over, and talks to the server in the era
 // that it speaks (protocol.md D1.2, D4).
+//
+// A legacy server is told once what its client can do, and a client without a
+// session says it with each request. So there is a connection for each set of
+// capabilities, which the requests share that have no other; requests about
+// which nothing can be asked use whichever there is.
 type pool struct {
-	r *route
+	r    *route
+	idle time.Duration  // after which a connection that nobody uses is closed; 0 means never
+	wg   sync.WaitGroup // connections that are being closed
 
-	mu     sync.Mutex // guards the rest
-	lowers map[string]*lower
-	closed bool
+	mu        sync.Mutex // guards the rest
+	all       map[*lower]struct{}
+	lowers    map[string]*lower  // those that new requests find, by key
+	circles   map[string]*circle // by their key
+	profiles  map[string]string  // canonical capabilities, by how clients write them
+	parked    map[string]*parked // calls that wait for their clients, by id
+	waiting   map[string]int     // how many of them, by principal
+	keptBytes int                // of answers that were given and are kept
+	uses      uint64             // numbers uses in their order
+	closed    bool
 }
 
-func newPool(r *route) *pool { return &pool{r: r, lowers: map[string]*lower{}} }
+// circle is the clients whose requests may go over the same connections: those
+// of one principal that send the same of the headers that are forwarded.
+type circle struct {
+	key string
+
+	mu       sync.Mutex // guards the rest
+	server   *Server    // what the last handshake said; nil before the first
+	required map[string]bool
+	whole    bool // required says of every tool whether it is called as a task
+}
+
+// keyLane is the member of _meta by which a client asks for connections of its
+// own: of two values, each has others (protocol.md D1.2). The server does not
+// see it.
+const keyLane = "dev.mcp-bridge/lane"
+
+// Limits of what is kept for clients without sessions (protocol.md F).
+const (
+	maxProfiles  = 8                // connections of one principal to one server
+	maxLaneKey   = 256              // bytes
+	maxCircles   = 1024             // of which it is kept what the server said to them
+	maxSpellings = 256              // of capabilities whose canonical form is kept
+	maxSpelling  = 4 << 10          // bytes of one of those
+	guestIdle    = 10 * time.Minute // how long a connection is kept that nobody uses
+)
+
+func newPool(r *route) *pool {
+	p := &pool{
+		r: r, all: map[*lower]struct{}{}, lowers: map[string]*lower{}, circles: map[string]*circle{},
+		profiles: map[string]string{}, parked: map[string]*parked{}, waiting: map[string]int{},
+	}
+	if p.idle = max(r.o.Idle, 0); r.o.Idle == 0 {
+		p.idle = guestIdle
+	}
+	return p
+}
 
 // Server returns nothing: what clients are told is made for each of them.
 func (p *pool) Server() *Server { return nil }
@@ -37,79 +85,60 @@ func (p *pool) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if no := p.misheaded(r); no != nil {
 		return no, nil
 	}
-	l, err := p.lower(r)
+	again, no := reading(r)
+	if no != nil {
+		return no, nil
+	}
+	var state *requestState
+	if again.repeated() {
+		if state = p.opened(again.state); state != nil {
+			if no := p.foreign(state, r); no != nil {
+				return no, nil
+			}
+			if state.Kind == stateParked {
+				return p.resume(ctx, r, again, state)
+			}
+		}
+	}
+	lane, no := laneKey(r)
+	if no != nil {
+		return no, nil
+	}
+	l, err := p.lower(r, lane)
 	if err != nil {
 		return nil, err
 	}
 	defer p.leave(l)
-	s, err := l.lane.known(ctx)
+	s, err := p.known(ctx, l, r.Method)
 	if err != nil {
 		return nil, err
 	}
-	if s.Modern() {
-		return relay(ctx, &mirrored{l.lane, p.r}, r)
+	switch {
+	case s.Modern():
+		return l.relay(ctx, r, lane != "", again, state)
+	case state == nil && again.repeated():
+		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one"), nil
 	}
-	return l.Call(ctx, r)
+	return l.Call(ctx, r, s, again, state)
 }
 
-// misheaded answers a call whose headers do not say what its arguments do
-// (R-076), as far as the tool is known.
-func (p *pool) misheaded(r *Request) *jsonrpc.Message {
-	if r.Mirror == nil || r.Method != "tools/call" {
-		return nil
+// known returns what the server said in a handshake. A connection is opened for
+// it when nothing is known yet.
+func (p *pool) known(ctx context.Context, l *lower, method string) (*Server, error) {
+	if s := l.lane.Server(); s != nil {
+		return s, nil
 	}
-	m, known := p.r.catalog(r.From.Principal).mirror(r.Name())
-	if !known || m == nil {
-		return nil
+	if s := l.circle.known(); s != nil && (method == "server/discover" && !s.Modern() || p.r.share == ShareCall) {
+		return s, nil
 	}
-	if what := m.Check(r.Mirror, []byte(gjson.GetBytes(r.Params, "arguments").Raw)); what != "" {
-		return jsonrpc.NewError(nil, jsonrpc.CodeHeaderMismatch, what, nil)
+	s, err := l.lane.known(ctx)
+	if err == nil {
+		l.circle.learn(s)
 	}
-	return nil
+	return s, err
 }
 
-// lower returns the connection for a request, and counts it as in use until
-// leave.
-func (p *pool) lower(r *Request) (*lower, error) {
-	from := p.r.caller(r.From)
-	key := from.Principal
-	for _, f := range p.r.o.Forward {
-		for _, value := range from.Header[f.To] {
-			key += "\x00" + f.To + ":" + value
-		}
-	}
-	key += "\x00" + string(era.CanonicalCapabilities(era.LegacyCapabilities(from.Capabilities)))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, ErrShutdown
-	}
-	l := p.lowers[key]
-	if l == nil {
-		l = newLower(p, key, from)
-		p.lowers[key] = l
-	}
-	return l, nil
-}
-
-func (p *pool) leave(*lower) {}
-
-// Close ends all connections.
-func (p *pool) Close(ctx context.Context) error {
-	p.mu.Lock()
-	p.closed = true
-	lowers := p.lowers
-	p.lowers = nil
-	p.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, l := range lowers {
-		wg.Go(func() { l.close(ctx) })
-	}
-	wg.Wait()
-	return nil
-}
-
-// known returns what the server's last handshake said. Before the first one it
+// known returns what the lane's last handshake said. Before the first one it
 // opens the connection.
 func (l *lane) known(ctx context.Context) (*Server, error) {
 	if s := l.Server(); s != nil {
@@ -123,46 +152,146 @@ func (l *lane) known(ctx context.Context) (*Server, error) {
 	return w.up.Server(), nil
 }
 
-// relay makes the call of a client without a session to a server of its own
-// era: it goes as it is (protocol.md D4).
-func relay(ctx context.Context, up Upstream, r *Request) (*jsonrpc.Message, error) {
-	a, err := up.Call(ctx, r)
-	if err != nil || a.Error != nil {
-		return a, err
+func (c *circle) known() *Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server
+}
+
+// learn notes what the server said to one of the circle. nil means that it is
+// not true any more.
+func (c *circle) learn(s *Server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server != s {
+		c.server, c.required, c.whole = s, nil, false
 	}
+}
+
+// laneKey returns what a request says about the connection that it wants.
+func laneKey(r *Request) (string, *jsonrpc.Message) {
+	if !mentions(r.Meta(), "mcp-bridge") {
+		return "", nil
+	}
+	value := gjson.GetBytes(r.Meta(), gjson.Escape(keyLane))
 	switch {
-	case r.Method == "server/discover":
-		return rediscovered(a), nil
-	case a.Found().Type.End == 0: // R-103, R-084
-		a.Edit(first(a.Result, `"resultType":"complete"`))
+	case !value.Exists():
+		return "", nil
+	case value.Type != gjson.String || value.Str == "" || len(value.Str) > maxLaneKey:
+		return "", invalidParams(limitText("params._meta: "+keyLane+" must be a string, not empty and not too long", maxLaneKey))
 	}
-	return a, nil
+	return value.Str, nil
 }
 
-// first is the edit that puts members before the others of an object.
-func first(object []byte, members string) jsonrpc.Edit {
-	at := slices.Index(object, '{') + 1
-	if rest := object[at:]; rest[firstByte(rest)] != '}' {
-		members += ","
-	}
-	return jsonrpc.Edit{From: at, To: at, Text: []byte(members)}
-}
+// carries are the methods whose calls a legacy server may ask something about,
+// and that may be answered with questions (R-118).
+var carries = map[string]bool{"tools/call": true, "prompts/get": true, "resources/read": true}
 
-func firstByte(b []byte) int {
-	for i, c := range b {
-		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
-			return i
+// lower returns the connection for a request, and counts it as in use until
+// leave.
+func (p *pool) lower(r *Request, lane string) (*lower, error) {
+	from, key := p.r.caller(r.From), p.circleKey(r)
+	if p.r.share == ShareAll {
+		from = &Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Params: p.r.b.ownParams}
+		lane = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrShutdown
+	}
+	c := p.circle(key)
+	if p.r.share == ShareCall && !c.known().Modern() {
+		l := newLower(p, c, "", from)
+		l.once = true
+		p.enter(l)
+		return l, nil
+	}
+	group := c.key
+	if lane != "" && !c.known().Modern() {
+		group += "\x00\x01" + lane
+	}
+	full := group + "\x00\x02" + p.profile(from.Capabilities)
+	l := p.lowers[full]
+	if c.known().Modern() || !carries[r.Method] {
+		if latest := p.latest(group); latest != nil {
+			l = latest
 		}
 	}
-	return 0
+	if l != nil {
+		p.enter(l)
+		return l, nil
+	}
+	if err := p.room(from.Principal, group); err != nil {
+		return nil, err
+	}
+	l = newLower(p, c, full, from)
+	l.group = group
+	p.lowers[full] = l
+	p.enter(l)
+	return l, nil
 }
 
-// rediscovered returns the answer to server/discover with the revisions that
-// the bridge serves in place of the server's own (protocol.md D4, C4).
-func rediscovered(a *jsonrpc.Message) *jsonrpc.Message {
-	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
-	b := a.WithResult(put(a.Result, "supportedVersions", []byte(versions)))
-	b.ID = slices.Clone(a.ID)
-	a.Release()
-	return b
+// circleKey returns the key of the circle that a request's client is in.
+func (p *pool) circleKey(r *Request) string {
+	if p.r.share == ShareAll {
+		return ""
+	}
+	key := r.From.Principal
+	for _, f := range p.r.o.Forward {
+		for _, value := range r.From.Header[f.From] {
+			key += "\x00" + f.To + ":" + value
+		}
+	}
+	return key
+}
+
+// enter counts a use of the connection. The caller holds p.mu.
+func (p *pool) enter(l *lower) {
+	p.all[l] = struct{}{}
+	p.uses++
+	l.users, l.use = l.users+1, p.uses
+}
+
+// circle returns the circle of that key. The caller holds p.mu.
+func (p *pool) circle(key string) *circle {
+	c := p.circles[key]
+	if c == nil {
+		for other := range p.circles {
+			if len(p.circles) < maxCircles {
+				break
+			}
+			delete(p.circles, other) // it is filled again when it is needed
+		}
+		c = &circle{key: key}
+		p.circles[key] = c
+	}
+	return c
+}
+
+// profile returns what a legacy server would be told of a client's capabilities,
+// in the one spelling. The caller holds p.mu.
+func (p *pool) profile(capabilities []byte) string {
+	if known, ok := p.profiles[string(capabilities)]; ok {
+		return known
+	}
+	canonical := string(era.CanonicalCapabilities(era.LegacyCapabilities(capabilities)))
+	if len(capabilities) <= maxSpelling {
+		if len(p.profiles) >= maxSpellings {
+			clear(p.profiles)
+		}
+		p.profiles[string(capabilities)] = canonical
+	}
+	return canonical
+}
+
+// latest returns the connection of the group that was used last, or nil. The
+// caller holds p.mu.
+func (p *pool) latest(group string) (l *lower) {
+	for _, other := range p.lowers {
+		if other.group == group && (l == nil || other.use > l.use) {
+			l = other
+		}
+	}
+	return l
 }

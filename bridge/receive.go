@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tidwall/gjson"
-
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -50,41 +49,16 @@ func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 // Gone ends the session: its server has ended and will not be replaced.
 func (r receiver) Gone(err error) { r.s.End(err) }
 
-// asking tells which capability a client must have declared to be asked.
-var asking = map[string]string{
-	"sampling/createMessage": "sampling",
-	"elicitation/create":     "elicitation",
-	"roots/list":             "roots",
-}
-
-// refusal returns why a client with these capabilities cannot be asked, or
-// nil (R-019; protocol.md D5, D8).
-func refusal(q *jsonrpc.Message, capabilities []byte) *jsonrpc.Message {
-	need, known := asking[q.Method]
-	if !known {
-		return nil
-	}
-	had := gjson.GetBytes(capabilities, need)
-	if !had.Exists() {
-		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client does not have the capability "+need, nil)
-	}
-	if q.Method == "elicitation/create" {
-		mode := or(gjson.GetBytes(q.Params, "mode").Str, "form")
-		form := mode == "form" && !had.Get("url").Exists() // {} means form only (A12)
-		if !form && !had.Get(gjson.Escape(mode)).Exists() {
-			return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client does not have the capability elicitation."+mode, nil)
-		}
-	}
-	return nil
-}
-
 // ask numbers a question and puts it to the client, on the stream of the call
 // that it is about when that is known.
 func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func()) {
-	if no := refusal(q, s.caller.Capabilities); no != nil {
-		reply(no)
+	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
+	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, mint)
+	if no != nil {
+		reply(refused(no))
 		return nil
 	}
+	q = withParams(q, params)
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= maxQuestions {
 		s.mu.Unlock()

@@ -29,11 +29,21 @@ func TestRefusal(t *testing.T) {
 		{`{"elicitation":{"url":{},"form":{}}}`, "elicitation/create", `{}`, ""},
 		{`{"elicitation":{"form":{}}}`, "elicitation/create", `{"mode":"voice"}`, "-32602"},
 	} {
-		q := parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, tc.method, tc.params))
-		got := text(refusal(q, []byte(tc.caps)))
-		if (got == "") != (tc.code == "") || !strings.Contains(got, tc.code) {
-			t.Errorf("refusal(%s %s, %s) = %q, want %q", tc.method, tc.params, tc.caps, got, tc.code)
-		}
+		f := &fake{}
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+			s, a, err := initialize(t, b, "", `{"protocolVersion":"2025-11-25","capabilities":`+tc.caps+`,"clientInfo":{"name":"c","version":"1"}}`)
+			if err != nil {
+				t.Fatalf("Initialize = %s, %v", a, err)
+			}
+			st := &stream{}
+			s.Attach(st)
+			s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+			f.wire(1).say(fmt.Sprintf(`{"jsonrpc":"2.0","id":77,"method":%q,"params":%s}`, tc.method, tc.params))
+			asked, got := st.take(), strings.Join(f.wire(1).received(), "\n")
+			if (tc.code == "") != (len(asked) == 1) || (tc.code == "") != (got == "") || !strings.Contains(got, tc.code) {
+				t.Errorf("%s %s of a client with %s: the server got %q, the client %q, want code %q", tc.method, tc.params, tc.caps, got, asked, tc.code)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // Starts after a loss: 1, 2, 4 … 60 s apart, soon again after a stable time.
@@ -132,6 +134,11 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 		for _, n := range w.up.Server().changes() {
 			l.rest.Notify(n)
 		}
+		if l.caller.Modern() { // a client without a session cannot know that its subscription was interrupted (R-149)
+			for _, uri := range subs {
+				l.rest.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+quote(uri)+`}`)).Clone())
+			}
+		}
 	}
 	return nil
 }
@@ -161,9 +168,15 @@ func (l *lane) lose(w *wire) {
 	} // otherwise the server works, and has only forgotten the session
 	l.lost, l.ended = w.gone, now
 	l.wg.Go(func() { l.retire(w) })
-	if len(l.subs) > 0 && !l.holding && !l.route.o.EndWithServer {
+	l.hold()
+}
+
+// hold sees to it that the connection is opened again if it is needed. The
+// caller holds l.mu.
+func (l *lane) hold() {
+	if l.needed() && !l.holding && l.closed == nil && !l.route.o.EndWithServer {
 		l.holding = true
-		l.wg.Go(l.hold)
+		l.wg.Go(l.holdOn)
 	}
 }
 
@@ -175,12 +188,17 @@ func (l *lane) mourn(err error) {
 	}
 }
 
-// hold opens the connection for the sake of the subscriptions, which are a
+// givingUp is how long a needed connection is tried for before those who need it
+// are told, if they want to know.
+const givingUp = 5 * time.Minute
+
+// holdOn opens the connection for the sake of the subscriptions, which are a
 // need as a call is. It tries as often as it takes.
-func (l *lane) hold() {
+func (l *lane) holdOn() {
+	began := time.Now()
 	for {
 		l.mu.Lock()
-		if l.wire != nil || len(l.subs) == 0 || l.closed != nil {
+		if l.wire != nil || !l.needed() || l.closed != nil {
 			l.holding = false
 			l.mu.Unlock()
 			return
@@ -189,6 +207,9 @@ func (l *lane) hold() {
 		if _, err := l.enter(l.ctx); err == nil {
 			l.leave()
 			continue
+		}
+		if l.give != nil && time.Since(began) >= givingUp {
+			l.give()
 		}
 		l.mu.Lock()
 		wait := time.Until(l.nextStart())

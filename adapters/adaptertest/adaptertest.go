@@ -394,7 +394,7 @@ func cancel(t *testing.T, a bridge.Adapter) {
 	why := errors.New("changed my mind")
 	ctx, stop := context.WithCancelCause(t.Context())
 	call := Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"then":"hang","_meta":{"progressToken":"p"},`+
-		`"say":[{"jsonrpc":"2.0","method":"notifications/message","params":{"id":"$id"}},{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":1}}]}}`)
+		`"say":[{"jsonrpc":"2.0","method":"under/way","params":{"id":"$id"}},{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":1}}]}}`)
 	id := string(Parse(t, rest.WaitSaid(t, 1)[0]).Params)
 	id = strings.TrimSuffix(strings.TrimPrefix(id, `{"id":`), `}`)
 	back.WaitSaid(t, 1)

@@ -75,6 +75,13 @@ func (c *Client) Gones() []error {
 	return append([]error(nil), c.gone...)
 }
 
+// Questions returns how many questions were put so far.
+func (c *Client) Questions() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.questions)
+}
+
 // WaitSaid waits until there are n notifications and returns all.
 func (c *Client) WaitSaid(t testing.TB, n int) []string {
 	t.Helper()
@@ -214,9 +221,15 @@ func Caller(more string) *bridge.Caller {
 // Open opens a connection and closes it at the test's end.
 func Open(t testing.TB, a bridge.Adapter, rest bridge.Client) bridge.Upstream {
 	t.Helper()
+	return OpenFor(t, a, Caller(""), rest)
+}
+
+// OpenFor opens a connection on behalf of from and closes it at the test's end.
+func OpenFor(t testing.TB, a bridge.Adapter, from *bridge.Caller, rest bridge.Client) bridge.Upstream {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	up, err := a.Open(ctx, Caller(""), rest)
+	up, err := a.Open(ctx, from, rest)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

@@ -27,6 +27,8 @@ import (
 // all that it has received so far if "seen" is true. In initialize, the member
 // "initialize" of the params does the same, and its "result" is what it
 // answers with.
+//
+// A Modern one answers server/discover, and refuses initialize.
 type Server struct {
 	// Send puts a message on the wire: one line, without the line break. about
 	// is the raw id of the request that it belongs to, or nil. Calls are made
@@ -34,6 +36,8 @@ type Server struct {
 	Send func(about, line []byte)
 	// Die loses the wire without another word.
 	Die func()
+	// Modern makes it a server of 2026-07-28.
+	Modern bool
 
 	mu   sync.Mutex // guards the rest, and the order of Send
 	seen []json.RawMessage
@@ -69,6 +73,13 @@ type meta struct {
 const initializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}},` +
 	`"serverInfo":{"name":"fake","version":"1","x-build":1.50},"instructions":"a\u00e9\"b","x-other":[1e400,null]}`
 
+// What a Modern one answers, in the same way.
+const (
+	discoverResult = `{"resultType":"complete","supportedVersions":["2027-11-11","2026-07-28"],"capabilities":{"tools":{"listChanged":true},"x-new":{"n":12345678901234567890}},` +
+		`"instructions":"a\u00e9\"b","x-other":[1e400,null],"ttlMs":1.0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
+	initializeError = `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`
+)
+
 // Receive takes a message from the wire. It must be called in the order in
 // which they came.
 func (s *Server) Receive(line []byte) {
@@ -94,7 +105,12 @@ func (s *Server) Receive(line []byte) {
 	}
 	// Params that are of another kind hold no orders.
 	_ = json.Unmarshal(r.Params, &r.meta)
-	if r.Method == "initialize" {
+	switch {
+	case r.Method == "initialize" && s.Modern:
+		r.Error = json.RawMessage(initializeError)
+	case r.Method == "server/discover" && s.Modern:
+		r.Result = json.RawMessage(discoverResult)
+	case r.Method == "initialize":
 		var p struct {
 			Initialize orders `json:"initialize"`
 		}
@@ -102,7 +118,7 @@ func (s *Server) Receive(line []byte) {
 		if r.orders = p.Initialize; r.Result == nil {
 			r.Result = json.RawMessage(initializeResult)
 		}
-	} else {
+	default:
 		_ = json.Unmarshal(r.Params, &r.orders)
 	}
 	for _, m := range r.Say {

@@ -31,10 +31,11 @@ func publish(name string, a bridge.Adapter) (url string, stop func()) {
 	}
 }
 
-// connect opens a session as any client does.
+// connect opens a session, which clients of 2026-07-28 and later do not have:
+// all of one principal that can do the same would be sent to one server.
 func connect(url, client string) *mcp.ClientSession {
 	s, err := mcp.NewClient(&mcp.Implementation{Name: client, Version: "1.0.0"}, nil).
-		Connect(context.Background(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
+		Connect(context.Background(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -101,6 +101,34 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
+// The connection has a session whoever the caller is: a client without one is
+// translated for, and the server can ask.
+func TestModernCaller(t *testing.T) {
+	s := newServer(nil, map[string]handler{"roots": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+		a, err := r.Session.ListRoots(ctx, nil)
+		if err != nil {
+			return "", err
+		}
+		return a.Roots[0].URI, nil
+	}})
+	from := caller()
+	from.Revision, from.Capabilities = "2026-07-28", []byte(`{"roots":{}}`)
+	rest := &adaptertest.Client{}
+	up, err := Shared("clock", s, quiet(Options{})).Open(t.Context(), from, rest)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	defer up.Close(context.Background())
+	if got := up.Server(); got.Modern() || got.Revision != "2025-11-25" {
+		t.Errorf("Revision = %q", got.Revision)
+	}
+	call := adaptertest.Go(t.Context(), t, up, nil, tool("roots", ""))
+	rest.WaitQuestion(t, 0).Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///home"}]}}`))
+	if got := said(t, adaptertest.Await(t, call)); got != "file:///home" {
+		t.Errorf("the tool said %q", got)
+	}
+}
+
 // R-155: progress comes back under the client's token, before the answer.
 func TestProgress(t *testing.T) {
 	s := newServer(nil, map[string]handler{"work": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {

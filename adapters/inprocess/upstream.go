@@ -48,7 +48,8 @@ const envelopeRoom = 64 << 10
 // connection, by several goroutines at once: a new server each time keeps
 // whatever state it has to one connection; the same one each time is shared,
 // with an SDK session for each connection. nil means that this caller gets
-// none.
+// none. Clients of 2026-07-28 and later have no sessions: those of one principal
+// that can do the same use one connection.
 //
 // The adapter adds to each server, once, a receiving middleware that contains
 // panics of handlers. It does nothing in sessions that are not the adapter's.
@@ -74,7 +75,8 @@ func Shared(name string, s *mcp.Server, o Options) *Adapter {
 	return New(name, func(*bridge.Caller) *mcp.Server { return s }, o)
 }
 
-// Open starts a session and does the handshake with the server.
+// Open starts a session and does the handshake with the server. The SDK's
+// servers have sessions whatever the era of the caller's client.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	u := &upstream{a: a, rest: rest, done: make(chan struct{})}
 	u.ctx, u.cancel = context.WithCancelCause(context.Background())

@@ -27,7 +27,8 @@ type UpstreamOptions struct {
 	Revision string
 }
 
-// Upstream reaches one server by HTTP+SSE. Its connections share one pool of
+// Upstream reaches one server by HTTP+SSE, which is of legacy revisions only,
+// whoever the caller is (protocol.md C2.9). Its connections share one pool of
 // HTTP connections for what they POST; each has a stream of its own.
 type Upstream struct {
 	name   string

@@ -42,8 +42,8 @@ const (
 var errUnread = errors.New("the client does not read its answers")
 
 // Serve serves the one client at the other end of in and out with a session of
-// the server of that name, until in ends, ctx ends or out breaks. It returns
-// nil when the client has left by closing in. The calls that are then under way
+// the server of that name, or without one if the client is of the stateless
+// era, until in ends, ctx ends or out breaks. It returns nil when the client has left by closing in. The calls that are then under way
 // may take two seconds more; the end of ctx cancels them at once. Whatever the
 // reason, each gets its answer before Serve returns, unless the client does not
 // read it.
@@ -68,7 +68,7 @@ func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, o
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}
-	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1),
+	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), visits: map[*visit]struct{}{},
 		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage})}
 	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -135,7 +135,7 @@ type peer struct {
 	out      *replay.Log
 	ctx      context.Context // of the handshake
 	cancel   context.CancelCauseFunc
-	wg       sync.WaitGroup // of the handshake
+	wg       sync.WaitGroup // of the handshake, and of visits
 	ended    chan struct{}  // closed when the session has ended by itself
 	drained  chan struct{}  // has something when some of out was written
 	reserved int            // bytes of the line that is being read; for read only
@@ -151,15 +151,16 @@ type peer struct {
 	noting  bool          // a goroutine sees to them
 	calls   int           // under way, with the handshake and the notifications
 	none    chan struct{} // to be closed when calls falls to 0; nil while nobody waits
+	visits  map[*visit]struct{}
 }
 
 var _ bridge.Stream = (*peer)(nil)
 
-// arrival is a message of the client's. free is called when it is not used any
-// more.
+// arrival is a message of the client's, and the line that it refers to. free is
+// called when it is not used any more.
 type arrival struct {
-	m    *jsonrpc.Message
-	free func()
+	m *jsonrpc.Message
+	*text
 }
 
 // Send implements bridge.Stream. A client that does not read what must not be
@@ -224,6 +225,7 @@ func (p *peer) leave(why error) {
 		reason = bridge.ErrShutdown
 	}
 	p.cancel(reason)
+	p.endVisits(reason)
 	p.wg.Wait() // the handshake heeds p.ctx
 	p.mu.Lock()
 	s := p.session

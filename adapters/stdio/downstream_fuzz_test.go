@@ -25,16 +25,19 @@ func FuzzDownstream(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"x"}`, `[]`, `[{"jsonrpc":"2.0","id":1,"method":"ping"},5,{}]`, `[[[[`, `{"id":7}`, "\xff", "", "\xef\xbb\xbf\r\n\n {}",
 		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
+		keyed("1", "tools/list", "") + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n" + fmt.Sprintf(initialize, "2025-06-18") + "\n" + keyed("1", "tools/call", `"name":"echo"`),
+		keyed("2", "subscriptions/listen", `"notifications":{}`) + "\n" + keyed("3", "server/discover", "") + "\n[" + keyed("4", "x", "") + "]\n" + keyed("5", "initialize", "") + "\n" + keyed("6", "tools/call", `"name":"log"`),
 		`{"jsonrpc":"2.0","id":"\u0031","method":"x","params":{"x":"` + strings.Repeat("x", 70_000) + `"}}` + "\n" + `{"params":{"x":"` + strings.Repeat("\\\"", 40_000) + `"},"id":"\q","method":"x"}`,
 		fmt.Sprintf(initialize, "2025-03-26") + "\n" + fmt.Sprintf(initialize, "x"), `{"jsonrpc":"2.0","id":3,"method":"initialize","params":{}}`,
 	} {
 		f.Add([]byte(lines), []byte{}, true)
 		f.Add([]byte(lines), []byte{3, 200}, false)
 	}
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+	both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
+	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: both}}, Log: slog.New(slog.DiscardHandler)})
 	f.Cleanup(func() { b.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, text, cuts []byte, shake bool) {
-		for _, slow := range []string{"ask", "wait", "late", "large", "quit", "steps", "cancelled", `\u`} {
+		for _, slow := range []string{"ask", "wait", "late", "large", "quit", "steps", "cancelled", "linger", "flood", "fail", `\u`} {
 			if bytes.Contains(text, []byte(slow)) && len(text) < 60_000 && (slow != "steps" || len(text) > 300) {
 				return // these take their time, on purpose, or leave it open whether there is an answer
 			}

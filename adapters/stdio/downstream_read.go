@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -17,6 +14,12 @@ import (
 
 // maxBatch bounds the messages in one array (2025-03-26).
 const maxBatch = 100
+
+// What stands around the revision in the refusal of a batch.
+const (
+	noBatches = "batches do not exist in revision "
+	sendOne   = ": send one message on each line"
+)
 
 // text is a line that messages refer to, and the room that it takes.
 type text struct {
@@ -109,7 +112,7 @@ func (p *peer) line(line []byte, t *text) {
 		t.free()
 		return
 	}
-	p.take(arrival{m, t.free})
+	p.take(arrival{m, t})
 }
 
 // refuse answers a text that is no message.
@@ -177,10 +180,12 @@ func (p *peer) batch(line []byte, t *text) {
 	case err != nil:
 		p.refuse(line, err)
 		return
+	case hasVisit(elements):
+		fault = noBatches + era.FirstModern + sendOne
 	case s == nil:
 		fault = tooEarly
 	case s.Revision() > era.Rev20250326:
-		fault = "batches do not exist in revision " + s.Revision() + ": send one message on each line"
+		fault = noBatches + s.Revision() + sendOne
 	case len(elements) == 0 || len(elements) > maxBatch:
 		fault = fmt.Sprintf("a batch has 1 to %d messages", maxBatch)
 	}
@@ -207,7 +212,7 @@ func (p *peer) batch(line []byte, t *text) {
 				seen[string(m.ID)] = true
 			}
 			t.left.Add(1)
-			p.take(arrival{m, t.free})
+			p.take(arrival{m, t})
 		} else if m.IsRequest() {
 			answered = true
 			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, what, nil))
@@ -220,11 +225,7 @@ func (p *peer) batch(line []byte, t *text) {
 
 // take handles one message.
 func (p *peer) take(a arrival) {
-	if rev, claims := claimsModern(a.m); claims {
-		if a.m.IsRequest() {
-			p.answer(jsonrpc.NewError(a.m.ID, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(rev)))
-		}
-		a.free()
+	if p.visited(a) {
 		return
 	}
 	p.mu.Lock()
@@ -349,23 +350,4 @@ func (p *peer) deliver(s *bridge.Session) {
 		s.Notify(a.m, nil)
 		a.free()
 	}
-}
-
-const modernKey = "io.modelcontextprotocol/protocolVersion"
-
-// claimsModern reports whether a message is one of the stateless era
-// (protocol.md C3). A client that can speak both goes on with initialize.
-func claimsModern(m *jsonrpc.Message) (revision string, claims bool) {
-	if meta := m.Meta(); bytes.Contains(meta, []byte(modernKey)) {
-		if v := gjson.GetBytes(meta, gjson.Escape(modernKey)); v.Exists() {
-			return v.String(), true
-		}
-	}
-	return "", false
-}
-
-// unsupported is the data of the error that names the revisions served.
-func unsupported(asked string) []byte {
-	data := []byte(`{"supported":["` + strings.Join(era.Legacy(), `","`) + `"],"requested":`)
-	return append(gjson.AppendJSONString(data, asked), '}')
 }

@@ -41,11 +41,18 @@ var errStop = errors.New("stopped by the test")
 // sit starts Serve for a client in a bubble. It checks at the end that nothing
 // is left.
 func sit(t testing.TB, s *wiretest.Server, so bridge.ServerOptions, bo bridge.Options, o DownstreamOptions) *desk {
-	so.Name, so.Adapter = "fake", s
+	so.Adapter = s
+	d := sitBy(t, so, bo, o)
+	d.s = s
+	return d
+}
+
+func sitBy(t testing.TB, so bridge.ServerOptions, bo bridge.Options, o DownstreamOptions) *desk {
+	so.Name = "fake"
 	bo.Servers = []bridge.ServerOptions{so}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	d := &desk{t: t, b: bridge.New(bo), s: s, served: make(chan struct{})}
+	d := &desk{t: t, b: bridge.New(bo), served: make(chan struct{})}
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
 	d.in = in

@@ -84,8 +84,8 @@ func serveSDK() {
 	_ = s.Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// A client of the official SDK, and a server of it behind the bridge: all that
-// they can do with each other directly.
+// A client of the official SDK with a session, and a server of it behind the
+// bridge: all that they can do with each other directly.
 func TestDownstreamSDK(t *testing.T) {
 	quiet(t)
 	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", Options{})}}, Log: slog.New(slog.DiscardHandler)})
@@ -108,7 +108,7 @@ func TestDownstreamSDK(t *testing.T) {
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Progress },
 	})
 	c.AddRoots(&mcp.Root{URI: "file:///home", Name: "home"})
-	s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: out, Writer: in}, nil) // it tries the stateless era first
+	s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: out, Writer: in}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,8 @@ func TestDownstreamLines(t *testing.T) {
 		{"error without id", `{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}`, nil},
 		{"neither", `{"jsonrpc":"2.0","id":7}`, []string{fault("7", -32600)}},
 		{"second initialize (A2)", fmt.Sprintf(initialize, "2025-06-18"), []string{fault("0", -32600)}},
-		{"stateless era (C3)", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, []string{fault("7", -32022)}},
+		{"stateless era, not as it has to be (C3, R-067)", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, []string{fault("7", -32602)}},
+		{"stateless era, later revision (R-069)", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01"}}}`, []string{`{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2099-01-01"}}}`}},
 		{"its notification", `{"jsonrpc":"2.0","method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, nil},
 		{"unknown method goes to the server", `{"jsonrpc":"2.0","id":7,"method":"x/y","params":null}`, []string{`{"jsonrpc":"2.0","id":7,"result":{"method":"x/y"}}`}},
 	} {

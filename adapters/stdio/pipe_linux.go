@@ -25,3 +25,15 @@ func widen(pipe any) {
 		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe) // without it, all works, only slower
 	})
 }
+
+// holds reports whether something that was written to a pipe has not been read
+// by the other end.
+func holds(pipe syscall.Conn) bool {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return err == nil && n > 0
+}

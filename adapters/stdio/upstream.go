@@ -14,24 +14,23 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Options are the limits of a server's connections.
+// Options are the limits of a server's connections, and what is spoken there.
 type Options struct {
 	Log        *slog.Logger    // nil means slog.Default()
 	MaxMessage int             // bytes of a line from the child; 0 means 16 MiB and room for the envelope
 	Timeouts   bridge.Timeouts // of each call; 0 means none
-	// Era says in which eras of the protocol the server is spoken to; empty means
-	// bridge.EraAuto.
-	Era bridge.Era
-	// Revision is the newest that a legacy server is offered; empty means no limit.
-	Revision string
+	Era        bridge.Era      // in which the server is spoken to; empty means bridge.EraAuto
+	Revision   string          // the highest that a legacy server is offered; empty means no limit
 }
 
 // Adapter runs a server as child processes, one for each connection.
 type Adapter struct {
-	name  string
-	c     Config
-	o     Options
-	quiet time.Duration // after which a pump is parked
+	name    string
+	c       Config
+	o       Options
+	eras    *bridge.Eras  // that the server speaks
+	quiet   time.Duration // after which a pump is parked
+	silence time.Duration // as the constant of that name
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
@@ -56,7 +55,7 @@ func New(name string, c Config, o Options) *Adapter {
 	if c.StopTerm == 0 {
 		c.StopTerm = 3 * time.Second
 	}
-	return &Adapter{name: name, c: c, o: o, quiet: quietAfter}
+	return &Adapter{name: name, c: c, o: o, eras: bridge.NewEras(o.Era), quiet: quietAfter, silence: silence}
 }
 
 // Check tells whether the program can be found. It starts nothing.
@@ -65,9 +64,9 @@ func (a *Adapter) Check() error {
 	return err
 }
 
-// Open starts a child and does the handshake with it. What is forwarded of the
-// client's headers is in the child's environment, over Config.Env.
-func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+// start starts a child. What is forwarded of the client's headers is in its
+// environment, over Config.Env.
+func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*upstream, error) {
 	u := &upstream{a: a, rest: rest, logged: make(chan struct{})}
 	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env, variables(from.Header)), over: u.awake})
 	if err != nil {
@@ -79,22 +78,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
 	u.run(u.output(p.stdout, a.o.MaxMessage+envelopeRoom))
 	u.run(u.errors(p.stderr))
-	u.server, err = bridge.Handshake(ctx, u.Conn, from, "")
-	if err == nil {
-		err = u.opened()
-	}
-	if err == nil {
-		return u, nil
-	}
-	_ = u.Close(context.Background())
-	if why := u.why(); why != "" {
-		failed := &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why}
-		if e, ok := errors.AsType[*bridge.Error](err); ok {
-			failed.Err = e.Err
-		}
-		return nil, failed
-	}
-	return nil, err
+	return u, nil
 }
 
 // upstream is one child.
@@ -116,6 +100,10 @@ type upstream struct {
 	pumps  []*pump    // of its outputs
 }
 
+// starting reports whether the child has not read yet what it was asked. Where
+// the operating system does not tell, it counts as read.
+func (u *upstream) starting() bool { return holds(u.p.stdin) }
+
 // Server returns what the handshake said.
 func (u *upstream) Server() *bridge.Server { return u.server }
 
@@ -128,6 +116,20 @@ func (u *upstream) opened() error {
 	}
 	u.open = true
 	return nil
+}
+
+// unopened returns err as Open gives it: if the child has ended by itself, that
+// is the reason, unless it has said before what it thinks of the handshake.
+func (u *upstream) unopened(err error) error {
+	why := u.why()
+	if why == "" || errors.Is(err, bridge.ErrRefused) {
+		return err
+	}
+	failed := &bridge.Error{Server: u.a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why}
+	if e, ok := errors.AsType[*bridge.Error](err); ok {
+		failed.Err = e.Err
+	}
+	return failed
 }
 
 func (u *upstream) why() string {

@@ -26,7 +26,8 @@ import (
 )
 
 func init() {
-	children["server"] = serveFake
+	children["server"] = func() { serveFake(false) }
+	children["modern server"] = func() { serveFake(true) }
 	children["deaf"] = func() { deaf(false) }
 	children["deaf and asking"] = func() { deaf(true) }
 	children["ends during the handshake"] = func() { _, _ = bufio.NewReader(os.Stdin).ReadBytes('\n'); os.Exit(3) }
@@ -41,8 +42,8 @@ func init() {
 //	environ    the answer is the environment
 //	mute       stdout is closed
 //	leave      a grandchild that holds stdout is left behind by the exit
-func serveFake() {
-	s := &adaptertest.Server{Die: func() { os.Exit(7) }}
+func serveFake(modern bool) {
+	s := &adaptertest.Server{Die: func() { os.Exit(7) }, Modern: modern}
 	in, out := io.Pipe()
 	go func() { _ = s.ServeLines(in, os.Stdout); os.Exit(0) }()
 	lines := bufio.NewReader(os.Stdin)
@@ -130,7 +131,7 @@ func adapter(t testing.TB, mode string, o Options) *Adapter {
 	}
 	c := Config{Command: path, StopStdin: 10 * time.Second, StopTerm: hasty, Env: map[string]string{
 		childVariable: mode, depthVariable: os.Getenv(depthVariable) + "I", "GORACE": "atexit_sleep_ms=0"}}
-	if mode != "server" {
+	if mode != "server" && mode != "modern server" {
 		c.StopStdin = hasty
 	}
 	return New("fake", c, o)

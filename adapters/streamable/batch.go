@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -15,18 +15,22 @@ import (
 // maxBatch bounds the messages in one array (2025-03-26).
 const maxBatch = 100
 
+// What stands around the revision in the refusal of a batch.
+const (
+	noBatches = "batches do not exist in revision "
+	sendOne   = ": send one message in each POST"
+)
+
 // batch takes an array of messages: only sessions of 2025-03-26 and before
 // know them. It frees body, when the last call has ended:
 // calls may outlive their POST.
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpbody.Body) {
-	var used atomic.Int32 // by calls, and here
-	used.Store(1)
-	free := func() {
-		if used.Add(-1) == 0 {
-			body.Free()
-		}
+	b := share(body)
+	defer b.free()
+	if namesModern(r.Header) {
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+era.FirstModern+sendOne, nil)
+		return
 	}
-	defer free()
 	elements, err := jsonrpc.Split(body.Bytes())
 	if err != nil {
 		refuseBody(w, err)
@@ -37,18 +41,16 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	case p == nil:
 		return
 	case p.Revision() > era.Rev20250326:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+p.Revision()+": send one message in each POST", nil)
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+p.Revision()+sendOne, nil)
 		return
 	case len(elements) == 0 || len(elements) > maxBatch:
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
 		return
 	}
-	all, faults := sort(elements)
-	for _, m := range all {
-		if _, claims := claimsModern(m, nil); claims { // C3
-			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "batches do not exist in revision "+era.FirstModern, nil)
-			return
-		}
+	all, faults, modern := sort(elements)
+	if modern { // C3, R-082
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+era.FirstModern+sendOne, nil)
+		return
 	}
 	var calls []*jsonrpc.Message
 	for _, m := range all {
@@ -71,8 +73,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		st.answer(f, nil)
 	}
 	for _, m := range calls {
-		used.Add(1)
-		if !p.call(st, m, r.Header, free) {
+		if free := b.keep(); !p.call(st, m, r.Header, free) {
 			free()
 			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
 		}
@@ -81,8 +82,8 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 }
 
 // sort returns the elements of a batch that are messages, and the errors that
-// answer the others.
-func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
+// answer the others. modern is set when one is of the stateless era.
+func sort(elements [][]byte) (messages, faults []*jsonrpc.Message, modern bool) {
 	seen := map[string]bool{}
 	for _, e := range elements {
 		m, err := jsonrpc.Parse(e)
@@ -93,6 +94,8 @@ func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
 			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
 				m.ID = invalid.ID
 			}
+		case bridge.IsGuest(m):
+			return nil, nil, true
 		case !m.IsRequest():
 		case seen[string(m.ID)]:
 			fault = "this id stands twice in the batch"
@@ -108,5 +111,5 @@ func sort(elements [][]byte) (messages, faults []*jsonrpc.Message) {
 		}
 		messages = append(messages, m)
 	}
-	return messages, faults
+	return messages, faults, false
 }

@@ -1,10 +1,15 @@
-// Package streamable speaks the Streamable HTTP transport (2025-03-26 to
-// 2025-11-25, basic/transports): one URL for POST, GET and DELETE.
+// Package streamable speaks the Streamable HTTP transport (2025-03-26 and
+// later, basic/transports): one URL for POST, and for clients with a session
+// GET and DELETE.
 //
 // The downstream half serves clients. A POST that is answered quickly, and
 // about which the server says nothing else, gets a JSON response; otherwise it
 // becomes a stream of events. See stream.go for how streams outlive their
 // connections.
+//
+// Clients of 2026-07-28 and later have no session: see modern.go for how they
+// are told from the others, and for what their requests have to be like, and
+// modern_visit.go for a call that lasts as long as its POST.
 //
 // The upstream half reaches servers. Each call is a POST of its own, answered
 // with JSON or with events:

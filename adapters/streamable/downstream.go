@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -36,8 +34,12 @@ type Downstream struct {
 	b *bridge.Bridge
 	o Options
 
-	mu    sync.RWMutex // guards peers
-	peers map[string]*peer
+	wg sync.WaitGroup // of listening
+
+	mu        sync.RWMutex // guards the rest
+	peers     map[string]*peer
+	listening map[*visit]func() // subscriptions that have left the HTTP server, and what breaks their connections
+	closed    bool
 }
 
 // New makes a Downstream for the servers of b.
@@ -51,7 +53,7 @@ func New(b *bridge.Bridge, o Options) *Downstream {
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 20 * time.Second
 	}
-	return &Downstream{b: b, o: o, peers: map[string]*peer{}}
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}, listening: map[*visit]func(){}}
 }
 
 // The transport's headers, in the form that Go uses as key.
@@ -71,7 +73,7 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	case http.MethodPost:
 		d.post(server, w, r)
 	case http.MethodGet, http.MethodDelete:
-		if v := r.Header[versionHeader]; !HasSession(r) && len(v) > 0 && era.IsModern(v[0]) { // R-080
+		if namesModern(r.Header) { // R-080; a session id means nothing then (R-081)
 			w.Header().Set("Allow", "POST, OPTIONS")
 			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST", nil)
 			return
@@ -154,13 +156,8 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 
 // message handles a POST of one message. It frees body.
 func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
-	if rev, claims := claimsModern(m, r.Header); claims { // C3: the body decides, before session and method
-		defer body.Free()
-		if !m.IsRequest() {
-			w.WriteHeader(http.StatusAccepted) // nothing is defined that could be told (B6)
-			return
-		}
-		refuse(w, http.StatusBadRequest, m.ID, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(rev))
+	if isModern(m, r.Header) {
+		d.modern(server, w, r, m, body)
 		return
 	}
 	if m.Method == "initialize" && m.IsRequest() && !HasSession(r) {
@@ -190,28 +187,6 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 		body.Free()
 		w.WriteHeader(http.StatusAccepted)
 	}
-}
-
-const modernKey = "io.modelcontextprotocol/protocolVersion"
-
-// claimsModern reports whether a message is one of the stateless era: it says
-// so in its _meta, or its header does (protocol.md C3).
-func claimsModern(m *jsonrpc.Message, h http.Header) (revision string, claims bool) {
-	if meta := m.Meta(); len(meta) > len(modernKey) && bytes.Contains(meta, []byte(modernKey)) {
-		if v := gjson.GetBytes(meta, gjson.Escape(modernKey)); v.Exists() {
-			return v.String(), true
-		}
-	}
-	if v := h[versionHeader]; len(v) > 0 && era.IsModern(v[0]) && m.Method != "initialize" && !m.IsResponse() {
-		return v[0], true
-	}
-	return "", false
-}
-
-// unsupported is the data of the error that names the revisions served.
-func unsupported(asked string) []byte {
-	data := []byte(`{"supported":["` + strings.Join(era.Legacy(), `","`) + `"],"requested":`)
-	return append(gjson.AppendJSONString(data, asked), '}')
 }
 
 const gone = "no such session: it has ended or never was; initialize again"

@@ -28,10 +28,16 @@ type rig struct {
 // newRig publishes two servers that are the same: fake at /mcp and other at
 // /other/mcp.
 func newRig(t testing.TB, s *wiretest.Server, bo bridge.Options, o Options) *rig {
+	r := publish(t, s, bo, o)
+	r.s = s
+	return r
+}
+
+func publish(t testing.TB, s bridge.Adapter, bo bridge.Options, o Options) *rig {
 	bo.Servers = []bridge.ServerOptions{{Name: "fake", Adapter: s}, {Name: "other", Adapter: s}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	r := &rig{t: t, b: bridge.New(bo), s: s}
+	r := &rig{t: t, b: bridge.New(bo)}
 	r.d = New(r.b, o)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, q *http.Request) { r.d.Serve("fake", w, q) })
@@ -39,10 +45,14 @@ func newRig(t testing.TB, s *wiretest.Server, bo bridge.Options, o Options) *rig
 	r.Site = wiretest.NewSite(t, mux)
 	t.Cleanup(func() {
 		r.b.Close(context.Background())
+		r.d.Close()
 		r.d.mu.RLock()
 		defer r.d.mu.RUnlock()
 		if n := len(r.d.peers); n > 0 {
 			t.Errorf("%d peers are left", n)
+		}
+		if n := len(r.d.listening); n > 0 {
+			t.Errorf("%d subscriptions are left", n)
 		}
 		if !r.b.Reserve(int(512<<20)) && bo.MaxBytes == 0 {
 			t.Error("bytes are reserved still")

@@ -18,12 +18,17 @@ func refuse(w http.ResponseWriter, status int, id []byte, code int, text string,
 }
 
 func write(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header()["Content-Type"] = jsonType
+	begin(w, status)
+	send(w, body)
+}
+
+// begin writes the status.
+func begin(w http.ResponseWriter, status int) {
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
 	w.WriteHeader(status)
-	send(w, body)
 }
 
 // send writes a body. The client may have gone: nobody is left who could be
@@ -96,7 +101,7 @@ func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
 // writeAnswers writes the answers as JSON: one, or those of a batch.
 func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	if !batch {
-		writeAnswer(w, answers[0])
+		writeAnswer(w, sessionStatus(answers[0].err), answers[0].m)
 		return
 	}
 	body := []byte{'['}
@@ -114,21 +119,26 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 // written. A larger one is written in pieces instead of copied.
 const copied = 2 << 10
 
-// writeAnswer writes one answer. The bridge's own refusals have a status of
-// their own; everything else is an answer, also an error (protocol.md D7).
-func writeAnswer(w http.ResponseWriter, a answered) {
-	defer a.m.Release()
-	if errors.Is(a.err, bridge.ErrOverloaded) || errors.Is(a.err, bridge.ErrShutdown) {
-		write(w, http.StatusServiceUnavailable, a.m.Append(nil, a.m.ID, nil))
-		return
+// sessionStatus is that of an answer to a client with a session. The bridge's
+// own refusals have a status of their own; everything else is an answer, also
+// an error (protocol.md D7).
+func sessionStatus(err error) int {
+	if errors.Is(err, bridge.ErrOverloaded) || errors.Is(err, bridge.ErrShutdown) {
+		return http.StatusServiceUnavailable
 	}
+	return http.StatusOK
+}
+
+// writeAnswer writes one answer, and releases it.
+func writeAnswer(w http.ResponseWriter, status int, m *jsonrpc.Message) {
+	defer m.Release()
 	buf := jsonrpc.NewBuffer(0)
 	defer buf.Free()
 	var room [8][]byte
-	member, pieces := a.m.Payload(room[:1]) // the first is what stands before it
+	member, pieces := m.Payload(room[:1]) // the first is what stands before it
 	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
-	if a.m.ID != nil {
-		buf.B = append(append(buf.B, `,"id":`...), a.m.ID...)
+	if m.ID != nil {
+		buf.B = append(append(buf.B, `,"id":`...), m.ID...)
 	}
 	buf.B = append(append(append(buf.B, `,"`...), member...), `":`...)
 	size := len(buf.B)
@@ -138,6 +148,9 @@ func writeAnswer(w http.ResponseWriter, a answered) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(size + len(closing))}
+	if status != http.StatusOK {
+		begin(w, status)
+	}
 	if size <= copied {
 		for _, piece := range pieces {
 			buf.B = append(buf.B, piece...)

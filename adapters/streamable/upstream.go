@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -30,6 +29,7 @@ type Upstream struct {
 	client *httpclient.Client
 	o      UpstreamOptions
 	limit  int // bytes of a message with its envelope
+	eras   *bridge.Eras
 
 	do, stream func(*http.Request) (*http.Response, error) // the client's
 }
@@ -54,28 +54,12 @@ func NewUpstream(name string, c httpclient.Config, o UpstreamOptions) (*Upstream
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}
-	return &Upstream{name: name, client: client, o: o, limit: o.MaxMessage + envelopeRoom, do: client.Do, stream: client.Stream}, nil
+	return &Upstream{name: name, client: client, o: o, limit: o.MaxMessage + envelopeRoom, eras: bridge.NewEras(o.Era), do: client.Do, stream: client.Stream}, nil
 }
 
 // Close closes the HTTP connections that are not in use. Without it they end
 // by themselves after Config.IdleTimeout.
 func (a *Upstream) Close() { a.client.Close() }
-
-// Open does the handshake on behalf of from. The error wraps
-// httpclient.ErrOtherTransport when the server seems to speak HTTP+SSE.
-func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := newWire(a, from, rest)
-	var err error
-	w.server, err = bridge.Handshake(ctx, w.Conn, from, "")
-	if err == nil {
-		err = w.opened(ctx)
-	}
-	if err != nil {
-		_ = w.Close(context.Background()) // ctx may have ended, and the server shall know all the same
-		return nil, a.unopened(err)
-	}
-	return w, nil
-}
 
 // unopened says of a handshake what exchanges say of their calls.
 func (a *Upstream) unopened(err error) error {

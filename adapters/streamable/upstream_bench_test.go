@@ -32,6 +32,8 @@ func pads(stream bool) http.HandlerFunc {
 			id, _, _ = bytes.Cut(rest, []byte(","))
 		}
 		switch {
+		case bytes.Contains(body[:min(len(body), 200)], []byte(`"server/discover"`)):
+			good(discovered)(w, r, string(id))
 		case bytes.Contains(body[:min(len(body), 200)], []byte(`"initialize"`)):
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":`+agreed+`}`, id, "2025-11-25")
@@ -57,7 +59,8 @@ func pads(stream bool) http.HandlerFunc {
 }
 
 // BenchmarkUpstreamCall is a call through a connection, beside the same by a
-// bare client of net/http: as JSON, and as the one event of a stream.
+// bare client of net/http: as JSON, and as the one event of a stream, to a legacy
+// server and to a modern one.
 func BenchmarkUpstreamCall(b *testing.B) {
 	for _, size := range []int{100, 64 << 10, 1 << 20} {
 		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"pad":%q}}}`, strings.Repeat("x", size))
@@ -83,21 +86,23 @@ func BenchmarkUpstreamCall(b *testing.B) {
 					res.Body.Close()
 				}
 			})
-			b.Run(fmt.Sprintf("call/%s/%d", kind, size), func(b *testing.B) {
-				s := httptest.NewServer(pads(stream))
-				defer s.Close()
-				up := adaptertest.Open(b, adapter(b, s.URL, nil, UpstreamOptions{}), &adaptertest.Client{})
-				defer up.Close(context.Background())
-				m := adaptertest.Parse(b, text)
-				b.ReportAllocs()
-				for b.Loop() {
-					a, err := up.Call(b.Context(), &bridge.Request{Message: m})
-					if err != nil || len(a.Result) < size {
-						b.Fatal(adaptertest.Text(a), err)
+			for era, name := range map[bridge.Era]string{bridge.EraLegacy: "call", bridge.EraModern: "modern"} {
+				b.Run(fmt.Sprintf("%s/%s/%d", name, kind, size), func(b *testing.B) {
+					s := httptest.NewServer(pads(stream))
+					defer s.Close()
+					up := adaptertest.Open(b, adapter(b, s.URL, nil, UpstreamOptions{Era: era}), &adaptertest.Client{})
+					defer up.Close(context.Background())
+					m := adaptertest.Parse(b, text)
+					b.ReportAllocs()
+					for b.Loop() {
+						a, err := up.Call(b.Context(), &bridge.Request{Message: m})
+						if err != nil || len(a.Result) < size {
+							b.Fatal(adaptertest.Text(a), err)
+						}
+						a.Release()
 					}
-					a.Release()
-				}
-			})
+				})
+			}
 		}
 	}
 }
@@ -105,6 +110,31 @@ func BenchmarkUpstreamCall(b *testing.B) {
 // BenchmarkUpstreamIdle tells what an open connection holds whose standing
 // stream is silent, net/http's part included. The server keeps next to nothing.
 func BenchmarkUpstreamIdle(b *testing.B) {
+	silent(b, bridge.EraLegacy, func(a *Upstream) func() {
+		up, err := a.Open(b.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return func() { _ = up.Close(b.Context()) }
+	})
+}
+
+// BenchmarkUpstreamListen tells what a subscription holds to which a modern
+// server says nothing.
+func BenchmarkUpstreamListen(b *testing.B) {
+	var up bridge.Upstream
+	silent(b, bridge.EraModern, func(a *Upstream) func() {
+		if up == nil {
+			up = adaptertest.OpenModern(b, a, &adaptertest.Client{})
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		over := adaptertest.Go(ctx, b, up, nil, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`)
+		return func() { cancel(); <-over }
+	})
+}
+
+// silent measures what is held by b.N times what open opens, a stream each.
+func silent(b *testing.B, era bridge.Era, open func(*Upstream) (end func())) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -121,22 +151,19 @@ func BenchmarkUpstreamIdle(b *testing.B) {
 			sparely(c, streams)
 		}
 	}()
-	a := adapter(b, "http://"+l.Addr().String(), nil, UpstreamOptions{})
-	caller, rest := adaptertest.Caller(""), &adaptertest.Client{}
+	a := adapter(b, "http://"+l.Addr().String(), nil, UpstreamOptions{Era: era})
 	before := held()
-	ups := make([]bridge.Upstream, b.N)
+	ends := make([]func(), b.N)
 	kept := make([]net.Conn, b.N)
-	for i := range ups {
-		if ups[i], err = a.Open(b.Context(), caller, rest); err != nil {
-			b.Fatal(err)
-		}
+	for i := range ends {
+		ends[i] = open(a)
 		kept[i] = <-streams
 	}
 	a.Close()
 	b.ReportMetric(float64(held()-before)/float64(b.N), "held-B/conn")
-	for i, up := range ups {
+	for i, end := range ends {
 		kept[i].Close()
-		_ = up.Close(b.Context())
+		end()
 	}
 	l.Close()
 	<-served
@@ -166,7 +193,7 @@ func sparely(c net.Conn, streams chan<- net.Conn) {
 		n += k
 	}
 	head, body, _ := strings.Cut(string(in[:n]), "\r\n\r\n")
-	if strings.HasPrefix(head, "GET") {
+	if strings.HasPrefix(head, "GET") || strings.Contains(head, listen) {
 		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
 		streams <- c
 		return
@@ -178,5 +205,8 @@ func sparely(c net.Conn, streams chan<- net.Conn) {
 		return
 	}
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":`+agreed+`}`, m.ID, "2025-11-25")
+	if m.Method == discover {
+		answer = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":`+discovered+`}`, m.ID)
+	}
 	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
 }

@@ -87,7 +87,7 @@ func abort(res *http.Response) { _ = res.Body.Close() }
 
 // messages hands on the messages of a text, of which each owns what it is made
 // of. It takes buf.
-func (w *wire) messages(buf *jsonrpc.Buffer, each func(*jsonrpc.Message)) {
+func (l *link) messages(buf *jsonrpc.Buffer, each func(*jsonrpc.Message)) {
 	m, err := jsonrpc.Parse(buf.B)
 	if err == nil {
 		each(m.Own(buf))
@@ -101,23 +101,24 @@ func (w *wire) messages(buf *jsonrpc.Buffer, each func(*jsonrpc.Message)) {
 				if m, err := jsonrpc.Parse(one); err == nil {
 					each(m)
 				} else {
-					w.Invalid(one, err)
+					l.Invalid(one, err)
 				}
 			}
 			return // the messages refer to buf: it is left to the garbage collector
 		}
 	}
-	w.a.o.Log.Debug("not a message", "err", err)
-	w.Invalid(buf.B, err)
+	l.a.o.Log.Debug("not a message", "err", err)
+	l.Invalid(buf.B, err)
 	buf.Free()
 }
 
-// hear takes what the server says by itself. When rest has been told of the
-// connection's end, only the progress of calls is of use.
-func (w *wire) hear(m *jsonrpc.Message) {
+// hear takes what the server says on the stream of the call of that number, or by
+// itself, which is 0. When rest has been told of the connection's end, only the
+// progress of calls is of use.
+func (w *wire) hear(on int64, m *jsonrpc.Message) {
 	if w.over.Load() && m.Method != "notifications/progress" {
 		m.Release()
 		return
 	}
-	w.Deliver(m)
+	w.DeliverOn(on, m)
 }

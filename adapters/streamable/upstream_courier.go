@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // courier carries what has no answer, one POST after the other, so that it
@@ -26,7 +23,7 @@ type courier struct {
 // note is one message on its way.
 type note struct {
 	bridge.Outgoing
-	about *exchange // of the call that it takes back; nil means none
+	about *posting // of the call that it takes back; nil means none
 }
 
 // drop gives a note up. The server does not learn that nobody waits for the call
@@ -48,9 +45,8 @@ var errFull = errors.New("too much waits to be taken by it")
 // an answer.
 func (w *wire) enqueue(ctx context.Context, m bridge.Outgoing) error {
 	n := note{Outgoing: m}
-	if m.Method == "notifications/cancelled" {
-		var known bool
-		if n.about, known = w.about(m.Line.B); known && n.about == nil {
+	if m.Cancels != 0 {
+		if n.about = w.posting(m.Cancels); n.about == nil {
 			m.Line.Free()
 			return nil // the call has just ended: there is nothing to take back
 		}
@@ -94,20 +90,6 @@ func (w *wire) enqueue(ctx context.Context, m bridge.Outgoing) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// about returns the exchange of the call that a cancellation takes back, and
-// whether it names a call at all.
-func (w *wire) about(line []byte) (e *exchange, known bool) {
-	m, err := jsonrpc.Parse(line)
-	if err != nil {
-		return nil, false
-	}
-	call, err := strconv.ParseInt(string(m.RequestID()), 10, 64)
-	if err != nil {
-		return nil, false
-	}
-	return w.exchange(call), true
 }
 
 // dismiss drops what is in the queue. The caller holds w.mu.
@@ -185,55 +167,17 @@ func (w *wire) confirm(ctx context.Context, m bridge.Outgoing) error {
 	under, cancel := context.WithTimeout(w.ctx, noteLimit)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	res, err := w.reach(under, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Line.B) }, func() bool { return true })
+	res, err := w.a.reach(under, w.a.do, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Line.B) }, func() bool { return true })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
-		return w.failure(res, err)
+		return w.a.failure(res, err)
 	}
 	if res.StatusCode/100 == 2 { // 202; 200 and 204 do as well
 		discard(res)
 		return nil
 	}
 	return w.verdict(readRefusal(res))
-}
-
-// Attempts to reach a server that cannot be connected to: it may be about to
-// start.
-const (
-	reachFor   = 4 * time.Second
-	reachPause = 100 * time.Millisecond
-)
-
-// reach sends a request, again and again while it is certain that nothing of it
-// was sent, and somebody wants it.
-func (w *wire) reach(ctx context.Context, request func() *http.Request, wanted func() bool) (*http.Response, error) {
-	began, pause := time.Now(), reachPause
-	for {
-		if !wanted() {
-			return nil, errUnwanted
-		}
-		res, err := w.a.do(request())
-		if err == nil || !httpclient.Unsent(err) || time.Since(began)+pause > reachFor || !sleep(ctx, pause) {
-			return res, err
-		}
-		pause = min(2*pause, time.Second)
-	}
-}
-
-// errUnwanted says that nobody waits for the answer any more.
-var errUnwanted = errors.New("not wanted any more")
-
-// failure is the error of a request that had no response. res is that of a
-// redirect that was not followed, or nil.
-func (w *wire) failure(res *http.Response, err error) *bridge.Error {
-	switch {
-	case res != nil:
-		return w.a.unavailable(err.Error(), nil)
-	case httpclient.Unsent(err):
-		return w.a.unavailable("it cannot be reached", err)
-	}
-	return w.a.lost("the connection to it broke", err)
 }

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -24,113 +20,39 @@ import (
 // exchange is the POST of one call and what comes back: a message, or a stream
 // of events that may break and be resumed.
 type exchange struct {
-	w      *wire
-	call   int64
-	id     []byte // the call's, raw
-	method string
-	header http.Header
-	line   *jsonrpc.Buffer
-	ctx    context.Context
-	stop   context.CancelFunc
+	posting
+	w *wire
 
 	// Used by run only.
-	answered bool
-	last     string        // the id of the last event
-	retry    time.Duration // what the server wants us to wait before we resume
-	lingers  *time.Timer
-
-	trace  httptrace.ClientTrace
-	writes atomic.Int32 // begun and not ended: the transport reads line
-
-	mu      sync.Mutex // guards the rest
-	written bool
-	over    bool
-	waiter  chan struct{} // closed when written or over becomes true; nil while nobody waits
+	last  string        // the id of the last event
+	retry time.Duration // what the server wants us to wait before we resume
 }
 
 func newExchange(w *wire, m bridge.Outgoing) *exchange {
-	e := &exchange{w: w, call: m.Call, id: strconv.AppendInt(nil, m.Call, 10), method: m.Method, header: m.Header, line: m.Line, retry: defaultRetry}
-	e.ctx, e.stop = context.WithCancel(w.ctx)
-	e.trace.GotConn = func(httptrace.GotConnInfo) { e.writes.Add(1) }
-	e.trace.WroteRequest = e.wrote
+	e := &exchange{w: w, retry: defaultRetry}
+	e.init(&w.link, m, e.take)
 	return e
-}
-
-// wrote notes that the request is on its way.
-func (e *exchange) wrote(i httptrace.WroteRequestInfo) {
-	e.writes.Add(-1)
-	if i.Err != nil {
-		return
-	}
-	e.mark(&e.written)
-}
-
-func (e *exchange) mark(what *bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	*what = true
-	if e.waiter != nil {
-		close(e.waiter)
-		e.waiter = nil
-	}
-}
-
-// sent waits until the request is on its way or never will be, and reports
-// which. It is for one goroutine.
-func (e *exchange) sent(ctx context.Context) bool {
-	e.mu.Lock()
-	if e.written || e.over {
-		defer e.mu.Unlock()
-		return e.written
-	}
-	wait := make(chan struct{})
-	e.waiter = wait
-	e.mu.Unlock()
-	select {
-	case <-wait:
-	case <-ctx.Done():
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.written
 }
 
 // run sends the call and sees to it that it is settled.
 func (e *exchange) run() {
+	defer e.end()
 	w := e.w
-	res, err := e.post()
+	res, err := e.send(w.a.do, func(ctx context.Context) *http.Request {
+		return w.request(ctx, http.MethodPost, e.header, e.line.B)
+	})
+	e.free()
 	switch {
 	case errors.Is(err, errUnwanted):
 	case err != nil:
-		w.Abort(e.call, w.failure(res, err))
+		w.Abort(e.call, w.a.failure(res, err))
 	default:
-		e.take(res)
+		e.response(res)
 	}
-	if e.lingers != nil {
-		e.lingers.Stop()
-	}
-	e.stop()
-	e.mark(&e.over)
-	w.Abort(e.call, w.a.lost("it did not answer", nil)) // unless it is settled, as it should be
-	w.ended(e.call)
 }
 
-// post sends the request. Nothing is sent twice of which a byte may have
-// reached the server (protocol.md D0.8).
-func (e *exchange) post() (*http.Response, error) {
-	ctx := httptrace.WithClientTrace(e.ctx, &e.trace)
-	res, err := e.w.reach(e.ctx,
-		func() *http.Request { return e.w.request(ctx, http.MethodPost, e.header, e.line.B) },
-		func() bool { return e.w.Waits(e.call) })
-	if e.writes.Load() == 0 {
-		e.line.Free()
-	} // otherwise the server has answered before it has read all: the memory is in use yet
-	e.line = nil
-	return res, err
-}
-
-// take reads the response to the POST.
-func (e *exchange) take(res *http.Response) {
+// response takes the response to the POST.
+func (e *exchange) response(res *http.Response) {
 	w := e.w
 	if e.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {
 		abort(res)
@@ -143,7 +65,7 @@ func (e *exchange) take(res *http.Response) {
 	case kind == kindEvents:
 		e.follow(res)
 	case kind == kindJSON:
-		e.single(res)
+		e.whole(res)
 	case e.method == "initialize":
 		abort(res)
 		w.Abort(e.call, w.a.unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
@@ -151,10 +73,18 @@ func (e *exchange) take(res *http.Response) {
 		discard(res)
 		e.elsewhere()
 	default:
-		abort(res)
-		w.Abort(e.call, w.a.lost(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
+		e.otherwise(res)
 	}
 }
+
+// whole takes an answer that is all of the response.
+func (e *exchange) whole(res *http.Response) {
+	e.single(res)
+	e.w.Abort(e.call, e.w.a.lost(notAnAnswer, nil)) // unless one was
+}
+
+// notAnAnswer says that a response has only other messages in it.
+const notAnAnswer = "what it answered is not an answer to the request"
 
 // elsewhere waits for the answer to a call that the server has only taken. It
 // is wrong to do so, but some servers answer on the standing stream, if it is
@@ -167,41 +97,14 @@ func (e *exchange) elsewhere() {
 	}
 }
 
-// single takes an answer that is all of the response. 2025-03-26 allows more
-// messages before it, as a batch (A9).
-func (e *exchange) single(res *http.Response) {
+// take takes a message from the call's own response. It owns m.
+func (e *exchange) take(m *jsonrpc.Message) {
 	w := e.w
-	buf, err := readBody(res, w.a.limit)
-	switch {
-	case errors.Is(err, errTooLarge):
-		w.Unanswerable(e.id, w.a.tooLarge())
-		return
-	case err != nil:
-		w.Abort(e.call, w.a.lost("the connection to it broke", err))
+	if !m.IsResponse() {
+		w.hear(e.call, m)
 		return
 	}
-	batch := jsonrpc.IsBatch(buf.B)
-	w.messages(buf, func(m *jsonrpc.Message) {
-		if m.IsResponse() && m.ID == nil && !batch {
-			m.ID = e.id // an error that names no request: there is only one that it can be about
-		}
-		e.deliver(m)
-	})
-	w.Abort(e.call, w.a.lost("what it answered is not an answer to the request", nil)) // unless one was
-}
-
-// deliver takes a message from the call's own response. It owns m.
-func (e *exchange) deliver(m *jsonrpc.Message) {
-	w := e.w
-	switch {
-	case !m.IsResponse():
-		w.hear(m)
-		return
-	case string(m.ID) != string(e.id):
-		// It may be what somebody else asked for: ids are ours, and no server has
-		// a reason to answer one call in the response to another.
-		w.a.o.Log.Debug("an answer to another request was dropped")
-		m.Release()
+	if !e.mine(m) {
 		return
 	}
 	e.answered = true
@@ -246,9 +149,6 @@ const (
 	minRetry     = 10 * time.Millisecond
 	maxRetries   = 10 // without an event between them
 	maxPause     = 30 * time.Second
-	// linger is how long a stream is read after the answer: its end lets the
-	// connection be used again.
-	linger = time.Second
 	// maxEventID bounds what goes into a header.
 	maxEventID = 4 << 10
 )
@@ -259,7 +159,8 @@ func (e *exchange) follow(res *http.Response) {
 	w := e.w
 	retries := 0
 	for {
-		news, err := e.read(res)
+		news := false
+		err := e.read(res, func(ev eventstream.Received) { news = e.note(ev) || news })
 		if e.answered || !w.Waits(e.call) {
 			return
 		}
@@ -316,7 +217,7 @@ func (e *exchange) resume(pause time.Duration, retries *int) *http.Response {
 			return res
 		}
 		if err == nil && res.StatusCode == http.StatusOK && kindOf(res) == kindJSON {
-			e.single(res)
+			e.whole(res)
 			return nil
 		}
 		if err == nil {
@@ -335,28 +236,17 @@ func (e *exchange) resume(pause time.Duration, retries *int) *http.Response {
 	}
 }
 
-// read takes events until the stream ends. It reports whether there were any
-// with an id.
-func (e *exchange) read(res *http.Response) (news bool, err error) {
-	defer res.Body.Close()
-	r := eventstream.NewReader(res.Body, e.w.a.limit)
-	for {
-		ev, err := r.Next()
-		if err != nil {
-			return news, err
-		}
-		if ev.HasRetry {
-			e.retry = ev.Retry
-		}
-		if ev.HasID {
-			news = news || ev.ID != e.last
-			e.last = eventID(ev.ID)
-		}
-		e.event(ev)
-		if e.answered && e.lingers == nil {
-			e.lingers = time.AfterFunc(linger, e.stop)
-		}
+// note notes where the stream stands with an event. It reports whether the event
+// has a new id.
+func (e *exchange) note(ev eventstream.Received) (news bool) {
+	if ev.HasRetry {
+		e.retry = ev.Retry
 	}
+	if ev.HasID {
+		news = ev.ID != e.last
+		e.last = eventID(ev.ID)
+	}
+	return news
 }
 
 // eventID returns id if it can go into a header, otherwise the empty one, which
@@ -368,29 +258,17 @@ func eventID(id string) string {
 	return id
 }
 
-// event takes the data of an event of the call's stream.
-func (e *exchange) event(ev eventstream.Received) {
-	switch {
-	case ev.Over != nil && string(ev.Over.ID()) == string(e.id):
-		e.answered = true
-		e.w.Unanswerable(e.id, e.w.a.tooLarge())
-	case ev.Over != nil:
-		e.w.a.o.Log.Warn("message dropped: larger than the limit", "limit", e.w.a.o.MaxMessage)
-	case ev.Data != nil && ev.Type == "message":
-		e.w.messages(ev.Data, e.deliver)
-	default:
-		ev.Data.Free()
-	}
-}
-
 // refused settles a call whose response is no success.
 func (e *exchange) refused(r *refusal) {
 	w := e.w
 	session, _ := w.holds()
+	if e.method == "initialize" && r.status == http.StatusNotFound && r.unknownMethod(e.id) {
+		w.unknown.Store(true)
+	}
 	switch {
 	case session != "" && r.forgets() && !r.unknownMethod(e.id):
 		w.Abort(e.call, w.forget(r.String()))
-	case r.status != http.StatusUnauthorized && r.status != http.StatusForbidden && r.answers(e.id):
+	case !r.credentials() && r.answers(e.id):
 		w.Deliver(r.message)
 		r.message = nil
 	case e.method == "initialize" && r.otherTransport():

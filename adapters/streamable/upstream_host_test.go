@@ -27,6 +27,7 @@ type shape struct {
 	cut         bool // the connection is closed after each event
 	sessionless bool
 	apart       bool // questions go to the standing stream
+	modern      bool // 2026-07-28: no sessions, no standing stream
 }
 
 // host serves the suite's server over HTTP, a new one for each session.
@@ -87,12 +88,12 @@ func adapter(t testing.TB, url string, headers map[string]string, o UpstreamOpti
 
 func (h *host) begin() (string, *hosted) {
 	s := &hosted{h: h, dead: make(chan struct{}), streams: map[string]*hostStream{}, standing: &hostStream{name: "g", changed: make(chan struct{})}, barriers: map[string]chan struct{}{}, news: make(chan struct{})}
-	s.Server.Send, s.Server.Die = s.send, s.die
+	s.Server.Send, s.Server.Die, s.Server.Modern = s.send, s.die, h.modern
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count++
 	id := fmt.Sprintf("session-%d", h.count)
-	if h.sessionless {
+	if h.sessionless || h.modern {
 		id = ""
 		if old := h.sessions[id]; old != nil {
 			return id, old
@@ -164,7 +165,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	s := h.sessions[id]
 	h.mu.Unlock()
-	if m.Method == "initialize" {
+	if m.Method == "initialize" || h.modern && s == nil {
 		id, s = h.begin()
 		if id != "" {
 			w.Header().Set("Mcp-Session-Id", id)
@@ -174,10 +175,13 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "session not found", http.StatusNotFound)
 		return
 	}
-	switch r.Method {
-	case http.MethodGet:
+	switch {
+	case h.modern && (r.Method != http.MethodPost || m.ID == nil || m.Method == ""):
+		h.t.Errorf("%s %s to a modern server", r.Method, body)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case r.Method == http.MethodGet:
 		s.get(w, r)
-	case http.MethodDelete:
+	case r.Method == http.MethodDelete:
 		s.die()
 	default:
 		s.post(w, r, body, m)

@@ -162,35 +162,50 @@ func (r *refusal) said(what string) string {
 	if r.message == nil || r.text == "" {
 		return what
 	}
+	return what + ": " + printable(r.text)
+}
+
+// printable is what is passed on of a server's message.
+func printable(text string) string {
 	clean := strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return ' '
 		}
 		return c
-	}, r.text)
+	}, text)
 	if len(clean) > maxSaid {
 		clean = strings.ToValidUTF8(clean[:maxSaid], "") + "…"
 	}
-	return what + ": " + clean
+	return clean
 }
 
 // verdict is what a refusal means for a message that was sent. It notes a
 // forgotten session.
 func (w *wire) verdict(r *refusal) *bridge.Error {
-	session, _ := w.holds()
-	switch {
-	case session != "" && r.forgets():
+	if session, _ := w.holds(); session != "" && r.forgets() {
 		return w.forget(r.String())
-	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden:
-		return w.a.unavailable(fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", r.status), nil)
+	}
+	return w.a.refused(r)
+}
+
+// credentials reports whether it is about who we are, and not about what we ask.
+func (r *refusal) credentials() bool {
+	return r.status == http.StatusUnauthorized || r.status == http.StatusForbidden
+}
+
+// refused is the error of a request that was refused without an answer.
+func (a *Upstream) refused(r *refusal) *bridge.Error {
+	switch {
+	case r.credentials():
+		return a.unavailable(fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", r.status), nil)
 	case r.status == http.StatusTooManyRequests, r.status == http.StatusServiceUnavailable:
 		what := r.said("it is overloaded or limits its clients")
 		if r.after > 0 {
 			what += fmt.Sprintf("; it asks to wait for %v", r.after)
 		}
-		return w.a.unavailable(what, nil)
+		return a.unavailable(what, nil)
 	case r.status >= 500:
-		return w.a.lost(r.said("it failed"), nil)
+		return a.lost(r.said("it failed"), nil)
 	}
-	return w.a.unavailable(r.said("it refused the request"), nil)
+	return a.unavailable(r.said("it refused the request"), nil)
 }

@@ -204,7 +204,7 @@ func TestUpstreamOtherTransport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, &script{begin: c.answer})
-			up, err := adapter(t, s.URL, nil, UpstreamOptions{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+			up, err := adapter(t, s.URL, nil, UpstreamOptions{Era: bridge.EraLegacy}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 			if err == nil {
 				_ = up.Close(t.Context())
 				t.Fatal("Open succeeded")

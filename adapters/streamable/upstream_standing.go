@@ -156,7 +156,7 @@ func (s *standing) event(ev *eventstream.Received) bool {
 // nothing more to say. It owns m.
 func (s *standing) deliver(m *jsonrpc.Message) {
 	if !m.IsResponse() {
-		s.w.hear(m)
+		s.w.hear(0, m)
 		return
 	}
 	call, err := strconv.ParseInt(string(m.ID), 10, 64)
@@ -164,7 +164,7 @@ func (s *standing) deliver(m *jsonrpc.Message) {
 	if err != nil {
 		return
 	}
-	if e := s.w.exchange(call); e != nil {
-		e.stop()
+	if p := s.w.posting(call); p != nil {
+		p.stop()
 	}
 }

@@ -17,6 +17,18 @@ var shapes = []shape{
 	{name: "sessionless", sessionless: true},
 }
 
+// A modern server passes the suite, with and without the ids of events that it
+// must not send.
+func TestUpstreamModern(t *testing.T) {
+	for _, s := range []shape{{name: "events", modern: true}, {name: "ids", modern: true, ids: true}} {
+		t.Run(s.name, func(t *testing.T) {
+			adaptertest.RunModern(t, func(t *testing.T) bridge.Adapter {
+				return adapter(t, newHost(t, s).URL, nil, UpstreamOptions{})
+			})
+		})
+	}
+}
+
 // Every shape in which servers answer passes the suite.
 func TestUpstream(t *testing.T) {
 	for _, s := range shapes {

@@ -17,31 +17,15 @@ import (
 // has no answer; and of the standing stream, on which the server says what
 // belongs to no call.
 type wire struct {
-	*bridge.Conn
-	a      *Upstream
-	from   *bridge.Caller
-	rest   bridge.Client
-	server *bridge.Server
+	link
+	heed    context.Context // ends when there is nothing to listen to any more
+	deafen  context.CancelFunc
+	over    atomic.Bool // rest has been told that the connection has ended
+	unknown atomic.Bool // the server says with 404 that it does not know initialize
 
-	ctx    context.Context // ends when the connection is closed
-	stop   context.CancelFunc
-	heed   context.Context // ends when there is nothing to listen to any more
-	deafen context.CancelFunc
-	wg     sync.WaitGroup // everything that runs; added to with mu held and closed false
-	once   sync.Once
-	over   atomic.Bool // rest has been told that the connection has ended
-
-	mu        sync.Mutex // guards the rest
-	session   string     // the id that the server gave; empty when it has no sessions
-	revision  string     // what Mcp-Protocol-Version says; empty before 2025-06-18
-	calls     map[int64]*exchange
-	open      bool            // Open has succeeded
-	closed    bool            // Close was called
-	why       error           // why nothing can be sent any more
-	forgotten bool            // the server does not know the session any more
-	settled   chan struct{}   // closed when no call of a forgotten session is left
-	force     context.Context // ends when Close has no more time; nil before Close
-	hurry     context.CancelFunc
+	// link's mu guards the rest.
+	session  string // the id that the server gave; empty when it has no sessions
+	revision string // what Mcp-Protocol-Version says; empty before 2025-06-18
 	courier
 }
 
@@ -51,21 +35,18 @@ var (
 )
 
 func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{a: a, from: from, rest: rest, calls: map[int64]*exchange{}}
-	w.ctx, w.stop = context.WithCancel(context.Background())
+	w := &wire{}
+	w.init(a, from, rest, w)
 	w.heed, w.deafen = context.WithCancel(context.Background())
-	w.Conn = bridge.NewConn(a.name, w, rest, a.o.Timeouts)
 	return w
 }
-
-// Server returns what the handshake said.
-func (w *wire) Server() *bridge.Server { return w.server }
 
 // Send implements bridge.Sender. A call gets an exchange of its own; what
 // nobody waits for goes out one after the other.
 func (w *wire) Send(ctx context.Context, m bridge.Outgoing) error {
 	if m.Call != 0 {
-		return w.begin(m)
+		e := newExchange(w, m)
+		return w.begin(&e.posting, e.run)
 	}
 	w.mu.Lock()
 	opening := !w.open && !w.closed
@@ -74,57 +55,6 @@ func (w *wire) Send(ctx context.Context, m bridge.Outgoing) error {
 		return w.confirm(ctx, m) // nothing may overtake it
 	}
 	return w.enqueue(ctx, m)
-}
-
-// begin starts the exchange of a call.
-func (w *wire) begin(m bridge.Outgoing) error {
-	e := newExchange(w, m)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.unfit(); err != nil {
-		e.stop()
-		m.Line.Free()
-		return err
-	}
-	w.calls[m.Call] = e
-	w.wg.Go(e.run)
-	return nil
-}
-
-// unfit returns why nothing can be sent, or nil. The caller holds w.mu.
-func (w *wire) unfit() error {
-	if w.why == nil && w.closed {
-		return &bridge.Error{Server: w.a.name, Kind: bridge.ErrUnsent, Public: "its connection was closed"}
-	}
-	return w.why
-}
-
-// exchange returns the exchange of that call, or nil when it has ended.
-func (w *wire) exchange(call int64) *exchange {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.calls[call]
-}
-
-// ended removes the exchange of a call that is settled. The questions of a
-// forgotten session live as long as its last call.
-func (w *wire) ended(call int64) {
-	w.mu.Lock()
-	delete(w.calls, call)
-	last := w.forgotten && len(w.calls) == 0
-	w.mu.Unlock()
-	if last {
-		w.settle()
-	}
-}
-
-// settle ends what is left of a forgotten session.
-func (w *wire) settle() {
-	w.mu.Lock()
-	why := w.why
-	w.mu.Unlock()
-	w.Fail(why)
-	close(w.settled)
 }
 
 // opened settles the race between the end of Open and the end of the session,
@@ -224,26 +154,12 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, b
 // is for the call that was refused.
 func (w *wire) forget(how string) *bridge.Error {
 	err := &bridge.Error{Server: w.a.name, Kind: bridge.ErrUnsent, Public: "it has forgotten the session", Err: fmt.Errorf("%s: session %w", how, bridge.ErrLost)}
-	w.mu.Lock()
-	first := w.why == nil && !w.closed
-	gone := first && w.open
-	idle := false
-	if first {
-		w.why, w.forgotten, w.settled = err, true, make(chan struct{})
-		idle = len(w.calls) == 0
-		w.dismiss()
-	}
-	w.mu.Unlock()
-	if first {
+	w.retire(err, w.dismiss, func() {
 		w.deafen()
-	}
-	if gone {
-		w.over.Store(true)
-		w.rest.Gone(err)
-	}
-	if idle {
-		w.settle()
-	}
+		w.mu.Lock()
+		w.over.Store(w.open)
+		w.mu.Unlock()
+	})
 	return err
 }
 
@@ -277,13 +193,7 @@ const deleteLimit = 2 * time.Second
 // Close ends the calls and the server's session. If the server has forgotten
 // it, Close waits for the calls that may be answered yet, until ctx ends.
 func (w *wire) Close(ctx context.Context) error {
-	w.mu.Lock()
-	if w.force == nil {
-		w.force, w.hurry = context.WithCancel(context.Background())
-	}
-	w.mu.Unlock()
-	defer context.AfterFunc(ctx, w.hurry)()
-	w.once.Do(w.shut)
+	w.hurried(ctx, w.shut)
 	return nil
 }
 
@@ -291,17 +201,10 @@ func (w *wire) shut() {
 	w.mu.Lock()
 	w.closed = true
 	w.dismiss()
-	session, forgotten, settled := w.session, w.forgotten, w.settled
+	session, forgotten := w.session, w.settled != nil
 	w.mu.Unlock()
 	w.deafen()
-	if settled != nil {
-		select {
-		case <-settled:
-		case <-w.force.Done():
-		}
-	}
-	w.Fail(&bridge.Error{Server: w.a.name, Kind: bridge.ErrLost, Public: "its connection was closed"})
-	w.stop()
+	w.finish()
 	if session != "" && !forgotten {
 		w.goodbye()
 	}
@@ -320,16 +223,4 @@ func (w *wire) goodbye() {
 		return
 	}
 	discard(res)
-}
-
-// sleep waits. It reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -118,7 +118,9 @@ func (c *Conn) take(text string) {
 	}
 	switch m.Method {
 	case "initialize":
-		c.answer(string(m.ID), Result)
+		if m.IsRequest() {
+			c.answer(string(m.ID), Result)
+		}
 		return
 	case "notifications/initialized":
 		return

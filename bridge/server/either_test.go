@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/sse"
+	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // scripted is an adapter of which each Open ends with the next of its errors.
@@ -99,6 +102,47 @@ func TestEither(t *testing.T) {
 		})
 	}
 }
+
+// A server of HTTP+SSE is found on behalf of clients of either era, and what was
+// sent to find out is no session of it (protocol.md C2.6).
+func TestEitherEras(t *testing.T) {
+	params := []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		f := newFar(t, map[string]string{"/events": "sse"})
+		c := httpclient.Config{URL: f.url + "/events", Proxy: "none"}
+		newer, err := streamable.NewUpstream("a", c, streamable.UpstreamOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		older, err := sse.NewUpstream("a", c, sse.UpstreamOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { newer.Close(); older.Close() })
+		e := &either{name: "a", log: slog.New(slog.DiscardHandler), ways: [2]way{
+			{httpclient.TransportStreamable, "Streamable HTTP", newer}, {httpclient.TransportSSE, "HTTP+SSE", older},
+		}}
+		for range 2 {
+			up, err := e.Open(t.Context(), &bridge.Caller{Revision: revision, Capabilities: []byte("{}"), Params: params}, &ignorant{})
+			if err != nil {
+				t.Fatalf("%s: Open: %v", revision, err)
+			}
+			if got := up.Server().Revision; got != "2025-11-25" || e.transport() != httpclient.TransportSSE {
+				t.Errorf("%s: Open found revision %s over %s", revision, got, e.transport())
+			}
+			if err := up.Close(t.Context()); err != nil {
+				t.Errorf("%s: Close: %v", revision, err)
+			}
+		}
+	}
+}
+
+// ignorant is a client that heeds nothing.
+type ignorant struct{}
+
+func (ignorant) Notify(*jsonrpc.Message)                             {}
+func (ignorant) Ask(*jsonrpc.Message, func(*jsonrpc.Message)) func() { return nil }
+func (ignorant) Gone(error)                                          {}
 
 // When there is no time left, the other transport is not tried.
 func TestEitherLate(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 // guard refuses what a web page in a victim's browser could send: requests
@@ -53,10 +56,30 @@ func (g *guard) check(c *gin.Context) {
 	h.Set("Access-Control-Expose-Headers", corsExposed)
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", corsMethods)
-		h.Set("Access-Control-Allow-Headers", corsHeaders)
+		h.Set("Access-Control-Allow-Headers", corsHeaders+mirrors(r.Header["Access-Control-Request-Headers"]))
 		h.Set("Access-Control-Max-Age", corsMaxAge)
 		c.AbortWithStatus(http.StatusNoContent)
 	}
+}
+
+// maxMirrors bounds the headers of one request that repeat arguments.
+const maxMirrors = 64
+
+// mirrors returns those of the headers that a script wants to send which repeat
+// arguments of a tool, as what follows a list: which there are, the tools say
+// (2026-07-28, B8).
+func mirrors(wanted []string) string {
+	list, n := "", 0
+	for _, line := range wanted {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.TrimSpace(name)
+			if n < maxMirrors && len(name) > len(era.HeaderParam) && strings.EqualFold(name[:len(era.HeaderParam)], era.HeaderParam) && httpguts.ValidHeaderFieldName(name) {
+				list += ", " + name
+				n++
+			}
+		}
+	}
+	return list
 }
 
 func deny(c *gin.Context, why string) {

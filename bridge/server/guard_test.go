@@ -150,7 +150,7 @@ func TestCORS(t *testing.T) {
 	const origin = "https://app.example.com"
 	for _, path := range []string{"/mcp", "/sse", "/messages", "/one/mcp"} {
 		w := r.answer(from(peer, public, "OPTIONS", path, "Host", "mcp.example.com", "Origin", origin,
-			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "mcp-session-id"))
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "mcp-param-region,mcp-session-id, x-other,Mcp-Param-Bad\r\nX: y,mcp-param-"))
 		h := w.Header()
 		if w.Code != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(h.Get("Vary"), "Origin") {
 			t.Errorf("preflight of %s = %d %v", path, w.Code, h)
@@ -160,10 +160,13 @@ func TestCORS(t *testing.T) {
 				t.Errorf("preflight of %s allows methods %q", path, h.Get("Access-Control-Allow-Methods"))
 			}
 		}
-		for _, name := range []string{"Content-Type", "Accept", "Authorization", "MCP-Protocol-Version", "Mcp-Session-Id", "Last-Event-ID"} {
+		for _, name := range []string{"Content-Type", "Accept", "Authorization", "MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name", "Last-Event-ID", "mcp-param-region"} {
 			if !strings.Contains(h.Get("Access-Control-Allow-Headers"), name) {
 				t.Errorf("preflight of %s does not allow %s", path, name)
 			}
+		}
+		if got := h.Get("Access-Control-Allow-Headers"); strings.Contains(got, "x-other") || strings.Contains(got, "Bad") || strings.HasSuffix(got, "-") {
+			t.Errorf("preflight of %s allows %q", path, got)
 		}
 		if h.Get("Access-Control-Allow-Credentials") != "" {
 			t.Error("credentials are allowed")

@@ -268,6 +268,7 @@ const closeLimit = 2 * time.Second
 func (s *Server) Close(ctx context.Context) {
 	s.b.Close(ctx)
 	s.sse.Close()
+	s.streamable.Close()
 	for _, r := range s.reached {
 		if r.close != nil {
 			r.close()

@@ -1,0 +1,236 @@
+package streamable
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// isModern reports whether a POST of one message is of the stateless era: its
+// body decides, and where that says nothing, its header (protocol.md C3). Only
+// the handshake of the other era is never taken for it.
+func isModern(m *jsonrpc.Message, h http.Header) bool {
+	return bridge.IsGuest(m) || m.Method != "initialize" && namesModern(h)
+}
+
+// namesModern reports whether the headers of a request name a revision of the
+// stateless era.
+func namesModern(h http.Header) bool {
+	v := h[versionHeader]
+	return len(v) > 0 && era.IsModern(v[0])
+}
+
+// modern handles a POST of one message of the stateless era. It frees body when
+// nothing uses it any more.
+func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+	if !m.IsRequest() {
+		defer body.Free()
+		if m.IsResponse() { // R-082
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "clients of revision "+era.FirstModern+" and later are not asked: there is nothing to answer", nil)
+			return
+		}
+		// Nothing is defined that a client could say; some say all the same that
+		// they have left, without knowing whose ids are the same as theirs (R-183).
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if name := tooLong(r.Header); name != "" {
+		refuse(w, http.StatusRequestHeaderFieldsTooLarge, m.ID, jsonrpc.CodeInvalidRequest, "the header "+name+" is too long", nil)
+		body.Free()
+		return
+	}
+	g, no := admit(server, r.Header, m)
+	if no != nil {
+		writeAnswer(w, refusalStatus(no), no)
+		body.Free()
+		return
+	}
+	g.Header = r.Header
+	newVisit(d, m, *g, body).reply(w, r)
+}
+
+// maxHeader bounds the value of one header of the protocol (protocol.md F).
+const maxHeader = 8 << 10
+
+// tooLong returns the name of a header of the protocol that is above the limit.
+func tooLong(h http.Header) string {
+	for name, values := range h {
+		if !strings.HasPrefix(name, "Mcp-") {
+			continue
+		}
+		for _, v := range values {
+			if len(v) > maxHeader {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// admit reads who makes the request m. The message, if it is not nil, is the
+// error that answers a request which is not as it has to be: the first that is
+// wrong with it, in the order of protocol.md B7.
+func admit(server string, h http.Header, m *jsonrpc.Message) (*bridge.Guest, *jsonrpc.Message) {
+	if what := badVersion(h, m); what != "" {
+		return nil, mismatch(m, what)
+	}
+	g, no := bridge.NewGuest(server, "", m)
+	if no != nil {
+		return nil, no
+	}
+	if what := badNames(h, m); what != "" {
+		return nil, mismatch(m, what)
+	}
+	return g, nil
+}
+
+func mismatch(m *jsonrpc.Message, what string) *jsonrpc.Message {
+	return jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeHeaderMismatch, what, nil)
+}
+
+// badVersion says how the revision that the headers name is not that of the
+// body. What is wrong with the body alone is not for it to say.
+func badVersion(h http.Header, m *jsonrpc.Message) string {
+	v := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeyVersion))
+	if v.Type != gjson.String || v.Str == "" {
+		return ""
+	}
+	values := h[versionHeader]
+	if len(values) == 0 { // R-071
+		return "the header MCP-Protocol-Version is missing"
+	}
+	for _, value := range values {
+		if value != v.Str { // R-070
+			return "the header MCP-Protocol-Version and params._meta name different revisions"
+		}
+	}
+	return ""
+}
+
+// badNames says what of the body the headers do not repeat as they have to
+// (R-072 to R-075, R-185).
+func badNames(h http.Header, m *jsonrpc.Message) string {
+	switch repeats(h[era.HeaderMethod], m.Method) {
+	case missing:
+		return "the header Mcp-Method is missing"
+	case different:
+		return "the header Mcp-Method and the method of the body are different"
+	}
+	values := h[era.HeaderName]
+	name, ok := era.NameOf(m.Method, m.Params)
+	if !ok {
+		// What has no name in its body is refused elsewhere, but not before
+		// somebody on the way has taken the header for it.
+		if _, has := era.NameOf(m.Method, anyName); has && len(values) > 0 {
+			return "the header Mcp-Name repeats nothing of the body"
+		}
+		return ""
+	}
+	switch repeats(values, name) {
+	case missing:
+		return "the header Mcp-Name is missing"
+	case different:
+		return "the header Mcp-Name and the name in the body are different"
+	}
+	return ""
+}
+
+// anyName are params that have a name, whatever the method is that has one.
+var anyName = []byte(`{"name":"","uri":"","taskId":""}`)
+
+// likeness says how a header repeats something of the body.
+type likeness int
+
+const (
+	same likeness = iota
+	missing
+	different
+)
+
+func repeats(values []string, want string) likeness {
+	if len(values) == 0 {
+		return missing
+	}
+	for _, v := range values {
+		if !era.EqualHeader(v, want) {
+			return different
+		}
+	}
+	return same
+}
+
+// refusalStatus is that of a request which is not as it has to be (protocol.md
+// B6).
+func refusalStatus(no *jsonrpc.Message) int {
+	if code(no) == jsonrpc.CodeMethodNotFound {
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}
+
+// answerStatus is that of an answer about which nothing was said before
+// (protocol.md B6, B15). Errors of the server are answers; the bridge's own
+// refusals have a status of their own, and so have all faults where another one
+// would say that the server is of the other era (R-188, C4).
+func answerStatus(method string, a answered) int {
+	switch status := sessionStatus(a.err); {
+	case a.err == nil:
+	case status != http.StatusOK:
+		return status
+	case method != discover:
+	case errors.Is(a.err, bridge.ErrTimeout):
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusBadGateway
+	}
+	switch code(a.m) {
+	case jsonrpc.CodeMethodNotFound: // R-079
+		return http.StatusNotFound
+	case jsonrpc.CodeHeaderMismatch, jsonrpc.CodeMissingCapability, jsonrpc.CodeUnsupportedVersion:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// code returns the code of an error, 0 for results.
+func code(m *jsonrpc.Message) int {
+	if m.Error == nil {
+		return 0
+	}
+	return int(gjson.GetBytes(m.Error, "code").Int())
+}
+
+// shared is a body that several calls use, or one that may outlive its request.
+type shared struct {
+	body  *httpbody.Body
+	users atomic.Int32
+}
+
+// share is for one user to begin with.
+func share(body *httpbody.Body) *shared {
+	s := &shared{body: body}
+	s.users.Store(1)
+	return s
+}
+
+// keep makes for one user more, until free is called.
+func (s *shared) keep() (free func()) {
+	s.users.Add(1)
+	return s.free
+}
+
+// free frees the body when there is no other user.
+func (s *shared) free() {
+	if s.users.Add(-1) == 0 {
+		s.body.Free()
+	}
+}

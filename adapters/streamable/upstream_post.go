@@ -1,0 +1,254 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// posting is the POST of one call, in either era: how far it has got, and the
+// messages of its response.
+type posting struct {
+	l      *link
+	call   int64
+	id     []byte // the call's, raw
+	method string
+	header http.Header
+	line   *jsonrpc.Buffer
+	ctx    context.Context
+	stop   context.CancelFunc
+
+	// Used by the call's goroutine only.
+	deliver  func(*jsonrpc.Message) // takes the messages of the response
+	answered bool
+	adopted  bool // the answer had no id
+	lingers  *time.Timer
+
+	trace  httptrace.ClientTrace
+	writes atomic.Int32 // begun and not ended: the transport reads line
+
+	mu      sync.Mutex // guards the rest
+	written bool
+	over    bool
+	waiter  chan struct{} // closed when written or over becomes true; nil while nobody waits
+}
+
+func (p *posting) init(l *link, m bridge.Outgoing, deliver func(*jsonrpc.Message)) {
+	p.l, p.call, p.id, p.method, p.header, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Line
+	p.deliver = deliver
+	p.ctx, p.stop = context.WithCancel(l.ctx)
+	p.trace.GotConn = func(httptrace.GotConnInfo) { p.writes.Add(1) }
+	p.trace.WroteRequest = p.wrote
+}
+
+// wrote notes that the request is on its way.
+func (p *posting) wrote(i httptrace.WroteRequestInfo) {
+	p.writes.Add(-1)
+	if i.Err != nil {
+		return
+	}
+	p.mark(&p.written)
+}
+
+func (p *posting) mark(what *bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*what = true
+	if p.waiter != nil {
+		close(p.waiter)
+		p.waiter = nil
+	}
+}
+
+// sent waits until the request is on its way or never will be, and reports
+// which. It is for one goroutine.
+func (p *posting) sent(ctx context.Context) bool {
+	p.mu.Lock()
+	if p.written || p.over {
+		defer p.mu.Unlock()
+		return p.written
+	}
+	wait := make(chan struct{})
+	p.waiter = wait
+	p.mu.Unlock()
+	select {
+	case <-wait:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written
+}
+
+// send sends the request. Nothing is sent twice of which a byte may have
+// reached the server (protocol.md D0.8).
+func (p *posting) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
+	ctx := httptrace.WithClientTrace(p.ctx, &p.trace)
+	return p.l.a.reach(p.ctx, by,
+		func() *http.Request { return request(ctx) },
+		func() bool { return p.l.Waits(p.call) })
+}
+
+// free gives back the memory of the request, which is not sent again.
+func (p *posting) free() {
+	if p.writes.Load() == 0 {
+		p.line.Free()
+	} // otherwise the server has answered before it has read all: the memory is in use yet
+	p.line = nil
+}
+
+// end is the last that is done for the call. It sees to it that it is settled.
+func (p *posting) end() {
+	if p.lingers != nil {
+		p.lingers.Stop()
+	}
+	p.stop()
+	p.mark(&p.over)
+	p.l.Abort(p.call, p.l.a.lost("it did not answer", nil)) // unless it is settled, as it should be
+	p.l.ended(p.call)
+}
+
+// mine reports whether an answer is that to the call. If not it takes it. It may
+// be what somebody else asked for: ids are ours, and no server has a reason to
+// answer one call in the response to another.
+func (p *posting) mine(m *jsonrpc.Message) bool {
+	if string(m.ID) == string(p.id) {
+		return true
+	}
+	p.l.a.o.Log.Debug("an answer to another request was dropped")
+	m.Release()
+	return false
+}
+
+// single takes an answer that is all of the response. 2025-03-26 allows more
+// messages before it, as a batch (A9).
+func (p *posting) single(res *http.Response) {
+	a := p.l.a
+	buf, err := readBody(res, a.limit)
+	switch {
+	case errors.Is(err, errTooLarge):
+		p.l.Unanswerable(p.id, a.tooLarge())
+		return
+	case err != nil:
+		p.l.Abort(p.call, a.lost("the connection to it broke", err))
+		return
+	}
+	batch := jsonrpc.IsBatch(buf.B)
+	p.l.messages(buf, func(m *jsonrpc.Message) {
+		if m.IsResponse() && m.ID == nil && !batch {
+			m.ID, p.adopted = p.id, true // an error that names no request: there is only one that it can be about
+		}
+		p.deliver(m)
+	})
+}
+
+// linger is how long a stream is read after the answer: its end lets the
+// connection be used again.
+const linger = time.Second
+
+// read takes events until the stream ends, or the call has had an answer that
+// leaves it open. seen, if not nil, is shown each of them first.
+func (p *posting) read(res *http.Response, seen func(eventstream.Received)) error {
+	defer res.Body.Close()
+	r := eventstream.NewReader(res.Body, p.l.a.limit)
+	for {
+		ev, err := r.Next()
+		if err != nil {
+			return err
+		}
+		if seen != nil {
+			seen(ev)
+		}
+		p.event(&ev)
+		if !p.answered || p.lingers != nil {
+			continue
+		}
+		if p.l.Waits(p.call) {
+			return nil
+		}
+		p.lingers = time.AfterFunc(linger, p.stop)
+	}
+}
+
+// event takes the data of an event.
+func (p *posting) event(ev *eventstream.Received) {
+	switch {
+	case ev.Over != nil && string(ev.Over.ID()) == string(p.id):
+		p.answered = true
+		p.l.Unanswerable(p.id, p.l.a.tooLarge())
+	case ev.Over != nil:
+		p.l.a.o.Log.Warn("message dropped: larger than the limit", "limit", p.l.a.o.MaxMessage)
+	case ev.Data != nil && ev.Type == "message":
+		p.l.messages(ev.Data, p.deliver)
+	default:
+		ev.Data.Free()
+	}
+}
+
+// otherwise settles a call whose response is a success and neither JSON nor
+// events.
+func (p *posting) otherwise(res *http.Response) {
+	abort(res)
+	p.l.Abort(p.call, p.l.a.lost(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
+}
+
+// Attempts to reach a server that cannot be connected to: it may be about to
+// start.
+const (
+	reachFor   = 4 * time.Second
+	reachPause = 100 * time.Millisecond
+)
+
+// reach sends a request, again and again while it is certain that nothing of it
+// was sent, and somebody wants it.
+func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
+	began, pause := time.Now(), reachPause
+	for {
+		if !wanted() {
+			return nil, errUnwanted
+		}
+		res, err := by(request())
+		if err == nil || !httpclient.Unsent(err) || time.Since(began)+pause > reachFor || !sleep(ctx, pause) {
+			return res, err
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// errUnwanted says that nobody waits for the answer any more.
+var errUnwanted = errors.New("not wanted any more")
+
+// failure is the error of a request that had no response. res is that of a
+// redirect that was not followed, or nil.
+func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
+	switch {
+	case res != nil:
+		return a.unavailable(err.Error(), nil)
+	case httpclient.Unsent(err):
+		return a.unavailable("it cannot be reached", err)
+	}
+	return a.lost("the connection to it broke", err)
+}
+
+// sleep waits. It reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

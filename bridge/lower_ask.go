@@ -1,0 +1,161 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// askable are the questions that a client without a session can be asked.
+var askable = map[string]bool{"sampling/createMessage": true, "elicitation/create": true, "roots/list": true}
+
+// keyTask is the member of _meta that says which task a message is about
+// (2025-11-25, tasks).
+const keyTask = "io.modelcontextprotocol/related-task"
+
+// Ask takes a question of which the wire does not say what call it is about
+// (protocol.md D1.4, attribution). All calls of the connection are of the same
+// principal, so that a wrong guess shows the question at the wrong call and no
+// more: its answer goes back to where it came from.
+func (l *lower) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	l.mu.Lock()
+	c := l.carrier(q)
+	l.mu.Unlock()
+	if c == nil {
+		return l.stray(q, reply)
+	}
+	return c.Ask(q, reply)
+}
+
+// carrier returns the call that a question is most likely about: that of its
+// task, else the last one sent of those whose clients wait, else the one that
+// was resumed last. The caller holds l.mu.
+func (l *lower) carrier(q *jsonrpc.Message) (best *parked) {
+	if id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str; id != "" {
+		if c := l.tasks[id]; c != nil {
+			return c
+		}
+	}
+	for c := range l.calls {
+		switch {
+		case c.gone || c.over:
+		case best == nil,
+			c.visit != nil && best.visit == nil,
+			(c.visit != nil) == (best.visit != nil) && c.order > best.order:
+			best = c
+		}
+	}
+	return best
+}
+
+// heldAsk is a question about no call that waits for one to come.
+type heldAsk struct {
+	l        *lower
+	q        *jsonrpc.Message
+	reply    func(*jsonrpc.Message)
+	timer    *time.Timer
+	withdraw func() // of the call that has taken it; guarded by l.mu
+	back     bool   // the server took it back; guarded by l.mu
+}
+
+// rootsPatience is how long a question for roots waits for a call that can carry
+// it.
+const rootsPatience = 10 * time.Second
+
+// stray takes a question that no call can carry: the client cannot be asked but
+// in answer to its requests. Servers like to ask for roots as soon as
+// they are initialized, so that is worth waiting for a moment.
+func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	if !askable[q.Method] {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
+		return nil
+	}
+	h := &heldAsk{l: l, reply: reply}
+	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.lane.caller.Capabilities, "roots").Exists() {
+		reply(strayed(q.Method))
+		return nil
+	}
+	h.q = q.Clone()
+	l.mu.Lock()
+	full := l.closed || len(l.held) >= maxQuestions
+	if !full {
+		l.held = append(l.held, h)
+		h.timer = time.AfterFunc(rootsPatience, h.expire)
+	}
+	l.mu.Unlock()
+	if full {
+		reply(strayed(q.Method))
+		return nil
+	}
+	return h.takeBack
+}
+
+// strayed is the answer to a question that there is no call for.
+func strayed(method string) *jsonrpc.Message {
+	if method == "roots/list" {
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "there is no request of a client that could carry the question", nil)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no client request to attach to", nil)
+}
+
+// releaseHeld returns the questions that wait for a call. The caller holds l.mu.
+func (l *lower) releaseHeld() []*heldAsk {
+	held := l.held
+	l.held = nil
+	for _, h := range held {
+		h.timer.Stop()
+	}
+	return held
+}
+
+// put makes a call carry the question.
+func (h *heldAsk) put(c *parked) {
+	withdraw := c.Ask(h.q, h.reply)
+	h.l.mu.Lock()
+	h.withdraw = withdraw
+	back := h.back
+	h.l.mu.Unlock()
+	if back && withdraw != nil {
+		withdraw()
+	}
+}
+
+// remove takes the question from those that wait. It reports whether it was
+// there.
+func (h *heldAsk) remove() bool {
+	for i, other := range h.l.held {
+		if other == h {
+			h.l.held = append(h.l.held[:i:i], h.l.held[i+1:]...)
+			h.timer.Stop()
+			return true
+		}
+	}
+	return false
+}
+
+func (h *heldAsk) expire() {
+	h.l.mu.Lock()
+	mine := h.remove()
+	h.l.mu.Unlock()
+	if mine {
+		h.refuse()
+	}
+}
+
+func (h *heldAsk) refuse() {
+	h.timer.Stop()
+	h.reply(strayed(h.q.Method))
+}
+
+func (h *heldAsk) takeBack() {
+	h.l.mu.Lock()
+	h.back = true
+	h.remove()
+	withdraw := h.withdraw
+	h.l.mu.Unlock()
+	if withdraw != nil {
+		withdraw()
+	}
+}

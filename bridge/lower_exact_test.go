@@ -1,0 +1,78 @@
+package bridge
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// sayOn makes the server send a message on the stream of a call, as it can over
+// Streamable HTTP.
+func (w *fakeWire) sayOn(call int64, text string) {
+	w.queue <- func() {
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			panic(err)
+		}
+		w.DeliverOn(call, m)
+	}
+}
+
+// D1.4 step 1a, D1.7: what comes on a call's own stream is about that call,
+// whichever others there are.
+func TestLowerExactAttribution(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		c := visitor{meta: `,"io.modelcontextprotocol/logLevel":"info"`}
+		one := c.ask(t, b, "1", "tools/call", `"name":"slow"`) // call 3, behind initialize and the level
+		synctest.Wait()
+		two := c.ask(t, b, "2", "tools/call", `"name":"slow"`)
+		synctest.Wait()
+		list := c.ask(t, b, "3", "tools/list", "")
+		synctest.Wait()
+		w := f.wire(1)
+		w.sayOn(3, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		w.sayOn(3, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":2}}`)
+		w.sayOn(3, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+		<-one.done
+		contains(t, one.answer, `"input_required"`)
+		if got := one.take(); len(got) != 1 || !strings.Contains(got[0], `"data":1`) {
+			t.Errorf("got %q", got)
+		}
+		w.sayOn(3, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":3}}`)
+		w.sayOn(5, `{"jsonrpc":"2.0","id":2,"method":"elicitation/create","params":{"message":"m"}}`)
+		if two.over() || list.over() || len(one.take())+len(two.take())+len(list.take()) != 0 {
+			t.Error("it was taken to be about another call")
+		}
+		contains(t, strings.Join(w.received(), ""), `"id":2,"error":{"code":-32602`) // a list cannot carry it
+		two.cancel(ErrCancelled)
+		list.cancel(ErrCancelled)
+		<-two.done
+		<-list.done
+	})
+}
+
+// What comes of a large answer is the answer itself, not a copy.
+func TestUpgradeCopiesNothing(t *testing.T) {
+	large := `{"content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}],"structuredContent":{"a":1},"_meta":{"k":1}}`
+	a := parse(t, `{"jsonrpc":"2.0","id":1,"result":`+large+`}`)
+	before := &a.Result[0]
+	s := newLegacy(&Server{Revision: "2025-11-25", Capabilities: []byte("{}"), Result: []byte(everything)}, true)
+	r := &Request{Message: parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)}
+	if copied := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m := *a
+			s.upgrade(r, &m)
+		}
+	}).AllocedBytesPerOp(); copied > 8<<10 {
+		t.Errorf("%d bytes are allocated", copied)
+	}
+	out := s.upgrade(r, a)
+	if &out.Result[0] != before || !bytes.Contains(out.Whole(), []byte(`"resultType":"complete"`)) {
+		t.Error("the answer was copied")
+	}
+}

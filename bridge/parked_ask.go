@@ -1,0 +1,160 @@
+package bridge
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// openAsk is a question of the server's that has no answer yet.
+type openAsk struct {
+	key    string
+	method string
+	params []byte // as the client gets them; nil when there are none
+	reply  func(*jsonrpc.Message)
+}
+
+// unanswered replies to questions that nobody will answer.
+func unanswered(asks []*openAsk) {
+	for _, a := range asks {
+		a.reply(unwanted(a.method))
+	}
+}
+
+// unwanted is the answer to a question that nobody answers.
+func unwanted(method string) *jsonrpc.Message {
+	switch method {
+	case "elicitation/create":
+		return jsonrpc.NewResult(nil, []byte(`{"action":"cancel"}`))
+	case "sampling/createMessage":
+		return jsonrpc.NewError(nil, -1, "the client did not answer", nil)
+	}
+	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client did not answer", nil)
+}
+
+// Ask takes a question of the server's about the call. The request that waits
+// is answered with it, and with what else is asked at the same moment.
+func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func()) {
+	if !askable[q.Method] {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
+		return nil
+	}
+	l := c.l
+	l.mu.Lock()
+	allowed := c.allowed
+	l.mu.Unlock()
+	params, no := era.Question(q.Method, q.Params, c.s.Revision, era.LatestModern, allowed, func() string { return "" })
+	if no != nil {
+		if no.Code == jsonrpc.CodeMethodNotFound { // it knows the method, and cannot ask this client
+			no.Code = jsonrpc.CodeInvalidParams
+		}
+		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
+		return nil
+	}
+	a := &openAsk{method: q.Method, reply: reply}
+	if params != nil {
+		a.params = flat(params)
+	}
+	l.mu.Lock()
+	full := c.over || c.gone || len(c.asks) >= maxQuestions
+	if !full {
+		c.keys++
+		a.key = keyPrefix + strconv.Itoa(c.keys)
+		c.asks = append(c.asks, a)
+		c.gather()
+	}
+	l.mu.Unlock()
+	if full {
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
+		return nil
+	}
+	return func() { c.withdraw(a) }
+}
+
+// gather answers the request that waits with the questions, in a moment. The
+// caller holds l.mu.
+func (c *parked) gather() {
+	if c.visit != nil && c.window == nil {
+		c.window = time.AfterFunc(parkWindow, c.ask)
+	}
+}
+
+// withdraw takes back a question. When the client knows of it already, its
+// answer will be ignored (D8.14).
+func (c *parked) withdraw(a *openAsk) {
+	l := c.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, other := range c.asks {
+		if other != a {
+			continue
+		}
+		c.asks = append(c.asks[:i:i], c.asks[i+1:]...)
+		if i < c.shown {
+			c.shown--
+		}
+		return
+	}
+}
+
+// ask answers the request that waits with the questions that there are.
+func (c *parked) ask() {
+	l := c.l
+	l.mu.Lock()
+	c.window = nil
+	var moot []*openAsk
+	if v := c.visit; v != nil && len(c.asks) > 0 {
+		if c.park() {
+			o := upshot{answer: c.questions(), parked: true}
+			c.detach()
+			v.out <- o
+		} else {
+			moot = c.asks
+			c.asks, c.shown = nil, 0
+		}
+	}
+	l.mu.Unlock()
+	unanswered(moot)
+}
+
+// park makes the call one that can be resumed. It reports false when there are
+// too many of those. The caller holds l.mu.
+func (c *parked) park() bool {
+	if c.id == "" {
+		var id [16]byte
+		rand.Read(id[:]) // it does not fail: it ends the process
+		name := hex.EncodeToString(id[:])
+		if !c.l.p.park(name, c) {
+			return false
+		}
+		c.id, c.digest = name, digest(c.r.Message)
+	}
+	c.round++
+	c.shown = len(c.asks)
+	c.arm()
+	return true
+}
+
+// questions is the answer that asks for answers. The caller holds l.mu.
+func (c *parked) questions() *jsonrpc.Message {
+	var b strings.Builder
+	b.WriteString(`"resultType":"input_required","inputRequests":{`)
+	for i, a := range c.asks[:c.shown] {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(`"` + a.key + `":{"method":"` + a.method + `"`)
+		if a.params != nil {
+			b.WriteString(`,"params":` + string(a.params))
+		}
+		b.WriteByte('}')
+	}
+	state := c.l.sealed(requestState{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
+	b.WriteString(`},"requestState":"` + state + `"`)
+	return c.s.enveloped(b.String())
+}

@@ -1,0 +1,354 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// remains says what a pool has.
+type remains struct{ lowers, all, parked, waiting, bytes, busy int }
+
+func (p *pool) remains() (n remains) {
+	synctest.Wait()
+	p.mu.Lock()
+	n = remains{lowers: len(p.lowers), all: len(p.all), parked: len(p.parked), waiting: len(p.waiting), bytes: p.keptBytes}
+	all := maps.Clone(p.all)
+	p.mu.Unlock()
+	for l := range all {
+		l.mu.Lock()
+		n.busy += len(l.calls) + len(l.visits) + len(l.listens) + len(l.watched)
+		l.mu.Unlock()
+	}
+	return n
+}
+
+// capsOf makes the nth of many different capabilities.
+func capsOf(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n) }
+
+// D1.2: a connection for each set of capabilities, however it is spelt; what
+// nothing can be asked about uses the one that was used last.
+func TestPoolProfiles(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		visitor{caps: `{"sampling":{},"roots":{}}`}.call(t, b, "tools/call", `"name":"x"`)
+		visitor{caps: `{ "roots" : {"listChanged":true}, "sampling":{} }`}.call(t, b, "tools/call", `"name":"x"`)
+		visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}},"sampling":{},"roots":{}}`}.call(t, b, "tools/list", ``)
+		if n := f.opened(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+		contains(t, f.wire(1).log()[0], `"capabilities":{"sampling":{},"roots":{}}`)
+		visitor{caps: `{"roots":{}}`}.call(t, b, "tools/call", `"name":"y"`)
+		visitor{caps: `{}`}.call(t, b, "resources/list", ``)
+		if n := f.opened(); n != 2 {
+			t.Errorf("%d connections, want 2", n)
+		}
+		contains(t, strings.Join(f.wire(2).received(), ""), `"name":"y"`, "resources/list")
+		visitor{principal: "q", caps: `{"roots":{}}`}.call(t, b, "resources/list", ``)
+		if n := f.opened(); n != 3 {
+			t.Errorf("%d connections, want 3: principals share none", n)
+		}
+	})
+}
+
+// D1.2, R-178: a principal has so many connections. The one that was not used
+// for longest makes room, but none that is in use.
+func TestPoolBound(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		slow := visitor{caps: capsOf(0)}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		synctest.Wait()
+		for i := range maxProfiles {
+			visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`)
+		}
+		visitor{caps: capsOf(100)}.call(t, b, "tools/call", `"name":"x"`)
+		synctest.Wait()
+		if n := b.lanes.Load(); n != maxProfiles {
+			t.Errorf("%d connections, want %d", n, maxProfiles)
+		}
+		visitor{caps: capsOf(0)}.call(t, b, "tools/call", `"name":"x"`) // the first is still there
+		visitor{caps: capsOf(2)}.call(t, b, "tools/call", `"name":"x"`) // and 2, but not 1
+		if n := f.opened(); n != maxProfiles+1 {
+			t.Errorf("%d opened, want %d", n, maxProfiles+1)
+		}
+		var busy []*visiting
+		for i := range maxProfiles + 1 {
+			busy = append(busy, visitor{caps: capsOf(i)}.ask(t, b, "1", "tools/call", `"name":"slow"`))
+			synctest.Wait()
+		}
+		last := busy[maxProfiles]
+		if !last.over() || !errors.Is(last.err, ErrOverloaded) {
+			t.Errorf("got %s, %v; want a refusal", last.answer, last.err)
+		}
+		for _, v := range append(busy, slow) {
+			v.cancel(ErrCancelled)
+			<-v.done
+		}
+	})
+}
+
+// D1.2: a client may ask for a connection of its own. The server does not see
+// how, and other principals do not get there.
+func TestPoolLaneKey(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		lane := func(p, key string) string {
+			return visitor{principal: p, meta: `,"dev.mcp-bridge\/lane":` + key}.call(t, b, "tools/call", `"name":"x"`)
+		}
+		for _, key := range []string{`"a"`, `"b"`, `"\u0061"`} {
+			contains(t, lane("p", key), `"result"`)
+		}
+		contains(t, lane("q", `"a"`), `"result"`)
+		if n := f.opened(); n != 3 {
+			t.Errorf("%d connections, want 3", n)
+		}
+		for i := range 3 {
+			lacks(t, strings.Join(f.wire(i+1).log(), ""), "lane")
+		}
+		for _, bad := range []string{`7`, `""`, `null`, quote(strings.Repeat("x", 257))} {
+			contains(t, lane("p", bad), `"code":-32602`)
+		}
+		for i := range maxProfiles {
+			lane("p", quote(fmt.Sprint(i)))
+		}
+		synctest.Wait()
+		if n := b.lanes.Load(); n != maxProfiles+1 {
+			t.Errorf("%d connections, want %d of p's and one of q's", n, maxProfiles)
+		}
+	})
+}
+
+// D1.2: whoever sends something else that is forwarded has another connection,
+// and its requestState is good for it only.
+func TestPoolForwarded(t *testing.T) {
+	f := &fake{serve: asksRoots()}
+	run(t, ServerOptions{Adapter: f, Forward: []Forward{{"X-User", "X-Who"}}}, func(t *testing.T, b *Bridge) {
+		call := func(user, params string) string {
+			m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+params+`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+ableVisitor+`}}}`)
+			g, _ := NewGuest("", "", m)
+			g.Back, g.Header = &stream{}, http.Header{"X-User": {user}}
+			a, _ := b.Call(context.Background(), m, *g)
+			return text(a)
+		}
+		state := stateOf(t, call("ann", ""))
+		retry := `"inputResponses":{"r1":{"roots":[]}},"requestState":"` + state + `",`
+		contains(t, call("bob", retry), "-32602")
+		contains(t, call("ann", retry), `"complete"`)
+		if f.opened() != 1 || f.wire(1).from.Header.Get("X-Who") != "ann" {
+			t.Errorf("%d connections, with %v", f.opened(), f.wire(1).from.Header)
+		}
+	})
+}
+
+// D1.2: connections that nobody uses are closed after a while, and nothing of
+// them is left. Parked calls and subscriptions are uses.
+func TestPoolIdle(t *testing.T) {
+	for _, share := range []Share{"", SharePrincipal, ShareAll} {
+		f := &fake{serve: asksRoots()}
+		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Bridge) {
+			p := b.routes[0].pool
+			visitor{}.call(t, b, "tools/list", "")
+			time.Sleep(guestIdle - time.Second)
+			visitor{}.call(t, b, "tools/list", "")
+			time.Sleep(guestIdle - time.Second)
+			if b.lanes.Load() != 1 {
+				t.Errorf("%s: closed too soon", share)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if n := p.remains(); b.lanes.Load() != 0 || n != (remains{}) {
+				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Load(), n)
+			}
+			v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`)
+			time.Sleep(3 * guestIdle)
+			if f.opened() != 2 || v.over() {
+				t.Errorf("%s: opened %d times", share, f.opened())
+			}
+			f.wire(2).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			contains(t, strings.Join(v.take(), ""), "acknowledged", "tools/list_changed")
+			v.cancel(ErrCancelled)
+			time.Sleep(2 * guestIdle)
+			if n := p.remains(); b.lanes.Load() != 0 || n != (remains{}) {
+				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Load(), n)
+			}
+		})
+	}
+}
+
+// Negative means for ever.
+func TestPoolNeverIdle(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *Bridge) {
+		visitor{}.call(t, b, "tools/list", "")
+		time.Sleep(24 * time.Hour)
+		if b.lanes.Load() != 1 {
+			t.Error("closed")
+		}
+	})
+}
+
+// share: call has a connection for each request, which a parked call keeps. It
+// promises nothing that would have to last.
+func TestPoolShareCall(t *testing.T) {
+	f := &fake{serve: asksRoots()}
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Bridge) {
+		lacks(t, visitor{}.call(t, b, "server/discover", ""), "listChanged", `"subscribe"`)
+		synctest.Wait()
+		state := park(t, b, visitor{})
+		if f.opened() != 2 || b.lanes.Load() != 1 {
+			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Load())
+		}
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"complete"`)
+		visitor{}.call(t, b, "tools/list", "")
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
+		contains(t, strings.Join(v.take(), ""), `"notifications":{}`)
+		if f.opened() != 3 || b.lanes.Load() != 0 {
+			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Load())
+		}
+		v.cancel(ErrCancelled)
+		<-v.done
+		if n := b.routes[0].pool.remains(); n.all+n.lowers+n.waiting != 0 {
+			t.Errorf("left: %+v", n)
+		}
+	})
+}
+
+// share: all has one connection for everybody, who cannot be asked anything.
+func TestPoolShareAll(t *testing.T) {
+	f := &fake{serve: asksRoots()}
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Bridge) {
+		for _, p := range []string{"p", "q"} {
+			contains(t, visitor{principal: p}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
+		}
+		if f.opened() != 1 {
+			t.Errorf("%d connections", f.opened())
+		}
+		got := f.wire(1).log()
+		contains(t, got[0], `"capabilities":{}`, "mcp-bridge")
+		contains(t, strings.Join(got, ""), `"error":{"code":-32603`)
+	})
+}
+
+// A server that comes back as another is forgotten: what was parked has failed,
+// subscriptions end, and the next request finds the new one.
+func TestPoolServerComesBackAnother(t *testing.T) {
+	f := &fake{serve: asksRoots(), result: everything}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		state := park(t, b, visitor{})
+		v := visitor{}.ask(t, b, `"l"`, listen, `"notifications":{"toolsListChanged":true}`)
+		v.take()
+		f.result = `{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"new","version":"2"}}`
+		f.wire(1).die()
+		<-v.done
+		if v.answer != `{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}` {
+			t.Errorf("the subscription ended with %s", v.answer)
+		}
+		synctest.Wait()
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
+		contains(t, visitor{}.call(t, b, "server/discover", ""), `"name":"new"`)
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), "-32601")
+		if n := b.routes[0].pool.remains(); n.lowers != 1 || n.all != 1 {
+			t.Errorf("left: %+v", n)
+		}
+	})
+}
+
+// A server whose state dies with it is not opened again for subscriptions.
+func TestPoolEndWithServer(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f, EndWithServer: true}, func(t *testing.T, b *Bridge) {
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`)
+		synctest.Wait()
+		f.wire(1).die()
+		<-v.done
+		contains(t, v.answer, `"resultType":"complete"`)
+		contains(t, visitor{}.call(t, b, "tools/list", ""), `"complete"`)
+	})
+}
+
+// D1.6: a server that stays away for too long ends the subscriptions.
+func TestPoolListenGivesUp(t *testing.T) {
+	f := &fake{}
+	f.before = func(_ context.Context, n int) error {
+		if n > 1 {
+			return &Error{Server: "fake", Kind: ErrUnavailable, Public: "it is broken"}
+		}
+		return nil
+	}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`)
+		synctest.Wait()
+		f.wire(1).die()
+		began := time.Now()
+		<-v.done
+		if took := time.Since(began); took < givingUp || took > givingUp+2*maxBackOff {
+			t.Errorf("it took %v", took)
+		}
+		contains(t, v.answer, `"resultType":"complete"`)
+	})
+}
+
+// Requests, parked calls and subscriptions end with the bridge.
+func TestPoolClose(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		return m.Name() == "slow" || asksRoots()(w, m)
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler)})
+		park(t, b, visitor{})
+		slow := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		still := visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		l := visitor{}.ask(t, b, "1", listen, `"notifications":{}`)
+		synctest.Wait()
+		b.Close(context.Background())
+		for _, v := range []*visiting{slow, still} {
+			<-v.done
+			contains(t, v.answer, `"error"`)
+		}
+		<-l.done
+		contains(t, l.answer, `"resultType":"complete"`)
+		contains(t, visitor{}.call(t, b, "tools/list", ""), `"bridge":"stopping"`)
+		if n := b.routes[0].pool.remains(); b.lanes.Load() != 0 || n != (remains{}) {
+			t.Errorf("left: %d connections, %+v", b.lanes.Load(), n)
+		}
+	})
+}
+
+// The filter of resources holds for subscriptions too, and its refusals are
+// those of 2026-07-28.
+func TestPoolFiltered(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f, Resources: Filter{Deny: []string{"secret:*"}}}, func(t *testing.T, b *Bridge) {
+		contains(t, visitor{}.call(t, b, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
+		contains(t, visitor{}.call(t, b, completion, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
+		got := strings.Join(v.take(), "")
+		contains(t, got, "acknowledged", "open:", "resourcesListChanged")
+		lacks(t, got, "secret")
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"secret:/1"}}`)
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"open:/1"}}`)
+		lacks(t, strings.Join(v.take(), ""), "secret")
+		lacks(t, strings.Join(f.wire(1).received(), ""), "secret")
+		contains(t, visitor{}.call(t, b, listen, `"notifications":7`), "-32602")
+		v.cancel(nil)
+		<-v.done
+	})
+	names := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a"},{"name":"b"}],"x":1}`})}
+	run(t, ServerOptions{Adapter: names, Tools: Filter{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}, func(t *testing.T, b *Bridge) {
+		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + fakeInfo + `,"tools":[{"name":"c"}],"x":1}}`
+		if got := (visitor{}).call(t, b, "tools/list", ""); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		visitor{}.call(t, b, "tools/call", `"name":"c"`)
+		contains(t, names.wire(1).received()[1], `{"name":"a"}`)
+	})
+}

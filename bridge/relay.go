@@ -1,0 +1,94 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// misheaded answers a call whose headers do not say what its arguments do
+// (R-076), as far as the tool is known.
+func (p *pool) misheaded(r *Request) *jsonrpc.Message {
+	if r.Mirror == nil || r.Method != "tools/call" {
+		return nil
+	}
+	m, known := p.r.catalog(r.From.Principal).mirror(r.Name())
+	if !known || m == nil {
+		return nil
+	}
+	if what := m.Check(r.Mirror, []byte(gjson.GetBytes(r.Params, "arguments").Raw)); what != "" {
+		return jsonrpc.NewError(nil, jsonrpc.CodeHeaderMismatch, what, nil)
+	}
+	return nil
+}
+
+// relay makes the call of a client without a session to a server of its own
+// era: it goes as it is, but for the handles that only the client may use that
+// was given them (protocol.md D4). named says that the request has chosen its
+// connection.
+func (l *lower) relay(ctx context.Context, r *Request, named bool, again *retry, state *requestState) (*jsonrpc.Message, error) {
+	inner := *r
+	if named {
+		place := cap(r.Params) - cap(r.Meta())
+		edits, _ := omit(r.Meta(), place, func(name string) bool { return name == keyLane })
+		inner.Message = r.Edited(edits...)
+	}
+	if state != nil { // it is the bridge's own, of when the server was a legacy one
+		return staleState("the call that this requestState belongs to is gone: the server has become another"), nil
+	}
+	up := &mirrored{l.lane, l.p.r}
+	h := handles{p: l.p, from: r.From}
+	no := h.unwrap(&inner, again)
+	if no != nil {
+		return no, nil
+	}
+	if r.Method == listen {
+		return l.relayListen(ctx, up, &inner, &h)
+	}
+	a, err := up.Call(ctx, &inner)
+	if err != nil || a.Error != nil {
+		return a, err
+	}
+	switch {
+	case r.Method == "server/discover":
+		return rediscovered(a), nil
+	case a.Found().Type.End == 0: // R-103, R-084
+		a.Edit(first(a.Result, complete))
+	default:
+		return h.wrap(r, a), nil
+	}
+	return a, nil
+}
+
+// first is the edit that puts members before the others of an object.
+func first(object []byte, members string) jsonrpc.Edit {
+	at := slices.Index(object, '{') + 1
+	if rest := object[at:]; rest[firstByte(rest)] != '}' {
+		members += ","
+	}
+	return jsonrpc.Edit{From: at, To: at, Text: []byte(members)}
+}
+
+func firstByte(b []byte) int {
+	for i, c := range b {
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return i
+		}
+	}
+	return 0
+}
+
+// rediscovered returns the answer to server/discover with the revisions that
+// the bridge serves in place of the server's own (protocol.md D4, C4).
+func rediscovered(a *jsonrpc.Message) *jsonrpc.Message {
+	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
+	b := a.WithResult(put(a.Result, "supportedVersions", []byte(versions)))
+	b.ID = slices.Clone(a.ID)
+	a.Release()
+	return b
+}

@@ -1,0 +1,193 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// peer is a server in memory of the client's own era. Its tool ask wants a
+// name, task makes a task, and whatever else says what it was called with.
+type peer struct{ *fake }
+
+const peerResult = `{"resultType":"complete","supportedVersions":["2026-07-28","2099-01-01"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":5,"cacheScope":"public","x":1}`
+
+func newPeer() *peer {
+	p := &peer{&fake{result: peerResult}}
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		switch {
+		case m.Method == "server/discover":
+			w.answer(m, p.result)
+		case m.Method == listen:
+			w.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},"notifications":` + gjson.GetBytes(m.Params, "notifications").Raw + `}}`)
+		case m.Method == "tools/call" && m.Name() == "ask":
+			w.answer(m, `{"requestState":"S/`+string(m.ID)+`","inputRequests":{"k":{"method":"roots/list"}},"resultType":"input_required"}`)
+		case m.Method == "tools/call" && m.Name() == "task":
+			w.answer(m, `{"resultType":"task","taskId":"T1","status":"working"}`)
+		case m.Method == "tasks/get":
+			w.answer(m, `{"resultType":"complete","taskId":`+gjson.GetBytes(m.Params, "taskId").Raw+`,"status":"working"}`)
+		case m.IsRequest():
+			w.answer(m, `{"got":`+string(m.Params)+`}`)
+		}
+		return true
+	}
+	return p
+}
+
+func (p *peer) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
+	w := &fakeWire{f: p.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
+	w.Conn = NewConn("fake", w, rest, p.times)
+	w.wg.Go(w.run)
+	var v Verdict
+	var err error
+	if w.server, v, err = Discover(ctx, w.Conn, from); err != nil || v != SaysModern {
+		_ = w.Close(ctx)
+		return nil, &Error{Server: "fake", Kind: ErrUnavailable, Public: "it is of no known era", Err: err}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opens = append(p.opens, time.Now())
+	p.wires = append(p.wires, w)
+	w.n = len(p.wires)
+	return w, nil
+}
+
+const guestReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + ableVisitor
+
+// D4: a request goes as it is, over one connection for all of a principal's
+// clients; answers lack nothing that they must have (R-084).
+func TestRelay(t *testing.T) {
+	p := newPeer()
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","got":{"name":"x","requestState":"theirs","inputResponses":{},` + guestReserved + `,"v":1}}}}`
+		for range 2 {
+			if got := (visitor{meta: `,"v":1`}).call(t, b, "tools/call", `"name":"x","requestState":"theirs","inputResponses":{}`); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		}
+		lacks(t, visitor{meta: `,"dev.mcp-bridge/lane":"l"`}.call(t, b, "tools/call", `"name":"x"`), "lane")
+		visitor{caps: "{}"}.call(t, b, "tools/call", `"name":"x"`)
+		contains(t, visitor{}.call(t, b, "server/discover", ""), `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, `"ttlMs":5`, `"x":1`)
+		if p.opened() != 1 {
+			t.Errorf("%d connections", p.opened())
+		}
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask"`), `"requestState":"S/`)
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":1`), "-32602")
+	})
+}
+
+// R-180: with principals, what the server gives a client to come back with is
+// good for that client's principal only.
+func TestRelayHandles(t *testing.T) {
+	p := newPeer()
+	run(t, ServerOptions{Adapter: p, Share: ShareAll}, func(t *testing.T, b *Bridge) {
+		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
+		answer := ann.call(t, b, "tools/call", `"name":"ask"`)
+		lacks(t, answer, `"S/`)
+		retry := `"requestState":"` + stateOf(t, answer) + `","name":"x"`
+		contains(t, ann.call(t, b, "tools/call", retry), `"requestState":"S/`, `"name":"x"`)
+		contains(t, bob.call(t, b, "tools/call", retry), "-32602")
+		contains(t, ann.call(t, b, "tools/call", `"name":"x","requestState":"S/2"`), "-32602")
+		contains(t, ann.call(t, b, "tools/call", `"name":"x","requestState":"`+stateOf(t, answer)+`","requestState":"S/2"`), "-32602")
+
+		answer = ann.call(t, b, "tools/call", `"name":"task"`)
+		lacks(t, answer, `"T1"`)
+		id := gjson.Get(answer, "result.taskId").Str
+		if got := ann.call(t, b, "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "result.taskId").Str != id {
+			t.Errorf("got %s, want the id that the client knows", got)
+		}
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			contains(t, bob.call(t, b, method, `"taskId":"`+id+`"`), "-32602")
+			contains(t, ann.call(t, b, method, `"taskId":"T1"`), "-32602")
+			contains(t, ann.call(t, b, method, ``), "-32602")
+		}
+		contains(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"taskId":"T1"`)
+		lacks(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"T2"`)
+		contains(t, bob.call(t, b, listen, `"notifications":{"taskIds":["`+id+`"]}`), "-32602")
+
+		v := ann.ask(t, b, "7", listen, `"notifications":{"taskIds":["`+id+`"],"toolsListChanged":true}`)
+		contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`, `"toolsListChanged":true`)
+		call := listenID(t, p.wire(1))
+		p.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + call + `},"taskId":"T1","status":"working"}}`)
+		got := strings.Join(v.take(), "")
+		contains(t, got, `"taskId":"`+id+`"`, `subscriptionId":7`)
+		lacks(t, got, `"T1"`)
+		v.cancel(nil)
+		<-v.done
+		if p.opened() != 1 {
+			t.Errorf("%d connections", p.opened())
+		}
+	})
+}
+
+// listenID returns the server's number of the last subscription.
+func listenID(t *testing.T, w *fakeWire) string {
+	t.Helper()
+	id := ""
+	for _, line := range w.log() {
+		if m := parse(t, line); m.Method == listen {
+			id = string(m.ID)
+		}
+	}
+	return id
+}
+
+// R-113, D4: a subscription survives the loss of the connection. The client is
+// told what may have changed, and no second acknowledgement.
+func TestRelayListen(t *testing.T) {
+	p := newPeer()
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
+		contains(t, strings.Join(v.take(), ""), "acknowledged")
+		for i := range 3 {
+			p.wire(i + 1).die()
+			time.Sleep(maxBackOff + 10*time.Second)
+			got := v.take()
+			if len(got) != 2 || v.over() {
+				t.Fatalf("got %q", got)
+			}
+			contains(t, got[0], `tools/list_changed`, `subscriptionId":1`)
+			contains(t, got[1], `resources/updated`, `"uri":"a:"`, `subscriptionId":1`)
+		}
+		p.wire(4).say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, listenID(t, p.wire(4))))
+		<-v.done
+		contains(t, v.answer, `"resultType":"complete"`)
+		if p.opened() != 4 {
+			t.Errorf("%d connections", p.opened())
+		}
+	})
+}
+
+// A server that comes back as a legacy one knows nothing of requestState of
+// before, and the bridge nothing of the server's.
+func TestRelayThenLegacy(t *testing.T) {
+	p := newPeer()
+	old := &fake{}
+	era := &either{now: p}
+	run(t, ServerOptions{Adapter: era}, func(t *testing.T, b *Bridge) {
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`)
+		contains(t, strings.Join(v.take(), ""), "acknowledged")
+		state := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"ask"`))
+		era.now = old
+		p.wire(1).die()
+		<-v.done
+		contains(t, v.answer, `"resultType":"complete"`)
+		synctest.Wait()
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), "-32602")
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
+		lacks(t, strings.Join(old.wire(1).received(), ""), state)
+	})
+}
+
+type either struct{ now Adapter }
+
+func (e *either) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
+	return e.now.Open(ctx, from, rest)
+}
