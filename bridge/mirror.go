@@ -37,12 +37,14 @@ func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 		}
 		return a, err
 	}
+	inner := *r // below, the headers of what it is given are replaced
 	args := []byte(gjson.GetBytes(r.Params, "arguments").Raw)
 	m, known := c.mirror(r.Name())
 	if known {
-		r.Mirror = m.Headers(args)
+		inner.Mirror = m.Headers(args)
 	}
-	a, err := u.Upstream.Call(ctx, r)
+	again := inner
+	a, err := u.Upstream.Call(ctx, &inner)
 	if err != nil || a.Error == nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeHeaderMismatch {
 		return a, err
 	}
@@ -51,8 +53,8 @@ func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 	}
 	a.Release()
 	m, _ = c.mirror(r.Name())
-	r.Mirror = m.Headers(args)
-	a, err = u.Upstream.Call(ctx, r)
+	again.Mirror = m.Headers(args)
+	a, err = u.Upstream.Call(ctx, &again)
 	if err == nil && a.Error != nil && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeHeaderMismatch { // our fault, not the client's (D7)
 		no := jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+u.r.o.Name+": it does not accept the headers that its list of tools asks for: "+gjson.GetBytes(a.Error, "message").Str, nil)
 		a.Release()

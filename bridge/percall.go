@@ -52,6 +52,9 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 			_ = l.Close(p.route.b.force)
 		}()
 	}()
+	if err := p.same(ctx, l); err != nil {
+		return nil, err
+	}
 	m, err := l.Call(ctx, r)
 	if err != nil || m.Error != nil {
 		return m, err
@@ -66,6 +69,22 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 		p.level = append([]byte(nil), r.Params...)
 	}
 	return m, nil
+}
+
+// same opens the connection and makes sure that the server still speaks the
+// revision that the session was told of: another one cannot be its.
+func (p *perCall) same(ctx context.Context, l *lane) error {
+	before := p.Server()
+	if before == nil {
+		return nil
+	}
+	now, err := l.known(ctx)
+	if err != nil || now.Revision == before.Revision {
+		return err
+	}
+	err = &Error{Server: p.route.o.Name, Kind: ErrUnavailable, Public: "it came back with another revision: initialize again"}
+	p.rest.Gone(err)
+	return err
 }
 
 // momentary removes from a result of initialize what needs a connection that
