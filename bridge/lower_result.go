@@ -70,7 +70,7 @@ var cached = map[string]bool{"tools/list": true, "prompts/list": true, "resource
 
 const (
 	complete  = `"resultType":"complete"`
-	momentous = `"ttlMs":0,"cacheScope":"private"` // true of anything (protocol.md D1.3)
+	uncached = `"ttlMs":0,"cacheScope":"private"` // true of anything (protocol.md D1.3)
 )
 
 // upgrade makes the answer of a legacy server one that clients of 2026-07-28
@@ -111,7 +111,7 @@ func (s *legacy) upgrade(r *Request, a *jsonrpc.Message) *jsonrpc.Message {
 		add(`"` + name + `":` + value)
 	}
 	if f.Type.End == 0 && f.TTL.End+f.Scope.End == 0 && cached[r.Method] {
-		members = complete + "," + momentous
+		members = complete + "," + uncached
 	} else {
 		set(f.Type, "resultType", `"complete"`)
 		if cached[r.Method] {

@@ -155,6 +155,26 @@ func TestLowerDiscover(t *testing.T) {
 	})
 }
 
+// D6: what a list says of a tool holds for all connections of the principal.
+func TestLowerTaskOnAnotherConnection(t *testing.T) {
+	f := &fake{serve: says(map[string]string{
+		"tools/list":   `{"tools":[{"name":"long","execution":{"taskSupport":"required"},"inputSchema":{}}]}`,
+		"tools/call":   `{"task":{"taskId":"t","status":"completed"}}`,
+		"tasks/result": `{"content":[]}`,
+	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		visitor{}.call(t, b, "tools/list", "")
+		for i, caps := range []string{ableVisitor, "{}", ableVisitor} {
+			contains(t, visitor{caps: caps}.call(t, b, "tools/call", `"name":"long"`), `"content":[]`)
+			got := f.wire(1 + i%2).received()
+			if n := len(got); n < 2 || !strings.Contains(got[n-2], `"task":{}`) || !strings.Contains(got[n-1], "tasks/result") {
+				t.Errorf("the server got %q", got)
+			}
+		}
+		contains(t, visitor{caps: "{}"}.call(t, b, "tools/call", `"name":"long"`), `"resultType":"complete"`)
+	})
+}
+
 // D6: extensions that both sides have are passed on, tasks never are (R-166).
 func TestLowerExtensions(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"x/y":{},"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"f","version":"1"}}`}
@@ -376,7 +396,9 @@ func TestParkedBound(t *testing.T) {
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
 		c := visitor{principal: "p"}
 		for range maxParked {
-			park(t, b, c)
+			if state := park(t, b, c); len(state) > maxState {
+				t.Errorf("requestState has %d bytes", len(state))
+			}
 		}
 		if got := c.call(t, b, "tools/call", `"name":"x"`); !strings.Contains(got, `"resultType":"complete"`) {
 			t.Errorf("got %s", got)
@@ -385,6 +407,54 @@ func TestParkedBound(t *testing.T) {
 		park(t, b, visitor{principal: "q"})
 		time.Sleep(parkTTL)
 		park(t, b, c)
+	})
+}
+
+// R-178: so are the questions about one call, and those that wait for one.
+func TestParkedQuestionsBound(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		for i := 0; m.IsRequest() && m.Method != "initialize" && i < 2*maxQuestions; i++ {
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s/%d","method":"roots/list"}`, m.ID, i))
+		}
+		return m.Method == "tools/call"
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		answer := visitor{}.call(t, b, "tools/call", `"name":"x"`)
+		if n := strings.Count(answer, "roots/list"); n != maxQuestions {
+			t.Errorf("%d questions", n)
+		}
+		if n := strings.Count(strings.Join(f.wire(1).received(), ""), `"error"`); n != maxQuestions {
+			t.Errorf("%d questions refused", n)
+		}
+	})
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		visitor{}.call(t, b, "tools/list", "")
+		last := f.wire(f.opened())
+		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != maxQuestions {
+			t.Errorf("%d questions refused", n)
+		}
+		time.Sleep(rootsPatience)
+		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != 2*maxQuestions {
+			t.Errorf("%d questions refused in the end", n)
+		}
+	})
+}
+
+// D1.5, R-123: a state to go on with after URLs is one principal's only, also
+// where all share a connection.
+func TestURLStateOfAnother(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/call" {
+			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":"e"}]}}}`)
+		}
+		return m.Method == "tools/call"
+	}}
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Bridge) {
+		retry := `"name":"x","inputResponses":{"r1":{"action":"accept"}},"requestState":"` + park(t, b, visitor{principal: "ann"}) + `"`
+		contains(t, visitor{principal: "bob"}.call(t, b, "tools/call", retry), "-32602")
+		contains(t, visitor{principal: "ann"}.call(t, b, "tools/call", retry), "input_required")
+		time.Sleep(parkTTL + time.Second)
+		contains(t, visitor{principal: "ann"}.call(t, b, "tools/call", retry), "-32602", "expired")
 	})
 }
 

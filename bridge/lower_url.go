@@ -63,10 +63,10 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 		}
 		b.WriteString(`"` + keyPrefix + strconv.Itoa(i+1) + `":{"method":"elicitation/create","params":` + string(params) + `}`)
 	}
-	token := l.sealed(state)
+	token := l.sealed(r, state)
 	if len(token) > maxState {
 		state.IDs = make([]string, len(state.IDs)) // they are only waited for
-		token = l.sealed(state)
+		token = l.sealed(r, state)
 	}
 	l.awaitURLs(state.IDs)
 	b.WriteString(`},"requestState":"` + token + `"`)

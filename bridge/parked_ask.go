@@ -154,7 +154,7 @@ func (c *parked) questions() *jsonrpc.Message {
 		}
 		b.WriteByte('}')
 	}
-	state := c.l.sealed(requestState{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
+	state := c.l.sealed(&c.r, requestState{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
 	b.WriteString(`},"requestState":"` + state + `"`)
 	return c.s.enveloped(b.String())
 }

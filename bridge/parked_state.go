@@ -21,6 +21,7 @@ type retry struct {
 	state    string // requestState; empty when there is none
 	stated   bool
 	answers  gjson.Result // inputResponses, an object; the zero Result when there are none
+	orphaned bool         // the answers are to questions of the bridge's, whose state is missing
 	stateRaw gjson.Result // requestState, with its place in the params
 }
 
@@ -56,11 +57,10 @@ func reading(r *Request) (*retry, *jsonrpc.Message) {
 		return nil, invalidParams(limitText("requestState is too long", seal.MaxToken))
 	case answered && !a.answers.IsObject():
 		return nil, invalidParams("inputResponses must be an object")
-	case !a.stated && answered && ours(a.answers):
-		return nil, invalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
 	case !a.stated && !answered:
 		return nil, nil
 	}
+	a.orphaned = !a.stated && ours(a.answers)
 	return &a, nil
 }
 
@@ -95,7 +95,7 @@ type requestState struct {
 	Kind     string   `json:"k"`
 	Version  int      `json:"v"`
 	Instance string   `json:"i"` // of the bridge
-	Circle   string   `json:"p"` // hash of the circle's key: the principal, and what is forwarded of its headers
+	Whose    string   `json:"p"` // hash of who the client is
 	Server   string   `json:"s"`
 	Method   string   `json:"m"`
 	Digest   string   `json:"d"` // of what is called and with what
@@ -115,10 +115,11 @@ const (
 	maxState     = 4 << 10        // bytes of one that the bridge makes (protocol.md F)
 )
 
-// sealed returns the state as a client gets it, with what is the same in all.
-func (l *lower) sealed(s requestState) string {
+// sealed returns the state as the client of a request gets it, with what is the
+// same in all.
+func (l *lower) sealed(r *Request, s requestState) string {
 	s.Version, s.Instance, s.Server = stateVersion, l.p.r.b.instance, l.p.r.o.Name
-	s.Circle, s.Issued = hash(l.circle.key), time.Now().Unix()
+	s.Whose, s.Issued = hash(l.p.identity(r)), time.Now().Unix()
 	raw, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // texts and numbers always have a JSON form
@@ -143,7 +144,7 @@ func (p *pool) opened(token string) *requestState {
 // expired one, another client's, another request's (R-123).
 func (p *pool) foreign(s *requestState, r *Request) *jsonrpc.Message {
 	switch {
-	case s.Circle != hash(p.circleKey(r)), s.Server != p.r.o.Name, s.Method != r.Method:
+	case s.Whose != hash(p.identity(r)), s.Server != p.r.o.Name, s.Method != r.Method:
 		return staleState("this requestState belongs to another request")
 	case s.Instance != p.r.b.instance:
 		return staleState("this requestState belongs to another instance of the bridge: all requests of an exchange must reach the same one")

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -119,6 +120,9 @@ func (p *pool) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	case state == nil && again.repeated():
 		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one"), nil
 	}
+	if again != nil && again.orphaned {
+		return invalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice"), nil
+	}
 	return l.Call(ctx, r, s, again, state)
 }
 
@@ -163,8 +167,10 @@ func (c *circle) known() *Server {
 func (c *circle) learn(s *Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.server != s {
-		c.server, c.required, c.whole = s, nil, false
+	before := c.server
+	c.server = s
+	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
+		c.required, c.whole = nil, false
 	}
 }
 
@@ -190,9 +196,9 @@ var carries = map[string]bool{"tools/call": true, "prompts/get": true, "resource
 // lower returns the connection for a request, and counts it as in use until
 // leave.
 func (p *pool) lower(r *Request, lane string) (*lower, error) {
-	from, key := p.r.caller(r.From), p.circleKey(r)
+	from, key := p.r.caller(r.From), p.identity(r)
 	if p.r.share == ShareAll {
-		from = &Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Params: p.r.b.ownParams}
+		key, from = "", &Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Params: p.r.b.ownParams}
 		lane = ""
 	}
 	p.mu.Lock()
@@ -232,11 +238,9 @@ func (p *pool) lower(r *Request, lane string) (*lower, error) {
 	return l, nil
 }
 
-// circleKey returns the key of the circle that a request's client is in.
-func (p *pool) circleKey(r *Request) string {
-	if p.r.share == ShareAll {
-		return ""
-	}
+// identity says who the client of a request is, as far as it matters to the
+// server: the principal, and what is forwarded of the headers.
+func (p *pool) identity(r *Request) string {
 	key := r.From.Principal
 	for _, f := range p.r.o.Forward {
 		for _, value := range r.From.Header[f.From] {

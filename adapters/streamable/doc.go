@@ -22,4 +22,8 @@
 // the server has forgotten the session, which it says with 404 or in words that
 // are common in its place, the connection ends; calls under way may still get
 // their answers.
+//
+// To a modern server (2026-07-28) each call is a POST too, and there is nothing
+// else (upstream_modern.go). Its answers to initialize and server/discover tell
+// which of the two a server is (upstream_era.go).
 package streamable
