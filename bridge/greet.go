@@ -112,7 +112,7 @@ func (g *merge) greeting() []byte {
 			instructions = append(instructions, m.r.o.Name+":\n"+text)
 		}
 	}
-	caps = with(caps, "tasks", nil) // a task's id does not say whose it is
+	caps = withoutTasks(caps) // a task's id does not say whose it is
 	for _, c := range listChanged {
 		if has := gjson.GetBytes(caps, c.capability); has.Exists() { // a server that comes or goes changes the list
 			caps = with(caps, c.capability, with([]byte(has.Raw), "listChanged", []byte("true")))

@@ -69,7 +69,7 @@ func (l *lower) legacy(s *Server) *legacy {
 var cached = map[string]bool{"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true, "resources/read": true}
 
 const (
-	complete  = `"resultType":"complete"`
+	complete = `"resultType":"complete"`
 	uncached = `"ttlMs":0,"cacheScope":"private"` // true of anything (protocol.md D1.3)
 )
 
