@@ -120,7 +120,7 @@ func (h hasty) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 // An answer that comes when the call has ended is not sent to the server.
 func TestLiftAnsweredTooLate(t *testing.T) {
 	for range 64 {
-		p := &passing{s: &Server{Revision: "2026-07-28", Result: []byte(silentServer)}, a: parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}}`)}
+		p := &passing{s: &Server{Revision: "2026-07-28", Result: []byte(silentServer)}, a: parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list","params":{}}}}}`)}
 		l := lifting(t, "2025-11-25", p)
 		l.from.Capabilities = []byte(`{"roots":{}}`)
 		l.met.Store(&acquainted{})

@@ -209,7 +209,7 @@ func TestLiftLevel(t *testing.T) {
 
 // R-141: what else ends a call that goes on and on, or does not make sense.
 func TestRunaway(t *testing.T) {
-	many := strings.Repeat(`"k":{"method":"roots/list"},`, maxQuestions+1)
+	many := strings.Repeat(`"k":{"method":"roots/list","params":{}},`, maxQuestions+1)
 	for i := range maxQuestions + 1 {
 		many = strings.Replace(many, `"k"`, fmt.Sprintf(`"k%d"`, i), 1)
 	}
@@ -222,7 +222,7 @@ func TestRunaway(t *testing.T) {
 		{"question is a text", `"inputRequests":{"a":"b"}`, "cannot be asked for"},
 		{"other question", `"inputRequests":{"a":{"method":"tools/list"}}`, "cannot be asked for"},
 		{"params are a list", `"inputRequests":{"a":{"method":"roots/list","params":[]}}`, "not an object"},
-		{"same key", `"inputRequests":{"a":{"method":"roots/list"},"\u0061":{"method":"roots/list"}}`, "same key"},
+		{"same key", `"inputRequests":{"a":{"method":"roots/list","params":{}},"\u0061":{"method":"roots/list","params":{}}}`, "same key"},
 		{"too many", `"inputRequests":{` + strings.TrimSuffix(many, ",") + `}`, "too much at a time"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

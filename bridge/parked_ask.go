@@ -148,11 +148,11 @@ func (c *parked) questions() *jsonrpc.Message {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(`"` + a.key + `":{"method":"` + a.method + `"`)
-		if a.params != nil {
-			b.WriteString(`,"params":` + string(a.params))
+		params := a.params
+		if params == nil {
+			params = []byte("{}") // the Go SDK's client fails without
 		}
-		b.WriteByte('}')
+		b.WriteString(`"` + a.key + `":{"method":"` + a.method + `","params":` + string(params) + `}`)
 	}
 	state := c.l.sealed(&c.r, requestState{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
 	b.WriteString(`},"requestState":"` + state + `"`)

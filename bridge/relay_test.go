@@ -28,7 +28,7 @@ func newPeer() *peer {
 		case m.Method == listen:
 			w.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},"notifications":` + gjson.GetBytes(m.Params, "notifications").Raw + `}}`)
 		case m.Method == "tools/call" && m.Name() == "ask":
-			w.answer(m, `{"requestState":"S/`+string(m.ID)+`","inputRequests":{"k":{"method":"roots/list"}},"resultType":"input_required"}`)
+			w.answer(m, `{"requestState":"S/`+string(m.ID)+`","inputRequests":{"k":{"method":"roots/list","params":{}}},"resultType":"input_required"}`)
 		case m.Method == "tools/call" && m.Name() == "task":
 			w.answer(m, `{"resultType":"task","taskId":"T1","status":"working"}`)
 		case m.Method == "tasks/get":

@@ -45,16 +45,23 @@ func run(m *testing.M) int {
 // test asks for it: a failure then belongs to that test and shows its output.
 var (
 	bridgeProgram            = builder("./cmd/bridge", raced)
+	plainBridgeProgram       = builder("./cmd/bridge", false) // for what must be quick
 	everythingProgram        = builder("./examples/everything", raced)
 	conformanceProgram       = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
 	conformanceClientProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-client", false)
 	behindProgram            = builder("./integration/behind", false)
+	eraServerProgram         = builder("./integration/eraserver", false)
+	eraClientProgram         = builder("./integration/eraclient", false)
 	fakeProgram              = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
 )
 
 func builder(pkg string, race bool) func(t *testing.T) string {
 	build := sync.OnceValues(func() (string, error) {
-		target := filepath.Join(buildDir, filepath.Base(pkg))
+		dir, err := os.MkdirTemp(buildDir, "") // the same program may be there with the race detector and without
+		if err != nil {
+			return "", err
+		}
+		target := filepath.Join(dir, filepath.Base(pkg))
 		args := []string{"build", "-o", target}
 		if race {
 			args = append(args, "-race")

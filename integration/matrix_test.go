@@ -59,7 +59,11 @@ func TestMatrix(t *testing.T) {
 		for _, upstream := range transports {
 			t.Run(server.name+"/"+upstream, func(t *testing.T) {
 				t.Parallel()
-				file := configure(t, kindOf(t, server, upstream))
+				kind := kindOf(t, server, upstream)
+				if upstream == "stdio" { // the connection of the clients without sessions goes when it is not used
+					kind["idle_stop"] = "10s"
+				}
+				file := configure(t, kind)
 				b := serveFile(t, file)
 				t.Run("via", func(t *testing.T) { playAll(t, b.base, connectTo(t, file), flavourOf(server, upstream, "")) }) // returns when all have finished
 				if upstream == "stdio" {
