@@ -149,6 +149,9 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		defer timer.Stop()
 		expired = timer.C
 	}
+	if ctx.Err() != nil { // it was cancelled before it began, however fast the answer is
+		return c.abandon(n, w, r, context.Cause(ctx))
+	}
 	for {
 		select {
 		case m := <-w.answer:
