@@ -59,6 +59,7 @@ func (c *commons) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if err != nil {
 		return nil, err
 	}
+	g.last.Store(r.From)
 	switch r.Method {
 	case "server/discover":
 		return g.initialize(ctx)

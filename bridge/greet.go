@@ -31,7 +31,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 	meet := gathering{
 		do: func(ctx context.Context, m *member) error {
-			a, err := m.call(ctx, &Request{Message: g.greet(), From: g.caller})
+			a, err := m.call(ctx, g.greet())
 			a.Release()
 			return err
 		},
@@ -82,11 +82,11 @@ func (g *merge) discovered() []byte {
 }
 
 // greet makes the request that asks a server what it is.
-func (g *merge) greet() *jsonrpc.Message {
+func (g *merge) greet() *Request {
 	if g.caller.Modern() {
-		return g.caller.request("server/discover", nil)
+		return g.request("server/discover", nil)
 	}
-	return request("initialize", g.caller.Params)
+	return g.request("initialize", g.caller.Params)
 }
 
 // skip leaves the server out until back is called.

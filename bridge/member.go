@@ -352,7 +352,7 @@ func (m *member) fetch(ctx context.Context, k kind) {
 	var at mark
 	params := []byte("{}")
 	for page := range maxPages {
-		a, err := m.call(ctx, &Request{Message: m.g.request(lists[k].method, params), From: m.g.caller})
+		a, err := m.call(ctx, m.g.request(lists[k].method, params))
 		if err != nil || a.Error != nil {
 			a.Release()
 			return // whoever needs it finds out

@@ -25,8 +25,9 @@ type merge struct {
 	caller  *Caller
 	rest    Client
 	members []*member
-	ears    *listeners      // of clients without sessions; nil for a session
-	ctx     context.Context // ends when Close is called
+	ears    *listeners             // of clients without sessions; nil for a session
+	last    atomic.Pointer[Caller] // the last of those
+	ctx     context.Context        // ends when Close is called
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	level   atomic.Pointer[[]byte] // params of the last logging/setLevel
@@ -46,12 +47,14 @@ func newMerge(b *Bridge, from *Caller, rest Client) *merge {
 	return g
 }
 
-// request makes a request of the bridge's own to one of the servers.
-func (g *merge) request(method string, params []byte) *jsonrpc.Message {
-	if g.caller.Modern() {
-		return g.caller.request(method, params)
+// request makes a request of the bridge's own to one of the servers. Of clients
+// without sessions it is on behalf of the last one: what it finds open, that
+// one's calls use.
+func (g *merge) request(method string, params []byte) *Request {
+	if from := g.last.Load(); from != nil {
+		return &Request{Message: from.request(method, params), From: from}
 	}
-	return request(method, params)
+	return &Request{Message: request(method, params), From: g.caller}
 }
 
 // spawn runs f in a goroutine that Close awaits.

@@ -219,7 +219,8 @@ func (p *pool) lower(r *Request, lane string) (*lower, error) {
 	}
 	full := group + "\x00\x02" + p.profile(from.Capabilities)
 	l := p.lowers[full]
-	if c.known().Modern() || !carries[r.Method] {
+	// What a client lists and hears is that of the connection that its calls use.
+	if c.known().Modern() || l == nil && !carries[r.Method] && r.Method != listen {
 		if latest := p.latest(group); latest != nil {
 			l = latest
 		}

@@ -90,3 +90,32 @@ func recorded(t *testing.T, file string) []recordedLine {
 	}
 	return lines
 }
+
+// TestTogetherEras offers a legacy server and a modern one as one, to clients of
+// both eras: each uses both, and no tool runs twice.
+func TestTogetherEras(t *testing.T) {
+	t.Parallel()
+	all := eraServers()
+	one := func(revision, sdk string) eraServer {
+		return all[slices.IndexFunc(all, func(s eraServer) bool { return s.revision == revision && s.sdk == sdk })]
+	}
+	for _, upstream := range []string{"stdio", "streamable"} {
+		t.Run(upstream, func(t *testing.T) {
+			t.Parallel()
+			file := configureNamed(t, map[string]any{"servers": map[string]any{
+				"old": one("2025-06-18", "ts1").kind(t, upstream),
+				"new": one(modern, "ts2").kind(t, upstream),
+			}})
+			b := serveFile(t, file)
+			var cells []eraCell
+			for _, client := range []struct{ sdk, revision string }{{"ts2", modern}, {"go", modern}, {"ts1", legacy}, {"ts1", "2025-06-18"}} {
+				cell := eraCell{SDK: client.sdk, Client: client.revision, Server: modern, By: "ts2", Upstream: upstream, Script: "together.mjs"}
+				cell.Transport, cell.URL = "streamable", b.base+"/mcp"
+				cells = append(cells, cell)
+				cell.Transport, cell.URL, cell.Command = "stdio", "", connectTo(t, file)
+				cells = append(cells, cell)
+			}
+			playCells(t, cells, &outcomes{of: map[outcome]string{}})
+		})
+	}
+}
