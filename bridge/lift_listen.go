@@ -216,7 +216,7 @@ func (h *hearing) take(q *asking) {
 		if delete(h.want, q.uri); had && h.now != nil {
 			h.plan(shrinkAfter)
 		}
-	case h.now != nil && !is(h.now.ended) && h.now.honours(q.uri):
+	case h.now != nil && !is(h.now.ended) && h.now.honours(q.uri) && (h.next == nil || h.next.asked(q.uri)):
 		h.want[q.uri] = struct{}{}
 	case !had && len(h.want) >= maxSubscriptions:
 		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil)

@@ -344,6 +344,37 @@ func TestListenWhileBeginning(t *testing.T) {
 	})
 }
 
+// R-147: what is wanted again while the subscription without it is about to
+// begin is answered when the one after that has begun.
+func TestListenWantedAgain(t *testing.T) {
+	var hold atomic.Bool
+	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		if m.Method == listen && hold.Load() {
+			return true
+		}
+		return completely("{}")(w, m)
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, _, _ := beginAs(t, b, able("2025-11-25"))
+		contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
+		contains(t, do(t, s, "2", "resources/unsubscribe", `{"uri":"x:a"}`), `"result":{}`)
+		hold.Store(true)
+		time.Sleep(shrinkAfter)
+		w := f.wire(1)
+		again := start(t, s, `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"x:a"}}`)
+		open := w.received(listen)
+		hold.Store(false)
+		w.acknowledge(open[len(open)-1])
+		<-again.done
+		contains(t, again.answer, `"result":{}`)
+		var all []string
+		for _, filter := range w.filters() {
+			all = append(all, gjson.Get(filter, "resourceSubscriptions").Raw)
+		}
+		same(t, "resources", all, []string{``, `["x:a"]`, ``, `["x:a"]`})
+	})
+}
+
 // When all is quiet the server hears exactly what the client wants.
 func TestListenConverges(t *testing.T) {
 	f := &stateless{serve: completely("{}")}
