@@ -34,10 +34,10 @@ type hearing struct {
 	asks   chan *asking
 	opened chan struct{} // the lane has opened a connection again
 
-	mu   sync.Mutex          // guards what follows
-	want map[string]struct{} // URIs that the client has subscribed to, or is about to
-	owes bool                // the client is to be told that something may have changed
-	deaf bool                // the server takes no subscriptions
+	mu   sync.Mutex      // guards what follows
+	want map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
+	owes bool            // the client is to be told that something may have changed
+	deaf bool            // the server takes no subscriptions
 
 	// What follows belongs to run.
 	now, next *ear      // the subscription, and the one that is to follow it
@@ -67,7 +67,7 @@ func (l *lift) hear(k *acquainted) *hearing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hearing == nil && !l.closed {
-		h := &hearing{l: l, lists: k.lists, asks: make(chan *asking), opened: make(chan struct{}, 1), want: map[string]struct{}{}}
+		h := &hearing{l: l, lists: k.lists, asks: make(chan *asking), opened: make(chan struct{}, 1), want: map[string]bool{}}
 		h.ctx, h.stop = context.WithCancel(context.Background())
 		h.timer, h.due = time.NewTimer(0), time.Now() // to begin with, the lists
 		l.hearing = h
@@ -217,11 +217,11 @@ func (h *hearing) take(q *asking) {
 			h.plan(shrinkAfter)
 		}
 	case h.now != nil && !is(h.now.ended) && h.now.honours(q.uri) && (h.next == nil || h.next.asked(q.uri)):
-		h.want[q.uri] = struct{}{}
+		h.want[q.uri] = true
 	case !had && len(h.want) >= maxSubscriptions:
 		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil)
 	default:
-		h.want[q.uri] = struct{}{}
+		h.want[q.uri] = h.want[q.uri]
 		h.joining = append(h.joining, q)
 		if h.next == nil {
 			h.plan(gatherFor)
@@ -273,8 +273,11 @@ func (h *hearing) follow() {
 	answers := make([]*jsonrpc.Message, len(e.asks))
 	for i, q := range e.asks {
 		answers[i] = jsonrpc.NewResult(nil, []byte("{}"))
-		if _, wanted := h.want[q.uri]; wanted && !e.honours(q.uri) {
-			delete(h.want, q.uri)
+		switch _, wanted := h.want[q.uri]; {
+		case wanted && e.honours(q.uri):
+			h.want[q.uri] = true
+		case wanted:
+			h.unwant(q.uri)
 			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not tell of changes of this resource", []byte(`{"uri":`+quote(q.uri)+`}`))
 		}
 	}
@@ -305,6 +308,14 @@ func (h *hearing) review() {
 	}
 }
 
+// unwant notes that a resource cannot be heard of, unless somebody waits for the
+// next subscription with it. The caller holds h.mu.
+func (h *hearing) unwant(uri string) {
+	if !slices.ContainsFunc(h.joining, func(q *asking) bool { return q.uri == uri }) {
+		delete(h.want, uri)
+	}
+}
+
 // failed sees to a subscription that has not begun. What it was to add is not
 // wanted any more; what there was before goes on.
 func (h *hearing) failed() {
@@ -312,7 +323,9 @@ func (h *hearing) failed() {
 	h.next = nil
 	h.mu.Lock()
 	for _, q := range e.asks {
-		delete(h.want, q.uri)
+		if !h.want[q.uri] {
+			h.unwant(q.uri)
+		}
 	}
 	done := h.deaf || len(h.want)+len(h.lists) == 0
 	h.mu.Unlock()

@@ -375,6 +375,76 @@ func TestListenWantedAgain(t *testing.T) {
 	})
 }
 
+// What the server once accepted is wanted for as long as the client does not end
+// it: that asking for it again came to nothing changes nothing.
+func TestListenWantedTwice(t *testing.T) {
+	var refuse atomic.Bool
+	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		if m.Method == listen && refuse.Load() {
+			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
+			return true
+		}
+		return completely("{}")(w, m)
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, st, _ := beginAs(t, b, able("2025-11-25"))
+		contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
+		refuse.Store(true)
+		w := f.wire(1)
+		open := w.received(listen)
+		w.reply(open[len(open)-1], `{"resultType":"complete"}`)
+		synctest.Wait()
+		contains(t, do(t, s, "2", "resources/subscribe", `{"uri":"x:a"}`), `-32603`)
+		contains(t, do(t, s, "3", "resources/subscribe", `{"uri":"x:b"}`), `-32603`)
+		refuse.Store(false)
+		time.Sleep(time.Minute)
+		contains(t, strings.Join(st.take(), "\n"), `"notifications/resources/updated","params":{"uri":"x:a"}`)
+		filters := w.filters()
+		contains(t, filters[len(filters)-1], `"resourceSubscriptions":["x:a"]`)
+	})
+}
+
+// What comes of a subscription does not answer those who wait for the next one
+// with the same resource.
+func TestListenWantedByTwo(t *testing.T) {
+	for name, end := range map[string]func(w *statelessWire, m *jsonrpc.Message){
+		"-32603": func(w *statelessWire, m *jsonrpc.Message) {
+			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
+		},
+		"-32602": func(w *statelessWire, m *jsonrpc.Message) { w.acknowledge(m, "x:a") },
+	} {
+		var hold atomic.Bool
+		f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+			if m.Method == listen && hold.Load() {
+				return true
+			}
+			return completely("{}")(w, m)
+		}}
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+			s, _, _ := beginAs(t, b, able("2025-11-25"))
+			subscribe := func(id string) *pendingCall {
+				return start(t, s, `{"jsonrpc":"2.0","id":`+id+`,"method":"resources/subscribe","params":{"uri":"x:a"}}`)
+			}
+			w := f.wire(1)
+			hold.Store(true)
+			first := subscribe("1")
+			time.Sleep(time.Second)
+			second := subscribe("2")
+			open := w.received(listen)
+			hold.Store(false)
+			end(w, open[len(open)-1])
+			<-first.done
+			<-second.done
+			contains(t, first.answer, name)
+			contains(t, second.answer, `"result":{}`)
+			with := `{` + bothLists + `,"resourceSubscriptions":["x:a"]}`
+			if got := w.filters(); len(got) != 3 || got[2] != with {
+				t.Errorf("%s: filters %q, want %s twice", name, got, with)
+			}
+		})
+	}
+}
+
 // When all is quiet the server hears exactly what the client wants.
 func TestListenConverges(t *testing.T) {
 	f := &stateless{serve: completely("{}")}
