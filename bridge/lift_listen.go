@@ -329,6 +329,7 @@ func (h *hearing) failed() {
 	}
 	done := h.deaf || len(h.want)+len(h.lists) == 0
 	h.mu.Unlock()
+	h.gap = h.gap || h.now == nil && !done // also if it was the first
 	for _, q := range e.asks {
 		q.answer <- e.verdict(h.l.from.Revision)
 	}

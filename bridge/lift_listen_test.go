@@ -246,6 +246,24 @@ func TestListenRefused(t *testing.T) {
 	})
 }
 
+// R-149: what may have changed before the first subscription could be opened is
+// told too.
+func TestListenLate(t *testing.T) {
+	var open atomic.Bool
+	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		if m.Method == listen && !open.Swap(true) {
+			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"too much to do"}}`)
+			return true
+		}
+		return completely("{}")(w, m)
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		_, st, _ := beginAs(t, b, able("2025-11-25"))
+		time.Sleep(time.Minute)
+		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`})
+	})
+}
+
 // A server that does not acknowledge a subscription is not waited for for ever,
 // and what there was before goes on.
 func TestListenUnacknowledged(t *testing.T) {
