@@ -61,7 +61,9 @@ func (e *ear) run(ctx context.Context) {
 		e.err = err
 		return
 	}
-	e.answer = slices.Clone(a.Error)
+	if a.Error != nil {
+		e.answer = a.Clone().Error // on one line
+	}
 	a.Release()
 }
 

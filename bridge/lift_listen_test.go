@@ -264,6 +264,24 @@ func TestListenLate(t *testing.T) {
 	})
 }
 
+// A server's error may have line breaks between its tokens; on the client's wire
+// it is one line.
+func TestListenErrorIsOneLine(t *testing.T) {
+	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		if m.Method != listen {
+			return completely("{}")(w, m)
+		}
+		w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + ",\"error\":{\n\"code\":-32603,\n\"message\":\"no\"}}")
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, _, _ := beginAs(t, b, able("2025-11-25"))
+		if got, want := do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `{"jsonrpc":"2.0","id":1,"error":{ "code":-32603, "message":"no"}}`; got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	})
+}
+
 // A server that does not acknowledge a subscription is not waited for for ever,
 // and what there was before goes on.
 func TestListenUnacknowledged(t *testing.T) {
