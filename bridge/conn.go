@@ -362,16 +362,17 @@ func (c *Conn) client(call int64) Client {
 }
 
 // hear takes what a modern server says: it belongs to a subscription, which it
-// names, or to the call whose stream it comes on. A request is against the
-// protocol, and nobody answers it.
+// names, or to the call whose stream it comes on: a subscription has a stream of
+// its own, and no other may speak for it. A request is against the protocol
+// and nobody answers it.
 func (c *Conn) hear(on int64, m *jsonrpc.Message) {
 	if m.ID != nil || m.Method == "notifications/cancelled" { // the end of a subscription, whose answer comes too
 		return
 	}
 	if raw := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeySubscription)).Raw; raw != "" {
 		n, err := strconv.ParseInt(raw, 10, 64)
-		if err != nil {
-			return // not one of ours
+		if err != nil || on != 0 && n != on {
+			return // not one of ours, or not its stream
 		}
 		on = n
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,36 @@ func (f *stateless) wire1(t *testing.T) *statelessWire {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wires[0]
+}
+
+// What comes on the stream of another call, which is read at the same time, is
+// not of the subscription, whatever it says.
+func TestListenOnItsOwnStream(t *testing.T) {
+	f := &stateless{serve: func(*statelessWire, *jsonrpc.Message) bool { return true }}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, st, _ := beginAs(t, b, able("2025-11-25"))
+		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
+		w := f.wire(1)
+		const own, other = 2, 3 // behind server/discover
+		say := func(on int64, method string) {
+			w.DeliverOn(on, parseRaw(`{"jsonrpc":"2.0","method":"`+method+`","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2},"notifications":{}}}`))
+		}
+		var wg sync.WaitGroup
+		for _, on := range []int64{own, other} {
+			wg.Go(func() { say(on, "notifications/subscriptions/acknowledged") })
+		}
+		wg.Wait()
+		say(other, "notifications/tools/list_changed")
+		if got := st.take(); len(got) > 0 {
+			t.Errorf("the client got %q", got)
+		}
+		say(own, "notifications/tools/list_changed")
+		if got := st.take(); len(got) != 1 {
+			t.Errorf("the client got %q", got)
+		}
+		w.reply(w.received("tools/call")[0], `{"resultType":"complete","content":[]}`)
+		<-call.done
+	})
 }
 
 // What the server has refused once it is asked for again: it may exist by now.
