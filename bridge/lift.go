@@ -142,8 +142,12 @@ func (c lifted) Notify(n *jsonrpc.Message) {
 
 // Ask passes on what the server asks.
 func (c lifted) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
-	if s := c.server(); s != nil && s.Revision != c.l.from.Revision {
-		return (&graded{c.l.rest, c.l.from, s.Revision}).Ask(q, reply)
+	theirs := latest // of a server that asks before its handshake is noted, all that may be
+	if s := c.server(); s != nil {
+		theirs = s.Revision
+	}
+	if theirs != c.l.from.Revision {
+		return (&graded{c.l.rest, c.l.from, theirs}).Ask(q, reply)
 	}
 	return c.l.rest.Ask(q, reply)
 }

@@ -141,3 +141,20 @@ func TestLiftGrades(t *testing.T) {
 		})
 	}
 }
+
+// A server that asks as soon as its handshake is done is not known yet. What a
+// client of an older revision cannot be asked it is not asked even so.
+func TestGradeEarlyQuestion(t *testing.T) {
+	f := &fake{after: func(w *fakeWire) {
+		w.say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"]}}}}}}`)
+		w.say(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
+		heard := make(chan struct{})
+		w.queue <- func() { close(heard) }
+		<-heard
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		_, st, _ := beginAs(t, b, able("2025-06-18"))
+		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`})
+		contains(t, strings.Join(f.wire(1).received(), "\n"), `"id":1,"error":{"code":-32602`)
+	})
+}
