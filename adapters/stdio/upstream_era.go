@@ -17,8 +17,9 @@ import (
 //	server/discover --> a revision that we know ------------------> modern
 //	   |- an error, or legacy revisions --> initialize -----------> legacy
 //	   |- the child ends -----> another child, initialize --------> legacy
+//	   |                              `- refused --> server/discover > modern
 //	   `- silence --> initialize too; the first answer decides
-//	         `- silence ------> another child, initialize --------> legacy
+//	         `- silence ------> another child, as above
 //
 //	initialize --> a legacy revision -----------------------------> legacy
 //	   `- refused --> server/discover ----------------------------> modern
@@ -249,7 +250,15 @@ func (o *opening) modernFirst() error {
 	if err := o.again(); err != nil {
 		return err
 	}
-	if i = o.initialize(o.ctx); i.server == nil {
+	if i = o.initialize(o.ctx); i.refused() { // then it was slow, not silent: there is a modern server that tells so late
+		d = o.probe()
+	}
+	switch {
+	case d.server != nil:
+		return o.isModern(d.server)
+	case d.verdict == bridge.SaysOther:
+		return d.err
+	case i.server == nil:
 		return o.u.unopened(i.err)
 	}
 	o.a.eras.Learn(bridge.EraModern, false)

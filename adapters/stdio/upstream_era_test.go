@@ -330,6 +330,35 @@ func TestSilentForEver(t *testing.T) {
 	}
 }
 
+// A modern server that takes longer than any silence to answer is found all the
+// same, each time: its second child refuses initialize, and is asked what it is.
+func TestSlowModernServer(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		second  part
+		want    string
+		fails   string
+		journal string
+	}{
+		{"modern", part{Discover: isModern, Initialize: tooOld}, "modern", "", "server/discover test/call"},
+		{"neither era", part{Discover: noMethod, Initialize: tooOld}, "", "it refused to initialize: unsupported", "server/discover"},
+		{"modern revisions that we do not know", part{Discover: `"error":{"code":-32022,"message":"m","data":{"supported":["2027-01-01"]}}`, Initialize: tooOld}, "", `"2027-01-01"`, "server/discover"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			quiet(t)
+			a, journal := scripted(t, Options{}, part{Discover: "mute"}, c.second)
+			a.silence = 100 * time.Millisecond
+			got, err := opened(t, a, adaptertest.Guest())
+			if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("the connection is %q, %v, want %q, %s", got, err, c.want, c.fails)
+			}
+			if got, want := journal(), "start server/discover initialize(2025-11-25) notifications/cancelled start initialize(2025-11-25) "+c.journal; got != want {
+				t.Errorf("the server has received %q\nwant                    %q", got, want)
+			}
+		})
+	}
+}
+
 // C1: a child that reads at once and answers late gets initialize too, and the
 // first valid answer decides.
 func TestFirstAnswerDecides(t *testing.T) {
