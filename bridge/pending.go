@@ -3,6 +3,8 @@ package bridge
 import (
 	"slices"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -18,6 +20,8 @@ func event(n *jsonrpc.Message) replay.Event {
 		e.Key = n.Method
 	case "notifications/resources/updated":
 		e.Key = n.URI()
+	case "notifications/tasks": // which says all of the task
+		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
 	}
 	return e
 }

@@ -52,6 +52,25 @@ func TestModernUnread(t *testing.T) {
 			}
 		})
 	})
+	t.Run("tasks", func(t *testing.T) {
+		runModern(t, func(t *testing.T, h *modernRig) {
+			conn := h.unread(subscribe)
+			synctest.Wait()
+			for i := range 6000 {
+				h.m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t%d","n":%d}}`, i%300, i))
+			}
+			go func() { wiretest.Advance(time.Second); h.b.Close(t.Context()) }()
+			text, _ := io.ReadAll(conn)
+			if n := bytes.Count(text, []byte("\n\n")); n > 700 {
+				t.Errorf("%d events", n)
+			}
+			for i := range 300 {
+				if !bytes.Contains(text, []byte(fmt.Sprintf(`"taskId":"t%d","n":%d`, i, 5700+i))) {
+					t.Errorf("the last of task %d is missing", i)
+				}
+			}
+		})
+	})
 	t.Run("too much", func(t *testing.T) {
 		runModern(t, func(t *testing.T, h *modernRig) {
 			conn := h.unread(subscribe)
