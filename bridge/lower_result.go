@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/tidwall/gjson"
@@ -77,12 +76,7 @@ const (
 // understand (protocol.md D5). The payload is not copied for it.
 func (s *legacy) upgrade(r *Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error != nil {
-		e := era.Error(r.Method, r.URI(), a.Error, s.Revision, era.LatestModern)
-		if &e[0] == &a.Error[0] {
-			return a
-		}
-		a.Error = bytes.Clone(e)
-		return a
+		return regraded(r, a, s.Revision)
 	}
 	if a.Result[firstByte(a.Result)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))

@@ -51,10 +51,11 @@ func (l *lower) relay(ctx context.Context, r *Request, named bool, again *retry,
 		return l.relayListen(ctx, up, &inner, &h)
 	}
 	a, err := up.Call(ctx, &inner)
-	if err != nil || a.Error != nil {
-		return a, err
-	}
 	switch {
+	case err != nil:
+		return a, err
+	case a.Error != nil:
+		return regraded(r, a, era.LatestModern), nil
 	case r.Method == "server/discover":
 		return rediscovered(a), nil
 	case a.Found().Type.End == 0:
@@ -81,6 +82,17 @@ func firstByte(b []byte) int {
 		}
 	}
 	return 0
+}
+
+// regraded returns an error as a client without a session understands it, whose
+// request a server of that revision has answered with it (protocol.md D7,
+//
+func regraded(r *Request, a *jsonrpc.Message, revision string) *jsonrpc.Message {
+	e := era.Error(r.Method, r.URI(), a.Error, revision, era.LatestModern)
+	if &e[0] != &a.Error[0] {
+		a.Error = slices.Clone(e)
+	}
+	return a
 }
 
 // rediscovered returns the answer to server/discover with the revisions that

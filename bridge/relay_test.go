@@ -192,3 +192,30 @@ type either struct{ now Adapter }
 func (e *either) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
 	return e.now.Open(ctx, from, rest)
 }
+
+// D7, R-090: what a modern server must not say, or says about the headers that
+// are the bridge's, does not reach the client.
+func TestRelayErrors(t *testing.T) {
+	for _, c := range []struct{ method, params, code, want string }{
+		{"tools/call", `"name":"x"`, "-32020", `"code":-32603,"message":"m","data":{"originalCode":-32020}`},
+		{"resources/read", `"uri":"u:"`, "-32020", `"code":-32603,"message":"m","data":{"originalCode":-32020}`},
+		{"resources/read", `"uri":"u:"`, "-32002", `"code":-32602,"message":"m","data":{"uri":"u:"}`},
+		{"prompts/get", `"name":"x"`, "-32042", `"code":-32603,`},
+		{"tools/call", `"name":"x"`, "-32077", `"code":-32603,"message":"m","data":{"originalCode":-32077}`},
+		{"tools/call", `"name":"x"`, "-32021", `"code":-32021,"message":"m"}`},
+		{"tools/call", `"name":"x"`, "-32601", `"code":-32601,"message":"m"}`},
+	} {
+		p := newPeer()
+		rest := p.serve
+		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method != c.method {
+				return rest(w, m)
+			}
+			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + c.code + `,"message":"m"}}`)
+			return true
+		}
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+			contains(t, visitor{}.call(t, b, c.method, c.params), `"id":1,"error":{`, c.want)
+		})
+	}
+}

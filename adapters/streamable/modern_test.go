@@ -266,7 +266,7 @@ func TestModernAnswerStatus(t *testing.T) {
 		{"-32601", "", fail(-32601), 404, `"code":-32601`},
 		{"-32602 is no fault of the envelope", "", fail(-32602), 200, `"code":-32602`},
 		{"-32603", "", fail(-32603), 200, `"code":-32603`},
-		{"-32020", "", fail(-32020), 400, `"code":-32020`},
+		{"-32020 is about headers of the bridge's", "", fail(-32020), 200, `"code":-32603`},
 		{"-32021", "", fail(-32021), 400, `"code":-32021,"message":"m","data":{"d":1}`},
 		{"-32022", "", fail(-32022), 400, `"code":-32022`},
 		{"another code", "", fail(-31000), 200, `"code":-31000`},

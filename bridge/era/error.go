@@ -61,7 +61,8 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 		return hidden(raw, code)
 	case code == codeURLNeeded: // its data has the elicitations
 		return recoded(raw, jsonrpc.CodeInternal)
-	case code == jsonrpc.CodeHeaderMismatch, !IsModern(from) && lastReserved <= code && code <= firstReserved:
+	case IsModern(from) && (code == jsonrpc.CodeMissingCapability || code == jsonrpc.CodeUnsupportedVersion): // which are defined
+	case lastReserved <= code && code <= firstReserved:
 		return hidden(raw, code)
 	}
 	return raw

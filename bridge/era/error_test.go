@@ -63,7 +63,11 @@ func TestErrorCodes(t *testing.T) {
 	for code := -32110; code <= -31990; code++ {
 		for _, method := range []string{"resources/read", "tools/call", "tools/list"} {
 			in := fmt.Sprintf(`{"code":%d,"message":"m"}`, code)
-			out := string(era.Error(method, "u:", []byte(in), v4, v5))
+			out := string(era.Error(method, "u:", []byte(in), v5, v5))
+			if may := code < -32099 || code > -32020 && code != -32002 || code == -32021 || code == -32022; (out == in) != may {
+				t.Errorf("%s %s of a modern server became %s", method, in, out)
+			}
+			out = string(era.Error(method, "u:", []byte(in), v4, v5))
 			kept := out == in
 			if may := code < -32099 || code > -32020 && code != -32002; kept != may {
 				t.Errorf("%s %s became %s", method, in, out)
