@@ -54,6 +54,8 @@ func (l *lower) relay(ctx context.Context, r *Request, named bool, again *retry,
 	switch {
 	case err != nil:
 		return a, err
+	case a.Error != nil && r.Method == "server/discover":
+		return l.remembered(a), nil
 	case a.Error != nil:
 		return regraded(r, a, era.LatestModern), nil
 	case r.Method == "server/discover":
@@ -82,6 +84,18 @@ func firstByte(b []byte) int {
 		}
 	}
 	return 0
+}
+
+// remembered returns in place of an error what the server said when it was found
+// to be a modern one: to a client, an error would say that it is none, although
+// it passes, or is that of a server without server/discover.
+func (l *lower) remembered(a *jsonrpc.Message) *jsonrpc.Message {
+	s := l.lane.Server()
+	if !s.Modern() { // it has just become another one
+		return a
+	}
+	a.Release()
+	return rediscovered(jsonrpc.NewResult(nil, put(s.Result, "ttlMs", []byte("0"))))
 }
 
 // regraded returns an error as a client without a session understands it, whose

@@ -219,3 +219,28 @@ func TestRelayErrors(t *testing.T) {
 		})
 	}
 }
+
+// R-088, R-188: a server that was found to be a modern one stays so, whatever it
+// answers server/discover with later.
+func TestRelayDiscoverFails(t *testing.T) {
+	for _, code := range []string{"-32601", "-32603", "-32020"} {
+		p := newPeer()
+		rest := p.serve
+		asked := 0
+		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "server/discover" {
+				if asked++; asked > 1 {
+					w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + code + `,"message":"m"}}`)
+					return true
+				}
+			}
+			return rest(w, m)
+		}
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+			contains(t, visitor{}.call(t, b, "server/discover", ""), `"id":1,"result":{`, `"supportedVersions":["2026-07-28","2025-11-25",`, `"ttlMs":0`, `"cacheScope":"public"`, `"x":1`)
+			if asked != 2 {
+				t.Errorf("the server was asked %d times", asked)
+			}
+		})
+	}
+}
