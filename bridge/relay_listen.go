@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ const acknowledged = "notifications/subscriptions/acknowledged"
 // is told that what it listens to may have changed (protocol.md D4, R-113). It
 // lasts until ctx or the server ends it, or the server stays away for too long.
 func (l *lower) relayListen(ctx context.Context, up Upstream, r *Request, h *handles) (*jsonrpc.Message, error) {
-	back := &relayed{back: r.Back, h: h}
+	wants, _ := wishes(r.Whole()) // what is wrong with them, the server says
+	back := &relayed{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
 	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
 		inner := *r
@@ -58,12 +60,14 @@ func (l *lower) relayListen(ctx context.Context, up Upstream, r *Request, h *han
 
 // relayed is the Client of a subscription at a modern server.
 type relayed struct {
-	back Client
-	h    *handles
+	back  Client
+	h     *handles
+	wants subscribed // as the server was asked
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the rest, and the order of what back gets
 	begun bool       // the client has had the acknowledgement
 	again bool       // the subscription was made anew since
+	early []*jsonrpc.Message
 }
 
 var _ Client = (*relayed)(nil)
@@ -77,19 +81,50 @@ func (c *relayed) interrupted() bool {
 	return c.begun
 }
 
-// Notify passes on what the server says. The acknowledgement is passed on once;
-// instead of a second one come the changes that may have been missed.
-func (c *relayed) Notify(n *jsonrpc.Message) {
-	c.mu.Lock()
-	again := c.again && n.Method == acknowledged
-	if n.Method == acknowledged {
-		c.begun, c.again = true, false
+// wanted reports whether the client may be told. Of methods that we do
+// not know, extensions may have made subscriptions.
+func (c *relayed) wanted(n *jsonrpc.Message) bool {
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		return c.wants.changes[n.Method]
+	case "notifications/resources/updated":
+		return len(c.wants.uris) > 0 // which one it is about may be written otherwise, or be a part
+	case "notifications/tasks":
+		return slices.Contains(c.wants.tasks, gjson.GetBytes(n.Params, "taskId").Str)
+	case "notifications/message", "notifications/progress":
+		return false
 	}
-	c.mu.Unlock()
-	if !again {
-		c.back.Notify(c.h.named(n))
+	return true
+}
+
+// Notify passes on what the server says, after the acknowledgement. That
+// is passed on once; instead of a second one come the changes that may have been
+// missed.
+func (c *relayed) Notify(n *jsonrpc.Message) {
+	if !c.wanted(n) {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n.Method != acknowledged && c.begun:
+		c.back.Notify(c.h.named(n))
+		return
+	case n.Method != acknowledged:
+		if len(c.early) < maxListened+len(flags) {
+			c.early = append(c.early, n.Clone())
+		}
+		return
+	case !c.again:
+		c.begun = true
+		c.back.Notify(c.h.named(n))
+		for _, e := range c.early {
+			c.back.Notify(c.h.named(e))
+		}
+		c.early = nil
+		return
+	}
+	c.again = false
 	had := gjson.GetBytes(n.Params, "notifications")
 	for _, f := range flags {
 		if had.Get(f.member).Bool() {

@@ -166,6 +166,46 @@ func TestRelayListen(t *testing.T) {
 	})
 }
 
+// R-142, R-144: whatever a server says to a subscription, the client hears the
+// acknowledgement first, and nothing that it has not asked for.
+func TestRelayListenUnasked(t *testing.T) {
+	p := newPeer()
+	rest := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method != listen {
+			return rest(w, m)
+		}
+		say := func(method, params string) {
+			w.say(`{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `}` + params + `}}`)
+		}
+		say("tools/list_changed", `,"n":1`)
+		rest(w, m)
+		say("tools/list_changed", `,"n":2`)
+		say("prompts/list_changed", "")
+		say("resources/updated", `,"uri":"a:"`)
+		say("message", `,"level":"info","data":1`)
+		say("tasks", `,"taskId":"T1"`)
+		say("tasks", `,"taskId":"T2"`)
+		say("ext/news", "")
+		w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
+		return true
+	}
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+		v := visitor{meta: `,"progressToken":1`}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true,"taskIds":["T2"]}`)
+		synctest.Wait()
+		got := v.take()
+		want := []string{`/acknowledged"`, `"n":1`, `"n":2`, `"taskId":"T2"`, `ext/news"`}
+		if len(got) != len(want) {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		for i := range want {
+			contains(t, got[i], want[i], `subscriptionId":1`)
+		}
+		v.cancel(nil)
+		<-v.done
+	})
+}
+
 // A server that comes back as a legacy one knows nothing of requestState of
 // before, and the bridge nothing of the server's.
 func TestRelayThenLegacy(t *testing.T) {

@@ -54,18 +54,25 @@ func TestModernUnread(t *testing.T) {
 	})
 	t.Run("tasks", func(t *testing.T) {
 		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(subscribe)
+			var ids []string
+			for i := range 250 {
+				ids = append(ids, fmt.Sprintf(`"t%d"`, i))
+			}
+			conn := h.unread(modernBody("1", listen, `"notifications":{"taskIds":[`+strings.Join(ids, ",")+`],"resourceSubscriptions":["file:///"]}`))
 			synctest.Wait()
-			for i := range 6000 {
-				h.m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t%d","n":%d}}`, i%300, i))
+			for i := range 5000 {
+				h.m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t%d","n":%d}}`, i%250, i))
+			}
+			for i := range 300 {
+				h.m.Say(updated(fmt.Sprintf("file:///%d", i)))
 			}
 			go func() { wiretest.Advance(time.Second); h.b.Close(t.Context()) }()
 			text, _ := io.ReadAll(conn)
-			if n := bytes.Count(text, []byte("\n\n")); n > 700 {
+			if n := bytes.Count(text, []byte("\n\n")); n > 900 {
 				t.Errorf("%d events", n)
 			}
-			for i := range 300 {
-				if !bytes.Contains(text, []byte(fmt.Sprintf(`"taskId":"t%d","n":%d`, i, 5700+i))) {
+			for i := range 250 {
+				if !bytes.Contains(text, []byte(fmt.Sprintf(`"taskId":"t%d","n":%d`, i, 4750+i))) {
 					t.Errorf("the last of task %d is missing", i)
 				}
 			}

@@ -219,7 +219,8 @@ func TestModernListen(t *testing.T) {
 // Subscriptions are told of only what they wait for, and leave the others alone when they end (R-150).
 func TestModernListenLeaves(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
-		one, other := h.send(modernBody("1", listen, `"notifications":{}`)), h.send(modernBody("1", listen, `"notifications":{}`))
+		const filter = `"notifications":{"toolsListChanged":true}`
+		one, other := h.send(modernBody("1", listen, filter)), h.send(modernBody("1", listen, filter))
 		synctest.Wait()
 		one.Leave()
 		synctest.Wait()
