@@ -90,6 +90,7 @@ type call struct {
 	stood  time.Duration // when the call was made, how long limits had stood still
 	token  []byte        // the client's own, raw
 	logs   bool          // the client wants log messages with it (2026-07-28, B12)
+	lasts  bool          // it is a subscription
 	alive  atomic.Int64  // when the last sign of life came, Unix nanoseconds
 }
 
@@ -107,7 +108,7 @@ func NewConn(server string, out Sender, rest Client, t Timeouts) *Conn {
 // Call sends a request and waits for its answer, for as long as the time-outs
 // allow.
 func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
-	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back}
+	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == listen}
 	if token := r.Token(); token != nil {
 		w.token = append([]byte(nil), token...)
 	}
@@ -143,8 +144,8 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	}
 	began := time.Now()
 	var timer *time.Timer
-	var expired <-chan time.Time                                   // never, without a limit
-	if first := c.times.first(); first > 0 && r.Method != listen { // which lasts for as long as anybody listens
+	var expired <-chan time.Time                         // never, without a limit
+	if first := c.times.first(); first > 0 && !w.lasts { // otherwise for as long as anybody listens
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C
@@ -366,7 +367,13 @@ func (c *Conn) client(call int64) Client {
 // its own, and no other may speak for it. A request is against the protocol
 // (R-083), and nobody answers it (R-114).
 func (c *Conn) hear(on int64, m *jsonrpc.Message) {
-	if m.ID != nil || m.Method == "notifications/cancelled" { // the end of a subscription, whose answer comes too
+	switch {
+	case m.ID != nil:
+		return
+	case m.Method == "notifications/cancelled":
+		if on == 0 { // where each call has a stream of its own, the end of that tells
+			c.close(m.RequestID())
+		}
 		return
 	}
 	if raw := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeySubscription)).Raw; raw != "" {
@@ -384,6 +391,26 @@ func (c *Conn) hear(on int64, m *jsonrpc.Message) {
 	c.mu.Unlock()
 	if w != nil && w.back != nil {
 		w.back.Notify(m)
+	}
+}
+
+// close ends the subscription with that id as its answer would: a server that
+// takes one back may say only this (protocol.md B10). It cannot take back
+// anything else.
+func (c *Conn) close(id []byte) {
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	if err != nil {
+		return // not one of ours
+	}
+	c.mu.Lock()
+	w := c.calls[n]
+	ends := w != nil && w.lasts
+	if ends {
+		delete(c.calls, n)
+	}
+	c.mu.Unlock()
+	if ends {
+		w.answer <- jsonrpc.NewResult(bytes.Clone(id), []byte(`{"resultType":"complete"}`))
 	}
 }
 

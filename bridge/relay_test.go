@@ -206,6 +206,48 @@ func TestRelayListenUnasked(t *testing.T) {
 	})
 }
 
+// B10: a server ends a subscription by a result, by taking it back, or by both in
+// any order. It cannot take back anything else.
+func TestRelayListenTakenBack(t *testing.T) {
+	for _, ends := range [][]string{
+		{`"method":"notifications/cancelled","params":{"requestId":$id}`},
+		{`"id":$id,"result":{"resultType":"complete"}`, `"method":"notifications/cancelled","params":{"requestId":$id}`},
+		{`"method":"notifications/cancelled","params":{"requestId":$id}`, `"id":$id,"result":{"resultType":"complete"}`},
+	} {
+		p := newPeer()
+		rest := p.serve
+		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "mute" || rest(w, m) }
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+			v := visitor{}.ask(t, b, `"s"`, listen, `"notifications":{"toolsListChanged":true}`)
+			call := visitor{}.ask(t, b, "1", "tools/call", `"name":"mute"`)
+			synctest.Wait()
+			w := p.wire(1)
+			for n := range 9 {
+				if id := fmt.Sprint(n); id != listenID(t, w) {
+					w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+				}
+			}
+			w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"` + listenID(t, w) + `"}}`)
+			synctest.Wait()
+			if v.over() || call.over() {
+				t.Fatalf("ended too early: %s, %s", v.answer, call.answer)
+			}
+			for _, line := range ends {
+				w.say(`{"jsonrpc":"2.0",` + strings.ReplaceAll(line, "$id", listenID(t, w)) + `}`)
+			}
+			synctest.Wait()
+			if !v.over() || call.over() || p.opened() != 1 {
+				t.Errorf("the subscription is over: %t, the call: %t; %d connections", v.over(), call.over(), p.opened())
+			}
+			contains(t, v.answer, `"id":"s","result":{"resultType":"complete"`, `subscriptionId":"s"`)
+			for _, x := range []*visiting{v, call} {
+				x.cancel(nil)
+				<-x.done
+			}
+		})
+	}
+}
+
 // A server that comes back as a legacy one knows nothing of requestState of
 // before, and the bridge nothing of the server's.
 func TestRelayThenLegacy(t *testing.T) {
