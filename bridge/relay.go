@@ -50,6 +50,11 @@ func (l *lower) relay(ctx context.Context, r *Request, named bool, again *retry,
 	if r.Method == listen {
 		return l.relayListen(ctx, up, &inner, &h)
 	}
+	if r.Back != nil {
+		v := newVisit(r)
+		v.l = l
+		inner.Back = v
+	}
 	a, err := up.Call(ctx, &inner)
 	switch {
 	case err != nil:

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -300,6 +301,42 @@ func TestRelayErrors(t *testing.T) {
 			contains(t, visitor{}.call(t, b, c.method, c.params), `"id":1,"error":{`, c.want)
 		})
 	}
+}
+
+// R-152: a client hears no log messages that it has not asked for with that very
+// request, whatever the server says.
+func TestRelayLogs(t *testing.T) {
+	p := newPeer()
+	rest := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/call" {
+			n, _ := strconv.ParseInt(string(m.ID), 10, 64)
+			for _, level := range []string{"debug", "warning", "error"} {
+				w.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"`+level+`","data":1.0}}`)
+			}
+			w.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.Token())+`,"progress":1}}`)
+		}
+		return rest(w, m)
+	}
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+		for _, c := range []struct {
+			meta string
+			want []string
+		}{
+			{"", []string{"progress"}},
+			{`,"io.modelcontextprotocol/logLevel":"warning"`, []string{`"warning"`, `"error"`, "progress"}},
+		} {
+			v := visitor{meta: c.meta + `,"progressToken":"t"`}.ask(t, b, "1", "tools/call", `"name":"x"`)
+			<-v.done
+			got := v.take()
+			if len(got) != len(c.want) {
+				t.Fatalf("got %q, want %q", got, c.want)
+			}
+			for i := range c.want {
+				contains(t, got[i], c.want[i])
+			}
+		}
+	})
 }
 
 // R-088, R-188: a server that was found to be a modern one stays so, whatever it

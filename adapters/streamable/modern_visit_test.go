@@ -42,7 +42,7 @@ func TestModernStream(t *testing.T) {
 		if !strings.HasPrefix(e[3].Data, `{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete"`) || e[3].ID != "" {
 			t.Errorf("the answer = %+v", e[3])
 		}
-		if e := h.send(modernCall("1", "log", "{}")).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
+		if e := h.send(strings.Replace(modernCall("1", "log", "{}"), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
 			t.Errorf("log = %+v", e)
 		}
 	})
