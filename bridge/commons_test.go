@@ -240,3 +240,15 @@ func TestCommonsListen(t *testing.T) {
 		leave()
 	})
 }
+
+// TestListenTooLarge: a request that would be in memory for as long as somebody
+// listens is not larger than it has to be.
+func TestListenTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := commonsOf(t, modernShop("one", nil), modernShop("two", nil))
+		defer b.Close(context.Background())
+		if got := guest(t, b, "", listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
+			t.Errorf("answered %.200s", got)
+		}
+	})
+}

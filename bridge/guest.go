@@ -96,6 +96,9 @@ const (
 	maxGuestCalls = 512
 	maxListens    = 32
 	maxAllListens = 10_000 // as many as sessions
+	// maxListenSize bounds a request to listen, which is in memory for as long as
+	// it lasts.
+	maxListenSize = 1 << 20
 )
 
 // Call answers the request m of a client that has no session. It returns when
@@ -109,6 +112,9 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	if g.Server != "" && b.route(g.Server) == nil {
 		return answer(id, ErrUnknownServer), ErrUnknownServer
+	}
+	if m.Method == listen && m.Len() > maxListenSize {
+		return jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil), nil
 	}
 	done, err := b.receive(g.From.Principal, m.Method == listen)
 	if err != nil {

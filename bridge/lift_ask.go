@@ -93,7 +93,7 @@ func (c *raised) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Mes
 func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
 	result := gjson.ParseBytes(a.Result)
 	w = &wanted{}
-	if state := result.Get("requestState"); state.Exists() {
+	if state := result.Get("requestState"); state.Exists() && state.Type != gjson.Null {
 		switch {
 		case state.Type != gjson.String:
 			return nil, c.broken("its requestState is not a string")
@@ -103,7 +103,10 @@ func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
 		w.state = []byte(state.Raw)
 	}
 	asked := result.Get("inputRequests")
-	if asked.Exists() && !asked.IsObject() {
+	switch {
+	case asked.Type == gjson.Null: // as some write what they leave out
+		asked = gjson.Parse("{}")
+	case !asked.IsObject():
 		return nil, c.broken("its inputRequests is not an object")
 	}
 	seen := map[string]bool{}

@@ -105,6 +105,30 @@ func TestLiftSessionEnds(t *testing.T) {
 	}
 }
 
+// TestLiftNulls: null is what some servers write where they leave something out.
+func TestLiftNulls(t *testing.T) {
+	for _, answer := range []string{`"requestState":"s","inputRequests":null`, `"requestState":null,"inputRequests":{"r":{"method":"roots/list"}}`} {
+		n := 0
+		f := &stateless{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+			if n++; n == 1 {
+				w.reply(m, `{"resultType":"input_required",`+answer+`}`)
+			} else {
+				w.reply(m, `{"resultType":"complete","content":[]}`)
+			}
+			return true
+		}}
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+			s, st, _ := beginAs(t, b, able("2025-11-25"))
+			st.heard = func(line string) {
+				_ = s.Answer(parse(t, `{"jsonrpc":"2.0","id":`+gjson.Get(line, "id").Raw+`,"result":{"roots":[]}}`))
+			}
+			if got := do(t, s, "1", "tools/call", `{"name":"t"}`); !strings.Contains(got, `"content":[]`) {
+				t.Errorf("%s: answered %s", answer, got)
+			}
+		})
+	}
+}
+
 // hasty is a Client that answers when the call has just ended.
 type hasty struct {
 	nobody
