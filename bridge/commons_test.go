@@ -252,3 +252,25 @@ func TestListenTooLarge(t *testing.T) {
 		}
 	})
 }
+
+// R-180: where all servers are one, a task is its principal's only too. The
+// server's own id of it is not seen.
+func TestCommonsTasksOfPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := modernShop("one", nil), modernShop("two", nil)
+		b := commonsOf(t, one, two)
+		defer b.Close(context.Background())
+		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
+		id := gjson.Get(ann.call(t, b, "tools/call", `"name":"one__slow"`), "result.taskId").Str
+		if !strings.HasPrefix(id, "one:") || id == "one:t1" {
+			t.Errorf("the task is %q", id)
+		}
+		contains(t, ann.call(t, b, "tasks/get", `"taskId":"`+id+`"`), `"taskId":"`+id+`"`, `"by":"one"`)
+		contains(t, bob.call(t, b, "tasks/get", `"taskId":"`+id+`"`), "-32602")
+		contains(t, ann.call(t, b, "tasks/get", `"taskId":"one:t1"`), "-32602")
+		v := ann.ask(t, b, "7", listen, `"notifications":{"taskIds":["`+id+`"]}`)
+		contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`)
+		v.cancel(nil)
+		<-v.done
+	})
+}

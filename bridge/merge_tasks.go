@@ -49,14 +49,15 @@ func (g *merge) ofTask(id string) (*member, string) {
 	return nil, ""
 }
 
-// claim marks the task in an answer as one of this server's.
+// claim marks the task in an answer as one of this server's. The id may have been
+// changed on its way here, which only the whole result shows.
 func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
-	id := gjson.GetBytes(a.Result, "taskId")
+	whole := a.Whole()
+	id := gjson.GetBytes(whole, "taskId")
 	if id.Type != gjson.String || id.Index == 0 {
 		return a
 	}
-	a.Edit(jsonrpc.Edit{From: id.Index, To: id.Index + len(id.Raw), Text: []byte(quote(m.taskID(id.Str)))})
-	return a
+	return replaced(a, put(whole, "taskId", []byte(quote(m.taskID(id.Str)))))
 }
 
 func (m *member) taskID(own string) string { return m.r.o.Name + ":" + own }
