@@ -150,16 +150,7 @@ func (c *raised) attempt(ctx context.Context, more []byte) (*jsonrpc.Message, er
 	if c.back != nil {
 		inner.Back = c.back
 	}
-	a, err := c.l.Upstream.Call(ctx, &inner)
-	if err != nil {
-		return nil, err
-	}
-	if a.Result != nil && a.Found() == (jsonrpc.Found{}) && a.ID != nil && c.r.Method == lists[tools].method {
-		b := a.Clone() // a list that was changed on its way has not been parsed since
-		a.Release()
-		a = b
-	}
-	return a, nil
+	return c.l.Upstream.Call(ctx, &inner)
 }
 
 // said is what goes with each request of a session: who asks, and how much is to

@@ -78,10 +78,7 @@ func (k kind) edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 		out = append(out, item...)
 	})
 	out = append(append(out, ']'), whole[list.Index+len(list.Raw):]...)
-	b := a.WithResult(out)
-	b.ID = bytes.Clone(a.ID)
-	a.Release()
-	return b
+	return replaced(a, out)
 }
 
 // put returns the JSON object with a member set. Other members keep their

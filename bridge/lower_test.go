@@ -45,6 +45,8 @@ func TestLowerResults(t *testing.T) {
 			`{"resultType":"complete","a":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"},"k":1}}`},
 		{"tools", "tools/list", ``, `{"tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number","x-mcp-header":"X"}}},"execution":{"taskSupport":"optional"}}],"z":1}`,
 			`{"resultType":"complete",` + cache + `,` + fakeInfo + `,"tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number"}}}}],"z":1}`},
+		{"tools without an annotation, and members that are there", "tools/list", ``, `{"_meta":{"k":1},"resultType":"x","tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number","x-mcp-header":"X"}}}}]}`,
+			`{` + cache + `,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"},"k":1},"resultType":"complete","tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number"}}}}]}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: says(map[string]string{tc.method: tc.result}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`}

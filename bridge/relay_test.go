@@ -363,3 +363,24 @@ func TestRelayDiscoverFails(t *testing.T) {
 		})
 	}
 }
+
+// R-101, R-084: a list that tools were left out of says once of what kind it is.
+func TestRelayWeeded(t *testing.T) {
+	p := newPeer()
+	rest := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/list" {
+			w.answer(m, `{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number","x-mcp-header":"X"}}}},{"name":"b"}]}`)
+			return true
+		}
+		return rest(w, m)
+	}
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Bridge) {
+		visitor{}.call(t, b, "tools/call", `"name":"x"`)
+		p.wire(1).server.Mirrors = true
+		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"b"}]}}`
+		if got := (visitor{}).call(t, b, "tools/list", ""); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
