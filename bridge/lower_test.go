@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,6 +209,35 @@ func TestLowerErrors(t *testing.T) {
 			fails[tc.method] = tc.sent
 			contains(t, visitor{}.call(t, b, tc.method, tc.params), tc.want)
 		}
+	})
+}
+
+// D1.8, R-076: the headers that a call needs are those of the list that was given
+// last.
+func TestLowerAnnotationGone(t *testing.T) {
+	listed := func(annotation string) string {
+		return `{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"x":{"type":"string"` + annotation + `}}}}]}`
+	}
+	list := listed(`,"x-mcp-header":"X"`)
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/list" {
+			w.answer(m, list)
+		}
+		return m.Method == "tools/list"
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		call := func() string {
+			m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+			g, _ := NewGuest("", "", m)
+			g.Back, g.Header = &stream{}, http.Header{}
+			a, _ := b.Call(context.Background(), m, *g)
+			return text(a)
+		}
+		visitor{}.call(t, b, "tools/list", "")
+		contains(t, call(), "-32020")
+		list = listed("")
+		visitor{}.call(t, b, "tools/list", "")
+		contains(t, call(), `"resultType":"complete"`)
 	})
 }
 

@@ -123,6 +123,9 @@ func (r *route) weeded(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 // annotation that cannot be: that is removed, not the tool (protocol.md D1.8).
 func (r *route) pruned(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 	if !bytes.Contains(a.Result, []byte("x-mcp-header")) {
+		if c.mirrored() {
+			tools.items(a.Result, func(_ []byte, key string) { c.reflect(key, nil) }) // they may have had one before
+		}
 		return a
 	}
 	return tools.edit(a, func(item []byte, key string) []byte {
@@ -144,6 +147,14 @@ func (c *catalog) reflect(tool string, m *era.Mirror) {
 		c.mirrors = map[string]*era.Mirror{}
 	}
 	c.mirrors[tool] = m
+}
+
+// mirrored reports whether it was ever noted what headers the calls of a tool
+// carry.
+func (c *catalog) mirrored() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.mirrors) > 0
 }
 
 // mirror returns what headers the calls of a tool carry, and whether the tool
