@@ -516,6 +516,26 @@ func TestParkedForgotten(t *testing.T) {
 	})
 }
 
+// R-134: whoever comes for an answer that is kept gets it, also when the
+// connection is closed and log messages are wanted, which the server would have
+// to be told.
+func TestParkedAnswerWithoutConnection(t *testing.T) {
+	f := &fake{serve: asksRoots()}
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Bridge) {
+		state := park(t, b, visitor{})
+		f.wire(1).say(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"late":1}}`)
+		synctest.Wait()
+		if b.lanes.Load() != 0 {
+			t.Error("the connection is still there")
+		}
+		verbose := visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}
+		contains(t, verbose.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"late":1`)
+		if f.opened() != 1 {
+			t.Error("another connection was opened")
+		}
+	})
+}
+
 // R-123: no requestState but a client's own, unchanged, does anything.
 func FuzzRequestState(f *testing.F) {
 	f.Add(uint16(0), byte(1), "")

@@ -19,8 +19,12 @@ func (p *pool) resume(ctx context.Context, r *Request, again *retry, s *requestS
 		return staleState("the call that this requestState belongs to is gone: its answer was fetched, it was cancelled, or too long ago"), nil
 	}
 	v := newVisit(r)
-	if err := c.l.verbose(ctx, v, c.s); err != nil {
-		return nil, err
+	// The connection of a call that has ended may be closed, which is nothing to
+	// a client that comes for the answer.
+	if c.runs() {
+		if err := c.l.verbose(ctx, v, c.s); err != nil && ctx.Err() != nil {
+			return nil, err
+		}
 	}
 	no, replies := c.attach(v, again, s.Round)
 	if no != nil {
@@ -30,6 +34,14 @@ func (p *pool) resume(ctx context.Context, r *Request, again *retry, s *requestS
 		f()
 	}
 	return c.await(ctx, v)
+}
+
+// runs reports whether the server has not answered yet, and somebody may still
+// want it to.
+func (c *parked) runs() bool {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	return !c.over && !c.gone
 }
 
 // attach makes the request the one that waits for the call, and takes its
