@@ -11,14 +11,24 @@ import (
 // commons is an Upstream that offers all servers as one to clients without
 // sessions. Those of one principal share what is known of the servers' lists.
 type commons struct {
-	b *Bridge
+	b  *Bridge
+	wg sync.WaitGroup // merges that are being closed
 
 	mu     sync.Mutex // guards the rest
-	merges map[string]*merge
+	merges map[string]*common
+	uses   uint64 // numbers uses in their order
 	closed bool
 }
 
-func newCommons(b *Bridge) *commons { return &commons{b: b, merges: map[string]*merge{}} }
+// common is what one principal's clients see of all servers.
+type common struct {
+	*merge
+	principal string
+	users     int    // requests under way
+	use       uint64 // the last one
+}
+
+func newCommons(b *Bridge) *commons { return &commons{b: b, merges: map[string]*common{}} }
 
 // Server returns nothing: what clients are told is made for each of them.
 func (c *commons) Server() *Server { return nil }
@@ -27,38 +37,71 @@ func (c *commons) Server() *Server { return nil }
 // defined.
 func (c *commons) Notify(context.Context, *Request) error { return nil }
 
-// maxMerges bounds the principals of which it is kept what they see. Without
-// access rules there is one.
+// maxMerges bounds the principals of which it is kept what they see while they
+// have no request under way. Without access rules there is one.
 const maxMerges = 256
 
-// of returns what a principal's clients see of all servers.
-func (c *commons) of(principal string) (*merge, error) {
+// enter returns what a principal's clients see of all servers, and counts it as
+// in use until leave.
+func (c *commons) enter(principal string) (*common, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, ErrShutdown
 	}
-	g := c.merges[principal]
-	if g != nil {
-		return g, nil
+	m := c.merges[principal]
+	if m == nil {
+		if len(c.merges) >= maxMerges {
+			c.evict()
+		}
+		from := &Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.b.ownParams}
+		ears := &listeners{all: map[*listener]struct{}{}}
+		m = &common{merge: newMerge(c.b, from, ears), principal: principal}
+		m.ears = ears
+		c.merges[principal] = m
 	}
-	if len(c.merges) >= maxMerges {
-		return nil, ErrOverloaded
+	c.uses++
+	m.users, m.use = m.users+1, c.uses
+	return m, nil
+}
+
+// leave ends what enter began.
+func (c *commons) leave(m *common) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.users--; m.users == 0 && len(c.merges) > maxMerges {
+		c.drop(m)
 	}
-	from := &Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.b.ownParams}
-	ears := &listeners{all: map[*listener]struct{}{}}
-	g = newMerge(c.b, from, ears)
-	g.ears = ears
-	c.merges[principal] = g
-	return g, nil
+}
+
+// evict drops what was not used for longest, unless all are in use: those are
+// as many as there are requests. The caller holds c.mu.
+func (c *commons) evict() {
+	var oldest *common
+	for _, m := range c.merges {
+		if m.users == 0 && (oldest == nil || m.use < oldest.use) {
+			oldest = m
+		}
+	}
+	if oldest != nil {
+		c.drop(oldest)
+	}
+}
+
+// drop forgets what nobody uses: it is made again when it is needed. The caller
+// holds c.mu.
+func (c *commons) drop(m *common) {
+	delete(c.merges, m.principal)
+	c.wg.Go(func() { _ = m.Close(c.b.force) })
 }
 
 // Call makes a call to the server that it is for, or to all.
 func (c *commons) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
-	g, err := c.of(r.From.Principal)
+	g, err := c.enter(r.From.Principal)
 	if err != nil {
 		return nil, err
 	}
+	defer c.leave(g)
 	g.last.Store(r.From)
 	switch r.Method {
 	case "server/discover":
@@ -83,6 +126,7 @@ func (c *commons) Close(ctx context.Context) error {
 		wg.Go(func() { _ = g.Close(ctx) })
 	}
 	wg.Wait()
+	c.wg.Wait()
 	return nil
 }
 
