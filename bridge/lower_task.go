@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -137,7 +138,7 @@ func (l *lower) drive(ctx context.Context, r *Request, c *parked) (*jsonrpc.Mess
 		}()
 	}
 	a, err = t.finish(ctx, status, poll)
-	if ctx.Err() != nil && err != nil {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrTimeout)) { // nobody waits for it any more
 		l.lane.spawn(t.cancel)
 	}
 	return a, err
@@ -163,12 +164,17 @@ func (t *driven) read(task gjson.Result) (status string, poll time.Duration) {
 // finish asks for the task until it has ended or needs something of the client,
 // and returns its result: asking for that lets the server put its questions.
 func (t *driven) finish(ctx context.Context, status string, poll time.Duration) (*jsonrpc.Message, error) {
+	began, most := time.Now(), t.l.p.r.o.MaxTask
 	for {
 		switch status {
 		case "completed", "failed", "input_required":
 			return t.call(ctx, "tasks/result")
 		case "cancelled":
 			return jsonrpc.NewError([]byte("0"), jsonrpc.CodeInternal, "the server has cancelled the task", nil), nil
+		}
+		if most > 0 && time.Since(began) >= most {
+			return nil, &Error{Server: t.l.p.r.o.Name, Kind: ErrTimeout,
+				Public: fmt.Sprintf("tools/call had no answer within %v; whether the server acted on it is unknown", most)}
 		}
 		timer := time.NewTimer(poll)
 		select {

@@ -178,6 +178,27 @@ func TestLowerTaskOnAnotherConnection(t *testing.T) {
 	})
 }
 
+// R-141: a task that works for ever does not keep its call for ever. The server is
+// told that nobody waits for it any more.
+func TestLowerTaskForEver(t *testing.T) {
+	f := &fake{times: Timeouts{Idle: time.Minute, Max: time.Hour}, serve: says(map[string]string{
+		"tools/list": `{"tools":[{"name":"long","execution":{"taskSupport":"required"},"inputSchema":{}}]}`,
+		"tools/call": `{"task":{"taskId":"t","status":"working"}}`,
+		"tasks/get":  `{"taskId":"t","status":"working"}`,
+	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
+	run(t, ServerOptions{Adapter: f, MaxTask: time.Hour}, func(t *testing.T, b *Bridge) {
+		visitor{}.call(t, b, "tools/list", "")
+		began := time.Now()
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"long"`), `"bridge":"upstream_timeout"`)
+		if took := time.Since(began); took < time.Hour || took > time.Hour+maxPoll {
+			t.Errorf("it took %v", took)
+		}
+		synctest.Wait()
+		got := f.wire(1).received()
+		contains(t, got[len(got)-1], "tasks/cancel")
+	})
+}
+
 // D6: extensions that both sides have are passed on, tasks never are (R-166).
 func TestLowerExtensions(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"x/y":{},"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"f","version":"1"}}`}

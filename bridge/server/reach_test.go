@@ -262,7 +262,7 @@ func TestOptions(t *testing.T) {
 	got.Check = nil
 	want := bridge.ServerOptions{
 		Name: "a", Adapter: fake, Share: bridge.ShareCall, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5,
-		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second,
+		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}},
 	}
 	if !reflect.DeepEqual(got, want) {

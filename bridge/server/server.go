@@ -73,7 +73,7 @@ func options(c *config.Server, r reached) bridge.ServerOptions {
 		Name: c.Name, Share: bridge.Share(c.Share), EndWithServer: !c.Restart, Idle: c.IdleStop,
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxLanes: c.MaxChildren,
 		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
-		Ping: c.Ping, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
+		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 	}
 	if o.Idle == 0 {
 		o.Idle = -1 // never: the configuration has filled in its default
