@@ -557,6 +557,40 @@ func TestParkedAnswerWithoutConnection(t *testing.T) {
 	})
 }
 
+// R-120: a request is asked only what it says that it can answer, also when one
+// before it has said more.
+func TestParkedRetryOfLess(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		switch {
+		case m.Method == "tools/call":
+			w.say(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
+			w.say(`{"jsonrpc":"2.0","id":"sampling","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
+			return true
+		case m.IsResponse() && string(m.ID) == `"sampling"`:
+			w.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
+		}
+		return false
+	}}
+	for _, caps := range []string{`{"roots":{}}`, `{}`} {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+			<-v.done
+			contains(t, v.answer, "roots/list", "sampling/createMessage")
+			less := visitor{caps: caps}.ask(t, b, "2", "tools/call", `"name":"x","requestState":"`+stateOf(t, v.answer)+`"`)
+			<-less.done
+			lacks(t, less.answer, "sampling/createMessage")
+			got := f.wire(f.opened()).received()
+			contains(t, strings.Join(got, ""), `"id":"sampling","error":{"code":-32602`)
+			if caps == "{}" {
+				lacks(t, less.answer, "roots/list")
+				return
+			}
+			contains(t, less.answer, "roots/list") // and the server has answered meanwhile
+			contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, less.answer)+`"`), `"resultType":"complete"`)
+		})
+	}
+}
+
 // R-123: no requestState but a client's own, unchanged, does anything.
 func FuzzRequestState(f *testing.F) {
 	f.Add(uint16(0), byte(1), "")

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/tidwall/gjson"
@@ -82,11 +83,16 @@ func (c *parked) attach(v *visit, again *retry, round int) (no *jsonrpc.Message,
 		}
 		answered[a] = toServer(a.method, raw, c.s.Revision)
 	}
-	if asked && len(answered) == 0 { // asked again
+	for _, a := range c.barred(v.r.From.Capabilities, answered) {
+		replies = append(replies, func() {
+			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client cannot be asked that any more", nil))
+		})
+	}
+	if asked && len(answered) == 0 && c.shown > 0 { // asked again
 		c.allowed = v.r.From.Capabilities
 		c.park()
 		v.out <- upshot{answer: c.questions(), parked: true}
-		return nil, nil
+		return nil, replies
 	}
 	left := c.asks[:0:0]
 	for _, a := range c.asks {
@@ -102,6 +108,29 @@ func (c *parked) attach(v *visit, again *retry, round int) (no *jsonrpc.Message,
 		replies = append(replies, func() { h.put(c) })
 	}
 	return nil, replies
+}
+
+// barred removes the questions that a request with those capabilities does not
+// answer and cannot be asked, and returns them. The caller holds l.mu.
+func (c *parked) barred(capabilities []byte, answered map[*openAsk]*jsonrpc.Message) (out []*openAsk) {
+	if bytes.Equal(capabilities, c.allowed) {
+		return nil
+	}
+	left, shown := c.asks[:0:0], 0
+	for i, a := range c.asks {
+		if answered[a] == nil {
+			if _, no := era.Question(a.method, a.params, era.LatestModern, era.LatestModern, capabilities, nil); no != nil {
+				out = append(out, a)
+				continue
+			}
+		}
+		left = append(left, a)
+		if i < c.shown {
+			shown++
+		}
+	}
+	c.asks, c.shown = left, shown
+	return out
 }
 
 // resumed makes the request the one that waits. The caller holds l.mu.
