@@ -67,6 +67,9 @@ func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Me
 	if fault != "" {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
 	}
+	if len(meta.Capabilities)+len(meta.ClientInfo) > maxIntroduction {
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+tooMuchSaid, nil)
+	}
 	if removed[m.Method] {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
 	}

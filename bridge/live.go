@@ -134,6 +134,12 @@ func (b *Bridge) forwarded(h http.Header) http.Header {
 	return out
 }
 
+// maxIntroduction bounds what a client says of itself, in bytes: it is kept for
+// longer than its request.
+const maxIntroduction = 256 << 10
+
+var tooMuchSaid = limitText("what the client says of itself is too long", maxIntroduction)
+
 // newCaller reads what initialize says about the client.
 func newCaller(principal string, m *jsonrpc.Message) (*Caller, string) {
 	asked := gjson.GetBytes(m.Params, "protocolVersion")
@@ -143,6 +149,9 @@ func newCaller(principal string, m *jsonrpc.Message) (*Caller, string) {
 	caps := gjson.GetBytes(m.Params, "capabilities")
 	if caps.Exists() && !caps.IsObject() {
 		return nil, "initialize: params.capabilities must be an object"
+	}
+	if len(m.Params) > maxIntroduction {
+		return nil, "initialize: " + tooMuchSaid
 	}
 	c := &Caller{
 		Principal: principal, Revision: era.Negotiate(asked.Str),

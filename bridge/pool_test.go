@@ -96,6 +96,28 @@ func TestPoolBound(t *testing.T) {
 	})
 }
 
+// R-178: what clients say of themselves is kept with connections and sessions,
+// and not counted among the bytes under way.
+func TestIntroductionBound(t *testing.T) {
+	run(t, ServerOptions{Adapter: &fake{}}, func(t *testing.T, b *Bridge) {
+		icon := func(n int) string { return quote(strings.Repeat("x", n)) }
+		for _, c := range []visitor{
+			{caps: `{"experimental":{"e":` + icon(maxIntroduction) + `}}`},
+			{meta: `,"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1","icons":` + icon(maxIntroduction) + `}`},
+		} {
+			contains(t, c.call(t, b, "tools/list", ""), `"code":-32602`, "262144")
+		}
+		contains(t, visitor{caps: `{"experimental":{"e":` + icon(maxIntroduction/2) + `}}`}.call(t, b, "tools/list", ""), `"result"`)
+		begin := func(n int) string {
+			_, a, _ := b.Initialize(context.Background(), "", "s"+fmt.Sprint(n), "", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+				`"capabilities":{},"clientInfo":{"name":"x","version":"1","icons":`+icon(n)+`}}}`))
+			return text(a)
+		}
+		contains(t, begin(maxIntroduction), `"code":-32602`)
+		contains(t, begin(maxIntroduction/2), `"result"`)
+	})
+}
+
 // D1.2: a client may ask for a connection of its own. The server does not see
 // how, and other principals do not get there.
 func TestPoolLaneKey(t *testing.T) {
