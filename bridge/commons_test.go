@@ -317,3 +317,27 @@ func TestCommonsOfManyPrincipals(t *testing.T) {
 		}
 	})
 }
+
+// What a legacy server says about the part of a list that it was asked for is
+// nobody's: the list is of all servers.
+func TestCommonsListWithProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		talks := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/list" {
+				if m.Token() != nil {
+					w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
+				}
+				w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`)
+				w.answer(m, `{"tools":[{"name":"a","inputSchema":{}}]}`)
+			}
+			return m.Method == "tools/list"
+		}}
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+			{Name: "one", Adapter: talks, Prefix: "one__"}, {Name: "two", Adapter: &fake{}, Prefix: "two__"},
+		}})
+		defer b.Close(context.Background())
+		for _, meta := range []string{`,"progressToken":"t"`, `,"io.modelcontextprotocol/logLevel":"debug"`} {
+			contains(t, visitor{meta: meta}.call(t, b, "tools/list", ""), `"one__a"`)
+		}
+	})
+}

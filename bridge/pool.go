@@ -86,6 +86,11 @@ func (p *pool) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if no := p.misheaded(r); no != nil {
 		return no, nil
 	}
+	if r.Back == nil { // a call of the bridge's own, which may look like a client's
+		inner := *r
+		inner.Back = nobody{}
+		r = &inner
+	}
 	again, no := reading(r)
 	if no != nil {
 		return no, nil
