@@ -327,13 +327,22 @@ func (l *lane) doze() {
 	w := l.wire
 	l.wire, l.lost = nil, nil
 	l.route.log.Debug("connection closed: idle")
-	l.wg.Go(func() { l.retire(w) })
+	l.retireSoon(w)
 }
 
 // retire closes a connection that is not the lane's any more.
 func (l *lane) retire(w *wire) {
 	_ = w.up.Close(l.force) // the wire logs what matters
 	l.route.released()
+}
+
+// retireSoon does so in the background. The caller holds l.mu.
+func (l *lane) retireSoon(w *wire) {
+	left := l.route.leave.begin()
+	l.wg.Go(func() {
+		defer left()
+		l.retire(w)
+	})
 }
 
 // open makes one attempt.
@@ -346,7 +355,7 @@ func (l *lane) open(o *opening) {
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
-		l.wg.Go(func() { l.retire(w) })
+		l.retireSoon(w)
 	case w.gone != nil: // it has ended between its handshake and now
 		gone, o.err = w.gone, w.gone
 		l.began = time.Now()

@@ -47,8 +47,10 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	p.wg.Add(1)
 	p.mu.Unlock()
 	defer func() { // the caller does not wait for the process to end
+		left := p.route.leave.begin()
 		go func() {
 			defer p.wg.Done()
+			defer left()
 			_ = l.Close(p.route.b.force)
 		}()
 	}()

@@ -96,7 +96,11 @@ func (p *pool) shut(l *lower) {
 		return
 	}
 	delete(p.all, l)
-	p.wg.Go(func() { l.close(p.r.b.force) })
+	left := p.r.leave.begin()
+	p.wg.Go(func() {
+		defer left()
+		l.close(p.r.b.force)
+	})
 }
 
 // forget drops a connection whose server came back another, or not at all.

@@ -96,6 +96,22 @@ func TestPoolBound(t *testing.T) {
 	})
 }
 
+// A connection that makes room for another has left when that is opened, however
+// long its end takes.
+func TestPoolRoomIsRoom(t *testing.T) {
+	for _, share := range []Share{"", ShareCall} {
+		f := &fake{closes: func(context.Context, *fakeWire) { time.Sleep(time.Second) }}
+		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, b *Bridge) {
+			for i := range 6 {
+				contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+				if n := b.lanes.Load(); n > 2 {
+					t.Errorf("%d connections", n)
+				}
+			}
+		})
+	}
+}
+
 // R-178: what clients say of themselves is kept with connections and sessions,
 // and not counted among the bytes under way.
 func TestIntroductionBound(t *testing.T) {

@@ -167,7 +167,7 @@ func (l *lane) lose(w *wire) {
 		l.losses++
 	} // otherwise the server works, and has only forgotten the session
 	l.lost, l.ended = w.gone, now
-	l.wg.Go(func() { l.retire(w) })
+	l.retireSoon(w)
 	l.hold()
 }
 

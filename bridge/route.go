@@ -28,6 +28,7 @@ type route struct {
 	pool      *pool         // their connections
 	rivals    bool          // other servers' prefixes are such that names can be the same
 	openings  chan struct{} // one token for each connection that is being opened
+	leave     leave         // of the connections that are being closed
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -68,9 +69,20 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 // done is called. Every success needs a released too, when the connection has
 // ended or was not opened.
 func (r *route) admit(ctx context.Context) (done func(), err error) {
-	if r.lanes.Add(1) > r.maxLanes {
+	for {
+		left := r.leave.next()
+		if r.lanes.Add(1) <= r.maxLanes {
+			break
+		}
 		r.lanes.Add(-1)
-		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("it has too many connections", int(r.maxLanes))}
+		if left == nil {
+			return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("it has too many connections", int(r.maxLanes))}
+		}
+		select { // a place that was given up is about to be free
+		case <-left:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	if r.b.lanes.Add(1) > r.b.maxLanes {
 		r.released()
@@ -92,6 +104,40 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 		begun()
 		<-r.openings
 	}, nil
+}
+
+// leave tells who waits for a place when a connection that is being closed has
+// left its own.
+type leave struct {
+	mu   sync.Mutex // guards the rest
+	n    int
+	left chan struct{} // closed with the next that has left
+}
+
+// begin counts a connection whose closing begins, until done is called.
+func (l *leave) begin() (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n++; l.left == nil {
+		l.left = make(chan struct{})
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.n--
+		close(l.left)
+		if l.left = nil; l.n > 0 {
+			l.left = make(chan struct{})
+		}
+	}
+}
+
+// next returns what is closed when the next one has left; nil when none is about
+// to.
+func (l *leave) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
 }
 
 // start takes the right to begin opening one more connection. It is given back
@@ -253,7 +299,11 @@ func (r *route) evict(which func(*hub) bool) bool {
 	for key, h := range r.hubs {
 		if which(h) && h.unused() {
 			delete(r.hubs, key)
-			r.b.wg.Go(func() { _ = h.lane.Close(r.b.force) })
+			left := r.leave.begin()
+			r.b.wg.Go(func() {
+				defer left()
+				_ = h.lane.Close(r.b.force)
+			})
 			return true
 		}
 	}
