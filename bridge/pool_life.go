@@ -12,21 +12,20 @@ import (
 func (p *pool) room(principal, group string) error {
 	full := func(most int, which func(*lower) bool) bool {
 		n := 0
-		var oldest *lower
 		for _, l := range p.lowers {
-			if !which(l) {
-				continue
-			}
-			n++
-			if l.users == 0 && (oldest == nil || l.use < oldest.use) {
-				oldest = l
+			if which(l) {
+				n++
 			}
 		}
-		if n >= most && oldest != nil {
-			p.drop(oldest)
-			n--
+		if n < most {
+			return false
 		}
-		return n >= most
+		oldest := p.oldest(which)
+		if oldest == nil {
+			return true
+		}
+		p.drop(oldest)
+		return n > most
 	}
 	limited := func(what string, most int) error {
 		return &Error{Server: p.r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText(what, most)}
@@ -43,6 +42,30 @@ func (p *pool) room(principal, group string) error {
 		return limited("it has too many connections", int(p.r.maxLanes))
 	}
 	return nil
+}
+
+// yield gives up the connection that was not used for longest, for one that is
+// needed. It reports false when all are in use.
+func (p *pool) yield() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := p.oldest(func(*lower) bool { return true })
+	if oldest == nil || p.closed {
+		return false
+	}
+	p.drop(oldest)
+	return true
+}
+
+// oldest returns the connection of some that was not used for longest, or nil
+// when all are in use. The caller holds p.mu.
+func (p *pool) oldest(which func(*lower) bool) (l *lower) {
+	for _, other := range p.lowers {
+		if which(other) && other.users == 0 && (l == nil || other.use < l.use) {
+			l = other
+		}
+	}
+	return l
 }
 
 // leave ends what enter began.

@@ -112,6 +112,21 @@ func TestPoolRoomIsRoom(t *testing.T) {
 	}
 }
 
+// Sessions have connections to the server too: one of the pool's that nobody uses
+// makes room for them, and beside them.
+func TestPoolRoomBesideSessions(t *testing.T) {
+	run(t, ServerOptions{Adapter: &fake{}, MaxLanes: 2}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		for i := range 3 {
+			contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+		}
+		contains(t, do(t, s, "1", "tools/list", "{}"), `"result"`)
+		second, _ := begin(t, b, "")
+		contains(t, do(t, second, "1", "tools/list", "{}"), `"result"`)
+		contains(t, visitor{}.call(t, b, "tools/list", ""), "too many connections")
+	})
+}
+
 // R-178: what clients say of themselves is kept with connections and sessions,
 // and not counted among the bytes under way.
 func TestIntroductionBound(t *testing.T) {

@@ -75,6 +75,9 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 			break
 		}
 		r.lanes.Add(-1)
+		if left == nil && r.pool.yield() {
+			continue
+		}
 		if left == nil {
 			return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("it has too many connections", int(r.maxLanes))}
 		}
