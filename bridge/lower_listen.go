@@ -117,8 +117,11 @@ func (l *lower) watch(ctx context.Context, ln *listener, uri string) bool {
 		return true
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(w.listens, ln)
+	l.mu.Unlock()
+	if ctx.Err() != nil { // the server may take note of it yet
+		l.lane.spawn(func() { l.unwatch(ln, uri) })
+	}
 	return false
 }
 
@@ -183,9 +186,8 @@ func (l *lower) unwatch(ln *listener, uri string) {
 	}
 	defer l.leaveWatch(uri, w, true)
 	l.mu.Lock()
-	_, in := w.listens[ln]
 	delete(w.listens, ln)
-	last := in && len(w.listens) == 0
+	last := len(w.listens) == 0
 	l.mu.Unlock()
 	if last {
 		l.subscribe(ctx, "resources/unsubscribe", uri)

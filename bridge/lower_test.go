@@ -665,3 +665,30 @@ func BenchmarkLower(b *testing.B) {
 		})
 	}
 }
+
+// R-150: a server that is slow to take note of a subscription is told, too, when
+// nobody wants it any more.
+func TestLowerListenGivenUp(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "resources/subscribe" && m.URI() == "slow:" {
+			time.AfterFunc(15*time.Second, func() { w.answer(m, "{}") })
+			return true
+		}
+		return false
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		for _, leaves := range []time.Duration{time.Second, time.Minute} { // before the acknowledgement, and after it
+			v := visitor{}.ask(t, b, "1", listen, `"notifications":{"resourceSubscriptions":["slow:"]}`)
+			time.Sleep(leaves)
+			v.cancel(ErrCancelled)
+			<-v.done
+			time.Sleep(time.Minute)
+			lacks(t, strings.Join(v.take(), ""), "slow:")
+			got := f.wire(1).received()
+			contains(t, got[len(got)-1], "resources/unsubscribe", "slow:")
+		}
+		if n := b.routes[0].pool.remains(); n.busy != 0 {
+			t.Errorf("left: %+v", n)
+		}
+	})
+}
