@@ -223,7 +223,7 @@ type Bridge struct {
 	version       string
 	ownParams     []byte // of initialize, where no client's will do
 	lanes         atomic.Int64
-	seals         *seal.Keys    // of the handles that clients without sessions keep
+	seals         *seal.Key     // of the handles that clients without sessions keep
 	instance      string        // of the bridge, for handles that are good for this one only
 	starts        chan struct{} // one token for each connection that begins to be opened
 	flight        flight

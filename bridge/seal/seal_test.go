@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 )
 
-func newKeys(t testing.TB) *Keys {
+func newKey(t testing.TB) *Key {
 	t.Helper()
 	k, err := New()
 	if err != nil {
@@ -19,24 +18,13 @@ func newKeys(t testing.TB) *Keys {
 	return k
 }
 
-func fromSecrets(t testing.TB, secrets ...[]byte) *Keys {
-	t.Helper()
-	k, err := FromSecrets(secrets...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-func secret(c byte) []byte { return bytes.Repeat([]byte{c}, MinSecret) }
-
-func opens(k *Keys, kind, token, want string) bool {
+func opens(k *Key, kind, token, want string) bool {
 	got, err := k.Open(kind, token)
 	return err == nil && string(got) == want
 }
 
 func TestSeal(t *testing.T) {
-	k := newKeys(t)
+	k := newKey(t)
 	for _, payload := range []string{"", "x", strings.Repeat("long ", 10_000)} {
 		token := k.Seal("state", []byte(payload))
 		if !opens(k, "state", token, payload) {
@@ -57,12 +45,12 @@ func TestSeal(t *testing.T) {
 // Nothing but the very token opens, and one error stands for all (R-123,
 //
 func TestForged(t *testing.T) {
-	k := newKeys(t)
+	k := newKey(t)
 	token := k.Seal("state", []byte("payload"))
 	forged := map[string]string{
 		"empty": "", "no base64": "!", "short": "AQ", "padded": token + "=", "more": token + "AAAA",
 		"a line break": token[:8] + "\n" + token[8:], "a line break behind": token + "\r\n",
-		"another process's": newKeys(t).Seal("state", []byte("payload")),
+		"another process's": newKey(t).Seal("state", []byte("payload")),
 		"too long":          strings.Repeat("A", MaxToken+1),
 	}
 	for n := range len(token) {
@@ -97,7 +85,7 @@ func TestForged(t *testing.T) {
 }
 
 func TestMaxToken(t *testing.T) {
-	k := newKeys(t)
+	k := newKey(t)
 	large := bytes.Repeat([]byte("x"), MaxToken/4*3-prefix-28)
 	token := k.Seal("state", large)
 	if len(token) != MaxToken || !opens(k, "state", token, string(large)) {
@@ -109,98 +97,14 @@ func TestMaxToken(t *testing.T) {
 	}
 }
 
-func TestFromSecrets(t *testing.T) {
-	a, b := fromSecrets(t, secret('a')), fromSecrets(t, secret('b'))
-	both, other := fromSecrets(t, secret('b'), secret('a')), fromSecrets(t, secret('a'))
-	byA, byB, byBoth := a.Seal("s", []byte("A")), b.Seal("s", []byte("B")), both.Seal("s", []byte("both"))
-	for _, tc := range []struct {
-		name string
-		k    *Keys
-		in   string
-		ok   bool
-	}{
-		{"another instance", other, byA, true},
-		{"the old secret still opens", both, byA, true},
-		{"the new one opens", both, byB, true},
-		{"the first one seals", b, byBoth, true},
-		{"the second one does not seal", a, byBoth, false},
-		{"another secret", a, byB, false},
-	} {
-		if _, err := tc.k.Open("s", tc.in); (err == nil) != tc.ok || err != nil && err != ErrForged {
-			t.Errorf("%s: %v", tc.name, err)
-		}
-	}
-}
-
-func TestFromSecretsRefuses(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		secrets [][]byte
-		want    string
-	}{
-		{"none", nil, "at least one is needed"},
-		{"empty", [][]byte{{}}, "secret 1 has 0 bytes: at least 32"},
-		{"short", [][]byte{secret('a'), []byte("hunter2")}, "secret 2 has 7 bytes: at least 32"},
-		{"the same", [][]byte{secret('a'), secret('b'), secret('a')}, "secret 3 is secret 1 again"},
-	} {
-		k, err := FromSecrets(tc.secrets...)
-		if k != nil || err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want an error with %q", tc.name, err, tc.want)
-		}
-	}
-}
-
-func TestRotate(t *testing.T) {
-	for name, k := range map[string]*Keys{"own": newKeys(t), "secrets": fromSecrets(t, secret('a'))} {
-		var tokens []string
-		for i := range 6 {
-			if i > 0 {
-				k.Rotate()
-			}
-			tokens = append(tokens, k.Seal("s", []byte{byte(i)}))
-		}
-		for i, token := range tokens {
-			want := i >= 2 || name == "secrets" && i == 0 // the newest and three before it; a secret's always
-			if got := opens(k, "s", token, string([]byte{byte(i)})); got != want {
-				t.Errorf("%s: token %d opens: %t, want %t", name, i, got, want)
-			}
-		}
-		if name == "secrets" && opens(fromSecrets(t, secret('a')), "s", tokens[5], "\x05") {
-			t.Error("after Rotate the secret still seals")
-		}
-	}
-}
-
-// A token opens while keys come, as long as not too many did.
-func TestConcurrent(t *testing.T) {
-	k := newKeys(t)
-	var wg sync.WaitGroup
-	for i := range 4 {
-		wg.Go(func() {
-			if i == 0 {
-				k.Rotate()
-				k.Rotate()
-				return
-			}
-			for n := range 200 {
-				payload := fmt.Sprint(i, n)
-				if token := k.Seal("s", []byte(payload)); !opens(k, "s", token, payload) {
-					t.Errorf("%s does not come back", payload)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// Keys show nothing of themselves wherever they are printed.
+// A key shows nothing of itself wherever it is printed.
 func TestPrint(t *testing.T) {
-	k := fromSecrets(t, secret('a'))
+	k := newKey(t)
 	var log bytes.Buffer
-	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "keys", k)
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "keys", k)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "key", k)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "key", k)
 	for _, s := range []string{fmt.Sprint(k), fmt.Sprintf("%+v", k), fmt.Sprintf("%#v", k), fmt.Sprintf("%x", k)} {
-		if s != "seal.Keys" {
+		if s != "seal.Key" {
 			t.Errorf("printed: %s", s)
 		}
 	}
@@ -210,7 +114,7 @@ func TestPrint(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	k := fromSecrets(f, secret('a'))
+	k := newKey(f)
 	f.Add("s", k.Seal("s", []byte("payload")))
 	f.Add("", k.Seal("", nil))
 	f.Add("s", "AQ")
