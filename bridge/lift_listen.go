@@ -210,7 +210,7 @@ func (h *hearing) take(q *asking) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	done := answered{m: jsonrpc.NewResult(nil, []byte("{}"))}
-	_, had := h.want[q.uri]
+	accepted, had := h.want[q.uri]
 	switch {
 	case q.end:
 		if delete(h.want, q.uri); had && h.now != nil {
@@ -221,7 +221,7 @@ func (h *hearing) take(q *asking) {
 	case !had && len(h.want) >= maxSubscriptions:
 		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil)
 	default:
-		h.want[q.uri] = h.want[q.uri]
+		h.want[q.uri] = accepted
 		h.joining = append(h.joining, q)
 		if h.next == nil {
 			h.plan(gatherFor)
