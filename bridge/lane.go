@@ -350,8 +350,11 @@ func (l *lane) open(o *opening) {
 	w, err := l.attempt()
 	l.mu.Lock()
 	l.opening, o.err = nil, err
+	before := l.server
 	var gone error
 	switch {
+	case errors.Is(err, errAnother):
+		l.wg.Go(func() { l.retire(w) })
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
@@ -365,8 +368,16 @@ func (l *lane) open(o *opening) {
 		l.used = l.began
 		l.watch()
 	}
-	close(o.done)
 	l.mu.Unlock()
+	if errors.Is(err, errAnother) { // those who come from now on do not share this attempt, and know nothing of what was before
+		l.rest.Gone(err)
+		l.mu.Lock()
+		if l.server == before {
+			l.server = nil
+		}
+		l.mu.Unlock()
+	}
+	close(o.done)
 	if gone != nil {
 		l.route.failed(gone)
 		l.mourn(gone)

@@ -19,8 +19,12 @@ const (
 	patientUntil = 5 * time.Second // a caller waits this long rather than be refused
 )
 
+// errAnother is that a server came back as one that those who use the
+// connection have not agreed to.
+var errAnother = errors.New("came back another")
+
 // attempt waits until another start is allowed, opens a connection and
-// restores what the session had set.
+// restores what the session had set. With errAnother there is a connection, too.
 func (l *lane) attempt() (*wire, error) {
 	if err := l.backOff(); err != nil {
 		return nil, err
@@ -40,7 +44,8 @@ func (l *lane) attempt() (*wire, error) {
 	release()
 	if err == nil {
 		if err = l.restore(ctx, w); err != nil {
-			_ = w.up.Close(l.force)
+			l.route.learned(w.up.Server()) // it works, as another
+			return w, err
 		}
 	}
 	if err != nil {
@@ -113,12 +118,7 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 	level, subs := l.level, slices.Collect(maps.Keys(l.subs))
 	l.mu.Unlock()
 	if before != nil && !before.keeps(w.up.Server()) {
-		err := &Error{Server: l.route.o.Name, Kind: ErrLost, Public: "it came back with another revision or fewer capabilities: initialize again"}
-		l.mu.Lock()
-		l.server = nil // sessions to come, if the lane is shared, know nothing of it
-		l.mu.Unlock()
-		l.rest.Gone(err)
-		return err
+		return &Error{Server: l.route.o.Name, Kind: ErrLost, Err: errAnother, Public: "it came back with another revision or fewer capabilities: initialize again"}
 	}
 	if level != nil {
 		l.tell(ctx, w, "logging/setLevel", level)

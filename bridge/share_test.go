@@ -1,11 +1,13 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -290,6 +292,31 @@ func TestShareAnotherServer(t *testing.T) {
 			t.Error("a session goes on with a server that has lost a capability")
 		}
 		begin(t, b, "p")
+	})
+}
+
+// A client that does as it was told, and initializes again at once, is served
+// while the connection that the sessions before could not use is still closing.
+func TestShareAnotherServerAtOnce(t *testing.T) {
+	f := &fake{}
+	f.closes = func(_ context.Context, w *fakeWire) {
+		if w.n == 2 {
+			time.Sleep(5 * time.Second) // of the bubble: a program that is slow to end
+		}
+	}
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Bridge) {
+		one, _ := begin(t, b, "p")
+		f.result = strings.Replace(everything, `"logging":{},`, ``, 1)
+		f.wire(1).die()
+		synctest.Wait()
+		contains(t, do(t, one, "1", "x", `{}`), "initialize again")
+		began := time.Now()
+		if _, a, err := initialize(t, b, "p", params); err != nil {
+			t.Errorf("initialize again = %s, %v", a, err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
 	})
 }
 
