@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -110,15 +111,11 @@ func (p *pool) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if no != nil {
 		return no, nil
 	}
-	l, err := p.lower(r, lane)
+	l, s, err := p.connect(ctx, r, lane)
 	if err != nil {
 		return nil, err
 	}
 	defer p.leave(l)
-	s, err := p.known(ctx, l, r.Method)
-	if err != nil {
-		return nil, err
-	}
 	switch {
 	case s.Modern():
 		return l.relay(ctx, r, lane != "", again, state)
@@ -131,10 +128,30 @@ func (p *pool) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	return l.Call(ctx, r, s, again, state)
 }
 
+// connect returns the connection for a request, counted as in use until leave,
+// and what its server has said. When the server came back as another than it was
+// the request goes over a new connection: its client has agreed to nothing.
+func (p *pool) connect(ctx context.Context, r *Request, lane string) (*lower, *Server, error) {
+	for tried := false; ; tried = true {
+		l, err := p.lower(r, lane)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := p.known(ctx, l, r.Method)
+		if err == nil {
+			return l, s, nil
+		}
+		p.leave(l)
+		if tried || !errors.Is(err, errAnother) {
+			return nil, nil, err
+		}
+	}
+}
+
 // known returns what the server said in a handshake. A connection is opened for
-// it when nothing is known yet.
+// it when there is none, but for those who only want to know what is known.
 func (p *pool) known(ctx context.Context, l *lower, method string) (*Server, error) {
-	if s := l.lane.Server(); s != nil {
+	if s := l.lane.Server(); s != nil && method == "server/discover" && !s.Modern() {
 		return s, nil
 	}
 	if s := l.circle.known(); s != nil && (method == "server/discover" && !s.Modern() || p.r.share == ShareCall) {
@@ -147,12 +164,9 @@ func (p *pool) known(ctx context.Context, l *lower, method string) (*Server, err
 	return s, err
 }
 
-// known returns what the lane's last handshake said. Before the first one it
-// opens the connection.
+// known returns what the handshake of the lane's connection said. It opens one
+// if there is none.
 func (l *lane) known(ctx context.Context) (*Server, error) {
-	if s := l.Server(); s != nil {
-		return s, nil
-	}
 	w, err := l.enter(ctx)
 	if err != nil {
 		return nil, err

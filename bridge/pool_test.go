@@ -315,6 +315,26 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 	})
 }
 
+// A client without a session has agreed to nothing that a server could break by
+// coming back as another: its next call is served, and made once.
+func TestPoolServesAnother(t *testing.T) {
+	f := &fake{result: everything}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+		f.result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"new","version":"2"}}`
+		f.wire(1).die()
+		synctest.Wait()
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"y"`), `"result"`, `"name":"new"`)
+		calls := 0
+		for n := range f.opened() - 1 { // what came after the loss; not every one need have become a connection
+			calls += strings.Count(strings.Join(f.wire(n+2).log(), ""), `"name":"y"`)
+		}
+		if calls != 1 {
+			t.Errorf("the server got the call %d times", calls)
+		}
+	})
+}
+
 // A server whose state dies with it is not opened again for subscriptions.
 func TestPoolEndWithServer(t *testing.T) {
 	f := &fake{}
