@@ -272,7 +272,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		p.batch(w, r.Header, body)
 		return
 	}
-	m, err := jsonrpc.Parse(body.Bytes())
+	m, err := jsonrpc.ParseUTF8(body.Bytes())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		p.refuse(body.Bytes(), err)
@@ -327,7 +327,7 @@ func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpbody.Body) 
 	}
 	seen := map[string]bool{}
 	for _, e := range elements {
-		m, err := jsonrpc.Parse(e)
+		m, err := jsonrpc.ParseUTF8(e)
 		if err != nil {
 			p.refuse(e, err)
 			continue

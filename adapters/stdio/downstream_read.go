@@ -106,7 +106,7 @@ func (p *peer) line(line []byte, t *text) {
 		t.free()
 		return
 	}
-	m, err := jsonrpc.Parse(line)
+	m, err := jsonrpc.ParseUTF8(line)
 	if err != nil {
 		p.refuse(line, err)
 		t.free()
@@ -192,7 +192,7 @@ func (p *peer) batch(line []byte, t *text) {
 	seen := map[string]bool{}
 	answered := false
 	for _, e := range elements {
-		m, err := jsonrpc.Parse(e)
+		m, err := jsonrpc.ParseUTF8(e)
 		if err != nil {
 			if fault == "" {
 				p.refuse(e, err)

@@ -36,6 +36,7 @@ func TestDownstreamLines(t *testing.T) {
 		{"cut off", ping[:20], []string{fault("", -32700)}},
 		{"two on a line", ping + ping, []string{fault("", -32700)}},
 		{"a control character", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"pi\tng\"}", []string{fault("", -32700)}},
+		{"not UTF-8 (A1)", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"x/y\",\"params\":{\"a\":\"\xff\"}}", []string{fault("7", -32600)}},
 		{"a number", "5", []string{fault("", -32600)}},
 		{"an object", "{}", []string{fault("", -32600)}},
 		{"no version", `{"id":"a","method":"ping"}`, []string{fault(`"a"`, -32600)}},

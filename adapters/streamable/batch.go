@@ -86,7 +86,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 func sort(elements [][]byte) (messages, faults []*jsonrpc.Message, modern bool) {
 	seen := map[string]bool{}
 	for _, e := range elements {
-		m, err := jsonrpc.Parse(e)
+		m, err := jsonrpc.ParseUTF8(e)
 		fault := ""
 		switch {
 		case err != nil:

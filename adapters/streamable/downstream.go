@@ -145,7 +145,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		d.batch(server, w, r, body)
 		return
 	}
-	m, err := jsonrpc.Parse(body.Bytes())
+	m, err := jsonrpc.ParseUTF8(body.Bytes())
 	if err != nil {
 		body.Free()
 		refuseBody(w, err)

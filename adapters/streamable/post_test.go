@@ -49,6 +49,7 @@ func TestStatus(t *testing.T) {
 		{"not json-rpc", "POST", `{"id":7}`, nil, 400, `{"jsonrpc":"2.0","id":7,"error":{"code":-32600`},
 		{"null id (R-002, R-014)", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400, `{"jsonrpc":"2.0","error":{"code":-32600`},
 		{"a string", "POST", `"ping"`, nil, 400, "-32600"},
+		{"not utf-8 (A1)", "POST", call("7", "echo", "{\"x\":\"\xff\"}"), nil, 400, `"id":7,"error":{"code":-32600`},
 		{"repeated member", "POST", `{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}`, nil, 400, "-32600"},
 		{"array (R-044)", "POST", "[" + ping + "]", nil, 400, "-32600"},
 		{"no session (R-028)", "POST", ping, []string{"Mcp-Session-Id", ""}, 400, `"id":7,"error":{"code":-32600`},

@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 )
 
 // Message is one request, notification or response: spans of the bytes that it
@@ -290,6 +291,17 @@ func (s *scanner) syntax(end int) error {
 		s.fail(s.space(end), "text behind the message")
 	}
 	return &SyntaxError{Offset: s.at, What: s.what}
+}
+
+// ParseUTF8 is Parse for what comes from clients. It takes no message that is
+// not UTF-8 (A1): of the servers' libraries some end with the first byte that
+// is not, and with them the calls of everybody else.
+func ParseUTF8(b []byte) (*Message, error) {
+	m, err := Parse(b)
+	if err != nil || utf8.Valid(b) {
+		return m, err
+	}
+	return nil, &InvalidError{ID: bytes.Clone(m.ID), What: "it is not UTF-8"}
 }
 
 // validID reports whether raw is a string or a number (A1).
