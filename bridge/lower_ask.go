@@ -18,26 +18,33 @@ const keyTask = "io.modelcontextprotocol/related-task"
 // Ask takes a question of which the wire does not say what call it is about
 // (protocol.md D1.4, attribution). All calls of the connection are of the same
 // principal, so that a wrong guess shows the question at the wrong call and no
-// more: its answer goes back to where it came from.
+// more: its answer goes back to where it came from, and when the server is done
+// with that call before, another one carries it.
 func (l *lower) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 	l.mu.Lock()
-	c := l.carrier(q)
+	c, guessed := l.carrier(q)
 	l.mu.Unlock()
 	if c == nil {
 		return l.stray(q, reply)
 	}
-	return c.Ask(q, reply)
+	return c.carry(q, reply, guessed)
 }
 
-// carrier returns the call that a question is most likely about: that of its
-// task, else the last one sent of those whose clients wait, else the one that
-// was resumed last. The caller holds l.mu.
-func (l *lower) carrier(q *jsonrpc.Message) (best *parked) {
+// carrier returns the call that a question is about: that of its task, else a
+// guess. The caller holds l.mu.
+func (l *lower) carrier(q *jsonrpc.Message) (c *parked, guessed bool) {
 	if id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str; id != "" {
 		if c := l.tasks[id]; c != nil {
-			return c
+			return c, false
 		}
 	}
+	return l.likeliest(), true
+}
+
+// likeliest returns the call that a question is most likely about: the last one
+// sent of those whose clients wait, else the one that was resumed last. The
+// caller holds l.mu.
+func (l *lower) likeliest() (best *parked) {
 	for c := range l.calls {
 		switch {
 		case c.gone || c.over:
@@ -112,7 +119,7 @@ func (l *lower) releaseHeld() []*heldAsk {
 
 // put makes a call carry the question.
 func (h *heldAsk) put(c *parked) {
-	withdraw := c.Ask(h.q, h.reply)
+	withdraw := c.carry(h.q, h.reply, true)
 	h.l.mu.Lock()
 	h.withdraw = withdraw
 	back := h.back

@@ -378,6 +378,33 @@ func asksRoots() func(*fakeWire, *jsonrpc.Message) bool {
 	}
 }
 
+// A question that was shown at the wrong call goes on to the right one when the
+// server is done with the wrong one: it is not answered in its client's name.
+func TestParkedWrongGuess(t *testing.T) {
+	f := &fake{}
+	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		switch {
+		case m.IsResponse():
+			w.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":` + quote(text(m)) + `}]}}`)
+		case m.Name() == "asks":
+		case m.Name() == "quiet":
+			w.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		default:
+			return false
+		}
+		return m.IsRequest()
+	}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		asks := visitor{}.ask(t, b, "1", "tools/call", `"name":"asks"`)
+		synctest.Wait()
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"quiet"`), `"roots/list"`) // a guess, and a wrong one
+		f.wire(1).say(`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
+		<-asks.done
+		contains(t, asks.answer, `"input_required"`, `"roots/list"`)
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"asks","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, asks.answer)+`"`), `"complete"`, `roots`)
+	})
+}
+
 // Two retries at once: the answers are delivered once, and each retry has an
 // answer.
 func TestParkedTwoRetries(t *testing.T) {

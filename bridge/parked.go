@@ -153,6 +153,9 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	delete(l.calls, c)
 	moot := c.asks
 	c.asks, c.shown = nil, 0
+	if err == nil {
+		moot = l.passOn(moot)
+	}
 	v := c.visit
 	if v != nil {
 		c.detach()

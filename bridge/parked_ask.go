@@ -17,6 +17,10 @@ type openAsk struct {
 	method string
 	params []byte // as the client gets them; nil when there are none
 	reply  func(*jsonrpc.Message)
+
+	// Guarded by lower.mu.
+	of      *parked // the call that carries it
+	guessed bool    // that it is about that call
 }
 
 // unanswered replies to questions that nobody will answer.
@@ -40,6 +44,11 @@ func unwanted(method string) *jsonrpc.Message {
 // Ask takes a question of the server's about the call. The request that waits
 // is answered with it, and with what else is asked at the same moment.
 func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func()) {
+	return c.carry(q, reply, false)
+}
+
+// carry is Ask. guessed says that the question may be about another call.
+func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func()) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
@@ -56,24 +65,43 @@ func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw
 		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
 		return nil
 	}
-	a := &openAsk{method: q.Method, reply: reply}
+	a := &openAsk{method: q.Method, reply: reply, guessed: guessed}
 	if params != nil {
 		a.params = flat(params)
 	}
 	l.mu.Lock()
 	full := c.over || c.gone || len(c.asks) >= maxQuestions
 	if !full {
-		c.keys++
-		a.key = keyPrefix + strconv.Itoa(c.keys)
-		c.asks = append(c.asks, a)
-		c.gather()
+		c.add(a)
 	}
 	l.mu.Unlock()
 	if full {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
 		return nil
 	}
-	return func() { c.withdraw(a) }
+	return func() { l.withdraw(a) }
+}
+
+// add makes the call carry the question. The caller holds l.mu.
+func (c *parked) add(a *openAsk) {
+	c.keys++
+	a.key, a.of = keyPrefix+strconv.Itoa(c.keys), c
+	c.asks = append(c.asks, a)
+	c.gather()
+}
+
+// passOn finds other calls for questions whose call the server has answered
+// without waiting for them: they were about another one. It returns those that
+// nobody will answer. The caller holds l.mu.
+func (l *lower) passOn(asks []*openAsk) (moot []*openAsk) {
+	for _, a := range asks {
+		if c := l.likeliest(); a.guessed && c != nil && len(c.asks) < maxQuestions {
+			c.add(a)
+		} else {
+			moot = append(moot, a)
+		}
+	}
+	return moot
 }
 
 // gather answers the request that waits with the questions, in a moment. The
@@ -86,10 +114,10 @@ func (c *parked) gather() {
 
 // withdraw takes back a question. When the client knows of it already, its
 // answer will be ignored (D8.14).
-func (c *parked) withdraw(a *openAsk) {
-	l := c.l
+func (l *lower) withdraw(a *openAsk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c := a.of
 	for i, other := range c.asks {
 		if other != a {
 			continue
