@@ -341,3 +341,20 @@ func TestCommonsListWithProgress(t *testing.T) {
 		}
 	})
 }
+
+// R-088: what a modern server leaves out of its answer to server/discover is
+// filled in.
+func TestDiscoverIncomplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernShop("one", nil)
+		s.result = `{"supportedVersions":["2026-07-28"]}`
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: s}}})
+		defer b.Close(context.Background())
+		found := guest(t, b, "one", "server/discover", "")
+		for path, want := range map[string]string{"resultType": `"complete"`, "capabilities": "{}", "ttlMs": "0", "cacheScope": `"private"`, "supportedVersions.#": "5"} {
+			if got := gjson.Get(found, path).Raw; got != want && gjson.Get(found, path).String() != want {
+				t.Errorf("%s is %s, want %s", path, got, want)
+			}
+		}
+	})
+}
