@@ -182,6 +182,9 @@ type ServerOptions struct {
 	// Forward lists the headers of clients that the server gets. Nothing else of
 	// them is passed on (protocol.md D0.9).
 	Forward []Forward
+	// Validate checks the arguments of tool calls against the tools' input
+	// schemas before the server gets them.
+	Validate bool
 	// MaxTask bounds how long a task of the server's that a call waits for may
 	// work; 0 means no limit. The Adapter bounds all other calls.
 	MaxTask time.Duration

@@ -21,6 +21,9 @@ type catalog struct {
 	mu      sync.Mutex // guards the rest
 	each    [kinds]listing
 	mirrors map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
+	schemas schemas                // of tools whose calls are checked
+	edition int                    // counts how often the tools were listed to know them
+	turn    chan struct{}          // takes one: held meanwhile
 }
 
 // listing is what is known of one kind.
@@ -147,7 +150,7 @@ func (r *route) catalog(principal string) *catalog {
 			}
 			delete(r.catalogs, other) // it is filled again when it is needed
 		}
-		c = &catalog{}
+		c = &catalog{turn: make(chan struct{}, 1)}
 		r.catalogs[principal] = c
 	}
 	return c

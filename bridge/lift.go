@@ -40,7 +40,7 @@ func newLift(r *route, from *Caller, rest Client, connect func(*Caller, Client) 
 	if err != nil {
 		return nil, err
 	}
-	m := &mirrored{up, r}
+	m := &mirrored{r.validating(up, false), r}
 	l.Upstream = m
 	l.wire.Store(m)
 	return l, nil

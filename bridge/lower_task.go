@@ -23,7 +23,7 @@ func tasksMethod(method string) bool { return strings.HasPrefix(method, "tasks/"
 func (l *lower) perform(ctx context.Context, r *Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it
-		return l.lane.Call(ctx, &inner)
+		return l.p.r.validating(l.lane, false).Call(ctx, &inner)
 	}
 	if !s.tasks || r.Method != "tools/call" {
 		return once()
@@ -112,7 +112,7 @@ func (l *lower) drive(ctx context.Context, r *Request, c *parked) (*jsonrpc.Mess
 	inner := *r
 	whole := r.Clone() // what was removed from the params may stand where this goes
 	inner.Message = whole.Edited(first(whole.Params, `"task":{}`))
-	a, err := l.lane.Call(ctx, &inner)
+	a, err := l.p.r.validating(l.lane, false).Call(ctx, &inner)
 	if err != nil || a.Error != nil {
 		return a, err
 	}

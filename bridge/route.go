@@ -28,6 +28,7 @@ type route struct {
 	pool      *pool         // their connections
 	rivals    bool          // other servers' prefixes are such that names can be the same
 	openings  chan struct{} // one token for each connection that is being opened
+	checks    *checks       // of the arguments of calls; nil when they are not checked
 	leave     leave         // of the connections that are being closed
 
 	mu       sync.Mutex // guards the rest
@@ -52,6 +53,9 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		catalogs:  map[string]*catalog{},
 		waiters:   map[*waiter]struct{}{},
 		openings:  make(chan struct{}, maxOpenings),
+	}
+	if o.Validate {
+		r.checks = newChecks()
 	}
 	r.sieves = newSieves(&o)
 	r.pool = newPool(r)

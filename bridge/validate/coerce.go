@@ -1,0 +1,116 @@
+package validate
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/tidwall/gjson"
+)
+
+// edits are the values that were made right: JSON by place.
+type edits struct{ at map[string]string }
+
+func key(place []string) string {
+	var b strings.Builder
+	for _, step := range place {
+		b.WriteString(strconv.Itoa(len(step)) + ":" + step)
+	}
+	return b.String()
+}
+
+// coerce makes right what is of the wrong type in v and reports whether that
+// was anything: strings that are clearly a number, a boolean, null, an array or
+// an object, where one is wanted.
+func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
+	changed := false
+	var walk func(*jsonschema.ValidationError)
+	walk = func(w *jsonschema.ValidationError) {
+		for _, cause := range w.Causes {
+			walk(cause)
+		}
+		want, ok := w.ErrorKind.(*kind.Type)
+		if !ok {
+			return
+		}
+		s, ok := at(*v, w.InstanceLocation).(string)
+		if !ok {
+			return
+		}
+		raw, to, ok := meant(strings.TrimSpace(s), want.Want)
+		if !ok {
+			return
+		}
+		put(v, w.InstanceLocation, to)
+		if e.at == nil {
+			e.at = map[string]string{}
+		}
+		e.at[key(w.InstanceLocation)] = raw
+		changed = true
+	}
+	walk(wrong)
+	return changed
+}
+
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// meant returns what a string clearly means as a value of one of the types.
+func meant(s string, types []string) (raw string, v any, ok bool) {
+	has := func(t string) bool { return slices.Contains(types, t) }
+	switch {
+	case s == "":
+	case (has("number") || has("integer")) && number.MatchString(s) && bounded(s):
+		return s, json.Number(s), true
+	case has("boolean") && (strings.EqualFold(s, "true") || strings.EqualFold(s, "false")):
+		s = strings.ToLower(s)
+		return s, s == "true", true
+	case has("null") && s == "null":
+		return s, nil, true
+	case has("array") && s[0] == '[' || has("object") && s[0] == '{':
+		v, fault := decode([]byte(s))
+		return s, v, fault == nil
+	}
+	return "", nil, false
+}
+
+// apply returns the arguments with what was made right. What is untouched keeps
+// its bytes.
+func (e *edits) apply(args []byte) []byte {
+	if len(e.at) == 0 {
+		return args
+	}
+	return e.append(nil, gjson.ParseBytes(args), nil)
+}
+
+func (e *edits) append(dst []byte, r gjson.Result, place []string) []byte {
+	if raw, ok := e.at[key(place)]; ok {
+		r = gjson.Parse(raw)
+	}
+	if !r.IsObject() && !r.IsArray() {
+		return append(dst, r.Raw...)
+	}
+	open, end := byte('{'), byte('}')
+	if r.IsArray() {
+		open, end = '[', ']'
+	}
+	dst = append(dst, open)
+	i := 0
+	r.ForEach(func(k, one gjson.Result) bool {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		step := strconv.Itoa(i)
+		if open == '{' {
+			dst = append(append(dst, k.Raw...), ':')
+			step = k.String()
+		}
+		dst = e.append(dst, one, append(slices.Clip(place), step))
+		i++
+		return true
+	})
+	return append(dst, end)
+}
