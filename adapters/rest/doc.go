@@ -1,0 +1,16 @@
+// Package rest makes an HTTP API an MCP server: of its OpenAPI document, of
+// tools that the configuration describes, of a catalogue in which tools are
+// published while the bridge runs, or of several of these.
+//
+// The server lives in the process. It speaks 2025-11-25, answers the handshake
+// from memory, and asks its clients nothing. An [Adapter] is one such server:
+// what it has of the API (connections, limits, caches, the state of hosts) is
+// there once, and what [Adapter.Open] returns is only a place to make calls
+// from.
+//
+// Package openapi turns documents into tools, package wire calls into requests;
+// this one joins them: the configuration (config, tool), what it changes in
+// tools and adds to them (override, request, template), the list that clients
+// see (list, search), what a catalogue adds to it (published), and its renewal
+// when something has changed (source, fetch, renew).
+package rest

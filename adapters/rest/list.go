@@ -1,0 +1,244 @@
+package rest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/validate"
+)
+
+// catalog is what there is to call, and what of it is listed. It does not
+// change.
+type catalog struct {
+	tools  []*tool
+	byName map[string]*tool
+	mode   string
+	size   int    // of the list if all tools were in it
+	items  []item // of tools/list
+	finder *finder
+	about  string // instructions
+	info   []byte // serverInfo
+}
+
+// item is one of the tools that are listed.
+type item struct {
+	name string
+	raw  []byte
+}
+
+// keyRequest is where in _meta of a tool its request stands.
+const keyRequest = "mcp-bridge/request"
+
+// newCatalog lists tools as mode says.
+func newCatalog(tools []*tool, mode string) *catalog {
+	c := &catalog{tools: tools, byName: map[string]*tool{}, mode: mode}
+	all := make([]item, len(tools))
+	for i, t := range tools {
+		if t.call != t.Tool {
+			call := *t.call
+			call.InputSchema = t.InputSchema
+			t.call = &call
+		}
+		all[i] = item{t.Name, t.entry()}
+		c.size += len(all[i].raw) + 1
+		c.byName[t.Name] = t
+	}
+	if c.mode == "" || c.mode == ModeAuto {
+		c.mode = ModeTools
+		if c.size > autoLimit {
+			c.mode = ModeSearch
+		}
+	}
+	if c.mode == ModeTools {
+		c.items = all
+		return c
+	}
+	c.finder = newFinder(tools)
+	c.items = searchItems(len(tools))
+	for i, t := range tools {
+		if t.named && !isSearch(t.Name) {
+			c.items = append(c.items, all[i])
+		}
+	}
+	return c
+}
+
+// entry returns the tool as it stands in a list.
+func (t *tool) entry() []byte {
+	out := gjson.AppendJSONString([]byte(`{"name":`), t.Name)
+	if t.Title != "" {
+		out = gjson.AppendJSONString(append(out, `,"title":`...), t.Title)
+	}
+	out = gjson.AppendJSONString(append(out, `,"description":`...), t.Description)
+	out = append(append(out, `,"inputSchema":`...), t.InputSchema...)
+	if t.OutputSchema != nil {
+		out = append(append(out, `,"outputSchema":`...), t.OutputSchema...)
+	}
+	a := t.Annotations
+	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.Operation.Method+" "+t.Operation.Path)
+	return oneLine(append(out, "}}"...))
+}
+
+// oneLine takes line breaks, which stand only between tokens, out of JSON.
+func oneLine(b []byte) []byte {
+	for i, c := range b {
+		if c == '\n' || c == '\r' {
+			b[i] = ' '
+		}
+	}
+	return b
+}
+
+// pageSize is how many bytes of tools a page has, at least one tool.
+const pageSize = 512 << 10
+
+// page returns the result of tools/list. The cursor is the name of the last
+// tool that was listed, so that it holds when the list changes. It reports
+// false when there is no such tool.
+func (c *catalog) page(cursor string) ([]byte, bool) {
+	from := 0
+	if cursor != "" {
+		name, err := base64.RawURLEncoding.DecodeString(cursor)
+		i := slices.IndexFunc(c.items, func(it item) bool { return it.name == string(name) })
+		if err != nil || i < 0 {
+			return nil, false
+		}
+		from = i + 1
+	}
+	out := []byte(`{"tools":[`)
+	for i, it := range c.items[from:] {
+		if i > 0 {
+			if len(out)+len(it.raw) > pageSize {
+				next := base64.RawURLEncoding.EncodeToString([]byte(c.items[from+i-1].name))
+				return append(out, `],"nextCursor":"`+next+`"}`...), true
+			}
+			out = append(out, ',')
+		}
+		out = append(out, it.raw...)
+	}
+	return append(out, `]}`...), true
+}
+
+// same reports whether clients see the same in both.
+func (c *catalog) same(other *catalog) bool {
+	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return bytes.Equal(a.raw, b.raw) })
+}
+
+// combine lays the configuration over the tools of a document, of which there
+// may be none. What is wrong with the configuration costs the entry that it is
+// in.
+func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool) ([]*tool, Faults) {
+	var faults Faults
+	entries := map[*openapi.Operation]*Tool{}
+	var added []*tool
+	auth, err := c.Auth.of(doc)
+	if err != nil {
+		auth = c.Auth // told when the way is made
+	}
+	for i := range c.Tools {
+		e := &c.Tools[i]
+		if e.Request != "" {
+			t, wrong := e.build()
+			if faults = append(faults, wrong...); t != nil {
+				auth.secure(t.Operation)
+				added = append(added, t)
+			}
+			continue
+		}
+		op, why := find(doc, e.Key)
+		switch {
+		case op == nil:
+			faults = append(faults, e.fault("%s", why))
+		case entries[op] != nil:
+			faults = append(faults, e.fault("is the same operation as %s, on line %d", entries[op].Key, entries[op].Line))
+		default:
+			entries[op] = e
+		}
+	}
+	var tools []*tool
+	for _, t := range imported {
+		e := entries[t.Operation]
+		delete(entries, t.Operation)
+		if e == nil {
+			tools = append(tools, &tool{Tool: t, call: t})
+			continue
+		}
+		if e.Off {
+			continue
+		}
+		one, wrong := e.override(t)
+		faults = append(faults, wrong...)
+		tools = append(tools, one)
+	}
+	left := slices.Collect(maps.Values(entries))
+	slices.SortFunc(left, func(a, b *Tool) int { return cmp.Compare(a.Line, b.Line) })
+	for _, e := range left {
+		if !e.Off {
+			faults = append(faults, e.fault("has no effect: expose or the document hides the operation"))
+		}
+	}
+	tools = append(tools, added...)
+	names := map[string]*tool{}
+	return slices.DeleteFunc(tools, func(t *tool) bool {
+		if other := names[t.Name]; other != nil {
+			faults = append(faults, c.sameName(t, other))
+			return true
+		}
+		names[t.Name] = t
+		return false
+	}), faults
+}
+
+// sameName says that two tools are called the same.
+func (c *Config) sameName(t, other *tool) Fault {
+	for i := range c.Tools {
+		if e := &c.Tools[i]; e.shown() == t.Name {
+			return e.fault("the name %s is that of %s %s too: choose another one", t.Name, other.Operation.Method, other.Operation.Path)
+		}
+	}
+	return Fault{Key: t.Name + ": ", Text: "two tools have this name"}
+}
+
+// find returns the operation that a key of the configuration means, or says
+// why there is none.
+func find(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
+	if doc == nil {
+		return nil, "has no request, and there is no document that it could change"
+	}
+	var known []string
+	for _, op := range doc.Operations {
+		if op.ID == key || op.Key() == key {
+			return op, ""
+		}
+		if strings.Contains(key, " ") {
+			known = append(known, op.Key())
+		} else if op.ID != "" {
+			known = append(known, op.ID)
+		}
+	}
+	why = "the document has no such operation, and a tool of your own needs a request"
+	if near := validate.Nearest(key, known); near != "" {
+		why += ": did you mean " + strconv.Quote(near) + "?"
+	}
+	return nil, why
+}
+
+// secure has an operation of the configuration's own sent with credentials: of
+// several the first by name.
+func (a Auth) secure(op *openapi.Operation) {
+	for _, name := range sortedKeys(a.Schemes) {
+		op.Security = append(op.Security, openapi.Requirement{{Name: name}})
+	}
+	// The default is for whoever needs something that is not there.
+	op.Security = append(op.Security, openapi.Requirement{{Name: ""}})
+}

@@ -1,0 +1,352 @@
+package openapi
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// inPlace are the keywords whose schemas describe the same value.
+var inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
+
+// properties writes properties and required.
+func (w *render) properties(n *node) {
+	props := w.l.soft(n.get("properties"))
+	if props != nil && props.kind != object {
+		w.l.warn(props, "properties is %s", props.kind)
+		props = nil
+	}
+	var names []string
+	if n.get("required").is(array) {
+		names = n.strings("required")
+	}
+	wanted := newSet(names)
+	hidden := "readOnly"
+	if w.output {
+		hidden = "writeOnly"
+	}
+	var required []string
+	if props != nil && len(props.members())+len(names) > 0 {
+		w.key("properties")
+		w.b = append(w.b, '{')
+	}
+	for i := range props.members() {
+		m := &props.kids.list[i]
+		must := wanted.take(m.name) || m.node.get("required").is(boolean) && m.node.flag("required")
+		if w.l.marked(&m.node, hidden) || w.stop() {
+			continue
+		}
+		name := m.name
+		desc := ""
+		if !w.output {
+			if name = w.keys.shown(m.name); name != m.name {
+				desc = renamed(m.node.scalar("description"), m.name)
+			}
+		}
+		if must {
+			required = append(required, name)
+		}
+		w.property(name, &m.node, desc, must)
+	}
+	// A required member that nobody describes may be anything.
+	for _, name := range names {
+		if !wanted.take(name) {
+			continue
+		}
+		shown := name
+		if !w.output {
+			shown = w.keys.shown(name)
+		}
+		required = append(required, shown)
+		if props != nil {
+			w.raw(shown, "{}")
+		}
+	}
+	if props != nil && len(props.members())+len(names) > 0 {
+		w.b = append(w.b, '}')
+	}
+	w.required(required)
+}
+
+// set is the names that are still to be found. Most sets are small.
+type set struct {
+	names []string
+	left  map[string]bool // when there are many
+	done  uint64          // by index, when there are few
+}
+
+func newSet(names []string) set {
+	s := set{names: names}
+	if len(names) > 64 {
+		s.left = make(map[string]bool, len(names))
+		for _, n := range names {
+			s.left[n] = true
+		}
+	}
+	return s
+}
+
+// take reports whether a name is in the set, and takes it out.
+func (s *set) take(name string) bool {
+	if s.left != nil {
+		is := s.left[name]
+		delete(s.left, name)
+		return is
+	}
+	is := false
+	for i, n := range s.names {
+		if n == name && s.done&(1<<i) == 0 {
+			s.done |= 1 << i
+			is = true
+		}
+	}
+	return is
+}
+
+func (w *render) required(names []string) {
+	if len(names) == 0 || w.relaxed {
+		return
+	}
+	w.key("required")
+	w.b = append(w.b, '[')
+	for i, name := range names {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = appendString(w.b, name)
+	}
+	w.b = append(w.b, ']')
+}
+
+// property writes one property. Optional ones are the first to be left out
+// when a schema is too long.
+func (w *render) property(name string, n *node, desc string, must bool) {
+	opt, files := w.opt, w.files
+	if !must {
+		w.opt++
+	}
+	if w.files = noPart; files == form {
+		w.files = inPart
+	}
+	w.key(name)
+	w.schema(n, name, desc)
+	w.opt, w.files = opt, files
+}
+
+// renamed adds the real name to a description.
+func renamed(desc, name string) string {
+	if desc = strings.TrimSpace(desc); desc != "" {
+		desc += " "
+	}
+	return desc + "(sent as " + short(name) + ")"
+}
+
+// additional writes what else an object may have.
+func (w *render) additional(n *node) {
+	a := n.get("additionalProperties")
+	files := w.files
+	if w.files = noPart; files == form {
+		w.files = inPart
+	}
+	switch {
+	case closed(n):
+		// Parts of one value that each refuse the properties of the others would
+		// refuse every value.
+		if !w.relaxed && !w.mixed && !isComposed(n) {
+			w.raw("additionalProperties", "false")
+		}
+	case a.is(object) && len(a.members()) > 0:
+		w.keys.open = true
+		opt := w.opt
+		w.opt++
+		w.key("additionalProperties")
+		w.schema(a, "", "")
+		w.opt = opt
+	case a != nil:
+		w.keys.open = true
+		if n.get("properties") == nil {
+			w.raw("additionalProperties", "true")
+		}
+	case n.get("properties") == nil:
+		types, _ := typesOf(n)
+		w.keys.open = w.keys.open || slices.Contains(types, "object")
+	}
+	w.files = files
+}
+
+// composed writes allOf, anyOf and oneOf. The last becomes an anyOf: more
+// providers know that, and alternatives of real documents are seldom exclusive.
+func (w *render) composed(n *node, nullable bool) {
+	if all := n.get("allOf"); all.is(array) && len(all.members()) > 0 {
+		via, mixed := w.viaAll, w.mixed
+		w.viaAll, w.mixed = true, true
+		w.alternatives("allOf", all, nil, false)
+		w.viaAll, w.mixed = via, mixed
+	}
+	one, other := n.get("oneOf"), n.get("anyOf")
+	if other.is(array) && len(other.members()) > 0 {
+		w.alternatives("anyOf", other, n.get("discriminator"), nullable)
+		if one.is(array) && len(one.members()) > 0 && !w.relaxed {
+			w.alternatives("oneOf", one, nil, nullable)
+		}
+	} else if one.is(array) && len(one.members()) > 0 {
+		w.alternatives("anyOf", one, n.get("discriminator"), nullable)
+	}
+}
+
+func (w *render) alternatives(word string, list, discriminator *node, nullable bool) {
+	w.key(word)
+	w.b = append(w.b, '[')
+	for i := range list.members() {
+		n := &list.kids.list[i].node
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		start := len(w.b)
+		w.inner(n, "", "")
+		if discriminator.is(object) && !w.relaxed && bytes.HasPrefix(w.b[start:], []byte(`{"$ref"`)) &&
+			!bytes.Contains(w.b[start:], []byte(`"properties"`)) {
+			w.hint(n, discriminator)
+		}
+		if types, null := typesOf(n); null && len(types) == 0 {
+			nullable = false
+		}
+	}
+	if nullable && !w.relaxed {
+		w.b = append(w.b, `,{"type":"null"}`...)
+	}
+	w.b = append(w.b, ']')
+}
+
+// hint says in an alternative which value of the discriminator goes with it.
+// The schema that was just written is open again for that.
+func (w *render) hint(n, discriminator *node) {
+	prop, ref := discriminator.str("propertyName"), n.str("$ref")
+	t := w.l.deref(n)
+	own := w.l.soft(t.get("properties").get(prop))
+	if prop == "" || t == nil || own.get("enum") != nil || own.get("const") != nil {
+		return
+	}
+	var values []string
+	mapping := discriminator.get("mapping")
+	for i := range mapping.members() {
+		m := &mapping.kids.list[i]
+		if m.node.is(text) && (m.node.text == ref || label(m.node.text) == label(ref)) && !slices.Contains(values, m.name) {
+			values = append(values, m.name)
+		}
+	}
+	if mapping == nil {
+		values = []string{ref[strings.LastIndexByte(ref, '/')+1:]}
+	}
+	if len(values) == 0 {
+		return
+	}
+	shown := prop
+	if !w.output {
+		shown = w.keys.shown(prop)
+	}
+	w.b = w.b[:len(w.b)-1]
+	w.key("properties")
+	w.b = append(w.b, '{')
+	w.key(shown)
+	w.b = append(w.b, `{"enum":[`...)
+	for i, v := range values {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = appendString(w.b, v)
+	}
+	w.b = append(w.b, "]}}"...)
+	w.required([]string{shown})
+	w.b = append(w.b, '}')
+}
+
+// orNull writes a schema that is made of others and may be null too.
+func (w *render) orNull(n *node, name, desc string) {
+	w.describe(w.text(n, name, desc), "")
+	var list []member
+	for _, m := range n.members() {
+		switch m.name {
+		case "nullable", "x-nullable", "description", "title", "default":
+		case "type":
+			if types, _ := typesOf(n); len(types) == 1 {
+				list = append(list, member{"type", node{kind: text, text: types[0], line: m.node.line, file: m.node.file}})
+			}
+		default:
+			list = append(list, m)
+		}
+	}
+	w.key("anyOf")
+	w.b = append(w.b, '[')
+	w.inner(made(n, list), "", "")
+	w.b = append(w.b, `,{"type":"null"}]`...)
+}
+
+// rest writes the keywords that few documents have.
+func (w *render) rest(n *node) {
+	for _, word := range []string{"not", "if", "then", "else"} {
+		if s := n.get(word); s.is(object) || s.is(boolean) {
+			w.key(word)
+			w.inner(s, "", "")
+		}
+	}
+	for _, word := range []string{"contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties"} {
+		if s := n.get(word); s.is(object) || s.is(boolean) {
+			w.key(word)
+			w.schema(s, "", "")
+			for _, bound := range []string{"minContains", "maxContains"} {
+				if word == "contains" && whole(n.get(bound)) != "" {
+					w.raw(bound, whole(n.get(bound)))
+				}
+			}
+		}
+	}
+	for _, word := range []string{"patternProperties", "dependentSchemas"} {
+		s := n.get(word)
+		if !s.is(object) {
+			continue
+		}
+		w.keys.open = true
+		w.key(word)
+		w.b = append(w.b, '{')
+		for i := range s.members() {
+			m := &s.kids.list[i]
+			switch {
+			case word == "dependentSchemas":
+				w.key(w.keys.shown(m.name))
+				w.inner(&m.node, "", "")
+			case w.l.compiles(m.name):
+				w.key(m.name)
+				w.schema(&m.node, "", "")
+			}
+		}
+		w.b = append(w.b, '}')
+	}
+	if s := n.get("dependentRequired"); s.is(object) {
+		w.key("dependentRequired")
+		w.b = append(w.b, '{')
+		for i := range s.members() {
+			m := &s.kids.list[i]
+			w.key(w.keys.shown(m.name))
+			w.b = append(w.b, '[')
+			for j, name := range uniq(s.strings(m.name)) {
+				if j > 0 {
+					w.b = append(w.b, ',')
+				}
+				w.b = appendString(w.b, w.keys.shown(name))
+			}
+			w.b = append(w.b, ']')
+		}
+		w.b = append(w.b, '}')
+	}
+}
+
+func uniq(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

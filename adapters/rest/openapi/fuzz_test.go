@@ -1,0 +1,143 @@
+package openapi
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzLoad: whatever a document is, loading it ends soon, and the tools that
+// come out can be used.
+func FuzzLoad(f *testing.F) {
+	for _, name := range []string{"tictactoe-3.1.yaml", "uspto-3.0.yaml", "petstore-3.0.yaml", "petstore-2.0.json", "parameters-style-3.0.json"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	for _, s := range hostile() {
+		if len(s) < 1<<16 {
+			f.Add([]byte(s))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			t.Skip()
+		}
+		start := time.Now()
+		doc, err := Load(t.Context(), Source{Data: data})
+		if err != nil {
+			return
+		}
+		o := Options{FlattenBody: len(data)%2 == 0, StrictOutput: len(data)%3 == 0}
+		tools, _ := Tools(doc, o)
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("took %v", d)
+		}
+		if len(tools) > 20 {
+			tools = tools[:20]
+		}
+		checkTools(t, tools, o)
+	})
+}
+
+// hostile are documents that want to cost much.
+func hostile() map[string]string {
+	head := "openapi: 3.1.0\npaths:\n  /a:\n    post:\n      requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}\n"
+	out := map[string]string{}
+	// Aliases that double at every level.
+	var b strings.Builder
+	b.WriteString("openapi: 3.1.0\nx-0: &x0 {type: object, properties: {a: {type: string}}}\n")
+	for i := range 60 {
+		a, c := itoa(i), itoa(i+1)
+		b.WriteString("x-" + c + ": &x" + c + " {type: object, properties: {a: *x" + a + ", b: *x" + a + ", c: *x" + a + "}}\n")
+	}
+	out["aliases"] = b.String() + "paths: {/a: {post: {requestBody: {content: {application/json: {schema: *x60}}}}}}\n"
+	// The same with references.
+	b.Reset()
+	b.WriteString(head + "components:\n  schemas:\n    A: {$ref: '#/components/schemas/A0'}\n")
+	for i := range 200 {
+		r := "{$ref: '#/components/schemas/A" + itoa(i+1) + "'}"
+		b.WriteString("    A" + itoa(i) + ": {allOf: [" + r + "," + r + "], anyOf: [" + r + "," + r + "], properties: {a: " + r + "}}\n")
+	}
+	out["references"] = b.String()
+	out["merge bomb"] = "openapi: 3.1.0\nx-a: &a {" + strings.Repeat("k: 1, ", 10) + "z: {}}\nx-b:\n" +
+		strings.Repeat("  - {<<: [*a, *a, *a, *a, *a, *a, *a, *a]}\n", 2000) + "paths: {/a: {get: {}}}\n"
+	out["alias in itself"] = "openapi: 3.1.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: &s {properties: {a: *s}}}}}}}}\n"
+	out["deep json"] = `{"openapi":"3.1.0","paths":{"/a":{"get":{}}},"x":` + strings.Repeat("[", 200000) + strings.Repeat("]", 200000) + `}`
+	out["deep yaml"] = "openapi: 3.1.0\npaths: {/a: {get: {}}}\nx: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + "\n"
+	out["deep schema"] = `{"openapi":"3.1.0","paths":{"/a":{"post":{"requestBody":{"content":{"application/json":{"schema":` +
+		strings.Repeat(`{"properties":{"a":`, 90) + "{}" + strings.Repeat("}}", 90) + `}}}}}}}`
+	b.Reset()
+	b.WriteString(`{"openapi":"3.1.0","paths":{`)
+	for i := range 3000 {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		b.WriteString(`"/p` + itoa(i) + `":{"post":{"parameters":[`)
+		for j := range 20 {
+			b.WriteString(`{"$ref":"#/components/parameters/missing` + itoa(i*20+j) + `"},`)
+		}
+		b.WriteString(`{"$ref":"#/components/parameters/p"}]}}`)
+	}
+	b.WriteString(`},"components":{"parameters":{"p":{"$ref":"#/components/parameters/p"}}}}`)
+	out["many broken references"] = b.String()
+	b.Reset()
+	b.WriteString(head + "components: {schemas: {A: {oneOf: [")
+	for i := range 2000 {
+		b.WriteString("{$ref: '#/components/schemas/B" + itoa(i) + "'},")
+	}
+	b.WriteString("{}]}, ")
+	for i := range 2000 {
+		b.WriteString("B" + itoa(i) + ": {allOf: [{$ref: '#/components/schemas/A'}], properties: {x: {type: string}}}, ")
+	}
+	out["wide loop"] = b.String() + "Z: {}}}\n"
+	b.Reset()
+	b.WriteString(`{"openapi":"3.1.0","paths":{"/ok":{"get":{}},"/a":{"get":{"parameters":[{"name":"p","in":"query"}`)
+	for i := range 100000 {
+		b.WriteString(`,{"name":"p` + itoa(i) + `","in":"query"}`)
+	}
+	out["many parameters"] = b.String() + `]}},"/` + strings.Repeat("{a}", 100000) + `":{"get":{}}}}`
+	b.Reset()
+	b.WriteString(`{"openapi":"3.1.0","paths":{"/a":{"post":{"requestBody":{"content":{"multipart/form-data":{"schema":{"properties":{"p":{}`)
+	for i := range 100000 {
+		b.WriteString(`,"p` + itoa(i) + `":{"type":"string"}`)
+	}
+	b.WriteString(`},"required":["p"`)
+	for i := range 100000 {
+		b.WriteString(`,"q` + itoa(i) + `"`)
+	}
+	out["many properties"] = b.String() + `]}}}}}}}}`
+	out["numbers"] = head + "components: {schemas: {A: {multipleOf: 1e999999999, minimum: 1e-99999999, maxLength: 1e400, enum: [1e999999999, 0x10, .5, 1_000, .inf, .nan]}}}\n"
+	return out
+}
+
+func itoa(i int) string { return string(appendInt(nil, i)) }
+
+func TestHostile(t *testing.T) {
+	for name, text := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			doc, err := Load(t.Context(), Source{Data: []byte(text)})
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			tools, _ := Tools(doc, Options{})
+			if len(tools) == 0 {
+				t.Fatal("no tool is left")
+			}
+			made := time.Since(start)
+			checkTools(t, tools[:min(len(tools), 20)], Options{})
+			if made > 10*time.Second {
+				t.Errorf("took %v", made)
+			}
+			if len(doc.Warnings) > maxWarnings+1 {
+				t.Errorf("%d warnings", len(doc.Warnings))
+			}
+			t.Log(made, len(doc.Warnings))
+		})
+	}
+}

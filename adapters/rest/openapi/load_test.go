@@ -1,0 +1,275 @@
+package openapi
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// bad operations cost themselves and a warning with their line; never more.
+func TestBadOperations(t *testing.T) {
+	tools, warnings := make1(t, `openapi: 3.0.0
+info: {title: T, version: 1.0}
+servers: nothing
+security: {a: []}
+paths:
+  /list: [1]
+  /null:
+  /a:
+    get: [not, an, operation]
+    post: text
+    put:
+      operationId: good
+      parameters: {wrong: kind}
+      responses: {200: wrong, 201: {content: {application/json: {schema: 5}}}}
+  /b:
+    get: {parameters: [{in: query, required: true}], operationId: lost}
+    get: {operationId: twice}
+  /c: {$ref: '#/paths/~1a'}
+  x-extra: {get: {}}
+components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: http, scheme: Bearer}}}
+`, Options{})
+	same(t, names(tools), []string{"good_" + hash("PUT /a"), "twice", "good_" + hash("PUT /c")})
+	for _, want := range []string{
+		"doc.yaml:3: servers is a string and not a list",
+		"doc.yaml:4: security is an object and not a list",
+		"doc.yaml:6: path /list is a list: left out",
+		"doc.yaml:7: path /null is null: left out",
+		"doc.yaml:9: GET /a is not an operation: left out",
+		"doc.yaml:10: POST /a is not an operation: left out",
+		"doc.yaml:13: PUT /a: parameters is an object and not a list",
+		"doc.yaml:14: response 200 cannot be read",
+		`doc.yaml:17: "get" stands here again: the last one counts`,
+		`doc.yaml:20: security scheme "a": an apiKey needs a name`,
+		`doc.yaml:20: security scheme "b": type "wrong" is unknown`,
+	} {
+		warned(t, warnings, want)
+	}
+}
+
+func TestNoDocument(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                        "is empty",
+		"# nothing":               "is empty",
+		"[]":                      "is a list and no OpenAPI document",
+		"hello":                   "is a string and no OpenAPI document",
+		"a: 1":                    "neither openapi, swagger nor paths",
+		`{"openapi": "3.0.0"`:     "line 1",
+		"openapi: [":              "line",
+		"{\"a\":\n\n\"b\" \"c\"}": "line 3: a comma or } is expected",
+		"\x00\x01\x02":            "",
+		"openapi: 3.0.0\n\tx: 1":  "line 2",
+	} {
+		_, err := Load(t.Context(), Source{Location: "x.yaml", Data: []byte(text)})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "x.yaml: ") {
+			t.Errorf("%q: error is %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Load(t.Context(), Source{Location: filepath.Join(t.TempDir(), "none.yaml")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := Load(t.Context(), Source{Location: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "is not a file") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := Load(t.Context(), Source{Location: "https://x.example/a"}); err == nil {
+		t.Error("a URL was read without a fetcher")
+	}
+	if _, err := Load(t.Context(), Source{Data: []byte("openapi: 3.0.0"), MaxBytes: 5}); err == nil {
+		t.Error("a document that is too large was read")
+	}
+}
+
+// JSON and YAML are told apart by what they are, and say the same.
+func TestJSONAndYAML(t *testing.T) {
+	for name, text := range map[string]string{
+		"json":         `{"openapi":"3.0.0","paths":{"/a":{"get":{"operationId":"a\u00e4\"b","deprecated":true}}}}`,
+		"yaml":         "openapi: 3.0.0\npaths:\n  /a:\n    get:\n      operationId: \"aä\\\"b\"\n      deprecated: true\n",
+		"flow":         "{openapi: 3.0.0, paths: {/a: {get: {operationId: 'aä\"b', deprecated: true}}}}",
+		"json with ,":  "{\"openapi\":\"3.0.0\",\"paths\":{\"/a\":{\"get\":{\"operationId\":\"a\u00e4\\\"b\",\"deprecated\":true},}}}",
+		"bom":          "\ufeff{\"openapi\":\"3.0.0\",\"paths\":{\"/a\":{\"get\":{\"operationId\":\"aä\\\"b\",\"deprecated\":true}}}}",
+		"merged":       "x: &x {deprecated: true, operationId: no}\nopenapi: 3.0.0\npaths:\n  /a:\n    get:\n      <<: *x\n      operationId: \"aä\\\"b\"\n",
+		"alias as key": "x: &x /a\nopenapi: 3.0.0\npaths:\n  *x :\n    get: {operationId: \"aä\\\"b\", deprecated: true}\n",
+	} {
+		doc := load(t, text)
+		if len(doc.Operations) != 1 || doc.Operations[0].ID != `aä"b` || !doc.Operations[0].Deprecated || len(doc.Warnings) > 0 {
+			t.Errorf("%s: %+v %v", name, doc.Operations, doc.Warnings)
+		}
+	}
+	// The keys of responses are numbers in YAML.
+	doc := load(t, "openapi: 3.0.0\npaths: {/a: {get: {responses: {200: {description: yes}, 4XX: {}}}}}\n")
+	same(t, doc.Operations[0].Responses[0].Status, "200")
+}
+
+func TestLines(t *testing.T) {
+	for _, text := range []string{
+		"{\n \"openapi\": \"3.0.0\",\n \"paths\": {\n  \"/a\": {\n   \"get\": {\n    \"x\": \"a\\n\\\"b\"\n   },\n   \"post\":\n    [1]\n  }\n }\n}",
+	} {
+		doc := load(t, text)
+		same(t, doc.Operations[0].Line, 5)
+		same(t, doc.Warnings, []Warning{{File: "doc.yaml", Line: 9, Text: "POST /a is not an operation: left out"}})
+	}
+}
+
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSeveralFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"api/main.yaml": "openapi: 3.1.0\npaths:\n  /a: {$ref: 'paths/a.yaml'}\n  /b: {get: {responses: {200: {content: {application/json: {schema: {$ref: '../outside.json'}}}}}}}\n" +
+			"  /c: {get: {responses: {200: {content: {application/json: {schema: {$ref: 'link.json'}}}}}}}\n",
+		"api/paths/a.yaml":     "parameters: [{$ref: '../parts/p.json#/list/0'}]\npost:\n  operationId: a\n  requestBody: {content: {application/json: {schema: {$ref: '../parts/s%20s.yaml#/Pet'}}}}\n",
+		"api/parts/p.json":     `{"list": [{"name": "p", "in": "query", "schema": {"$ref": "#/string"}}], "string": {"type": "string"}}`,
+		"api/parts/s s.yaml":   "Pet: {properties: {mother: {$ref: '#/Pet'}, owner: {$ref: 'owner.json'}}}\n",
+		"api/parts/owner.json": `{"properties": {"pet": {"$ref": "s s.yaml#/Pet"}}}`,
+		"outside.json":         `{"type": "object", "properties": {"out": {}}}`,
+	})
+	if err := os.Symlink(filepath.Join("..", "outside.json"), filepath.Join(dir, "api", "link.json")); err != nil {
+		t.Skip(err)
+	}
+	main := filepath.Join(dir, "api", "main.yaml")
+	doc, err := Load(t.Context(), Source{Location: main})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, more := Tools(doc, Options{})
+	checkTools(t, tools, Options{})
+	same(t, names(tools), []string{"a", "get_b", "get_c"})
+	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"p":{"type":"string"},"body":{"type":"object","properties":{"mother":{"$ref":"#/$defs/Pet"},"owner":{"$ref":"#/$defs/owner"}}}},"additionalProperties":false,`+
+		`"$defs":{"Pet":{"type":"object","properties":{"mother":{"$ref":"#/$defs/Pet"},"owner":{"$ref":"#/$defs/owner"}}},"owner":{"type":"object","properties":{"pet":{"$ref":"#/$defs/Pet"}}}}}`)
+	same(t, tools[0].Operation.File, "paths/a.yaml")
+	var warnings []string
+	for _, w := range append(doc.Warnings, more...) {
+		warnings = append(warnings, w.String())
+	}
+	warned(t, warnings, `main.yaml:4: $ref "../outside.json": is outside of the folder`)
+	warned(t, warnings, `main.yaml:5: $ref "link.json": `) // a link that leads out
+	same(t, len(warnings), 2)
+	for _, f := range []string{"api/main.yaml", "api/paths/a.yaml", "api/parts/p.json", "api/parts/s s.yaml", "api/parts/owner.json"} {
+		if !slices.Contains(doc.Files, filepath.Join(dir, filepath.FromSlash(f))) {
+			t.Errorf("%s is not among %v", f, doc.Files)
+		}
+	}
+	// What is read counts together.
+	doc, err = Load(t.Context(), Source{Location: main, MaxBytes: 450})
+	if err != nil || !slices.ContainsFunc(doc.Warnings, func(w Warning) bool { return strings.Contains(w.Text, "is larger than what is left of 450 bytes") }) {
+		t.Errorf("%v %v", err, doc.Warnings)
+	}
+	// All of it may be read when that is said.
+	doc, err = Load(t.Context(), Source{Location: main, Root: dir})
+	if err != nil || len(doc.Warnings) > 0 {
+		t.Errorf("%v %v", err, doc.Warnings)
+	}
+	tools, _ = Tools(doc, Options{})
+	same(t, strings.Contains(string(tools[1].OutputSchema), `"out"`), true)
+}
+
+// fetcher has pages by their URL.
+type fetcher map[string]string
+
+func (f fetcher) Fetch(_ context.Context, url string) ([]byte, error) {
+	if text, ok := f[url]; ok {
+		return []byte(text), nil
+	}
+	return nil, errors.New("404 Not Found")
+}
+
+func TestURLs(t *testing.T) {
+	f := fetcher{
+		"https://x.example/v1/api.yaml?key=secret": "openapi: 3.0.0\npaths:\n  /a: {get: {parameters: [{$ref: '../p.yaml#/p'}, {$ref: 'missing.yaml#/p'}, {$ref: 'file:///etc/passwd'}]}}\n",
+		"https://x.example/p.yaml":                 "p: {name: p, in: query, schema: {type: string}}\n",
+	}
+	doc, err := Load(t.Context(), Source{Location: "https://x.example/v1/api.yaml?key=secret", Fetcher: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, len(doc.Operations[0].Parameters), 1)
+	same(t, doc.Warnings, []Warning{
+		{File: "https://x.example/v1/api.yaml", Line: 3, Text: `$ref "missing.yaml#/p": 404 Not Found`},
+		{File: "https://x.example/v1/api.yaml", Line: 3, Text: `$ref "file:///etc/passwd": leads nowhere from a URL`},
+	})
+	same(t, doc.Files[:2], []string{"https://x.example/v1/api.yaml?key=secret", "https://x.example/p.yaml"})
+}
+
+func TestServers(t *testing.T) {
+	for text, want := range map[string]string{
+		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}]}]",
+		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[]} {URL:http://x.example/v1 Description: Variables:[]}]",
+		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[]}]",
+		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[]}]",
+		"openapi: 3.0.0\npaths: {}":                "[]",
+	} {
+		same(t, load(t, text).Servers, want)
+	}
+	doc := load(t, "openapi: 3.0.0\nservers: [{url: /doc}]\npaths:\n  /a:\n    servers: [{url: /path}]\n    get: {}\n    put: {servers: [{url: /op}]}\n  /b: {get: {}}\n")
+	var got []string
+	for _, op := range doc.Operations {
+		for _, s := range op.Servers {
+			got = append(got, op.Key()+" "+s.URL)
+		}
+	}
+	same(t, got, []string{"GET /a /path", "PUT /a /op"})
+}
+
+func TestSecurity(t *testing.T) {
+	doc := load(t, `
+openapi: 3.1.0
+security: [{key: []}]
+components:
+  securitySchemes:
+    key: {type: apiKey, in: header, name: X-Key}
+    basic: {type: http, scheme: Basic}
+    oauth: {type: oauth2, flows: {clientCredentials: {tokenUrl: /token, scopes: {read: R, write: W}}, implicit: {authorizationUrl: /auth}}}
+    oidc: {type: openIdConnect, openIdConnectUrl: https://id.example/.well-known/openid-configuration}
+    tls: {type: mutualTLS}
+paths:
+  /a:
+    get: {}
+    put: {security: []}
+    post: {security: [{key: [], oauth: [read]}, {}]}
+`)
+	same(t, doc.Operations[0].Security, []Requirement{{{Name: "key"}}})
+	same(t, len(doc.Operations[1].Security), 0)
+	same(t, doc.Operations[2].Security, []Requirement{{{Name: "key"}, {Name: "oauth", Scopes: []string{"read"}}}, {}})
+	var got []string
+	for _, s := range doc.Schemes {
+		got = append(got, s.Type+" "+string(s.In)+s.Param+s.Scheme+s.OpenIDURL)
+	}
+	same(t, got, []string{"apiKey headerX-Key", "http basic", "oauth2 ", "openIdConnect https://id.example/.well-known/openid-configuration", "mutualTLS "})
+	same(t, doc.Schemes[2].Flows[0], Flow{Kind: "clientCredentials", TokenURL: "/token", Scopes: []string{"read", "write"}})
+	doc = load(t, "swagger: '2.0'\nsecurityDefinitions: {b: {type: basic}, o: {type: oauth2, flow: application, tokenUrl: /t, scopes: {a: b}}}\npaths: {}\n")
+	same(t, *doc.Schemes[0], SecurityScheme{Name: "b", Type: "http", Scheme: "basic", Line: 2})
+	same(t, doc.Schemes[1].Flows, []Flow{{Kind: "clientCredentials", TokenURL: "/t", Scopes: []string{"a"}}})
+}
+
+// A text that is nowhere has no folder to read from.
+func TestInline(t *testing.T) {
+	const text = "openapi: 3.2.0\npaths: {/a: {get: {parameters: [{$ref: 'go.mod#/a'}]}}}\n"
+	doc, err := Load(t.Context(), Source{Data: []byte(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, doc.Warnings, []Warning{{File: "the document", Line: 2, Text: `$ref "go.mod#/a": a document without a place of its own cannot refer to files`}})
+	same(t, len(doc.Files), 0)
+	// Unless it says itself where it belongs.
+	doc, err = Load(t.Context(), Source{Data: []byte("$self: https://x.example/d/api\n" + text), Fetcher: fetcher{"https://x.example/d/go.mod": "a: {name: a, in: query}"}})
+	if err != nil || len(doc.Warnings) > 0 {
+		t.Fatal(err, doc.Warnings)
+	}
+	same(t, doc.Location, "https://x.example/d/api")
+	same(t, len(doc.Operations[0].Parameters), 1)
+}

@@ -1,0 +1,173 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// yamlTree makes nodes out of YAML. Aliases share what they stand for, so a
+// document that multiplies itself by them costs no memory.
+type yamlTree struct {
+	file uint16
+	warn func(line int32, text string)
+	done map[*yaml.Node]*node // what has an anchor; nil while it is being made
+	far  bool                 // a reference leads out of the text
+	left int                  // how many members << may still bring
+}
+
+func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *node, far bool, err error) {
+	// The library panics where it has not thought of something.
+	defer func() {
+		if r := recover(); r != nil {
+			root, far, err = nil, false, errors.New("cannot be read as YAML")
+		}
+	}()
+	var doc yaml.Node
+	dec := yaml.NewDecoder(strings.NewReader(string(src)))
+	if err := dec.Decode(&doc); err == io.EOF {
+		return nil, false, errors.New("is empty")
+	} else if err != nil {
+		return nil, false, errors.New(short(strings.TrimPrefix(err.Error(), "yaml: ")))
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
+		return nil, false, errors.New("is empty")
+	}
+	t := &yamlTree{file: file, warn: warn, done: map[*yaml.Node]*node{}, left: 1 << 20}
+	n := t.node(doc.Content[0], 0)
+	return &n, t.far, nil
+}
+
+func (t *yamlTree) node(y *yaml.Node, depth int) node {
+	n := node{line: int32(min(y.Line, math.MaxInt32)), file: t.file}
+	if depth > maxDepth {
+		t.warn(n.line, fmt.Sprintf("nested deeper than %d levels: left out", maxDepth))
+		return n
+	}
+	if y.Kind == yaml.AliasNode {
+		return t.alias(y, n)
+	}
+	if y.Anchor != "" {
+		t.done[y] = nil
+		defer func() { made := n; t.done[y] = &made }()
+	}
+	switch y.Kind {
+	case yaml.SequenceNode:
+		n.kind = array
+		if len(y.Content) == 0 {
+			return n
+		}
+		n.kids = &kids{list: make([]member, len(y.Content))}
+		for i, c := range y.Content {
+			n.kids.list[i].node = t.node(c, depth+1)
+		}
+	case yaml.MappingNode:
+		n.kind = object
+		n.kids = t.mapping(y, depth)
+	case yaml.ScalarNode:
+		n.kind, n.text = yamlScalar(y)
+	}
+	return n
+}
+
+// alias returns a copy of what an alias stands for, with the alias' own line.
+func (t *yamlTree) alias(y *yaml.Node, n node) node {
+	made, ok := t.done[y.Alias]
+	if !ok || made == nil {
+		t.warn(n.line, fmt.Sprintf("*%s stands within what it stands for: left out", short(y.Value)))
+		return n
+	}
+	line := n.line
+	n = *made
+	n.line = line
+	return n
+}
+
+func (t *yamlTree) mapping(y *yaml.Node, depth int) *kids {
+	list := make([]member, 0, len(y.Content)/2)
+	var merged []member
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key, v := y.Content[i], y.Content[i+1]
+		if key.Tag == "!!merge" {
+			if m := t.merge(v, depth); len(m) <= t.left {
+				t.left -= len(m)
+				merged = append(merged, m...)
+			} else {
+				t.warn(int32(key.Line), "<< brings too much: left out")
+			}
+			continue
+		}
+		for key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if key.Kind != yaml.ScalarNode {
+			t.warn(int32(key.Line), "a name must be a plain value: left out")
+			continue
+		}
+		m := member{name: strings.ToValidUTF8(key.Value, "�"), node: t.node(v, depth+1)}
+		m.node.line = int32(key.Line) // where one looks for it
+		t.far = t.far || m.leadsOut()
+		list = append(list, m)
+	}
+	if len(merged) > 0 {
+		own := make(map[string]bool, len(list))
+		for i := range list {
+			own[list[i].name] = true
+		}
+		for _, m := range merged { // the first one merged wins, and own ones over all
+			if !own[m.name] {
+				own[m.name] = true
+				list = append(list, m)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return newKids(list, func(m *member) { t.warn(m.node.line, repeated(m.name)) })
+}
+
+// merge returns the members that << brings.
+func (t *yamlTree) merge(y *yaml.Node, depth int) []member {
+	n := t.node(y, depth+1)
+	switch n.kind {
+	case object:
+		return n.members()
+	case array:
+		var out []member
+		for i := range n.members() {
+			if item := &n.kids.list[i].node; item.kind == object && len(out) <= t.left {
+				out = append(out, item.members()...)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// yamlScalar returns a plain value in JSON's terms.
+func yamlScalar(y *yaml.Node) (kind, string) {
+	switch y.ShortTag() {
+	case "!!null":
+		return null, ""
+	case "!!bool":
+		return boolean, strings.ToLower(y.Value)
+	case "!!int", "!!float":
+		if isNumber(y.Value) {
+			return number, y.Value
+		}
+		s := strings.ReplaceAll(strings.TrimPrefix(y.Value, "+"), "_", "")
+		if i, err := strconv.ParseInt(s, 0, 64); err == nil {
+			return number, strconv.FormatInt(i, 10)
+		}
+		if f, err := strconv.ParseFloat(s, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			return number, strconv.FormatFloat(f, 'f', -1, 64)
+		}
+	}
+	return text, strings.ToValidUTF8(y.Value, "�")
+}

@@ -1,0 +1,167 @@
+package rest
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/validate"
+)
+
+// tool is a tool as clients see it, and what becomes of a call.
+type tool struct {
+	*openapi.Tool
+	// call is the tool as package wire sees it. It is another one when prepare
+	// makes the arguments of the request of those that clients give, after they
+	// were checked: its Arguments are of the former, its InputSchema (which the
+	// catalog sets) of the latter.
+	call    *openapi.Tool
+	prepare func(args []byte) []byte
+	result  string
+	picks   bool // it has pickArg
+	named   bool // the configuration speaks of it
+	patch   func(schema []byte) []byte
+}
+
+// full returns the input schema with nothing left out.
+func (t *tool) full() []byte {
+	if !t.Stubbed {
+		return t.InputSchema
+	}
+	if t.patch == nil {
+		return t.Tool.Full()
+	}
+	return t.patch(t.Tool.Full())
+}
+
+// override lays an entry of the configuration over a tool of the document.
+func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
+	names := argumentNames(t)
+	var faults Faults
+	args := map[string]*Arg{} // by the document's names
+	rename := map[string]string{}
+	var fixed []member
+	for i := range e.Args {
+		a := &e.Args[i]
+		at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name })
+		switch {
+		case at < 0:
+			f := e.argFault(a, "%s has no such argument", t.Operation.Key())
+			if near := validate.Nearest(a.Name, names); near != "" {
+				f.Text += ": did you mean " + near + "?"
+			}
+			faults = append(faults, f)
+			continue
+		case a.Off && t.Arguments[at].Required:
+			faults = append(faults, e.argFault(a, "is required: it cannot be off; give it a value"))
+		case a.As != "" && a.As != a.Name && slices.Contains(names, a.As):
+			faults = append(faults, e.argFault(a, "there is an argument %s already", a.As))
+		}
+		args[a.Name] = a
+		if a.Value != nil {
+			fixed = append(fixed, member{a.Name, a.Value})
+		}
+		if a.As != "" && a.As != a.Name {
+			if rename[a.As] != "" {
+				faults = append(faults, e.argFault(a, "becomes the same as %s", rename[a.As]))
+			}
+			rename[a.As] = a.Name
+		}
+	}
+	seen := *t
+	if e.Name != "" {
+		seen.Name = e.Name
+	}
+	if e.Title != "" {
+		seen.Title = e.Title
+	}
+	if e.About != "" {
+		seen.Description = e.About
+	}
+	if e.Writes != nil && *e.Writes == seen.Annotations.ReadOnly {
+		w := *e.Writes
+		seen.Annotations.ReadOnly, seen.Annotations.Destructive, seen.Annotations.Idempotent = !w, w, !w
+	}
+	if e.Result != "" { // the document knows nothing of what comes of it
+		seen.OutputSchema, seen.Wrapped = nil, false
+	}
+	out := &tool{Tool: &seen, call: &seen, result: e.Result, named: true}
+	if len(args) == 0 {
+		return out, faults
+	}
+	out.patch = func(schema []byte) []byte { return patched(schema, args) }
+	seen.InputSchema = out.patch(t.InputSchema)
+	seen.Arguments = slices.DeleteFunc(slices.Clone(t.Arguments), func(one openapi.Argument) bool {
+		a := args[one.Name]
+		return a != nil && (a.Off || a.Value != nil)
+	})
+	if len(fixed) == 0 && len(rename) == 0 {
+		return out, faults
+	}
+	call := seen
+	call.Arguments = t.Arguments
+	out.call = &call
+	out.prepare = func(given []byte) []byte {
+		return members(given, func(name string, value []byte) (string, []byte) {
+			if original := rename[name]; original != "" {
+				return original, value
+			}
+			if a := args[name]; a != nil && (a.Off || a.Value != nil || a.As != "") {
+				return name, nil // not the client's to set, should it get past the check
+			}
+			return name, value
+		}, fixed...)
+	}
+	return out, faults
+}
+
+func argumentNames(t *openapi.Tool) []string {
+	var names []string
+	for _, a := range t.Arguments {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// patched returns the input schema as the entries for its arguments have it.
+func patched(schema []byte, args map[string]*Arg) []byte {
+	return members(schema, func(name string, value []byte) (string, []byte) {
+		switch name {
+		case "properties":
+			return name, members(value, func(arg string, one []byte) (string, []byte) {
+				a := args[arg]
+				switch {
+				case a == nil:
+					return arg, one
+				case a.Off || a.Value != nil:
+					return arg, nil
+				}
+				if bytes.Equal(one, []byte("true")) {
+					one = []byte("{}")
+				}
+				if one = a.described(one); a.As != "" {
+					arg = a.As
+				}
+				return arg, one
+			})
+		case "required":
+			var left []string
+			gjson.ParseBytes(value).ForEach(func(_, v gjson.Result) bool {
+				switch a := args[v.String()]; {
+				case a == nil || a.Value == nil && !a.Off && a.As == "":
+					left = append(left, v.String())
+				case a.As != "":
+					left = append(left, a.As)
+				}
+				return true
+			})
+			if len(left) == 0 {
+				return name, nil
+			}
+			return name, list(left)
+		}
+		return name, value
+	})
+}

@@ -1,0 +1,196 @@
+package rest
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// said is a log that can be read while it is written.
+type said struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) has(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.b.String(), text)
+}
+
+const changed = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+// replace exchanges a file as editors do, and as volumes of containers are.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A document that changes changes the tools. One that cannot be read changes
+// nothing, and a call goes on with what it has begun with.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	text, err := os.ReadFile("testdata/pets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := api.pets()
+	c.OpenAPI = file(t, string(text))
+	c.Refresh = time.Second
+	c.Tools = []Tool{{Key: "slow", About: "Takes its time."}}
+	log := &said{}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	one, other := &adaptertest.Client{}, &adaptertest.Client{}
+	up := connect(t, a, one)
+	connect(t, a, other)
+
+	begun := make(chan string, 1)
+	go func() {
+		got, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)})
+		begun <- fmt.Sprint(adaptertest.Text(got), err)
+	}()
+	eventually(t, "the slow request", func() bool { return api.count() > 0 })
+
+	replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: [")
+	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
+	if got := names(t, up); !strings.HasPrefix(got, "listPets addPet") {
+		t.Errorf("tools of a broken document: %s", got)
+	}
+	if err := os.Remove(c.OpenAPI); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another complaint", func() bool { return log.has("the tools stay as they were") > 1 })
+
+	// The same list again: nobody has to ask for it.
+	replace(t, c.OpenAPI, "# as before\n"+string(text))
+	eventually(t, "the document's return", func() bool { return log.has("tools made") > 1 })
+	if got := one.Said(); len(got) > 0 {
+		t.Errorf("the list is the same, and the client was told %s", got)
+	}
+
+	head, _, _ := strings.Cut(string(text), "  /slow:")
+	replace(t, c.OpenAPI, strings.Replace(head, "listPets", "allPets", 1))
+	for _, client := range []*adaptertest.Client{one, other} {
+		if got := client.WaitSaid(t, 1); !slices.Equal(got, []string{changed}) {
+			t.Errorf("the client was told %s", got)
+		}
+	}
+	if got, want := names(t, up), "allPets addPet getPet deletePet watchEvents"; got != want {
+		t.Errorf("tools = %s, want %s", got, want)
+	}
+	if log.has("does not fit the document any more") == 0 {
+		t.Error("nothing was said of the entry whose operation has gone")
+	}
+	close(api.slow)
+	if got := <-begun; !strings.Contains(got, "at last") {
+		t.Errorf("the call that was under way: %s", got)
+	}
+}
+
+// What a document refers to is watched too.
+func TestReloadOfParts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		replace(t, filepath.Join(dir, name), text)
+	}
+	write("api.yaml", "openapi: 3.1.0\ninfo: { title: Parts, version: '1' }\npaths: { /x: { $ref: x.yaml } }\n")
+	write("x.yaml", "get: { operationId: first, responses: {} }\n")
+	client := &adaptertest.Client{}
+	up := connect(t, adapter(t, Config{OpenAPI: filepath.Join(dir, "api.yaml"), BaseURL: "http://localhost", Refresh: time.Second}, Options{}), client)
+	if got := names(t, up); got != "first" {
+		t.Fatalf("tools = %s", got)
+	}
+	write("x.yaml", "get: { operationId: second, responses: {} }\n")
+	client.WaitSaid(t, 1)
+	if got := names(t, up); got != "second" {
+		t.Errorf("tools = %s", got)
+	}
+}
+
+// A URL is asked with its ETag, and read again only when it has changed. What
+// it refers to elsewhere is not read unless it is trusted.
+func TestReloadOfURL(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "get: { operationId: far, responses: {} }\n")
+	}))
+	defer elsewhere.Close()
+	var mu sync.Mutex // guards the rest
+	name, asked, unchanged, broken := "first", 0, 0, false
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if broken {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("ETag", `"`+name+`"`)
+		if r.Header.Get("If-None-Match") == `"`+name+`"` {
+			unchanged++
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		asked++
+		fmt.Fprintf(w, "openapi: 3.1.0\ninfo: { title: T, version: '1' }\npaths: { /x: { get: { operationId: %s, responses: {} } }, /y: { $ref: '%s/y.yaml' } }\n", name, elsewhere.URL)
+	}))
+	defer site.Close()
+	set := func(f func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		f()
+	}
+	log := &said{}
+	client := &adaptertest.Client{}
+	c := Config{OpenAPI: site.URL + "/openapi.yaml", BaseURL: "http://localhost", Refresh: time.Second}
+	up := connect(t, adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}), client)
+	if got := names(t, up); got != "first" {
+		t.Errorf("tools = %s", got)
+	}
+	eventually(t, "a second look", func() bool { mu.Lock(); defer mu.Unlock(); return unchanged > 0 })
+	set(func() {
+		if asked != 1 {
+			t.Errorf("read %d times though nothing had changed", asked)
+		}
+		broken = true
+	})
+	eventually(t, "the complaint", func() bool { return log.has("503") > 0 })
+	set(func() { broken, name = false, "second" })
+	client.WaitSaid(t, 1)
+	if got := names(t, up); got != "second" {
+		t.Errorf("tools = %s", got)
+	}
+	if n := log.has("the tools stay as they were"); n != 1 {
+		t.Errorf("complained %d times, want once", n)
+	}
+
+	c.Trusted = []string{elsewhere.URL}
+	if got := names(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{})); got != "second far" {
+		t.Errorf("with a trusted server: tools = %s", got)
+	}
+}

@@ -1,0 +1,196 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/bridge/validate"
+)
+
+// Options are what is not the API's own.
+type Options struct {
+	Log *slog.Logger // nil means slog.Default()
+	// Timeout is how long a call may take in all; 0 means 30 s.
+	Timeout time.Duration
+	// Forward are the names of headers of callers that the API gets. They are as
+	// the API knows them.
+	Forward []string
+	// Prefix is how many characters will stand before the names of tools, which
+	// are cut so that both together have at most 64.
+	Prefix int
+	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
+	MaxMessage int
+}
+
+// edition is the API as it was read once: its tools, and the way to it. Calls
+// end on the one that they have begun on.
+type edition struct {
+	*catalog
+	source *wire.Source
+	texts  []string       // that it was made of: paths and URLs
+	calls  sync.WaitGroup // under way; Add is called with Adapter.mu held, and while this is the current one
+}
+
+// material is what an edition is made of.
+type material struct {
+	doc      *openapi.Document
+	tools    []*tool
+	texts    []string // paths and URLs of all that was read
+	warnings []openapi.Warning
+	faults   Faults // of the configuration
+}
+
+// read reads the document and the catalogue, unless that was brought, and makes
+// the tools.
+func (c *Config) read(ctx context.Context, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
+	m := &material{}
+	var imported []*openapi.Tool
+	if c.OpenAPI != "" {
+		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Fetcher: fetch})
+		if err != nil {
+			return nil, err
+		}
+		rules, err := openapi.ParseRules(c.Expose)
+		if err != nil {
+			return nil, fmt.Errorf("expose: %w", err)
+		}
+		m.doc, m.texts = doc, slices.Clone(doc.Files)
+		limit := 64 - o.Prefix
+		if c.Mode == ModeSearch {
+			limit = 64 // they are no names of tools then
+		}
+		imported, m.warnings = openapi.Tools(doc, openapi.Options{
+			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput,
+		})
+		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
+	}
+	m.tools, m.faults = c.combine(m.doc, imported)
+	return m, c.addPublished(ctx, m, fetch, brought)
+}
+
+// catalog makes the list of the tools.
+func (c *Config) catalog(m *material, name string) *catalog {
+	if c.Pick {
+		for _, t := range m.tools {
+			t.offerPick()
+		}
+	}
+	out := newCatalog(m.tools, c.Mode)
+	title, version := name, "1"
+	var about []string
+	if m.doc != nil {
+		if m.doc.Version != "" {
+			version = m.doc.Version
+		}
+		if m.doc.Title != "" {
+			title = m.doc.Title
+		}
+		if text := strings.TrimSpace(m.doc.Description); text != "" {
+			about = append(about, cut(text, maxAbout))
+		}
+	}
+	if out.mode == ModeSearch {
+		about = append(about, fmt.Sprintf("This API has %d operations. Find them with %s, learn their arguments with %s, and use them with %s.", len(m.tools), searchTool, describeTool, callTool))
+	}
+	out.about = strings.Join(about, "\n\n")
+	out.info = gjson.AppendJSONString([]byte(`{"name":`), name)
+	if title != name {
+		out.info = gjson.AppendJSONString(append(out.info, `,"title":`...), title)
+	}
+	out.info = append(gjson.AppendJSONString(append(out.info, `,"version":`...), version), '}')
+	return out
+}
+
+// maxAbout is how much of a document's description becomes instructions.
+const maxAbout = 2000
+
+// cut shortens a text.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// way makes the way to the API.
+func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
+	perSecond, err := c.Limits.rate()
+	if err != nil {
+		return nil, fmt.Errorf("limits: rate: %w", err)
+	}
+	auth, err := c.Auth.of(doc)
+	if err != nil {
+		return nil, err
+	}
+	retries := c.Attempts - 1
+	switch c.Attempts {
+	case 0:
+		retries = 0 // the default
+	case 1:
+		retries = -1
+	}
+	most := o.MaxMessage
+	if most == 0 {
+		most = 16 << 20
+	}
+	// Of binary answers, results have four bytes for three; of texts, structured
+	// content beside them.
+	body := min(or(int(c.Limits.Body), 8<<20), most*2/3)
+	answer := min(or(int(c.Limits.Answer), 100<<10), most/4)
+	return wire.New(wire.Options{
+		Name: name, Document: doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
+		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward,
+		Timeout: o.Timeout, Retries: retries, Rate: perSecond, Concurrent: c.Limits.Concurrent,
+		CacheBytes: int(c.Cache), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
+		Schemas: schemas, Log: o.Log,
+	})
+}
+
+func or(v, otherwise int) int {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// of returns the credentials for a document. A value of which nobody has said
+// where it goes is for the one scheme that says so.
+func (a Auth) of(doc *openapi.Document) (Auth, error) {
+	d := a.Default
+	if d == nil || d.Key == "" || d.Header != "" || d.Query != "" || d.Cookie != "" {
+		return a, nil
+	}
+	var keys []string
+	if doc != nil {
+		for _, s := range doc.Schemes {
+			if s.Type == "apiKey" {
+				keys = append(keys, s.Name)
+			}
+		}
+	}
+	switch len(keys) {
+	case 0:
+		return a, errors.New("auth: say where the value goes: header: NAME, query: NAME or cookie: NAME")
+	case 1:
+		out := Auth{Schemes: maps.Clone(a.Schemes)}
+		if out.Schemes == nil {
+			out.Schemes = map[string]wire.Credential{}
+		}
+		out.Schemes[keys[0]] = *d
+		return out, nil
+	}
+	return a, fmt.Errorf("auth: the document has several API keys (%s): say which one the value is for, such as auth: {%s: {value: …}}", strings.Join(keys, ", "), keys[0])
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,188 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/validate"
+)
+
+// Tool is an entry of Config.Tools. With a Request it is a tool of its own,
+// otherwise it changes one that the document gives.
+type Tool struct {
+	// Key is an operationId, or METHOD and path as the document has them; for a
+	// tool of its own it is the tool's name.
+	Key  string
+	Line int // of the configuration; 0 when a program has made it
+	// Off takes an operation away.
+	Off bool
+	// Name, Title and About are what clients see. Empty leaves it as it is.
+	Name, Title, About string
+	// Request is a method and a template (RFC 6570) of the path and the query,
+	// such as GET /forecast/{city}{?days,units}.
+	Request string
+	Args    []Arg
+	// Body is a JSON tree. A string that is nothing but {arg} stands for the
+	// argument as it is; within other text it is put in as text.
+	Body json.RawMessage
+	// Headers are templates of text, by their names.
+	Headers map[string]string
+	// Result is a gjson path that is applied to answers.
+	Result string
+	// Writes says whether the tool changes anything; nil goes by the method.
+	Writes *bool
+}
+
+// Arg is an argument of a tool: a new one, or a change to one.
+type Arg struct {
+	Name     string
+	Line     int
+	Optional bool
+	// Off takes an optional argument away, and Value is sent in the place of one
+	// that clients do not see.
+	Off   bool
+	Value json.RawMessage
+	// As is the name under which clients see it.
+	As string
+	// About is its description, and Default what the API takes when it is left
+	// out, which clients are told.
+	About   string
+	Default json.RawMessage
+	// Schema is a JSON Schema; for one that is changed, members that replace
+	// those of the same name.
+	Schema json.RawMessage
+}
+
+// Fault is something that is wrong with an entry of Config.Tools.
+type Fault struct {
+	Key  string // such as "issues/lock: args: owner: "
+	Line int    // of the configuration; 0 when it is not known
+	Text string
+}
+
+func (f Fault) String() string { return "tools: " + f.Key + f.Text }
+
+// Faults are all that is wrong.
+type Faults []Fault
+
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i, one := range f {
+		lines[i] = one.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (t *Tool) fault(format string, args ...any) Fault {
+	return Fault{Key: t.Key + ": ", Line: t.Line, Text: fmt.Sprintf(format, args...)}
+}
+
+func (t *Tool) argFault(a *Arg, format string, args ...any) Fault {
+	return Fault{Key: t.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
+}
+
+// plainName is what every provider of models takes as a name.
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// Check reports what can be seen to be wrong without a document.
+func (t *Tool) Check() Faults {
+	var faults Faults
+	for i := range t.Args {
+		if why := t.Args[i].unusable(); why != "" {
+			faults = append(faults, t.argFault(&t.Args[i], "is no JSON Schema: %s", why))
+		}
+	}
+	if t.Request != "" {
+		_, wrong := t.build()
+		return append(faults, wrong...)
+	}
+	switch {
+	case len(t.Body) > 0 || len(t.Headers) > 0:
+		faults = append(faults, t.fault("body and headers are for tools with a request"))
+	case t.Name != "" && !plainName.MatchString(t.Name):
+		faults = append(faults, t.fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
+	}
+	for i := range t.Args {
+		a := &t.Args[i]
+		switch {
+		case a.Optional:
+			faults = append(faults, t.argFault(a, "the ? is for tools with a request: the document says what is required"))
+		case a.As != "" && !plainName.MatchString(a.As):
+			faults = append(faults, t.argFault(a, "as must have 1 to 64 letters, digits, '_', '.' and '-'"))
+		case (a.Off || a.Value != nil) && (a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil):
+			faults = append(faults, t.argFault(a, "clients do not see it: nothing else can be said about it"))
+		}
+	}
+	return faults
+}
+
+// unusable says why the schema cannot be used to check values; empty if it can.
+func (a *Arg) unusable() string {
+	if len(a.Schema) == 0 {
+		return ""
+	}
+	_, err := validate.NewCache(1).Fits(a.Schema, []byte("null"))
+	wrong, ok := errors.AsType[*validate.SchemaError](err)
+	if !ok {
+		return ""
+	}
+	return strings.Join(strings.Fields(wrong.Err.Error()), " ")
+}
+
+// types are those of JSON Schema, and those that stand for several.
+var types = []string{"string", "integer", "number", "boolean", "object", "array"}
+
+// ParseArg reads the short form of an argument's schema: a type, [type] for a
+// list, or words with | between them; "= VALUE" behind it is the default.
+func ParseArg(text string) (schema, def json.RawMessage, err error) {
+	kind, value, hasDefault := strings.Cut(text, "=")
+	kind, value = strings.TrimSpace(kind), strings.TrimSpace(value)
+	inner, list := strings.CutPrefix(kind, "[")
+	if list {
+		if inner, list = strings.CutSuffix(inner, "]"); !list {
+			return nil, nil, fmt.Errorf("%q has no closing bracket", kind)
+		}
+		inner = strings.TrimSpace(inner)
+	}
+	if inner == "" {
+		return nil, nil, fmt.Errorf("there is no type: write one of %s, or words such as metric | imperial", strings.Join(types, ", "))
+	}
+	isText := false
+	switch words := strings.Split(inner, "|"); {
+	case len(words) > 1:
+		for i := range words {
+			if words[i] = strings.TrimSpace(words[i]); words[i] == "" {
+				return nil, nil, fmt.Errorf("%q has an empty word", kind)
+			}
+		}
+		enum, _ := json.Marshal(words) // of strings
+		schema, isText = json.RawMessage(`{"type":"string","enum":`+string(enum)+`}`), true
+	case inner == "any":
+		schema = json.RawMessage(`{}`)
+	case slices.Contains(types, inner):
+		schema, isText = json.RawMessage(`{"type":"`+inner+`"}`), inner == "string"
+		if inner == "array" {
+			schema = json.RawMessage(`{"type":"array","items":{}}`)
+		}
+	default:
+		return nil, nil, fmt.Errorf("%q is no type: write one of %s, any, [type] for a list, or words such as metric | imperial", inner, strings.Join(types, ", "))
+	}
+	if list {
+		schema, isText = json.RawMessage(`{"type":"array","items":`+string(schema)+`}`), false
+	}
+	if hasDefault {
+		def = json.RawMessage(value)
+		if isText {
+			def, _ = json.Marshal(strings.Trim(value, `"`)) // of a string
+		} else if !gjson.Valid(value) {
+			return nil, nil, fmt.Errorf("the default %q is not JSON", value)
+		}
+	}
+	return schema, def, nil
+}

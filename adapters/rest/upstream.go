@@ -1,0 +1,273 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// revision is what the server speaks.
+const revision = "2025-11-25"
+
+const capabilities = `{"tools":{"listChanged":true}}`
+
+// upstream is a connection: a place to make calls from.
+type upstream struct {
+	a      *Adapter
+	server *bridge.Server
+	header http.Header // of the caller's first request, as far as it is forwarded
+	rest   bridge.Client
+	ctx    context.Context // ends with Close
+	end    context.CancelCauseFunc
+
+	mu     sync.Mutex // guards closed
+	closed bool
+	calls  sync.WaitGroup
+
+	telling sync.Mutex // held while rest is told something, and by Close
+	told    bool       // nothing more is
+}
+
+var _ bridge.Upstream = (*upstream)(nil)
+
+// errClosed is why calls end when their connection is closed.
+var errClosed = errors.New("its connection was closed")
+
+// connect makes a connection.
+func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	result := []byte(`{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":`)
+	result = append(result, e.info...)
+	if e.about != "" {
+		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.about)
+	}
+	u := &upstream{
+		a: a, rest: rest, header: from.Header,
+		server: &bridge.Server{Revision: revision, Capabilities: []byte(capabilities), Result: append(result, '}')},
+	}
+	u.ctx, u.end = context.WithCancelCause(context.Background())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		u.end(errClosed)
+		return nil, a.unavailable("it was stopped", nil)
+	}
+	a.open[u] = struct{}{}
+	return u, nil
+}
+
+// Server implements bridge.Upstream.
+func (u *upstream) Server() *bridge.Server { return u.server }
+
+// Notify implements bridge.Upstream. There is nothing that the server would
+// have to know: a call is cancelled by the end of its context.
+func (u *upstream) Notify(context.Context, *bridge.Request) error { return nil }
+
+// Close implements bridge.Upstream.
+func (u *upstream) Close(context.Context) error {
+	u.a.mu.Lock()
+	delete(u.a.open, u)
+	u.a.mu.Unlock()
+	u.telling.Lock()
+	u.told = true
+	u.telling.Unlock()
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	u.end(errClosed)
+	u.calls.Wait()
+	return nil
+}
+
+// changed tells the client that there are other tools.
+func (u *upstream) changed() {
+	u.telling.Lock()
+	defer u.telling.Unlock()
+	if !u.told {
+		u.rest.Notify(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
+	}
+}
+
+// enter begins a call. It reports false when the connection is closed.
+func (u *upstream) enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.calls.Add(1)
+	}
+	return !u.closed
+}
+
+// Call implements bridge.Upstream.
+func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if !u.enter() {
+		return nil, &bridge.Error{Server: u.a.name, Kind: bridge.ErrUnsent, Public: errClosed.Error()}
+	}
+	defer u.calls.Done()
+	switch r.Method {
+	case "ping":
+		return jsonrpc.NewResult(nil, []byte("{}")), nil
+	case "tools/list", "tools/call":
+	default:
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
+	}
+	e, err := u.a.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	params := r.Whole()
+	if r.Method == "tools/list" {
+		page, ok := e.page(gjson.GetBytes(params, "cursor").String())
+		if !ok {
+			return invalid("the cursor is not one that was given for tools/list"), nil
+		}
+		return jsonrpc.NewResult(nil, page), nil
+	}
+	return u.call(ctx, e, r, params)
+}
+
+func invalid(why string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, why, nil)
+}
+
+// call calls a tool.
+func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+	args := gjson.GetBytes(params, "arguments")
+	switch {
+	case args.Exists() && !args.IsObject() && args.Type != gjson.Null:
+		return invalid("arguments must be an object"), nil
+	case !args.IsObject():
+		args = gjson.Result{Raw: "{}"}
+	}
+	t, given, answer := u.a.meant(e, r.Name(), []byte(args.Raw))
+	switch {
+	case answer != nil:
+		return jsonrpc.NewResult(nil, answer), nil
+	case t == nil:
+		return invalid("Unknown tool: " + r.Name()), nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })()
+	header := r.Header
+	if header == nil {
+		header = u.header
+	}
+	call := t.wire(given)
+	call.Header = header
+	if token := r.Token(); token != nil && r.Back != nil {
+		call.Progress = func(n int, text string) {
+			p := strconv.AppendInt(append(append([]byte(`{"progressToken":`), token...), `,"progress":`...), int64(n), 10)
+			p = gjson.AppendJSONString(append(p, `,"message":`...), text)
+			r.Back.Notify(jsonrpc.NewNotification("notifications/progress", append(p, '}')))
+		}
+	}
+	result, err := e.source.Call(ctx, call)
+	if err != nil {
+		return nil, u.lost(ctx, err)
+	}
+	return jsonrpc.NewResult(nil, oneLine(result)), nil
+}
+
+// wire returns the call as package wire makes it.
+func (t *tool) wire(args []byte) *wire.Call {
+	c := &wire.Call{Tool: t.call, Args: args, Result: t.result}
+	if t.picks {
+		c.Pick, c.PickName = gjson.GetBytes(args, pickArg).String(), pickArg
+	}
+	if t.picks || t.prepare != nil {
+		c.Rewrite = func(args []byte) ([]byte, error) {
+			if t.picks {
+				args = withoutPick(args)
+			}
+			if t.prepare != nil {
+				args = t.prepare(args)
+			}
+			return args, nil
+		}
+	}
+	return c
+}
+
+// lost is the error of a call for whose answer nobody waits any more.
+func (u *upstream) lost(ctx context.Context, err error) error {
+	if u.ctx.Err() != nil || ctx.Err() == nil {
+		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}
+	}
+	return err
+}
+
+// meant returns the tool that is called, with its arguments; or what is to be
+// answered at once; or nothing when there is no such tool.
+func (a *Adapter) meant(e *edition, name string, args []byte) (t *tool, given, answer []byte) {
+	if e.mode == ModeSearch && isSearch(name) {
+		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, callTool: callSchema}[name]
+		args, err := a.schemas.Check([]byte(schema), args, true)
+		if err != nil {
+			return nil, nil, textResult(err.Error(), true)
+		}
+		switch name {
+		case searchTool:
+			return nil, nil, e.search(args)
+		case describeTool:
+			return nil, nil, e.describe(args, maxDescribed)
+		}
+		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil {
+			return nil, nil, textResult(e.unknown(gjson.GetBytes(args, "id").String()), true)
+		}
+		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // none are as good as {}
+	}
+	return e.byName[name], args, nil
+}
+
+// maxDescribed bounds what describeTool tells.
+const maxDescribed = 100 << 10
+
+// Tools returns all tools as JSON, whether they are listed or not.
+func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
+	e, err := a.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	out := []byte{'['}
+	for i, t := range e.tools {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, t.entry()...)
+	}
+	return append(out, ']'), nil
+}
+
+// Plan returns the request that a call of a tool would send, as text, with
+// secrets masked. Nothing is sent, except to read the document.
+func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
+	e, err := a.acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer e.calls.Done()
+	t, given, answer := a.meant(e, name, args)
+	switch {
+	case answer != nil && isSearch(name) && name != callTool:
+		return "", errors.New(name + " sends no request")
+	case answer != nil:
+		return "", errors.New(gjson.GetBytes(answer, "content.0.text").String())
+	case t == nil:
+		return "", errors.New("there is no tool " + name)
+	}
+	p, err := e.source.Plan(t.wire(given))
+	if err != nil {
+		return "", err
+	}
+	return p.String(), nil
+}

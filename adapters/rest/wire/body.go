@@ -1,0 +1,130 @@
+package wire
+
+import (
+	"mime"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+const (
+	formType = "application/x-www-form-urlencoded"
+	jsonType = "application/json"
+	anyBytes = "application/octet-stream"
+)
+
+// baseType returns a media type without its parameters, in small letters.
+func baseType(s string) string {
+	t, _, _ := strings.Cut(s, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// isJSON reports whether a media type is JSON.
+func isJSON(s string) bool {
+	t := baseType(s)
+	return t == jsonType || t == "text/json" || strings.HasSuffix(t, "+json")
+}
+
+// isLines reports whether a media type is a sequence of JSON texts, one a line.
+func isLines(s string) bool {
+	switch baseType(s) {
+	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/jsonlines", "application/json-lines":
+		return true
+	}
+	return false
+}
+
+// bodyValue returns the body argument, which flattened fields make up.
+func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
+	var flat []byte
+	for _, arg := range a.tool.Arguments {
+		if arg.Place != openapi.InBody {
+			continue
+		}
+		one, has := a.values[arg.Name]
+		if arg.Field == "" {
+			return arg.Name, one, has
+		}
+		if !has {
+			continue
+		}
+		if flat == nil {
+			flat = []byte{'{'}
+		} else {
+			flat = append(flat, ',')
+		}
+		flat = append(append(appendString(flat, arg.Field), ':'), one.Raw...)
+	}
+	if flat == nil {
+		return "", gjson.Result{}, false
+	}
+	return "body", gjson.ParseBytes(append(flat, '}')), true
+}
+
+// body serialises the body and sets its type. nil means that there is none.
+func (a *assembly) body() ([]byte, error) {
+	m := a.tool.Body
+	name, v, ok := a.bodyValue()
+	if m == nil || !ok {
+		return nil, nil
+	}
+	if m.File {
+		f, err := a.file(name, v)
+		if err != nil {
+			return nil, err
+		}
+		a.header.Set("Content-Type", f.typeAmong(m.Type))
+		return f.data, nil
+	}
+	t := baseType(m.Type)
+	switch {
+	case strings.HasPrefix(t, "multipart/"):
+		return a.multipart(name, m, v)
+	case t == formType:
+		if !v.IsObject() {
+			return nil, refuse("%s: must be an object", name)
+		}
+		a.header.Set("Content-Type", m.Type)
+		pairs, err := a.formPairs(name, v, m.Fields)
+		return []byte(strings.Join(pairs, "&")), err
+	}
+	a.header.Set("Content-Type", declared(m.Type, v))
+	switch {
+	case isJSON(t) || t == "*/*" || t == "application/*" && v.Type == gjson.JSON || t == "":
+		return []byte(v.Raw), nil
+	case isLines(t) && v.IsArray():
+		var lines []byte
+		v.ForEach(func(_, one gjson.Result) bool {
+			lines = append(compact(lines, one.Raw), '\n')
+			return true
+		})
+		return lines, nil
+	case v.Type == gjson.JSON:
+		return compact(nil, v.Raw), nil
+	}
+	s, err := text(name, v, false)
+	return []byte(s), err
+}
+
+// declared returns the type to send for a value: that of the document, or what
+// a wildcard comes down to.
+func declared(t string, v gjson.Result) string {
+	switch {
+	case t == "" || !httpguts.ValidHeaderFieldValue(t):
+		return jsonType
+	case !strings.Contains(t, "*"):
+		return t
+	case v.Type == gjson.String && strings.HasPrefix(t, "text/"):
+		return "text/plain; charset=utf-8"
+	}
+	return jsonType
+}
+
+// sendable reports whether a media type that an argument names can be sent.
+func sendable(t string) bool {
+	_, _, err := mime.ParseMediaType(t)
+	return err == nil && strings.Contains(t, "/") && httpguts.ValidHeaderFieldValue(t) && len(t) < 200
+}

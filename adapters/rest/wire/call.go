@@ -1,0 +1,108 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/validate"
+)
+
+// Call makes a call and returns its CallToolResult as JSON. What goes wrong is
+// told in the result, for the model, with isError. The error is not nil only
+// when ctx has ended or the source is closed: then nobody waits for a result.
+func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
+	p, err := s.Plan(c)
+	if err != nil {
+		return s.refused(err), nil
+	}
+	inner, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, errTimeout)
+	defer cancel()
+	inner, stop := context.WithCancelCause(inner)
+	defer stop(nil)
+	defer context.AfterFunc(s.life, func() { stop(errClosed) })()
+	a, err := s.exchange(inner, p, c)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case s.life.Err() != nil:
+		return nil, errClosed
+	case err != nil:
+		s.log.Debug("a call got no answer", "tool", c.Tool.Name, "err", err)
+		return s.failed(inner, p, err), nil
+	case a.status >= 300 && a.status != http.StatusNotModified:
+		return s.declined(p, a), nil
+	}
+	return s.result(c, p, a), nil
+}
+
+// exchange gets the answer to a request, from the cache or the server.
+func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
+	cached := s.cache != nil && p.Method == http.MethodGet
+	var k *kept
+	ask := p
+	if cached && !c.NoCache {
+		var fresh bool
+		if k, fresh = s.cache.get(p, time.Now()); fresh {
+			return k.answer, nil
+		}
+		if k != nil && p.Header.Get("If-None-Match") == "" && p.Header.Get("If-Modified-Since") == "" {
+			ask = k.ask(p)
+		}
+	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	asked := time.Now()
+	res, err := s.send(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask != p && res.StatusCode == http.StatusNotModified {
+		drain(res)
+		return s.cache.renew(p, k, res.Header, asked), nil
+	}
+	a, err := s.read(ctx, res, c.Progress)
+	switch {
+	case err != nil:
+		return nil, err
+	case cached:
+		s.cache.put(p, a, asked)
+	case s.cache != nil && a.status < 400 && p.Method != http.MethodHead && p.Method != http.MethodOptions:
+		s.cache.forget(p.URL)
+	}
+	return a, nil
+}
+
+// refused is the result of a call whose arguments are to blame.
+func (s *Source) refused(err error) []byte {
+	text := "the request cannot be made"
+	if known, ok := errors.AsType[Refusal](err); ok {
+		text = known.Error()
+	} else if known, ok := errors.AsType[validate.Faults](err); ok {
+		text = known.Error()
+	}
+	return errorResult(s.mask([]byte(text)))
+}
+
+// failed is the result of a call that got no answer.
+func (s *Source) failed(ctx context.Context, p *Plan, err error) []byte {
+	what := p.Method + " " + p.path + " "
+	if known, ok := errors.AsType[*Fault](err); ok {
+		return errorResult(s.mask([]byte(what + known.Error())))
+	}
+	if to, ok := errors.AsType[*redirect](err); ok {
+		return errorResult(s.mask([]byte(s.statusLine(to.status, p) + "\nIt redirects to " + to.to.Redacted() + ", which is not followed.")))
+	}
+	text := what + "got no answer: the API " + wordsOf(ctx, err)
+	if errors.Is(err, errEncoding) {
+		text = what + "cannot be read: " + errEncoding.Error()
+	}
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		text += " (" + s.o.Timeout.String() + ")"
+	}
+	return errorResult(s.mask([]byte(text)))
+}

@@ -1,0 +1,67 @@
+package wire
+
+// set is the bytes that need no percent-encoding somewhere.
+type set [256]bool
+
+func newSet(bytes string) *set {
+	var s set
+	for c := range 256 {
+		s[c] = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+	}
+	for _, c := range []byte("-._~" + bytes) {
+		s[c] = true
+	}
+	return &s
+}
+
+var (
+	unreserved = newSet("")
+	// reservedQuery is what allowReserved leaves in a query or a form: without
+	// what would end the value or mean a space.
+	reservedQuery = newSet(":/?[]@!$'()*,;=")
+	// reservedPath is what allowReserved leaves in a path: without what would end
+	// the path.
+	reservedPath = newSet(":/[]@!$&'()*+,;=")
+	// literalPath is what templates may have between their parameters.
+	literalPath = newSet(":/@!$&'()*+,;=")
+	// literalQuery is what the query of a template may have.
+	literalQuery = newSet(":/?@!$&'()*+,;=[]")
+	// everything is for headers: they have no encoding, and lines are kept whole by
+	// refusing what would end them.
+	everything = all()
+	// cookieOctets are RFC 6265's.
+	cookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
+)
+
+func all() *set {
+	var s set
+	for c := range s {
+		s[c] = true
+	}
+	return &s
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// escape percent-encodes s but for what is in keep.
+func escape(s string, keep *set) string { return string(appendEscaped(nil, s, keep, false)) }
+
+// literal percent-encodes what a template must not have. What is encoded
+// already stays.
+func literal(s string, keep *set) string { return string(appendEscaped(nil, s, keep, true)) }
+
+func appendEscaped(dst []byte, s string, keep *set, triples bool) []byte {
+	for i := range len(s) {
+		c := s[i]
+		if keep[c] || triples && c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			dst = append(dst, c)
+			continue
+		}
+		dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
+	}
+	return dst
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+const (
+	// maxFault is how much of the body of an answer is told that says no.
+	maxFault = 4 << 10
+	// maxDetails is how many details of problems are told.
+	maxDetails = 20
+)
+
+// declined is the result of an answer that says no: the status and the request
+// first, and then what the API says about it.
+func (s *Source) declined(p *Plan, a *answer) []byte {
+	lines := []string{s.statusLine(a.status, p)}
+	if said := s.said(a); said != "" {
+		lines = append(lines, said)
+	}
+	if told, ok := retryAfter(a.header, time.Now()); ok {
+		lines = append(lines, "Try again in "+seconds(told)+".")
+	}
+	if at := a.header.Get("Location"); at != "" && a.status < 400 {
+		lines = append(lines, "Location: "+head([]byte(at), maxLine))
+	}
+	return errorResult(s.mask([]byte(strings.Join(lines, "\n"))))
+}
+
+var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
+
+// said returns what the body of a refusal says.
+func (s *Source) said(a *answer) string {
+	body := bytes.TrimSpace(decoded(a))
+	kind := a.contentType()
+	switch {
+	case len(body) == 0:
+		return ""
+	case isJSON(kind) || looksJSON(body):
+		if s.usable(body, &answer{}) {
+			return problem(s.mask(body))
+		}
+	case kind == "text/html":
+		if m := htmlTitle.FindSubmatch(body); m != nil {
+			return head(m[1], maxLine)
+		}
+	}
+	if kind != "" && !isText(kind) && !looksJSON(body) {
+		return fmt.Sprintf("(%d bytes of %s)", len(a.body), head([]byte(kind), 100))
+	}
+	return head(s.mask(body), maxFault)
+}
+
+// problem writes a problem (RFC 9457), or what other APIs have in its place, as
+// lines. What is not understood is told as it is.
+func problem(body []byte) string {
+	r := gjson.ParseBytes(body)
+	if inner := r.Get("error"); inner.IsObject() && !r.Get("title").Exists() {
+		r = inner
+	}
+	var lines []string
+	add := func(text string) {
+		text = strings.TrimSpace(text)
+		if text == "" {
+			return
+		}
+		for _, l := range lines {
+			if l == text {
+				return
+			}
+		}
+		lines = append(lines, text)
+	}
+	for _, name := range []string{"title", "message", "error", "detail", "error_description", "description", "reason", "Message", "msg"} {
+		if v := r.Get(name); v.Type == gjson.String {
+			add(v.Str)
+		}
+	}
+	if len(lines) == 0 {
+		return head(compact(nil, string(body)), maxFault)
+	}
+	if code := r.Get("code"); code.Type == gjson.String || code.Type == gjson.Number {
+		add("code: " + code.String())
+	}
+	for _, name := range []string{"errors", "details", "detail", "invalid-params", "invalid_params", "violations", "fields"} {
+		v := r.Get(gjson.Escape(name))
+		switch {
+		case v.IsArray():
+			for i, one := range v.Array() {
+				if i == maxDetails {
+					add(fmt.Sprintf("(%d in all)", len(v.Array())))
+					break
+				}
+				add("- " + detail(one))
+			}
+		case v.IsObject():
+			add(name + ": " + string(compact(nil, v.Raw)))
+		}
+	}
+	return head([]byte(strings.Join(lines, "\n")), maxFault)
+}
+
+// detail writes one of several details.
+func detail(v gjson.Result) string {
+	if v.Type == gjson.String {
+		return v.Str
+	}
+	return string(compact(nil, v.Raw))
+}

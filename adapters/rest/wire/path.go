@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+// path fills a template. It returns the path, encoded, and the query that the
+// template itself has.
+func (a *assembly) path(template string) (path, query string, err error) {
+	template, _, _ = strings.Cut(template, "#")
+	template, query, _ = strings.Cut(template, "?")
+	if !strings.HasPrefix(template, "/") {
+		template = "/" + template
+	}
+	var b strings.Builder
+	var filled []bool // whether an argument has added to this segment
+	touch := func(s string, argument bool) {
+		for i, part := range strings.Split(s, "/") {
+			if i > 0 || filled == nil {
+				filled = append(filled, false)
+			}
+			if argument && part != "" {
+				filled[len(filled)-1] = true
+			}
+		}
+		b.WriteString(s)
+	}
+	for template != "" {
+		before, rest, open := strings.Cut(template, "{")
+		name, after, closed := strings.Cut(rest, "}")
+		if !open || !closed {
+			touch(literal(template, literalPath), false)
+			break
+		}
+		touch(literal(before, literalPath), false)
+		value, err := a.inPath(name)
+		if err != nil {
+			return "", "", err
+		}
+		touch(value, true)
+		template = after
+	}
+	for i, segment := range strings.Split(b.String(), "/") {
+		if filled[i] && dots(segment) {
+			return "", "", refuse("the path must not have the segment %q", segment)
+		}
+	}
+	return b.String(), literal(query, literalQuery), nil
+}
+
+// inPath returns what stands in the place of {name}.
+func (a *assembly) inPath(name string) (string, error) {
+	for _, arg := range a.tool.Arguments {
+		p := arg.Parameter
+		if arg.Place != openapi.InPath || p == nil || p.Name != name {
+			continue
+		}
+		v, ok := a.values[arg.Name]
+		if !ok || absent(v) {
+			return "", refuse("%s: is missing, and the path cannot do without", arg.Name)
+		}
+		keep := unreserved
+		if p.AllowReserved {
+			keep = reservedPath
+		}
+		s := styledParameter(arg.Name, p, v, keep)
+		value, err := "", error(nil)
+		if p.ContentType != "" {
+			value, err = content(arg.Name, p.ContentType, v)
+			value = escape(value, keep)
+		} else {
+			value, err = s.path()
+		}
+		switch {
+		case err != nil:
+			return "", err
+		case value == "":
+			return "", refuse("%s: must not be empty: it is a part of the path", arg.Name)
+		case climbs(value):
+			return "", refuse("%s: must not have . or .. as a part of the path", arg.Name)
+		}
+		return value, nil
+	}
+	return "", refuse("the path has {%s}, and no parameter of the operation is called that", name)
+}
+
+// dots reports whether a segment is . or .., encoded or not: many servers and
+// proxies take it away together with the segment before it.
+func dots(segment string) bool {
+	if s, err := url.PathUnescape(segment); err == nil {
+		segment = s
+	}
+	segment, _, _ = strings.Cut(segment, ";") // what some servers take for parameters of the segment
+	return segment == "." || segment == ".."
+}
+
+// climbs reports whether a value, encoded, has a part that is a step up in the
+// eyes of a server that decodes slashes, or decodes twice.
+func climbs(value string) bool {
+	for range 5 {
+		parts := strings.FieldsFunc(value, func(c rune) bool { return c == '/' || c == '\\' })
+		for _, part := range parts {
+			if part, _, _ = strings.Cut(part, ";"); part == ".." || part == "." && len(parts) == 1 {
+				return true
+			}
+		}
+		decoded, err := url.PathUnescape(value)
+		if err != nil || decoded == value {
+			return false
+		}
+		value = decoded
+	}
+	return false
+}
+
+// join puts a path behind a base, with one slash between them.
+func join(base *url.URL, path, query string) (*url.URL, error) {
+	raw := strings.TrimRight(base.EscapedPath(), "/") + "/" + strings.TrimLeft(path, "/")
+	plain, err := url.PathUnescape(raw)
+	if err != nil {
+		return nil, refuse("the path is not a valid one")
+	}
+	u := &url.URL{Scheme: base.Scheme, Host: base.Host, Path: plain, RawPath: raw, RawQuery: base.RawQuery}
+	if u.EscapedPath() != raw {
+		return nil, refuse("the path is not a valid one")
+	}
+	if query != "" {
+		if u.RawQuery != "" {
+			u.RawQuery += "&"
+		}
+		u.RawQuery += query
+	}
+	return u, nil
+}

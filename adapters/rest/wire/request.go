@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+// assembly is a request that is being put together.
+type assembly struct {
+	tool    *openapi.Tool
+	values  map[string]gjson.Result // the arguments, by their names
+	header  http.Header
+	query   []string // pairs and, for a querystring parameter, the whole
+	cookies []string
+	maxFile int
+}
+
+// assemble puts the arguments of a call, an object, where they belong. taken
+// are the names in the query that belong to credentials.
+func assemble(t *openapi.Tool, args []byte, maxFile int, taken []string) (*Plan, error) {
+	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile}
+	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
+		a.values[k.String()] = renamed(v, t.Keys)
+		return true
+	})
+	op := t.Operation
+	path, query, err := a.path(op.Path)
+	if err != nil {
+		return nil, err
+	}
+	if query != "" {
+		a.query = append(a.query, query)
+	}
+	for _, arg := range t.Arguments {
+		v, ok := a.values[arg.Name]
+		if !ok || arg.Parameter == nil || absent(v) {
+			continue
+		}
+		switch arg.Place {
+		case openapi.InQuery:
+			err = a.inQuery(arg, v, taken)
+		case openapi.InHeader:
+			err = a.inHeader(arg, v)
+		case openapi.InCookie:
+			err = a.inCookie(arg, v)
+		case openapi.InQueryString:
+			err = a.inQueryString(arg, v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(a.cookies) > 0 {
+		a.header.Set("Cookie", strings.Join(a.cookies, "; "))
+	}
+	p := &Plan{op: op, Method: op.Method, Header: a.header, path: path, query: strings.Join(a.query, "&")}
+	if p.Body, err = a.body(); err != nil {
+		return nil, err
+	}
+	a.header.Set("Accept", accept(op))
+	return p, nil
+}
+
+// content serialises a value by a media type: JSON, unless it is a text of
+// another type.
+func content(arg, contentType string, v gjson.Result) (string, error) {
+	if !isJSON(contentType) && v.Type != gjson.JSON {
+		return text(arg, v, false)
+	}
+	return string(compact(nil, v.Raw)), nil
+}
+
+// inQuery adds a parameter to the query.
+func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result, taken []string) error {
+	p := arg.Parameter
+	keep := unreserved
+	if p.AllowReserved {
+		keep = reservedQuery
+	}
+	if p.ContentType != "" {
+		value, err := content(arg.Name, p.ContentType, v)
+		a.query = append(a.query, escape(p.Name, unreserved)+"="+escape(value, keep))
+		return err
+	}
+	s := styledParameter(arg.Name, p, v, keep)
+	pairs, err := s.pairs()
+	for _, one := range pairs {
+		if spread := escape(p.Name, unreserved); one.name != spread && !strings.HasPrefix(one.name, spread+"%5B") {
+			if err := a.free(arg, one.name, taken); err != nil {
+				return err
+			}
+		}
+		a.query = append(a.query, one.String())
+	}
+	return err
+}
+
+// free refuses members of an exploded object that are called as another
+// parameter is, or a credential: they would be taken for it.
+func (a *assembly) free(arg openapi.Argument, encoded string, taken []string) error {
+	for _, other := range a.tool.Operation.Parameters {
+		if other != arg.Parameter && other.In == openapi.InQuery && escape(other.Name, unreserved) == encoded {
+			return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, other.Name)
+		}
+	}
+	for _, name := range taken {
+		if escape(name, unreserved) == encoded {
+			return refuse("%s: must not have a member called %s", arg.Name, name)
+		}
+	}
+	return nil
+}
+
+// inQueryString makes a value the whole query (OpenAPI 3.2).
+func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
+	p := arg.Parameter
+	if baseType(p.ContentType) == formType && v.IsObject() {
+		fields, err := a.formPairs(arg.Name, v, nil)
+		a.query = append(a.query, fields...)
+		return err
+	}
+	value, err := content(arg.Name, p.ContentType, v)
+	a.query = append(a.query, escape(value, unreserved))
+	return err
+}
+
+// inHeader adds a header.
+func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
+	p := arg.Parameter
+	if connectionHeader(p.Name) || !httpguts.ValidHeaderFieldName(p.Name) {
+		return refuse("%s: the header %.60q cannot be set by an argument", arg.Name, p.Name)
+	}
+	var value string
+	var err error
+	if p.ContentType != "" {
+		value, err = content(arg.Name, p.ContentType, v)
+	} else {
+		s := styledParameter(arg.Name, p, v, everything)
+		s.style = "simple"
+		value, err = s.path()
+	}
+	if err != nil {
+		return err
+	}
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return refuse("%s: has a line break or another character that a header cannot have", arg.Name)
+	}
+	a.header[http.CanonicalHeaderKey(p.Name)] = []string{value}
+	return nil
+}
+
+// inCookie adds cookies. Exploded arrays and objects become several.
+func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
+	p := arg.Parameter
+	keep := unreserved
+	if p.Style == "cookie" || p.AllowReserved {
+		keep = cookieOctets
+	}
+	if p.ContentType != "" {
+		value, err := content(arg.Name, p.ContentType, v)
+		a.cookies = append(a.cookies, escape(p.Name, cookieNames)+"="+escape(value, keep))
+		return err
+	}
+	s := styledParameter(arg.Name, p, v, keep)
+	pairs, err := s.pairs()
+	for _, one := range pairs {
+		if one.name != escape(p.Name, unreserved) { // of an exploded object
+			for _, other := range a.tool.Operation.Parameters {
+				if other.In == openapi.InCookie && escape(other.Name, unreserved) == one.name {
+					return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, other.Name)
+				}
+			}
+		} else {
+			one.name = escape(p.Name, cookieNames)
+		}
+		a.cookies = append(a.cookies, one.String())
+	}
+	return err
+}
+
+// cookieNames are the characters of tokens (RFC 9110), which names of cookies
+// are.
+var cookieNames = newSet("!#$&'*+^`|")
+
+// connectionHeader reports whether a header is the connection's or the body's
+// own.
+func connectionHeader(name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	return strings.HasPrefix(name, "Proxy-") || slices.Contains([]string{
+		"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Cookie", "Expect", "Host", "Keep-Alive",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	}, name)
+}
+
+// accept says which types are wanted: those that the operation declares for
+// success, and otherwise JSON.
+func accept(op *openapi.Operation) string {
+	var types []string
+	for _, r := range op.Responses {
+		if !strings.HasPrefix(r.Status, "2") {
+			continue
+		}
+		for _, m := range r.Content {
+			t := baseType(m.Type)
+			if t != "" && t != "*/*" && len(types) < 8 && !slices.Contains(types, t) && httpguts.ValidHeaderFieldValue(t) {
+				types = append(types, t)
+			}
+		}
+	}
+	if len(types) == 0 {
+		return "application/json, */*;q=0.8"
+	}
+	return strings.Join(append(types, "*/*;q=0.1"), ", ")
+}

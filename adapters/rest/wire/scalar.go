@@ -1,0 +1,138 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// Refusal says why a call is not made as it was asked for. A client may know
+// the text.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
+
+// maxPlain is how long a number may be when its exponent is written out.
+const maxPlain = 400
+
+// text returns a value as it stands outside of JSON. Arrays and objects, for
+// which no style says more, are JSON.
+func text(name string, v gjson.Result, whole bool) (string, error) {
+	switch v.Type {
+	case gjson.String:
+		return v.Str, nil
+	case gjson.Number:
+		s, ok := plainNumber(v.Raw, whole)
+		if !ok {
+			return "", refuse("%s: the number %.40s has too many digits", name, v.Raw)
+		}
+		return s, nil
+	case gjson.JSON:
+		return string(compact(nil, v.Raw)), nil
+	case gjson.Null:
+		return "", nil
+	}
+	return v.Raw, nil
+}
+
+// plainNumber writes a number of JSON without an exponent and keeps its digits:
+// few servers read 1.7e9 where they want an integer. Whole: the fraction is
+// left out when it is zero.
+func plainNumber(raw string, whole bool) (string, bool) {
+	sign, rest := "", raw
+	if strings.HasPrefix(rest, "-") {
+		sign, rest = "-", rest[1:]
+	}
+	mantissa, exponent, has := strings.Cut(strings.ToLower(rest), "e")
+	before, after, _ := strings.Cut(mantissa, ".")
+	if has {
+		e, err := strconv.Atoi(exponent)
+		if err != nil || e > maxPlain || e < -maxPlain {
+			return "", false
+		}
+		switch {
+		case e >= len(after):
+			before, after = before+after+strings.Repeat("0", e-len(after)), ""
+		case e >= 0:
+			before, after = before+after[:e], after[e:]
+		case -e < len(before):
+			before, after = before[:len(before)+e], before[len(before)+e:]+after
+		default:
+			before, after = "0", strings.Repeat("0", -e-len(before))+before+after
+		}
+		if before = strings.TrimLeft(before, "0"); before == "" {
+			before = "0"
+		}
+	}
+	if whole && strings.Trim(after, "0") == "" {
+		after = ""
+	}
+	if after != "" {
+		before += "." + after
+	}
+	if len(before) > 2*maxPlain {
+		return "", false
+	}
+	return sign + before, true
+}
+
+// compact appends JSON without the space between its parts. raw is valid.
+func compact(dst []byte, raw string) []byte {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; c {
+		case ' ', '\t', '\n', '\r':
+		case '"':
+			start := i
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+			dst = append(dst, raw[start:i+1]...)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// renamed returns JSON with member names changed, at every depth.
+func renamed(v gjson.Result, names map[string]string) gjson.Result {
+	if len(names) == 0 || v.Type != gjson.JSON {
+		return v
+	}
+	return gjson.ParseBytes(appendRenamed(nil, v, names))
+}
+
+func appendRenamed(dst []byte, v gjson.Result, names map[string]string) []byte {
+	if v.Type != gjson.JSON {
+		return append(dst, v.Raw...)
+	}
+	open, end := byte('{'), byte('}')
+	if v.IsArray() {
+		open, end = '[', ']'
+	}
+	dst = append(dst, open)
+	first := true
+	v.ForEach(func(k, one gjson.Result) bool {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		if open == '{' {
+			if to, ok := names[k.String()]; ok {
+				dst = appendString(dst, to)
+			} else {
+				dst = append(dst, k.Raw...)
+			}
+			dst = append(dst, ':')
+		}
+		dst = appendRenamed(dst, one, names)
+		return true
+	})
+	return append(dst, end)
+}

@@ -1,0 +1,205 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+// name returns the host part of addresses of files.
+func (s *Source) name() string { return escape(s.o.Name, unreserved) }
+
+// shapes reports whether the answer is to be shaped.
+func (c *Call) shapes() bool { return c.Result != "" || c.Pick != "" }
+
+const (
+	// maxPick is how long a path may be that a model asks for.
+	maxPick = 1 << 10
+	// maxShaped bounds what such a path may make of an answer.
+	maxShaped = 64 << 20
+)
+
+// json is the result of an answer that is JSON.
+func (s *Source) json(c *Call, body []byte, a *answer) []byte {
+	var notes []string
+	if note := a.note(); note != "" {
+		notes = append(notes, note)
+		if body = salvage(body); !gjson.ValidBytes(body) {
+			return s.text(a)
+		}
+	}
+	if clean := s.mask(body); len(clean) != len(body) || !bytes.Equal(clean, body) {
+		if body = clean; !gjson.ValidBytes(body) {
+			return s.text(a)
+		}
+	}
+	if c.Result != "" {
+		if v, ok := shaped(body, c.Result); ok {
+			body = v
+		} else {
+			s.once(c.Tool.Name, "nothing in the answer of a tool matches its result: it is given whole", nil)
+		}
+	}
+	if c.Pick != "" {
+		v, note := picked(body, c.Pick)
+		if note != "" {
+			notes = append(notes, note)
+		} else {
+			body = v
+		}
+	}
+	if len(body) > s.o.MaxAnswer {
+		body = compact(nil, string(body))
+	}
+	if len(body) > s.o.MaxAnswer {
+		var k cutter
+		body = k.fit(nil, gjson.ParseBytes(body), "", s.o.MaxAnswer)
+		notes = append(notes, k.notes...)
+		notes = append(notes, advice(c))
+	}
+	out := appendText([]byte(`{"content":[`), body)
+	if len(notes) > 0 {
+		out = appendText(append(out, ','), []byte(strings.Join(notes, "\n")))
+	}
+	return append(s.appendStructured(append(out, ']'), c, body), '}')
+}
+
+// appendStructured appends structured content: objects as they are, everything
+// else as {"result": …}. What does not fit the schema is left out.
+func (s *Source) appendStructured(dst []byte, c *Call, body []byte) []byte {
+	value := compact(nil, string(body))
+	isObject := len(value) > 0 && value[0] == '{'
+	schema := c.Tool.OutputSchema
+	if schema == nil {
+		if !isObject {
+			return dst
+		}
+		return append(append(dst, `,"structuredContent":`...), value...)
+	}
+	wrapped := append(append([]byte(`{"result":`), value...), '}')
+	tries := [][]byte{wrapped}
+	if isObject && !c.Tool.Wrapped {
+		tries = [][]byte{value, wrapped}
+	}
+	for _, v := range tries {
+		fits, err := s.schemas.Fits(schema, v)
+		if err != nil {
+			s.once(c.Tool.Name, "the answers of a tool are not checked", err)
+			fits = true
+		}
+		if fits {
+			return append(append(dst, `,"structuredContent":`...), v...)
+		}
+	}
+	s.once(c.Tool.Name, "the answer of a tool is not as the document says: it is given as text only", nil)
+	return dst
+}
+
+// shaped applies a path to JSON.
+func shaped(body []byte, path string) (v []byte, ok bool) {
+	defer func() {
+		if r := recover(); r != nil { // paths are a language of their own
+			v, ok = nil, false
+		}
+	}()
+	r := gjson.GetBytes(body, path)
+	if !r.Exists() || !gjson.Valid(r.Raw) {
+		return nil, false
+	}
+	return []byte(r.Raw), true
+}
+
+// harmless are the modifiers of paths that models may use: they make no more of
+// what there is.
+var harmless = []string{"this", "reverse", "flatten", "keys", "values", "ugly", "valid"}
+
+var modifier = regexp.MustCompile(`(?:^|[^\\])@([A-Za-z0-9_]*)`)
+
+// picked applies a path that a model asks for. A note says why that was not
+// possible.
+func picked(body []byte, path string) (v []byte, note string) {
+	if len(path) > maxPick || growth(path) > maxShaped/max(len(body), 1) {
+		return nil, "The path to pick is too long or asks for too much: the answer is given whole."
+	}
+	for _, m := range modifier.FindAllStringSubmatch(path, -1) {
+		if !slices.Contains(harmless, m[1]) {
+			return nil, "The path to pick has the modifier @" + m[1] + ", which cannot be used: the answer is given whole."
+		}
+	}
+	if v, ok := shaped(body, path); ok {
+		return v, ""
+	}
+	note = fmt.Sprintf("Nothing in the answer matches %.200q: it is given whole.", path)
+	r := gjson.ParseBytes(body)
+	if r.IsArray() {
+		note += fmt.Sprintf(" It is an array of %d items; # stands for each.", r.Get("#").Int())
+		r = r.Get("0")
+	}
+	var names []string
+	r.ForEach(func(k, _ gjson.Result) bool {
+		names = append(names, k.String())
+		return len(names) < 30
+	})
+	if r.IsObject() {
+		note += " There are " + strings.Join(names, ", ") + "."
+	}
+	return nil, note
+}
+
+// growth is how many times what it is applied to a path may have in its result,
+// at most.
+func growth(path string) int {
+	n := 1
+	var open []int
+	for _, c := range path {
+		switch c {
+		case '{', '[':
+			open = append(open, 1)
+		case ',':
+			if len(open) > 0 {
+				open[len(open)-1]++
+			}
+		case '}', ']':
+			if len(open) > 0 {
+				n *= open[len(open)-1]
+				open = open[:len(open)-1]
+			}
+		}
+		if n > maxShaped {
+			return n
+		}
+	}
+	for _, o := range open {
+		if n *= o; n > maxShaped {
+			return n
+		}
+	}
+	return n
+}
+
+// paging are names of arguments that ask for less or for other parts.
+var paging = []string{"limit", "offset", "page", "per_page", "perpage", "page_size", "pagesize", "cursor", "after", "before", "size", "count", "top", "skip",
+	"first", "last", "max_results", "maxresults", "page_token", "pagetoken", "starting_after", "fields", "filter", "query", "q"}
+
+// advice says how to get what was cut.
+func advice(c *Call) string {
+	var names []string
+	for _, arg := range c.Tool.Arguments {
+		if arg.Place == openapi.InQuery && slices.Contains(paging, strings.ToLower(arg.Name)) {
+			names = append(names, arg.Name)
+		}
+	}
+	if c.PickName != "" {
+		names = append(names, c.PickName)
+	}
+	if len(names) == 0 {
+		return "The answer is cut to fit."
+	}
+	return "The answer is cut to fit: use " + strings.Join(names, ", ") + " to see the rest."
+}

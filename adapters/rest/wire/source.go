@@ -1,0 +1,352 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/time/rate"
+
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/validate"
+)
+
+// Options say how to reach one API. What is zero has a sensible default.
+type Options struct {
+	// Name is what the API is called in addresses of files: rest://NAME/path.
+	Name string
+	// Document describes the API: its servers and security schemes. nil when the
+	// tools are all hand-written; then BaseURL is needed.
+	Document *openapi.Document
+	// BaseURL replaces the servers that the document and its operations name.
+	BaseURL string
+	// Variables are values for those in the addresses of servers.
+	Variables map[string]string
+	// HTTP holds certificates, the proxy and such. Its URL and Headers are not
+	// used.
+	HTTP httpclient.Config
+	// Headers are sent with every request. They win over arguments.
+	Headers map[string]string
+	// Credentials are by the names of the document's security schemes. Default
+	// is for operations without any of these, unless the document has schemes
+	// and the operation says that it needs none.
+	Credentials map[string]Credential
+	Default     *Credential
+	// Trusted are origins, such as https://uploads.example.com, that may have
+	// credentials, Headers and forwarded headers beside the API's own.
+	Trusted []string
+	// Forward lists the callers' headers that are passed on, each as NAME or
+	// NAME as OTHER. They win over credentials.
+	Forward []string
+
+	Timeout    time.Duration // of a call with all its attempts; 30 s
+	Retries    int           // beyond the first attempt; 2, negative for none
+	Rate       float64       // requests a second; 0 for no limit
+	Burst      int           // of Rate; as many as come in a second
+	Concurrent int           // calls under way; 64
+	// Failures in a row (5xx, no answer) after which a host is left alone for
+	// Pause; 5 and 30 s. Negative: never.
+	Failures int
+	Pause    time.Duration
+	// CacheBytes is how much of the answers to GET may be kept; 0 for none.
+	CacheBytes int
+
+	MaxAnswer int // bytes of text in a result; 100 KB
+	MaxBody   int // bytes that are read of an answer, decompressed; 8 MB
+	MaxFile   int // bytes of one file in arguments; 10 MB
+
+	// Schemas checks arguments; sources may share it. nil makes one.
+	Schemas *validate.Cache
+	Log     *slog.Logger
+}
+
+// Source makes calls to one API. It may be used by many goroutines.
+type Source struct {
+	o         Options
+	home      *url.URL // the API's own server, or nil
+	trusted   origins
+	http      doer
+	keys      *keyring
+	forward   map[string]string // from, to
+	schemas   *validate.Cache
+	pace      *rate.Limiter // or nil
+	room      chan struct{}
+	breakers  breakers
+	cache     *cache // or nil
+	log       *slog.Logger
+	misfit    sync.Map // names of tools whose answers did not fit, said once
+	life      context.Context
+	stop      context.CancelFunc
+	closeIdle func()
+
+	mu     sync.Mutex // guards secret, closed
+	secret []string
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// doer sends requests.
+type doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+var errClosed = errors.New("the source is closed")
+
+// Defaults of Options.
+const (
+	defaultTimeout    = 30 * time.Second
+	defaultRetries    = 2
+	defaultConcurrent = 64
+	defaultFailures   = 5
+	defaultPause      = 30 * time.Second
+	defaultMaxAnswer  = 100 << 10
+	defaultMaxBody    = 8 << 20
+	defaultMaxFile    = 10 << 20
+	defaultSchemas    = 256
+)
+
+// New makes a source. It reads the files that o.HTTP names and connects to
+// nothing.
+func New(o Options) (*Source, error) {
+	setDefault(&o.Timeout, defaultTimeout)
+	setDefault(&o.Retries, defaultRetries)
+	setDefault(&o.Concurrent, defaultConcurrent)
+	setDefault(&o.Failures, defaultFailures)
+	setDefault(&o.Pause, defaultPause)
+	setDefault(&o.MaxAnswer, defaultMaxAnswer)
+	setDefault(&o.MaxBody, defaultMaxBody)
+	setDefault(&o.MaxFile, defaultMaxFile)
+	s := &Source{o: o, schemas: o.Schemas, log: o.Log, room: make(chan struct{}, o.Concurrent), forward: map[string]string{}}
+	if s.schemas == nil {
+		s.schemas = validate.NewCache(defaultSchemas)
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	client, err := httpclient.New(o.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	s.http, s.closeIdle = client, client.Close
+	// An API without a server of its own may have operations that name theirs.
+	if s.home, err = server(o.Document, nil, &o); err != nil && (o.BaseURL != "" || o.Document == nil || len(o.Document.Servers) > 0) {
+		return nil, err
+	}
+	if s.home != nil {
+		s.trusted = origins{s.home}
+	}
+	for _, t := range o.Trusted {
+		u, err := base(t)
+		if err != nil {
+			return nil, fmt.Errorf("trusted: %w", err)
+		}
+		s.trusted = append(s.trusted, u)
+	}
+	if err := s.checkHeaders(&o); err != nil {
+		return nil, err
+	}
+	if o.Rate > 0 {
+		burst := o.Burst
+		if burst == 0 {
+			burst = max(1, int(o.Rate))
+		}
+		s.pace = rate.NewLimiter(rate.Limit(o.Rate), burst)
+	}
+	if o.CacheBytes > 0 {
+		s.cache = newCache(o.CacheBytes)
+	}
+	s.breakers.failures, s.breakers.pause = o.Failures, o.Pause
+	s.life, s.stop = context.WithCancel(context.Background())
+	if s.keys, err = s.newKeyring(&o); err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.hide(s.keys.secrets(&o)...)
+	return s, nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// checkHeaders checks the configured headers and those to be passed on.
+func (s *Source) checkHeaders(o *Options) error {
+	for name, value := range o.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || connectionHeader(name) && !strings.EqualFold(name, "Cookie") {
+			return fmt.Errorf("headers: %s cannot be sent", name)
+		}
+	}
+	for _, rule := range o.Forward {
+		from, to, ok := strings.Cut(rule, " as ")
+		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
+		if !ok {
+			to = from
+		}
+		for _, name := range []string{from, to} {
+			if !httpguts.ValidHeaderFieldName(name) {
+				return fmt.Errorf("forward: %q is not the name of a header", name)
+			}
+			if httpclient.Reserved(name) || connectionHeader(name) && !strings.EqualFold(name, "Cookie") || strings.HasPrefix(http.CanonicalHeaderKey(name), "Content-") {
+				return fmt.Errorf("forward: %s is the connection's own and is never passed on", name)
+			}
+		}
+		s.forward[http.CanonicalHeaderKey(from)] = http.CanonicalHeaderKey(to)
+	}
+	return nil
+}
+
+// Close ends what is under way and returns when it has ended. Calls end with an
+// error.
+func (s *Source) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.wg.Wait()
+	s.closeIdle()
+}
+
+// start runs f, which ends with s.life, unless the source is closed.
+func (s *Source) start(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+// minSecret is how long a text must be to be looked for in answers: shorter
+// ones are everywhere.
+const minSecret = 8
+
+// maxSecrets bounds them; tokens come and go.
+const maxSecrets = 256
+
+// hide has texts masked in whatever is told to clients.
+func (s *Source) hide(texts ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range texts {
+		if len(t) < minSecret || slices.Contains(s.secret, t) {
+			continue
+		}
+		kept := slices.Clip(s.secret) // others may be reading it
+		if len(kept) >= maxSecrets {
+			kept = kept[1:]
+		}
+		s.secret = append(kept, t)
+		if enc := escape(t, unreserved); enc != t {
+			s.secret = append(s.secret, enc)
+		}
+	}
+}
+
+// mask takes secrets out of a text.
+func (s *Source) mask(b []byte) []byte {
+	s.mu.Lock()
+	secret := s.secret
+	s.mu.Unlock()
+	for _, t := range secret {
+		if bytes.Contains(b, []byte(t)) {
+			b = bytes.ReplaceAll(b, []byte(t), []byte(masked))
+		}
+	}
+	return b
+}
+
+// Call is one call of a tool.
+type Call struct {
+	Tool *openapi.Tool
+	Args []byte // a JSON object, or nothing
+	// Header is what the caller sent; of it only what Options.Forward lists is
+	// passed on.
+	Header http.Header
+	// Result is a gjson path that the configuration applies to the answer, and
+	// Pick one that the model asks for, applied to what Result leaves.
+	Result, Pick string
+	// PickName is what the model knows Pick by; empty when it cannot ask.
+	PickName string
+	// Progress is told the parts of an answer that comes as a stream. n counts
+	// them from 1.
+	Progress func(n int, text string)
+	// Rewrite, when not nil, turns the arguments, once they are checked against
+	// the tool's schema, into those that the tool's Arguments speak of: where the
+	// configuration hides some, renames them, or makes a body of them. An error
+	// that is a Refusal is told as it is.
+	Rewrite func(args []byte) ([]byte, error)
+	// NoCache: the answer is not taken from the cache.
+	NoCache bool
+}
+
+// Plan returns the request that a call would send. The error is a Refusal or
+// validate.Faults when the arguments are to blame.
+func (s *Source) Plan(c *Call) (*Plan, error) {
+	schema := c.Tool.InputSchema
+	if len(schema) == 0 {
+		schema = []byte("{}")
+	}
+	args, err := s.schemas.Check(schema, c.Args, len(c.Tool.InputSchema) > 0)
+	if unusable, ok := errors.AsType[*validate.SchemaError](err); ok {
+		s.once(c.Tool.Name, "the arguments of a tool are not checked", unusable)
+	} else if err != nil {
+		return nil, err
+	}
+	if c.Rewrite != nil {
+		if args, err = c.Rewrite(args); err != nil {
+			return nil, err
+		}
+	}
+	p, err := assemble(c.Tool, args, s.o.MaxFile, s.keys.taken())
+	if err != nil {
+		return nil, err
+	}
+	at, err := server(s.o.Document, c.Tool.Operation, &s.o)
+	if err != nil {
+		return nil, refuse("%s", err)
+	}
+	if p.URL, err = join(at, p.path, p.query); err != nil {
+		return nil, err
+	}
+	if s.trusted.has(p.URL) {
+		s.equip(p, c.Header)
+	}
+	return p, nil
+}
+
+// equip adds what only trusted servers get.
+func (s *Source) equip(p *Plan, from http.Header) {
+	for name, value := range s.o.Headers {
+		name = http.CanonicalHeaderKey(name)
+		p.Header[name] = []string{value}
+		p.fixed = append(p.fixed, name)
+	}
+	for name, to := range s.forward {
+		if values := from[name]; len(values) > 0 {
+			p.Header[to] = slices.Clone(values)
+			p.forwarded = append(p.forwarded, to)
+		}
+	}
+	p.uses = s.keys.of(p.op)
+}
+
+// once logs something about a tool, the first time.
+func (s *Source) once(tool, what string, err error) {
+	if _, said := s.misfit.LoadOrStore(tool+"\n"+what, true); !said {
+		s.log.Warn(what, "tool", tool, "err", err)
+	}
+}
