@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
 )
@@ -83,6 +84,8 @@ type Server struct {
 	HTTP *httpclient.Config `yaml:"http"`
 	// SSE reaches a remote server over HTTP+SSE.
 	SSE *httpclient.Config `yaml:"sse"`
+	// Rest makes a server of an HTTP API.
+	Rest *rest.Config `yaml:"rest"`
 	// Era says in which era of the protocol the server is spoken to: EraAuto (the
 	// default), EraLegacy or EraModern. HTTP+SSE is always legacy.
 	Era string `yaml:"era"`
@@ -105,6 +108,9 @@ type Server struct {
 	Tools     bridge.Filter `yaml:"tools"`
 	Prompts   bridge.Filter `yaml:"prompts"`
 	Resources bridge.Filter `yaml:"resources"`
+	// Validate checks the arguments of tool calls against the tools' input
+	// schemas before the server gets them. Rest does so anyway. Default false.
+	Validate bool `yaml:"validate"`
 	// Ping is how long a connection may be silent before the server is asked for
 	// a sign of life; 0 means never, as does "off" in a file. Default: never.
 	Ping time.Duration `yaml:"ping,off"`

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
 )
@@ -135,8 +136,9 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 			continue
 		}
 		value := fmt.Sprint(field)
-		if filter, ok := field.Interface().(bridge.Filter); ok {
-			text, _ := json.Marshal(filter) // follows pointers, unlike fmt
+		switch field.Interface().(type) {
+		case bridge.Filter, rest.Auth, rest.Catalog, rest.Limits, []rest.Tool:
+			text, _ := json.Marshal(field.Interface()) // follows pointers, unlike fmt
 			value = string(text)
 		}
 		switch field.Kind() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 )
 
@@ -32,6 +33,7 @@ func TestReferenceTables(t *testing.T) {
 		// The adapter keeps its own defaults; zero stands for them.
 		{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
 		{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
+		{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
 		{"### tools, prompts and resources: ", filterKeys{}},
 	} {
 		_, section, ok := strings.Cut(string(data), "\n"+test.heading)
@@ -69,8 +71,12 @@ func documented(name string, v reflect.Value) string {
 	switch name {
 	case "servers", "command", "url":
 		return "required"
-	case "stdio", "http", "sse":
-		return "one of three"
+	case "stdio", "http", "sse", "rest":
+		return "one of four"
+	case "openapi", "base_url":
+		return "see there"
+	case "refresh":
+		return "`2s`, `5m`"
 	case "idle_stop", "ping":
 		return "`off`"
 	case "prefix":
@@ -86,7 +92,7 @@ func documented(name string, v reflect.Value) string {
 		}
 		return "`" + s + "`"
 	}
-	if v.IsZero() {
+	if v.IsZero() && v.Kind() != reflect.Bool {
 		return "none"
 	}
 	return fmt.Sprintf("`%v`", v.Interface())
@@ -117,6 +123,28 @@ func TestReferenceExamples(t *testing.T) {
 	for i, block := range found {
 		if _, err := Parse(fmt.Sprintf("example %d.%s", i+1, block[1]), []byte(block[2]), none); err != nil {
 			t.Errorf("%s: %v in\n%s", reference, err, block[2])
+		}
+	}
+}
+
+// Those of the page about HTTP APIs are too.
+func TestRESTExamples(t *testing.T) {
+	const page = "../docs/rest.md"
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := blocks(string(data))
+	if len(found) < 3 {
+		t.Fatalf("%s has %d examples", page, len(found))
+	}
+	for i, block := range found {
+		if !strings.HasPrefix(block[2], "servers:") {
+			continue // of another kind of file
+		}
+		env := func(string) (string, bool) { return "a-value-that-is-long", true }
+		if _, err := Parse(fmt.Sprintf("example %d.%s", i+1, block[1]), []byte(block[2]), env); err != nil {
+			t.Errorf("%s: %v in\n%s", page, err, block[2])
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/joho/godotenv"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 )
 
@@ -27,6 +28,8 @@ func (d *decoder) visit(sec *section, v any) {
 		d.visitStdio(sec, c)
 	case *httpclient.Config:
 		d.visitRemote(sec, c)
+	case *rest.Config:
+		d.visitRest(sec, c)
 	}
 }
 

@@ -65,6 +65,9 @@ func (s *Server) Warnings() []string {
 }
 
 func (s *Server) remarks() []breach {
+	if s.Rest != nil {
+		return s.restRemarks()
+	}
 	c, kind := s.Remote(), "http"
 	if c == nil {
 		return nil

@@ -238,6 +238,7 @@ func (s *Server) breaches() []breach {
 	all = append(all, filterBreaches("tools", s.Tools)...)
 	all = append(all, filterBreaches("prompts", s.Prompts)...)
 	all = append(all, filterBreaches("resources", s.Resources)...)
+	all = append(all, s.restBreaches()...)
 	return append(all, s.remoteBreaches()...)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -37,6 +38,9 @@ func (d *decoder) value(x *slot, n ast.Node, v reflect.Value) bool {
 		return d.override(x, n, into)
 	case *json.RawMessage:
 		return d.raw(x, n, into)
+	}
+	if ok, known := d.restValue(x, n, v.Addr().Interface()); known {
+		return ok
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -259,7 +263,7 @@ func expected(t reflect.Type, off bool) string {
 		return `a duration such as 90s or 10m, or "off"`
 	case t == reflect.TypeFor[time.Duration]():
 		return "a duration such as 90s, 5m or 1h30m"
-	case t == reflect.TypeFor[Size]():
+	case t == reflect.TypeFor[Size](), t == reflect.TypeFor[rest.Bytes]():
 		return "a number of bytes such as 16777216 or 16MiB"
 	case t == reflect.TypeFor[bridge.Forward]():
 		return "the name of a header, such as X-Tenant"
@@ -287,7 +291,7 @@ func convert(got text, t reflect.Type, off bool) (any, error) {
 			return time.Duration(0), nil
 		}
 		return duration(got.value, wrong, off)
-	case t == reflect.TypeFor[Size]():
+	case t == reflect.TypeFor[Size](), t == reflect.TypeFor[rest.Bytes]():
 		if n, ok := got.node.(*ast.IntegerNode); ok { // 0x1000 and 1_000 are numbers too
 			return size(n)
 		}

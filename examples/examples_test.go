@@ -53,7 +53,7 @@ var compile = sync.OnceValue(func() error {
 		return err
 	}
 	programs = dir
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./everything", "../cmd/bridge").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./everything", "./petstore", "./workflow-tools", "../cmd/bridge").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -265,12 +265,16 @@ func TestConfigurations(t *testing.T) {
 	for _, path := range files(t) {
 		t.Run(filepath.ToSlash(path), func(t *testing.T) {
 			address, _ := far(t)
-			c := loadWith(t, path, map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address})
+			c := loadWith(t, path, map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address, "PETS_URL": shelter(t), "FLOWS_URL": engine(t, "")})
 			base := serve(t, c) + c.BasePath
 			for _, s := range c.Servers {
 				names := tools(t, &mcp.StreamableClientTransport{Endpoint: base + "/" + s.Name + "/mcp"})
-				if !slices.Contains(names, "echo") {
-					t.Errorf("server %s has the tools %q, want echo among them", s.Name, names)
+				want := "echo"
+				if s.Rest != nil {
+					want = map[string]string{"pets": "find_pets", "flows": "calculate"}[s.Name]
+				}
+				if !slices.Contains(names, want) {
+					t.Errorf("server %s has the tools %q, want %s among them", s.Name, names, want)
 				}
 			}
 		})

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"log/slog"
+
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
@@ -14,8 +17,9 @@ import (
 type reached struct {
 	bridge.Adapter
 	check     func() error  // why it cannot work as things are; nil if nothing can be said
-	transport func() string // stdio, streamable, sse or in-process; empty as long as it is not known
+	transport func() string // stdio, streamable, sse, rest or in-process; empty as long as it is not known
 	close     func()        // closes what is kept for the next connection; nil if nothing is
+	hook      *hook         // where changes of its tools are announced; nil if nowhere
 }
 
 // reacher makes the adapter of a configured server.
@@ -28,6 +32,8 @@ func (s *Server) reach(c *config.Server) reached {
 		return reached{Adapter: c.Adapter, transport: func() string { return "in-process" }}
 	case c.Stdio != nil:
 		return s.child(c)
+	case c.Rest != nil:
+		return s.api(c)
 	}
 	return s.remote(c)
 }
@@ -36,6 +42,28 @@ func (s *Server) child(c *config.Server) reached {
 	spoken, most := revisions(c)
 	a := stdio.New(c.Name, *c.Stdio, stdio.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c), Era: spoken, Revision: most})
 	return reached{Adapter: a, check: a.Check, transport: func() string { return "stdio" }}
+}
+
+// api makes the adapter of an HTTP API.
+func (s *Server) api(c *config.Server) reached {
+	a, err := rest.New(c.Name, *c.Rest, RestOptions(c, int(s.c.MaxMessage), s.log))
+	if err != nil {
+		return cannot(c, err)
+	}
+	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close}
+	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
+		r.hook = &hook{w.Secret, a.Renew}
+	}
+	return r
+}
+
+// RestOptions makes the options of an HTTP API of its server's settings.
+func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
+	o := rest.Options{Log: log, Timeout: c.Timeout, MaxMessage: maxMessage, Prefix: len(c.Prefix)}
+	for _, f := range c.Forward {
+		o.Forward = append(o.Forward, f.To)
+	}
+	return o
 }
 
 // remote makes the adapter of a server that is reached over HTTP. Without a

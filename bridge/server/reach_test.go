@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -251,7 +252,7 @@ func TestOptions(t *testing.T) {
 	c := config.Server{
 		Name: "a", Share: config.ShareCall, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
-		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}},
+		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
@@ -263,7 +264,7 @@ func TestOptions(t *testing.T) {
 	want := bridge.ServerOptions{
 		Name: "a", Adapter: fake, Share: bridge.ShareCall, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5,
 		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
-		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}},
+		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options = %+v, want %+v", got, want)
@@ -273,6 +274,10 @@ func TestOptions(t *testing.T) {
 		if f.Name != "Check" && field.IsZero() {
 			t.Errorf("%s is not set by this test", f.Name)
 		}
+	}
+	c.Rest = &rest.Config{}
+	if options(&c, reached{Adapter: fake}).Validate {
+		t.Error("the arguments of an API's tools are checked twice")
 	}
 	c.IdleStop = 0
 	if got := options(&c, reached{Adapter: fake}); got.Idle >= 0 {

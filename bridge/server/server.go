@@ -2,7 +2,9 @@
 // and what operators ask.
 //
 // For a server NAME there are /NAME/mcp (Streamable HTTP), /NAME/sse and
-// /NAME/messages (HTTP+SSE). The same without /NAME is all servers as one.
+// /NAME/messages (HTTP+SSE). The same without /NAME is all servers as one. Where
+// it is configured, POST /hooks/NAME announces that a server's tools have
+// changed.
 package server
 
 import (
@@ -74,6 +76,7 @@ func options(c *config.Server, r reached) bridge.ServerOptions {
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxLanes: c.MaxChildren,
 		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
+		Validate: c.Validate && c.Rest == nil,
 	}
 	if o.Idle == 0 {
 		o.Idle = -1 // never: the configuration has filled in its default
@@ -116,8 +119,11 @@ func (s *Server) Mount(at *gin.RouterGroup) {
 func (s *Server) routes(at *gin.RouterGroup) {
 	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	at.GET("/readyz", s.ready)
-	for _, name := range s.b.Servers() {
+	for i, name := range s.b.Servers() {
 		s.mount(at.Group("/"+name), name)
+		if h := s.reached[i].hook; h != nil {
+			at.POST("/hooks/"+name, s.hook(name, h))
+		}
 	}
 	s.mount(at, "")
 }
@@ -188,7 +194,7 @@ func (s *Server) ready(c *gin.Context) {
 		State  string     `json:"state"`
 		Reason string     `json:"reason,omitempty"`
 		Since  *time.Time `json:"since,omitempty"`
-		// Transport is how the server is reached: stdio, streamable or sse.
+		// Transport is how the server is reached: stdio, streamable, sse or rest.
 		Transport   string `json:"transport,omitempty"`
 		Sessions    int    `json:"sessions"`
 		Connections int    `json:"connections"`

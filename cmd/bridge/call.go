@@ -24,6 +24,7 @@ type try struct {
 
 func newCall(f *clientFlags) *cobra.Command {
 	var t try
+	var dry bool
 	c := &cobra.Command{
 		Use:   "call [flags] TARGET TOOL [key=value ...]",
 		Short: "Call a tool of a server",
@@ -40,6 +41,7 @@ with cancel. Ctrl-C cancels the call.
 ` + exitHelp,
 		Example: `  bridge call files read_file path=README.md
   bridge call https://tools.example.com/mcp search query=bridge limit=5 --timeout 30s
+  bridge call pets get_pet id=7 --dry-run
   bridge call files write_file --json '{"path":"a.txt","content":"hello"}'
   bridge call get-tiny-image --output-dir . -- npx -y @modelcontextprotocol/server-everything`,
 	}
@@ -47,37 +49,47 @@ with cancel. Ctrl-C cancels the call.
 	flags.StringVar(&t.object, "json", "", "all arguments as one JSON object; @FILE reads a file, - reads stdin")
 	flags.BoolVar(&t.noCheck, "no-check", false, "call the tool even if it is not listed, or the arguments do not fit its schema")
 	flags.StringVar(&t.dir, "output-dir", "", "folder for images, audio and other binary content")
-	c.RunE = f.runE(action{
-		prepare: func(rest []string) error {
-			if len(rest) == 0 {
-				return usageError{fmt.Errorf("name the tool to call: '%s TARGET' lists them", c.Root().Name()+" tools")}
-			}
-			if f.json && t.dir != "" {
-				return usageError{errors.New("--output-dir is of no use with --json-output, which has binary content in it")}
-			}
-			t.tool = rest[0]
-			var err error
-			if t.pairs, err = pairs(rest[1:]); err != nil {
-				return err
-			}
-			if c.Flags().Changed("json") {
-				if len(t.pairs) > 0 {
-					return usageError{errors.New("give arguments as key=value or with --json, not both")}
-				}
-				if t.args, err = object(t.object, c.InOrStdin()); err != nil {
-					return err
-				}
-			}
-			if t.dir != "" {
-				if err := os.MkdirAll(t.dir, 0o755); err != nil { // now, rather than after the call
-					return usageError{fmt.Errorf("--output-dir: %w", err)}
-				}
-			}
-			return nil
-		},
-		do: func(ctx context.Context, c *client) error { return c.call(ctx, &t) },
+	flags.BoolVar(&dry, "dry-run", false, "print the HTTP request that the call would send, with secrets masked, and send nothing; for servers of the kind rest")
+	call := f.runE(action{
+		prepare: func(rest []string) error { return t.prepare(c, f, rest) },
+		do:      func(ctx context.Context, c *client) error { return c.call(ctx, &t) },
 	})
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if dry {
+			return f.dryRun(cmd, args, &t)
+		}
+		return call(cmd, args)
+	}
 	return c
+}
+
+// prepare looks at the arguments behind the target.
+func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
+	if len(rest) == 0 {
+		return usageError{fmt.Errorf("name the tool to call: '%s TARGET' lists them", c.Root().Name()+" tools")}
+	}
+	if f.json && t.dir != "" {
+		return usageError{errors.New("--output-dir is of no use with --json-output, which has binary content in it")}
+	}
+	t.tool = rest[0]
+	var err error
+	if t.pairs, err = pairs(rest[1:]); err != nil {
+		return err
+	}
+	if c.Flags().Changed("json") {
+		if len(t.pairs) > 0 {
+			return usageError{errors.New("give arguments as key=value or with --json, not both")}
+		}
+		if t.args, err = object(t.object, c.InOrStdin()); err != nil {
+			return err
+		}
+	}
+	if t.dir != "" {
+		if err := os.MkdirAll(t.dir, 0o755); err != nil { // now, rather than after the call
+			return usageError{fmt.Errorf("--output-dir: %w", err)}
+		}
+	}
+	return nil
 }
 
 // call calls the tool.

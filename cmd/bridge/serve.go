@@ -61,21 +61,30 @@ func newCheck(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [-c FILE]",
 		Short: "Read a configuration file and report every fault",
-		Long:  `check reports every fault of a configuration file with its line. It connects to nothing and starts nothing.`,
+		Long: `check reports every fault of a configuration file with its line. It connects to
+nothing and starts nothing. Of HTTP APIs (rest) it reads the documents that are
+files, and tells what becomes of them.`,
 		Example: `  bridge check
   bridge check -c bridge.yaml && bridge serve -c bridge.yaml`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(file)
 			if err != nil {
 				return err
 			}
-			for _, w := range c.Warnings {
+			warnings, sums, err := inspect(cmd.Context(), file, c)
+			if err != nil {
+				return err
+			}
+			for _, w := range append(c.Warnings, warnings...) {
 				fmt.Fprintln(stdout, "warning:", w)
 			}
 			fmt.Fprintf(stdout, "%s is good: %s on %s\n", file, count(len(c.Servers), "server"), c.Listen)
 			for _, s := range c.Servers {
 				fmt.Fprintf(stdout, "  %s\t%s\n", s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
+				if sum := sums[s.Name]; sum != "" {
+					fmt.Fprintf(stdout, "  \t%s\n", sum)
+				}
 			}
 			return nil
 		},
@@ -87,15 +96,20 @@ func newCheck(stdout io.Writer) *cobra.Command {
 // summary says in short what is configured for a server, beside what has its
 // default. The URL is without its query, which may hold secrets.
 func summary(s *config.Server, several bool) []string {
-	kind := "stdio"
-	if r := s.Remote(); r != nil {
-		kind = "http "
-		if s.SSE != nil {
-			kind = "sse "
+	kind, address := "stdio", ""
+	switch {
+	case s.Rest != nil:
+		kind, address = "rest", s.Rest.BaseURL
+		if address == "" {
+			address = s.Rest.OpenAPI
 		}
-		if u, err := url.Parse(r.URL); err == nil {
-			kind += (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-		}
+	case s.SSE != nil:
+		kind, address = "sse", s.SSE.URL
+	case s.HTTP != nil:
+		kind, address = "http", s.HTTP.URL
+	}
+	if u, err := url.Parse(address); err == nil && address != "" {
+		kind += " " + (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 	}
 	all := []string{kind, "share: " + s.Share}
 	switch {

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+const wordsAPI = `openapi: 3.1.0
+info: { title: Words, version: "1" }
+paths:
+  /words/{word}:
+    get:
+      operationId: %s
+      parameters: [{ name: word, in: path, required: true, schema: { type: string } }]
+      responses: { "200": { description: OK, content: { application/json: { schema: { type: array, items: { type: string } } } } } }
+`
+
+// An HTTP API is a server like any other, for clients of each revision, on each
+// transport, and learns what its allow-list forwards. When its document changes,
+// clients are told, unless no connection outlives a call.
+func TestREST(t *testing.T) {
+	for _, share := range []string{config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll} {
+		t.Run(share, func(t *testing.T) {
+			t.Parallel()
+			testREST(t, share)
+		})
+	}
+}
+
+func testREST(t *testing.T, share string) {
+	tenant := make(chan string, 10)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tenant <- r.Header.Get("X-Org")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `["%s"]`, strings.TrimPrefix(r.URL.Path, "/words/"))
+	}))
+	defer api.Close()
+	path := filepath.Join(t.TempDir(), "words.yaml")
+	write := func(operation string) {
+		if err := os.WriteFile(path, fmt.Appendf(nil, wordsAPI, operation), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("getWord")
+	c := config.Default()
+	s := config.DefaultServer("words", share)
+	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Refresh: time.Second}
+	want := ""
+	if share != config.ShareAll {
+		s.Forward, want = []bridge.Forward{{From: "X-Tenant", To: "X-Org"}}, "acme"
+	}
+	c.Servers = []config.Server{s}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	own := New(&c, slog.New(slog.DiscardHandler))
+	defer own.Close(context.Background())
+	site := httptest.NewServer(own.Handler())
+	defer site.Close()
+
+	header := &http.Client{Transport: withHeader{"X-Tenant", "acme"}}
+	type client struct {
+		*mcp.ClientSession
+		changed chan struct{}
+	}
+	var clients []client
+	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
+		var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: site.URL + "/words/mcp", HTTPClient: header}
+		if revision == "2024-11-05" {
+			transport = &mcp.SSEClientTransport{Endpoint: site.URL + "/words/sse", HTTPClient: header}
+		}
+		changed := make(chan struct{}, 1)
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+			ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
+		}).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+		if err != nil {
+			t.Fatalf("%s: %v", revision, err)
+		}
+		defer session.Close()
+		if got := session.InitializeResult().ProtocolVersion; got != revision {
+			t.Errorf("%s: the session has %s", revision, got)
+		}
+		tools, err := session.ListTools(t.Context(), nil)
+		if err != nil || len(tools.Tools) != 1 || tools.Tools[0].Name != "getWord" {
+			t.Fatalf("%s: tools = %v, %v", revision, tools, err)
+		}
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "getWord", Arguments: map[string]any{"word": "hello"}})
+		if err != nil || result.IsError || len(result.Content) == 0 || result.Content[0].(*mcp.TextContent).Text != `["hello"]` {
+			t.Fatalf("%s: getWord = %v, %v", revision, result, err)
+		}
+		if got := <-tenant; got != want {
+			t.Errorf("%s: the API got the tenant %q", revision, got)
+		}
+		clients = append(clients, client{session, changed})
+	}
+	if share == config.ShareCall {
+		return
+	}
+	write("readWord")
+	for _, one := range clients {
+		select {
+		case <-one.changed:
+		case <-time.After(30 * time.Second):
+			t.Fatal("a client was not told that the list has changed")
+		}
+		tools, err := one.ListTools(t.Context(), nil)
+		if err != nil || len(tools.Tools) != 1 || tools.Tools[0].Name != "readWord" {
+			t.Errorf("tools = %v, %v", tools, err)
+		}
+	}
+}
+
+// withHeader adds a header to each request.
+type withHeader struct{ name, value string }
+
+func (w withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(w.name, w.value)
+	return http.DefaultTransport.RoundTrip(r)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+const petsDocument = `openapi: 3.0.3
+info: { title: Pets, version: "1" }
+components: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }
+security: [{ key: [] }]
+paths:
+  /pets/{id}:
+    get:
+      operationId: getPet
+      summary: Get a pet
+      parameters:
+        - { name: id, in: path, required: true, schema: { type: integer } }
+        - { name: fields, in: query, schema: { type: array, items: { type: string } } }
+      responses: { "200": { description: OK } }
+    get2: {}
+  /broken:
+    get: { operationId: broken, parameters: 7 }
+`
+
+// pets writes a configuration beside its document, and returns its path.
+func pets(t *testing.T, base, more string) string {
+	t.Helper()
+	path := file(t, "bridge.yaml", fmt.Sprintf("servers:\n  pets:\n    rest:\n      openapi: ./pets.yaml\n      base_url: %s\n      auth: { value: top-secret-key }\n%s", base, more))
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte(petsDocument), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// check reads the documents of HTTP APIs, and says what becomes of them.
+func TestCheckREST(t *testing.T) {
+	path := pets(t, "https://pets.example.com/v1", "  far:\n    rest: { openapi: \"https://user.example.com/api.json?key=secret\" }\n")
+	code, stdout, stderr := in(t, "check", "-c", path)
+	for _, want := range []string{
+		"is good: 2 servers", "warning: pets.yaml:16: ",
+		"  pets\trest https://pets.example.com/v1, share: session, prefix: pets__\n  \t2 tools, ", " bytes in a list, mode: tools, 1 warning\n",
+		"  far\trest https://user.example.com/api.json, share: session, prefix: far__\n  \tits document is at a URL, and was not read\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout has no %q:\n%s", want, stdout)
+		}
+	}
+	if code != 0 || stderr != "" || strings.Contains(stdout, "secret") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
+
+	path = pets(t, "https://pets.example.com", "      tools:\n        getPets: off\n        getPet:\n          args: { id: off, feilds: { about: x } }\n  gone:\n    rest: { openapi: ./gone.yaml }\n")
+	code, stdout, stderr = in(t, "check", "-c", path)
+	want := []string{
+		path + `:8: server "pets": rest: tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?` + "\n",
+		path + `:10: server "pets": rest: tools: getPet: args: id: is required: it cannot be off; give it a value` + "\n",
+		path + `:10: server "pets": rest: tools: getPet: args: feilds: GET /pets/{id} has no such argument: did you mean fields?` + "\n",
+		path + `: server "gone": rest: `,
+	}
+	for _, want := range want {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("stderr has no %q:\n%s", want, stderr)
+		}
+	}
+	if code != exitUsage || stdout != "" {
+		t.Errorf("exit code %d, stdout\n%s", code, stdout)
+	}
+}
+
+// An HTTP API is looked at and tried like any other server, and a dry run sends
+// nothing.
+func TestREST(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	var asked atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"target":%q}`, r.URL.RequestURI())
+	}))
+	defer api.Close()
+	path := pets(t, api.URL, "      tools: { find: { request: \"POST /find\", args: { text: string } } }\n    tools: { rename: { getPet: pet } }\n  files: { stdio: { command: \""+os.Args[0]+"\" } }\n")
+	for _, test := range []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string // parts
+		asked          int32
+	}{
+		{"tools", []string{"tools", "pets"}, 0, "pet     read-only    Get a pet", "", 0},
+		{"call", []string{"call", "pets", "pet", "id=7", "fields=a", "fields=b"}, 0, `/pets/7?fields=a&fields=b&token=***`, "", 1},
+		{"dry run", []string{"call", "pets", "pet", "id=7", "fields=a b", "--dry-run"}, 0, "GET " + api.URL + "/pets/7?fields=a%20b&token=***\n", "", 0},
+		{"dry run with a body", []string{"call", "pets", "find", "text=x", "--dry-run"}, 0, "\n\n{\"text\":\"x\"}\n", "", 0},
+		{"dry run with JSON", []string{"call", "pets", "pet", "--json", `{"id":12345678901234567890}`, "--dry-run"}, 0, "/pets/12345678901234567890?", "", 0},
+		{"dry run of nothing", []string{"call", "pets", "pets", "--dry-run"}, exitUsage, "", `no tool "pets"`, 0},
+		{"dry run with wrong arguments", []string{"call", "pets", "pet", "--json", `{"id":"x"}`, "--dry-run"}, exitUsage, "", "id", 0},
+		{"dry run of another kind", []string{"call", "files", "x", "--dry-run"}, exitUsage, "", "--dry-run is for HTTP APIs", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			asked.Store(0)
+			code, stdout, stderr := in(t, append(test.args, "-c", path)...)
+			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
+				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", code, stdout, stderr, test.code, test.stdout, test.stderr)
+			}
+			if got := asked.Load(); got != test.asked {
+				t.Errorf("the API was asked %d times, want %d", got, test.asked)
+			}
+			if strings.Contains(stdout+stderr, "top-secret-key") {
+				t.Errorf("the key is shown:\n%s%s", stdout, stderr)
+			}
+		})
+	}
+}
