@@ -38,6 +38,7 @@ type Modern struct {
 	cancelled []string      // what of it was taken back, and why
 	waiting   []chan string
 	listens   map[*bridge.Request]struct{}
+	heeded    chan struct{} // closed with the next of them; nil while nobody waits
 }
 
 var (
@@ -161,12 +162,17 @@ func (s *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if !filter.IsObject() {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "params.notifications is missing", nil), nil
 	}
-	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
 	s.mu.Lock()
 	if s.listens == nil {
 		s.listens = map[*bridge.Request]struct{}{}
 	}
+	// With the lock held: who has read the acknowledgement hears what Say says.
+	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
 	s.listens[r] = struct{}{}
+	if s.heeded != nil {
+		close(s.heeded)
+		s.heeded = nil
+	}
 	s.mu.Unlock()
 	<-ctx.Done()
 	s.mu.Lock()
@@ -208,6 +214,23 @@ func (s *Modern) Say(line string) {
 	for r := range s.listens {
 		r.Back.Notify(said(line))
 	}
+}
+
+// Heeded is closed when somebody listens to what Say says. Clients need not wait
+// for that before they go on.
+func (s *Modern) Heeded() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	heeded := make(chan struct{})
+	switch {
+	case len(s.listens) > 0:
+		close(heeded)
+	case s.heeded != nil:
+		return s.heeded
+	default:
+		s.heeded = heeded
+	}
+	return heeded
 }
 
 // Answer answers the oldest call of the tool wait. It reports whether there is
