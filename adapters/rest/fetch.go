@@ -62,15 +62,18 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	return f, nil
 }
 
-// Fetch implements openapi.Fetcher.
+// Fetch implements openapi.Fetcher. What cannot be read is forgotten: whatever
+// it was needed for lacks it, and has to be made again when it can be read,
+// though it be as before.
 func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	data, v, err := f.get(ctx, address, version{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil {
+		delete(f.seen, address)
 		return nil, err
 	}
-	f.mu.Lock()
 	f.seen[address] = v
-	f.mu.Unlock()
 	return data, nil
 }
 

@@ -194,3 +194,64 @@ func TestReloadOfURL(t *testing.T) {
 		t.Errorf("with a trusted server: tools = %s", got)
 	}
 }
+
+// sites is a server of texts by their paths; one without a text is an error.
+type sites struct {
+	mu    sync.Mutex // guards texts
+	texts map[string]string
+}
+
+func (s *sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.texts[r.URL.Path]
+	if text == "" {
+		http.Error(w, "out of order", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprint(w, text)
+}
+
+func (s *sites) set(path, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.texts[path] = text
+}
+
+// A change that was found while something else could not be read is not lost:
+// all is read again when that can be.
+func TestReloadAfterFailure(t *testing.T) {
+	t.Parallel()
+	const whole = "openapi: 3.1.0\npaths: { /x: { get: { operationId: %s, responses: {} } } }\n"
+	const parts = "openapi: 3.1.0\n# %s\npaths: { /x: { $ref: x.yaml } }\n"
+	const item = "get: { operationId: part, responses: {} }\n"
+	for _, test := range []struct {
+		name, doc string
+		failing   string // what cannot be read
+		text      string // what it is
+		before    string
+		after     string
+	}{
+		{"catalogue", whole, "/tools", flows("flow"), "first flow", "second flow"},
+		{"part", parts, "/x.yaml", item, "part flow", "part flow"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := &sites{texts: map[string]string{"/api.yaml": fmt.Sprintf(test.doc, "first"), "/x.yaml": item, "/tools": flows("flow")}}
+			site := httptest.NewServer(s)
+			defer site.Close()
+			log := &said{}
+			c := Config{OpenAPI: site.URL + "/api.yaml", BaseURL: "http://localhost", Refresh: time.Second, Catalog: Catalog{URL: site.URL + "/tools", Webhook: true, Secret: secret}}
+			a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+			up := connect(t, a, &adaptertest.Client{})
+			if got := names(t, up); got != test.before {
+				t.Fatalf("tools = %s, want %s", got, test.before)
+			}
+			s.set(test.failing, "")
+			s.set("/api.yaml", fmt.Sprintf(test.doc, "second"))
+			a.Renew(t.Context(), nil) // reads the document, and not the other
+			s.set(test.failing, test.text)
+			eventually(t, "all of it", func() bool { return names(t, up) == test.after })
+		})
+	}
+}
