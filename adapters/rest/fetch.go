@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -229,14 +230,18 @@ func (w *watched) filesChanged() bool {
 	return false
 }
 
-// urlsChanged reports whether what is at one of the URLs has changed.
+// urlsChanged reports whether what is at one of the URLs has changed, and
+// otherwise why the first that could not be read could not.
 func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
+	var first error
 	for _, u := range w.urls {
-		if changed, err := w.fetch.changed(ctx, u); changed || err != nil {
-			return changed, err
+		changed, err := w.fetch.changed(ctx, u)
+		if changed {
+			return true, nil
 		}
+		first = cmp.Or(first, err)
 	}
-	return false, nil
+	return false, first
 }
 
 // texts returns what is watched.

@@ -255,3 +255,24 @@ func TestReloadAfterFailure(t *testing.T) {
 		})
 	}
 }
+
+// What cannot be read any more does not keep what else has changed from being
+// found.
+func TestReloadBesideFailure(t *testing.T) {
+	t.Parallel()
+	s := &sites{texts: map[string]string{
+		"/api.yaml": "openapi: 3.1.0\npaths: { /x: { $ref: x.yaml } }\n", "/x.yaml": "get: { operationId: part, responses: {} }\n", "/tools": flows("one"),
+	}}
+	site := httptest.NewServer(s)
+	defer site.Close()
+	log := &said{}
+	c := Config{OpenAPI: site.URL + "/api.yaml", BaseURL: "http://localhost", Refresh: time.Second, Catalog: Catalog{URL: site.URL + "/tools"}}
+	up := connect(t, adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}), &adaptertest.Client{})
+	if got := names(t, up); got != "part one" {
+		t.Fatalf("tools = %s", got)
+	}
+	s.set("/x.yaml", "")
+	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
+	s.set("/tools", flows("two"))
+	eventually(t, "the change of the catalogue", func() bool { return strings.HasSuffix(names(t, up), "two") })
+}
