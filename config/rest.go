@@ -260,21 +260,24 @@ func (d *decoder) restArg(x *slot, n ast.Node, a *rest.Arg) bool {
 		a.Default = json.RawMessage(k.Default)
 	}
 	out := []byte{'{'}
+	add := func(members []byte) {
+		if len(out) > 1 && len(members) > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, members...)
+	}
 	for _, e := range schema {
 		at := &slot{sec: sec, label: e.key, line: e.line, loose: true}
 		if _, short := d.resolve(e.value).(*ast.StringNode); e.key == "type" && short {
 			if ok = d.argType(at, e.value, "", "", a) && ok; ok {
-				out = append(out[:1], a.Schema[1:len(a.Schema)-1]...)
+				add(a.Schema[1 : len(a.Schema)-1])
 			}
 			continue
 		}
 		left := maxTree
 		raw, good := d.jsonOf(at, e.value, 0, &left)
 		ok = good && ok
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(gjson.AppendJSONString(out, e.key), ':'), raw...)
+		add(append(append(gjson.AppendJSONString(nil, e.key), ':'), raw...))
 	}
 	if out = append(out, '}'); len(out) > 2 {
 		a.Schema = out
