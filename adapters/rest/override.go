@@ -108,7 +108,7 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 			if original := rename[name]; original != "" {
 				return original, value
 			}
-			if a := args[name]; a != nil && (a.Off || a.Value != nil || a.As != "") {
+			if a := args[name]; a != nil && (a.Off || a.Value != nil || a.As != "" && a.As != name) {
 				return name, nil // not the client's to set, should it get past the check
 			}
 			return name, value

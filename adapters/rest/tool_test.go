@@ -278,6 +278,18 @@ func TestFixedUnchecked(t *testing.T) {
 	}
 }
 
+// An argument that is called as before is sent as before, whatever becomes of the
+// others.
+func TestSameName(t *testing.T) {
+	api := newAPI(t)
+	c := api.pets()
+	c.Tools = []Tool{{Key: "listPets", Args: []Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "limit", About: "How many"}}}}
+	call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "listPets", `{"limit":5}`)
+	if got, want := api.last(t), "GET /pets?limit=5&kind=cat X-Api-Key=top-secret-key"; got != want {
+		t.Errorf("request = %s\nwant      %s", got, want)
+	}
+}
+
 // Models may ask for a part of an answer, and the API learns nothing of it. What
 // was shaped has no output schema that it would not fit.
 func TestPick(t *testing.T) {
