@@ -66,6 +66,13 @@ func hostile() map[string]string {
 	out["references"] = b.String()
 	out["merge bomb"] = "openapi: 3.1.0\nx-a: &a {" + strings.Repeat("k: 1, ", 10) + "z: {}}\nx-b:\n" +
 		strings.Repeat("  - {<<: [*a, *a, *a, *a, *a, *a, *a, *a]}\n", 2000) + "paths: {/a: {get: {}}}\n"
+	b.Reset()
+	b.WriteString("openapi: 3.1.0\nx-a: &a {")
+	for i := range 1000 {
+		b.WriteString("k" + itoa(i) + ": 1, ")
+	}
+	out["merge bomb that is refused"] = b.String() + "z: {}}\nx-l: &l [" + strings.Repeat("*a, ", 1100) + "]\nx-b:\n" +
+		strings.Repeat("  - {<<: *l}\n", 2000) + "paths: {/a: {get: {}}}\n"
 	out["alias in itself"] = "openapi: 3.1.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: &s {properties: {a: *s}}}}}}}}\n"
 	out["deep json"] = `{"openapi":"3.1.0","paths":{"/a":{"get":{}}},"x":` + strings.Repeat("[", 200000) + strings.Repeat("]", 200000) + `}`
 	out["deep yaml"] = "openapi: 3.1.0\npaths: {/a: {get: {}}}\nx: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + "\n"

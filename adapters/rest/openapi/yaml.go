@@ -94,11 +94,12 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *kids {
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key, v := y.Content[i], y.Content[i+1]
 		if key.Tag == "!!merge" {
-			if m := t.merge(v, depth); len(m) <= t.left {
-				t.left -= len(m)
-				merged = append(merged, m...)
-			} else {
+			m := t.merge(v, depth)
+			if t.left -= len(m); t.left < 0 { // what was tried has cost as much
+				t.left = 0
 				t.warn(int32(key.Line), "<< brings too much: left out")
+			} else {
+				merged = append(merged, m...)
 			}
 			continue
 		}
@@ -141,7 +142,10 @@ func (t *yamlTree) merge(y *yaml.Node, depth int) []member {
 	case array:
 		var out []member
 		for i := range n.members() {
-			if item := &n.kids.list[i].node; item.kind == object && len(out) <= t.left {
+			if len(out) > t.left {
+				break
+			}
+			if item := &n.kids.list[i].node; item.kind == object {
 				out = append(out, item.members()...)
 			}
 		}
