@@ -42,6 +42,22 @@ func (f *Filter) zero() bool {
 	return len(f.Allow)+len(f.Deny)+len(f.Rename)+len(f.Override) == 0
 }
 
+// Passes reports whether clients may see what the server calls own, which is no
+// URI.
+func (f *Filter) Passes(own string) bool {
+	for _, p := range f.Deny {
+		if matches(p, own) {
+			return false
+		}
+	}
+	for _, p := range f.Allow {
+		if matches(p, own) {
+			return true
+		}
+	}
+	return len(f.Allow) == 0
+}
+
 // sieve is a filter that is ready for use. The nil sieve lets everything
 // through as it is.
 type sieve struct {
@@ -71,17 +87,7 @@ func (s *sieve) passes(own string) bool {
 	if s.uris {
 		return s.passesURI(own)
 	}
-	for _, p := range s.Deny {
-		if matches(p, own) {
-			return false
-		}
-	}
-	for _, p := range s.Allow {
-		if matches(p, own) {
-			return true
-		}
-	}
-	return len(s.Allow) == 0
+	return s.Passes(own)
 }
 
 // seen returns the name under which clients see what the server calls own;

@@ -29,6 +29,9 @@ type Options struct {
 	// Prefix is how many characters will stand before the names of tools, which
 	// are cut so that both together have at most 64.
 	Prefix int
+	// Shows reports whether clients may see the tool of that name; nil means all.
+	// Only here can that be so for what ModeSearch finds and calls.
+	Shows func(name string) bool
 	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
 	MaxMessage int
 }
@@ -76,7 +79,13 @@ func (c *Config) read(ctx context.Context, o *Options, fetch openapi.Fetcher, br
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}
 	m.tools, m.faults = c.combine(m.doc, imported)
-	return m, c.addPublished(ctx, m, fetch, brought)
+	if err := c.addPublished(ctx, m, fetch, brought); err != nil {
+		return nil, err
+	}
+	if o.Shows != nil {
+		m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool { return !o.Shows(t.Name) })
+	}
+	return m, nil
 }
 
 // catalog makes the list of the tools.

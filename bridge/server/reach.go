@@ -59,7 +59,7 @@ func (s *Server) api(c *config.Server) reached {
 
 // RestOptions makes the options of an HTTP API of its server's settings.
 func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
-	o := rest.Options{Log: log, Timeout: c.Timeout, MaxMessage: maxMessage, Prefix: len(c.Prefix)}
+	o := rest.Options{Log: log, Timeout: c.Timeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Passes}
 	for _, f := range c.Forward {
 		o.Forward = append(o.Forward, f.To)
 	}

@@ -124,6 +124,51 @@ func testREST(t *testing.T, share string) {
 	}
 }
 
+// What a server's filter hides cannot be found or called through the tools of
+// large APIs either.
+func TestRESTFilter(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	defer api.Close()
+	path := filepath.Join(t.TempDir(), "api.yaml")
+	text := "openapi: 3.1.0\npaths: { /a: { get: { operationId: getThing }, delete: { operationId: deleteThing }, post: { operationId: postThing } } }\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, filter := range []bridge.Filter{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"*_operation*", "get*"}}} {
+		c := config.Default()
+		s := config.DefaultServer("things", config.ShareSession)
+		s.Rest, s.Tools = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}, filter
+		c.Servers = []config.Server{s}
+		own := New(&c, slog.New(slog.DiscardHandler))
+		defer own.Close(context.Background())
+		site := httptest.NewServer(own.Handler())
+		defer site.Close()
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: site.URL + "/things/mcp"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		for _, test := range []struct {
+			tool string
+			args map[string]any
+			want string
+		}{
+			{"search_operations", map[string]any{}, "getThing: GET /a (GET /a)"},
+			{"describe_operations", map[string]any{"ids": []string{"deleteThing"}}, `There is no operation "deleteThing". There is getThing.`},
+			{"call_operation", map[string]any{"id": "deleteThing"}, `There is no operation "deleteThing". There is getThing.`},
+			{"call_operation", map[string]any{"id": "getThing"}, "/a"},
+		} {
+			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: test.tool, Arguments: test.args})
+			if err != nil {
+				t.Fatalf("%v: %s: %v", filter, test.tool, err)
+			}
+			if got := result.Content[0].(*mcp.TextContent).Text; got != test.want {
+				t.Errorf("%v: %s %v = %q, want %q", filter, test.tool, test.args, got, test.want)
+			}
+		}
+	}
+}
+
 // withHeader adds a header to each request.
 type withHeader struct{ name, value string }
 
