@@ -28,7 +28,7 @@ func (r *reader) content(at *node) []*MediaType {
 	var out []*MediaType
 	for i := range n.members() {
 		m := &n.kids.list[i]
-		if strings.HasPrefix(m.name, "x-") || m.name == "$ref" {
+		if strings.HasPrefix(m.name, "x-") || m.name == "$ref" || !r.spend(1) {
 			continue
 		}
 		entry := r.soft(&m.node)
@@ -49,6 +49,9 @@ func (r *reader) media(types []string, schema *node) []*MediaType {
 	}
 	var out []*MediaType
 	for _, t := range types {
+		if !r.spend(1) {
+			break
+		}
 		mt := &MediaType{Type: t, schema: schema}
 		r.shape(mt, nil, nil)
 		out = append(out, mt)
@@ -154,7 +157,7 @@ func (r *reader) shape(mt *MediaType, encoding *node, formats map[string]string)
 	encoding = r.soft(encoding)
 	seen := map[string]bool{}
 	r.eachProperty(mt.schema, 0, map[*node]bool{}, func(name string, s *node) {
-		if seen[name] || r.marked(s, "readOnly") {
+		if seen[name] || r.marked(s, "readOnly") || !r.spend(1) {
 			return
 		}
 		seen[name] = true

@@ -117,7 +117,18 @@ func hostile() map[string]string {
 	for i := range 100000 {
 		b.WriteString(`,"q` + itoa(i) + `"`)
 	}
-	out["many properties"] = b.String() + `]}}}}}}}}`
+	many := b.String()
+	b.Reset()
+	b.WriteString(`{"openapi":"3.1.0","components":{"pathItems":{"p":{"get":{},"put":{},"post":{},"delete":{},"options":{},"head":{},"patch":{},"trace":{},"parameters":[`)
+	for i := range 100 {
+		b.WriteString(`{"name":"p` + itoa(i) + `","in":"query"},`)
+	}
+	b.WriteString(`{"name":"p","in":"query"}]}}},"paths":{"/":{}`)
+	for i := range 10000 {
+		b.WriteString(`,"/` + itoa(i) + `":{"$ref":"#/components/pathItems/p"}`)
+	}
+	out["many times one path"] = b.String() + "}}"
+	out["many properties"] = many + `]}}}}}}}}`
 	out["numbers"] = head + "components: {schemas: {A: {multipleOf: 1e999999999, minimum: 1e-99999999, maxLength: 1e400, enum: [1e999999999, 0x10, .5, 1_000, .inf, .nan]}}}\n"
 	return out
 }

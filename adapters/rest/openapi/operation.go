@@ -75,6 +75,9 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 	if r.seen[key] {
 		return // that of a path item which a reference brought; the own one was first
 	}
+	if r.left < 0 {
+		return
+	}
 	r.seen[key] = true
 	n := r.soft(at)
 	if n == nil || n.kind != object {
@@ -119,8 +122,15 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 	}
 	op.Body = body
 	op.Responses = r.responses(n)
+	if !r.spend(operationParts) {
+		r.warn(at, "%s and what follows is left out: the operations have more than %d parts together", short(op.Key()), maxParts)
+		return
+	}
 	doc.Operations = append(doc.Operations, op)
 }
+
+// operationParts is how many parts an operation counts by itself.
+const operationParts = 10
 
 // isToken reports whether s can stand where HTTP has a method or the name of a
 // header (RFC 9110, 5.6.2).
@@ -172,7 +182,7 @@ func (r *reader) responses(n *node) []Response {
 	var out []Response
 	for i := range list.members() {
 		m := &list.kids.list[i]
-		if strings.HasPrefix(m.name, "x-") {
+		if strings.HasPrefix(m.name, "x-") || !r.spend(1) {
 			continue
 		}
 		a := r.soft(&m.node)

@@ -29,6 +29,9 @@ func (r *reader) parameters(common *pathItem, n *node, op *Operation) ([]*Parame
 			return nil, nil
 		}
 		for i := range from.members() {
+			if !r.spend(1) {
+				break // which costs the operation
+			}
 			at := &from.kids.list[i].node
 			p := r.soft(at)
 			if p == nil {
