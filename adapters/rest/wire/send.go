@@ -69,7 +69,7 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 }
 
 // attempt sends a request once, and once more where a 303 says that the answer
-// is. used are the tokens that went with it.
+// is. used are the tokens that went with it, if their refusal is the request's.
 func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used []string, err error) {
 	r := p.request(ctx)
 	if used, err = p.authorize(ctx, r); err != nil {
@@ -92,8 +92,10 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used
 			return nil, used, err
 		}
 		if res.StatusCode == http.StatusSeeOther && httpclient.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
-			next, more, err := s.attempt(ctx, p.see(to))
-			return next, append(used, more...), err
+			// No tokens are named: what the server thinks of them now says nothing
+			// about the request, which it has acted on.
+			next, _, err := s.attempt(ctx, p.see(to))
+			return next, nil, err
 		}
 		return nil, used, &redirect{status: res.StatusCode, to: to}
 	}

@@ -1,0 +1,37 @@
+package wire
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What has been done is not done again when its result, elsewhere, is refused
+// to a token.
+func TestTokenBehindSeeOther(t *testing.T) {
+	srv := newRecorder(t, nil)
+	srv.then = func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/token":
+			_, _ = w.Write([]byte(`{"access_token":"token-1234","token_type":"bearer"}`))
+		case "/x":
+			http.Redirect(w, r, "/result", http.StatusSeeOther)
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Client: &Client{ID: "a", Secret: "b", TokenURL: srv.URL + "/token"}}})
+	got := said(call(t, s, &Call{Tool: tool("POST", "/x")}))
+	if !strings.HasPrefix(got, "401 Unauthorized") {
+		t.Errorf("got %s", got)
+	}
+	posts := 0
+	for _, q := range srv.requests() {
+		if q.method == "POST" && q.uri == "/x" {
+			posts++
+		}
+	}
+	if posts != 1 {
+		t.Errorf("the request was made %d times", posts)
+	}
+}
