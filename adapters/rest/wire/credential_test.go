@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,5 +34,21 @@ func TestTokenBehindSeeOther(t *testing.T) {
 	}
 	if posts != 1 {
 		t.Errorf("the request was made %d times", posts)
+	}
+}
+
+// Tokens come and go; what is configured stays masked, and what is remembered
+// is bounded.
+func TestMaskLasts(t *testing.T) {
+	srv := answering(t, 200, "text/plain", "the key is secret-key-1, the token token/9999")
+	s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Key: "secret-key-1", Header: "X-Key"}})
+	for i := range 10_000 {
+		s.hide(fmt.Sprintf("token/%04d", i))
+	}
+	if got := said(call(t, s, &Call{Tool: tool("GET", "/x")})); got != "the key is ***, the token ***" {
+		t.Errorf("got %s", got)
+	}
+	if n := len(s.secret); n > s.lasting+maxTokens {
+		t.Errorf("%d texts are looked for", n)
 	}
 }

@@ -85,12 +85,13 @@ type Source struct {
 	cache     *cache // or nil
 	log       *slog.Logger
 	misfit    sync.Map // names of tools whose answers did not fit, said once
+	lasting   int      // how many of secret are the configuration's
 	life      context.Context
 	stop      context.CancelFunc
 	closeIdle func()
 
 	mu     sync.Mutex // guards secret, closed
-	secret []string
+	secret []string   // the configuration's first, and then tokens
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -171,7 +172,10 @@ func New(o Options) (*Source, error) {
 		s.stop()
 		return nil, err
 	}
-	s.hide(s.keys.secrets(&o)...)
+	for _, t := range s.keys.secrets(&o) {
+		s.secret = append(s.secret, spellings(t)...)
+	}
+	s.lasting = len(s.secret)
 	return s, nil
 }
 
@@ -234,26 +238,33 @@ func (s *Source) start(f func()) bool {
 // ones are everywhere.
 const minSecret = 8
 
-// maxSecrets bounds them; tokens come and go.
-const maxSecrets = 256
+// maxTokens bounds the spellings of tokens, which come and go.
+const maxTokens = 256
 
-// hide has texts masked in whatever is told to clients.
-func (s *Source) hide(texts ...string) {
+// spellings returns how a secret may stand in a text; none when it is too short.
+func spellings(t string) []string {
+	if len(t) < minSecret {
+		return nil
+	}
+	if enc := escape(t, unreserved); enc != t {
+		return []string{t, enc}
+	}
+	return []string{t}
+}
+
+// hide has a token masked in whatever is told to clients, as what is configured
+// is.
+func (s *Source) hide(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, t := range texts {
-		if len(t) < minSecret || slices.Contains(s.secret, t) {
-			continue
-		}
-		kept := slices.Clip(s.secret) // others may be reading it
-		if len(kept) >= maxSecrets {
-			kept = kept[1:]
-		}
-		s.secret = append(kept, t)
-		if enc := escape(t, unreserved); enc != t {
-			s.secret = append(s.secret, enc)
-		}
+	if slices.Contains(s.secret, token) {
+		return
 	}
+	all := slices.Concat(s.secret, spellings(token)) // others may be reading it
+	if over := len(all) - s.lasting - maxTokens; over > 0 {
+		all = slices.Delete(all, s.lasting, s.lasting+over)
+	}
+	s.secret = all
 }
 
 // mask takes secrets out of a text.
