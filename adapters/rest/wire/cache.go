@@ -12,7 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// cache keeps answers to GET. What was sent with a request, the caller's own
+// cache keeps answers to GET without a body. What was sent with a request, the caller's own
 // headers included, is a part of the key: so nobody gets what was for somebody
 // else, and Vary holds whatever it names. The source's own credentials do not
 // change; they are for the source alone, as the cache is.

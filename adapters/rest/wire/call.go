@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/validate"
@@ -39,7 +40,7 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 
 // exchange gets the answer to a request, from the cache or the server.
 func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
-	cached := s.cache != nil && p.Method == http.MethodGet
+	cached := s.cache != nil && p.Method == http.MethodGet && p.Body == nil
 	var k *kept
 	ask := p
 	if cached && !c.NoCache {
@@ -71,7 +72,7 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 		return nil, err
 	case cached:
 		s.cache.put(p, a, asked)
-	case s.cache != nil && a.status < 400 && p.Method != http.MethodHead && p.Method != http.MethodOptions:
+	case s.cache != nil && a.status < 400 && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, p.Method):
 		s.cache.forget(p.URL)
 	}
 	return a, nil
