@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,8 +15,8 @@ import (
 
 // cache keeps answers to GET without a body. What was sent with a request, the caller's own
 // headers included, is a part of the key: so nobody gets what was for somebody
-// else, and Vary holds whatever it names. The source's own credentials do not
-// change; they are for the source alone, as the cache is.
+// else, and Vary holds whatever it names. So are the source's own credentials:
+// operations whose addresses are the same may have others, or none.
 type cache struct {
 	mu    sync.Mutex // guards all below
 	byURL *lru.Cache[string, []*kept]
@@ -25,7 +26,7 @@ type cache struct {
 
 // kept is an answer that is kept.
 type kept struct {
-	sent   string // the headers of the request
+	sent   string // the headers and credentials of the request
 	answer *answer
 	until  time.Time // fresh before this
 	size   int
@@ -51,8 +52,9 @@ func newCache(limit int) *cache {
 	return c
 }
 
-// sentKey writes the headers of a request as a key.
-func sentKey(h http.Header) string {
+// sentKey writes what goes with a request, beside its address, as a key.
+func sentKey(p *Plan) string {
+	h := p.Header
 	names := make([]string, 0, len(h))
 	for name := range h {
 		names = append(names, name)
@@ -66,6 +68,9 @@ func sentKey(h http.Header) string {
 		}
 		b.WriteByte('\n')
 	}
+	for _, u := range p.uses {
+		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
+	}
 	return b.String()
 }
 
@@ -74,7 +79,7 @@ func (c *cache) get(p *Plan, now time.Time) (k *kept, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list, _ := c.byURL.Get(p.URL.String())
-	key := sentKey(p.Header)
+	key := sentKey(p)
 	for _, k := range list {
 		if k.sent == key {
 			return k, now.Before(k.until)
@@ -90,7 +95,7 @@ func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	if !ok || a.status != http.StatusOK || a.more || a.streamed || size > c.limit/4 {
 		return
 	}
-	key, at := sentKey(p.Header), p.URL.String()
+	key, at := sentKey(p), p.URL.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list, _ := c.byURL.Peek(at)

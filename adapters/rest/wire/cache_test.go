@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
@@ -21,5 +22,30 @@ func TestCacheBody(t *testing.T) {
 		if got := said(call(t, s, &Call{Tool: x, Args: []byte(`{"body":` + body + `}`)})); got != body {
 			t.Errorf("%s got %s", body, got)
 		}
+	}
+}
+
+// What was said to a credential is not said to another one, or to none.
+func TestCacheCredentials(t *testing.T) {
+	srv := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		_, _ = w.Write([]byte("for " + strings.ToUpper(r.Header.Get("X-Api-Key")+r.Header.Get("Authorization"))))
+	})
+	s := newSource(t, Options{Document: &openapi.Document{Schemes: schemes}, BaseURL: srv.URL, CacheBytes: 1 << 20, Credentials: map[string]Credential{
+		"head": {Key: "key-in-header"}, "bearer": {Bearer: "token-1234"}, "oidc": {Bearer: "token-5678"},
+	}})
+	for range 2 {
+		for name, want := range map[string]string{"head": "for KEY-IN-HEADER", "bearer": "for BEARER TOKEN-1234", "oidc": "for BEARER TOKEN-5678", "": "for "} {
+			x := secured("GET", needs(name))
+			if name == "" {
+				x = secured("GET")
+			}
+			if got := said(call(t, s, &Call{Tool: x})); got != want {
+				t.Errorf("%q got %q", name, got)
+			}
+		}
+	}
+	if n := len(srv.requests()); n != 4 {
+		t.Errorf("%d requests were sent", n)
 	}
 }
