@@ -35,7 +35,7 @@ type kept struct {
 const (
 	maxKept     = 10000 // addresses
 	maxVariants = 16    // of one address
-	keptRoom    = 512   // what an entry takes beside its body
+	keptRoom    = 512   // what an entry takes beside its texts
 )
 
 func newCache(limit int) *cache {
@@ -91,11 +91,14 @@ func (c *cache) get(p *Plan, now time.Time) (k *kept, fresh bool) {
 // put keeps an answer if it may be kept.
 func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	until, ok := freshness(a.header, now)
-	size := len(a.body) + keptRoom
+	key, at := sentKey(p), p.URL.String()
+	size := len(a.body) + len(key) + len(at) + keptRoom
+	for name, values := range a.header {
+		size += len(name) + len(strings.Join(values, ""))
+	}
 	if !ok || a.status != http.StatusOK || a.more || a.streamed || size > c.limit/4 {
 		return
 	}
-	key, at := sentKey(p), p.URL.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list, _ := c.byURL.Peek(at)

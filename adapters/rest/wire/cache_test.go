@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
@@ -47,5 +50,19 @@ func TestCacheCredentials(t *testing.T) {
 	}
 	if n := len(srv.requests()); n != 4 {
 		t.Errorf("%d requests were sent", n)
+	}
+}
+
+// What is kept beside the bodies counts, too.
+func TestCacheWeighs(t *testing.T) {
+	c := newCache(100_000)
+	now := time.Now()
+	for i := range 100 {
+		long := strings.Repeat("x", 3000)
+		c.put(&Plan{URL: &url.URL{Scheme: "http", Host: "h", Path: "/", RawQuery: fmt.Sprint("q=", i, long)}, Header: http.Header{"X": {long}}},
+			&answer{status: 200, header: http.Header{"Cache-Control": {"max-age=60"}, "Y": {long}}}, now)
+	}
+	if n := c.byURL.Len(); n*9000 > c.limit {
+		t.Errorf("%d addresses are kept, of 9000 bytes each, and %d bytes are allowed", n, c.limit)
 	}
 }
