@@ -179,18 +179,15 @@ func (k *keyring) of(op *openapi.Operation) []use {
 	return []use{*k.dflt}
 }
 
-// taken returns the names in the query that are credentials'.
-func (k *keyring) taken() []string {
-	var names []string
+// taken reports whether a name in a place, encoded, is a credential's.
+func (k *keyring) taken(in openapi.Place, encoded string) bool {
+	is := func(u use) bool { return u.place == in && escape(u.name, unreserved) == encoded }
 	for _, u := range k.named {
-		if u.place == openapi.InQuery {
-			names = append(names, u.name)
+		if is(u) {
+			return true
 		}
 	}
-	if k.dflt != nil && k.dflt.place == openapi.InQuery {
-		names = append(names, k.dflt.name)
-	}
-	return names
+	return k.dflt != nil && is(*k.dflt)
 }
 
 // secrets returns the texts that must not appear anywhere.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
 
 // What has been done is not done again when its result, elsewhere, is refused
@@ -50,5 +52,26 @@ func TestMaskLasts(t *testing.T) {
 	}
 	if n := len(s.secret); n > s.lasting+maxTokens {
 		t.Errorf("%d texts are looked for", n)
+	}
+}
+
+// No member of an object speaks for a credential, wherever it goes.
+func TestCredentialNames(t *testing.T) {
+	srv := newRecorder(t, nil)
+	query := tool("GET", "/x", &openapi.Parameter{Name: "c", In: openapi.InQueryString, ContentType: formType})
+	cookie := tool("GET", "/x", param("cookie", "form", true))
+	for _, tc := range []struct {
+		tool *openapi.Tool
+		c    Credential
+	}{
+		{query, Credential{Key: "k1234567", Query: "key"}},
+		{cookie, Credential{Key: "k1234567", Cookie: "key"}},
+	} {
+		s := newSource(t, Options{BaseURL: srv.URL, Default: &tc.c})
+		for args, want := range map[string]string{`{"c":{"key":"mine"}}`: "c: must not have a member called key", `{"c":{"other":"mine"}}`: "200 OK"} {
+			if got := said(call(t, s, &Call{Tool: tc.tool, Args: []byte(args)})); got != want {
+				t.Errorf("%s: %s\n%v", args, got, srv.requests())
+			}
+		}
 	}
 }

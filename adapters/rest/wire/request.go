@@ -19,12 +19,13 @@ type assembly struct {
 	query   []string // pairs and, for a querystring parameter, the whole
 	cookies []string
 	maxFile int
+	keys    *keyring
 }
 
-// assemble puts the arguments of a call, an object, where they belong. taken
-// are the names in the query that belong to credentials.
-func assemble(t *openapi.Tool, args []byte, maxFile int, taken []string) (*Plan, error) {
-	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile}
+// assemble puts the arguments of a call, an object, where they belong. What
+// belongs to keys stays theirs.
+func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring) (*Plan, error) {
+	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile, keys: keys}
 	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
 		a.values[k.String()] = renamed(v, t.Keys)
 		return true
@@ -44,7 +45,7 @@ func assemble(t *openapi.Tool, args []byte, maxFile int, taken []string) (*Plan,
 		}
 		switch arg.Place {
 		case openapi.InQuery:
-			err = a.inQuery(arg, v, taken)
+			err = a.inQuery(arg, v)
 		case openapi.InHeader:
 			err = a.inHeader(arg, v)
 		case openapi.InCookie:
@@ -77,7 +78,7 @@ func content(arg, contentType string, v gjson.Result) (string, error) {
 }
 
 // inQuery adds a parameter to the query.
-func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result, taken []string) error {
+func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	keep := unreserved
 	if p.AllowReserved {
@@ -92,7 +93,7 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result, taken []string)
 	pairs, err := s.pairs()
 	for _, one := range pairs {
 		if spread := escape(p.Name, unreserved); one.name != spread && !strings.HasPrefix(one.name, spread+"%5B") {
-			if err := a.free(arg, one.name, taken); err != nil {
+			if err := a.free(arg, openapi.InQuery, one.name); err != nil {
 				return err
 			}
 		}
@@ -102,17 +103,15 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result, taken []string)
 }
 
 // free refuses members of an exploded object that are called as another
-// parameter is, or a credential: they would be taken for it.
-func (a *assembly) free(arg openapi.Argument, encoded string, taken []string) error {
+// parameter in the same place is, or a credential: they would be taken for it.
+func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) error {
 	for _, other := range a.tool.Operation.Parameters {
-		if other != arg.Parameter && other.In == openapi.InQuery && escape(other.Name, unreserved) == encoded {
+		if other != arg.Parameter && other.In == in && escape(other.Name, unreserved) == encoded {
 			return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, other.Name)
 		}
 	}
-	for _, name := range taken {
-		if escape(name, unreserved) == encoded {
-			return refuse("%s: must not have a member called %s", arg.Name, name)
-		}
+	if a.keys.taken(in, encoded) {
+		return refuse("%s: must not have a member called %s", arg.Name, encoded)
 	}
 	return nil
 }
@@ -122,6 +121,12 @@ func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	if baseType(p.ContentType) == formType && v.IsObject() {
 		fields, err := a.formPairs(arg.Name, v, nil)
+		for _, one := range fields {
+			name, _, _ := strings.Cut(one, "=")
+			if err := a.free(arg, openapi.InQuery, name); err != nil {
+				return err
+			}
+		}
 		a.query = append(a.query, fields...)
 		return err
 	}
@@ -171,10 +176,8 @@ func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	pairs, err := s.pairs()
 	for _, one := range pairs {
 		if one.name != escape(p.Name, unreserved) { // of an exploded object
-			for _, other := range a.tool.Operation.Parameters {
-				if other.In == openapi.InCookie && escape(other.Name, unreserved) == one.name {
-					return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, other.Name)
-				}
+			if err := a.free(arg, openapi.InCookie, one.name); err != nil {
+				return err
 			}
 		} else {
 			one.name = escape(p.Name, cookieNames)

@@ -322,7 +322,7 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 			return nil, err
 		}
 	}
-	p, err := assemble(c.Tool, args, s.o.MaxFile, s.keys.taken())
+	p, err := assemble(c.Tool, args, s.o.MaxFile, s.keys)
 	if err != nil {
 		return nil, err
 	}
