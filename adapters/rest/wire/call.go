@@ -14,6 +14,14 @@ import (
 // told in the result, for the model, with isError. The error is not nil only
 // when ctx has ended or the source is closed: then nobody waits for a result.
 func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, errClosed
+	}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
 	p, err := s.Plan(c)
 	if err != nil {
 		return s.refused(err), nil

@@ -474,3 +474,33 @@ func TestCacheLimit(t *testing.T) {
 		t.Error("one answer takes nearly all")
 	}
 }
+
+// Close returns when calls have ended, not before.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := status(200, "Content-Type", "application/x-ndjson")
+		s, _ := scripted(t, Options{}, lines)
+		leave := make(chan struct{})
+		go func() {
+			c := &Call{Tool: tool("GET", "/x"), Progress: func(int, string) { <-leave }}
+			if b, err := s.Call(context.Background(), c); b != nil || !errors.Is(err, errClosed) {
+				t.Errorf("%s, %v", b, err)
+			}
+		}()
+		synctest.Wait()
+		var closed atomic.Bool
+		go func() {
+			s.Close()
+			closed.Store(true)
+		}()
+		synctest.Wait()
+		if closed.Load() {
+			t.Error("Close has returned with a call under way")
+		}
+		close(leave)
+		synctest.Wait()
+		if !closed.Load() {
+			t.Error("Close has not returned")
+		}
+	})
+}

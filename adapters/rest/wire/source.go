@@ -93,7 +93,7 @@ type Source struct {
 	mu     sync.Mutex // guards secret, closed
 	secret []string   // the configuration's first, and then tokens
 	closed bool
-	wg     sync.WaitGroup
+	wg     sync.WaitGroup // of calls and of what start runs
 }
 
 // doer sends requests.
