@@ -1,11 +1,18 @@
 package wire
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
 
@@ -72,6 +79,49 @@ func TestCredentialNames(t *testing.T) {
 			if got := said(call(t, s, &Call{Tool: tc.tool, Args: []byte(args)})); got != want {
 				t.Errorf("%s: %s\n%v", args, got, srv.requests())
 			}
+		}
+	}
+}
+
+// The certificate is a credential as others are: other servers do not see it.
+func TestCertificateElsewhere(t *testing.T) {
+	show := func() *httptest.Server {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, "%d", len(r.TLS.PeerCertificates))
+		}))
+		srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+		srv.StartTLS()
+		t.Cleanup(srv.Close)
+		return srv
+	}
+	home, other := show(), show()
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		at := filepath.Join(dir, name)
+		if err := os.WriteFile(at, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(home.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, key := write("ca.pem", "CERTIFICATE", home.Certificate().Raw), write("key.pem", "PRIVATE KEY", der)
+	for _, trusted := range []bool{false, true} {
+		o := Options{Document: &openapi.Document{Servers: []openapi.Server{{URL: home.URL}}}, HTTP: httpclient.Config{CAFile: ca, CertFile: ca, KeyFile: key}}
+		want := "0"
+		if trusted {
+			o.Trusted, want = []string{other.URL}, "1"
+		}
+		s := newSource(t, o)
+		x := tool("GET", "/x")
+		if got := said(call(t, s, &Call{Tool: x})); got != "1" {
+			t.Errorf("the API's own server: %s", got)
+		}
+		x.Operation.Servers = []openapi.Server{{URL: other.URL}}
+		if got := said(call(t, s, &Call{Tool: x})); got != want {
+			t.Errorf("another server, trusted %t: %s", trusted, got)
 		}
 	}
 }

@@ -84,7 +84,11 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used
 	}
 	// Answers are decompressed here, within a limit.
 	r.Header.Set("Accept-Encoding", "gzip")
-	res, err = s.http.Do(r)
+	to := s.http
+	if s.elsewhere != nil && !s.trusted.has(r.URL) {
+		to = s.elsewhere
+	}
+	res, err = to.Do(r)
 	if _, ok := errors.AsType[httpclient.RedirectError](err); ok && res != nil {
 		settle(nil)
 		to, lerr := res.Location()

@@ -76,6 +76,7 @@ type Source struct {
 	home      *url.URL // the API's own server, or nil
 	trusted   origins
 	http      doer
+	elsewhere doer // for servers that are not trusted, or nil when http will do
 	keys      *keyring
 	forward   map[string]string // from, to
 	schemas   *validate.Cache
@@ -139,6 +140,19 @@ func New(o Options) (*Source, error) {
 		return nil, err
 	}
 	s.http, s.closeIdle = client, client.Close
+	if o.HTTP.CertFile != "" {
+		bare := o.HTTP
+		bare.CertFile, bare.KeyFile = "", ""
+		other, err := httpclient.New(bare)
+		if err != nil {
+			return nil, err
+		}
+		s.elsewhere = other
+		s.closeIdle = func() {
+			client.Close()
+			other.Close()
+		}
+	}
 	// An API without a server of its own may have operations that name theirs.
 	if s.home, err = server(o.Document, nil, &o); err != nil && (o.BaseURL != "" || o.Document == nil || len(o.Document.Servers) > 0) {
 		return nil, err
