@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
@@ -408,5 +409,14 @@ func BenchmarkResult(b *testing.B) {
 		if len(s.result(c, p, a)) < 1000 {
 			b.Fatal("too short")
 		}
+	}
+}
+
+// The beginning of an answer is UTF-8 as the whole would have to be.
+func TestCutUTF8(t *testing.T) {
+	srv := answering(t, 200, "application/json", `{"a":"`+"\xff"+`","b":"`+strings.Repeat("x", 200)+`"}`)
+	s := newSource(t, Options{BaseURL: srv.URL, MaxBody: 100})
+	if got := call(t, s, &Call{Tool: tool("GET", "/x")}); !utf8.ValidString(got.Raw) {
+		t.Errorf("%q", got.Raw)
 	}
 }

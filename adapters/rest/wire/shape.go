@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
@@ -30,7 +31,7 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	var notes []string
 	if note := a.note(); note != "" {
 		notes = append(notes, note)
-		if body = salvage(body); !gjson.ValidBytes(body) {
+		if body = salvage(body); !gjson.ValidBytes(body) || !utf8.Valid(body) {
 			return s.text(a)
 		}
 	}
