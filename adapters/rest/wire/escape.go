@@ -1,5 +1,7 @@
 package wire
 
+import "strconv"
+
 // set is the bytes that need no percent-encoding somewhere.
 type set [256]bool
 
@@ -60,6 +62,22 @@ func appendEscaped(dst []byte, s string, keep *set, triples bool) []byte {
 		dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
 	}
 	return dst
+}
+
+// unescape decodes what is percent-encoded. As lenient servers do, it leaves
+// what only looks like it.
+func unescape(s string) string {
+	var out []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			c, _ := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			out = append(out, byte(c))
+			i += 2
+			continue
+		}
+		out = append(out, s[i])
+	}
+	return string(out)
 }
 
 func isHex(c byte) bool {

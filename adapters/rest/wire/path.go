@@ -44,7 +44,7 @@ func (a *assembly) path(template string) (path, query string, err error) {
 		template = after
 	}
 	for i, segment := range strings.Split(b.String(), "/") {
-		if filled[i] && dots(segment) {
+		if filled[i] && climbs(segment) {
 			return "", "", refuse("the path must not have the segment %q", segment)
 		}
 	}
@@ -87,28 +87,20 @@ func (a *assembly) inPath(name string) (string, error) {
 	return "", refuse("the path has {%s}, and no parameter of the operation is called that", name)
 }
 
-// dots reports whether a segment is . or .., encoded or not: many servers and
-// proxies take it away together with the segment before it.
-func dots(segment string) bool {
-	if s, err := url.PathUnescape(segment); err == nil {
-		segment = s
-	}
-	segment, _, _ = strings.Cut(segment, ";") // what some servers take for parameters of the segment
-	return segment == "." || segment == ".."
-}
-
-// climbs reports whether a value, encoded, has a part that is a step up in the
-// eyes of a server that decodes slashes, or decodes twice.
+// climbs reports whether a value or a segment, encoded, is . or has a part that
+// is .., in the eyes of a server that decodes slashes, or decodes twice: many
+// take it away together with what is before it.
 func climbs(value string) bool {
 	for range 5 {
 		parts := strings.FieldsFunc(value, func(c rune) bool { return c == '/' || c == '\\' })
 		for _, part := range parts {
+			// What is behind ; some servers take for parameters of the segment.
 			if part, _, _ = strings.Cut(part, ";"); part == ".." || part == "." && len(parts) == 1 {
 				return true
 			}
 		}
-		decoded, err := url.PathUnescape(value)
-		if err != nil || decoded == value {
+		decoded := unescape(value)
+		if decoded == value {
 			return false
 		}
 		value = decoded

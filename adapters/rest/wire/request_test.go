@@ -239,3 +239,14 @@ func TestRewrite(t *testing.T) {
 		t.Errorf("hidden arguments: %q", got)
 	}
 }
+
+// A step up is seen behind what is not rightly encoded, and in what the
+// template and an argument make together.
+func TestClimbs(t *testing.T) {
+	runGolden(t, []golden{
+		{name: "behind a lone %", tool: tool("GET", "/p/{c}", param("path", "simple", false)), args: `{"c":"%2e%2e/%zz"}`, refused: "c: must not have . or .."},
+		{name: "together with the template", tool: tool("GET", "/p/.{c}", param("path", "simple", false)), args: `{"c":"./x"}`, refused: "the path must not have the segment"},
+		{name: "a percentage", tool: tool("GET", "/p/{c}", param("path", "simple", false)), args: `{"c":"100%"}`, want: "GET /p/100%25"},
+		{name: "a hidden file", tool: tool("GET", "/p/.{c}", param("path", "simple", false)), args: `{"c":"x/y"}`, want: "GET /p/.x%2Fy"},
+	})
+}
