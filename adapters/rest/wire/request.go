@@ -26,10 +26,14 @@ type assembly struct {
 // belongs to keys stays theirs.
 func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring) (*Plan, error) {
 	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile, keys: keys}
+	var err error
 	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
-		a.values[k.String()] = renamed(v, t.Keys)
-		return true
+		a.values[k.String()], err = renamed(k.String(), v, t.Keys)
+		return err == nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	op := t.Operation
 	path, query, err := a.path(op.Path)
 	if err != nil {

@@ -250,3 +250,14 @@ func TestClimbs(t *testing.T) {
 		{name: "a hidden file", tool: tool("GET", "/p/.{c}", param("path", "simple", false)), args: `{"c":"x/y"}`, want: "GET /p/.x%2Fy"},
 	})
 }
+
+// A name that was changed and the one that it stands for are one name.
+func TestRenamedTwice(t *testing.T) {
+	x := with(tool("POST", "/x"), &openapi.MediaType{Type: "application/json"})
+	x.Keys = map[string]string{"a_b": "a b"}
+	runGolden(t, []golden{
+		{name: "both", tool: x, args: `{"body":{"o":[{"a_b":1,"a b":2}]}}`, refused: "body: has a b twice"},
+		{name: "both, the other way", tool: x, args: `{"body":{"a b":2,"a_b":1}}`, refused: "body: has a b twice"},
+		{name: "one", tool: x, args: `{"body":{"a_b":1,"o":{"a b":2}}}`, want: "POST /x\nContent-Type: application/json\n\n" + `{"a b":1,"o":{"a b":2}}`},
+	})
+}

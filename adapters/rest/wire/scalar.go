@@ -100,17 +100,19 @@ func compact(dst []byte, raw string) []byte {
 	return dst
 }
 
-// renamed returns JSON with member names changed, at every depth.
-func renamed(v gjson.Result, names map[string]string) gjson.Result {
+// renamed returns JSON with member names changed, at every depth. An object must
+// not come to have a member twice: only one of them was checked.
+func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result, error) {
 	if len(names) == 0 || v.Type != gjson.JSON {
-		return v
+		return v, nil
 	}
-	return gjson.ParseBytes(appendRenamed(nil, v, names))
+	b, err := appendRenamed(nil, arg, v, names)
+	return gjson.ParseBytes(b), err
 }
 
-func appendRenamed(dst []byte, v gjson.Result, names map[string]string) []byte {
+func appendRenamed(dst []byte, arg string, v gjson.Result, names map[string]string) ([]byte, error) {
 	if v.Type != gjson.JSON {
-		return append(dst, v.Raw...)
+		return append(dst, v.Raw...), nil
 	}
 	open, end := byte('{'), byte('}')
 	if v.IsArray() {
@@ -118,21 +120,30 @@ func appendRenamed(dst []byte, v gjson.Result, names map[string]string) []byte {
 	}
 	dst = append(dst, open)
 	first := true
+	seen := map[string]bool{}
+	var err error
 	v.ForEach(func(k, one gjson.Result) bool {
 		if !first {
 			dst = append(dst, ',')
 		}
 		first = false
 		if open == '{' {
-			if to, ok := names[k.String()]; ok {
+			name := k.String()
+			if to, ok := names[name]; ok {
+				name = to
 				dst = appendString(dst, to)
 			} else {
 				dst = append(dst, k.Raw...)
 			}
+			if seen[name] {
+				err = refuse("%s: has %.60s twice", arg, name)
+				return false
+			}
+			seen[name] = true
 			dst = append(dst, ':')
 		}
-		dst = appendRenamed(dst, one, names)
-		return true
+		dst, err = appendRenamed(dst, arg, one, names)
+		return err == nil
 	})
-	return append(dst, end)
+	return append(dst, end), err
 }
