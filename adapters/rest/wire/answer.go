@@ -36,7 +36,7 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	kind := a.contentType()
 	switch {
 	case p.Method == http.MethodHead:
-		return s.headers(p, a)
+		return s.headers(c, p, a)
 	case len(a.body) == 0 && !a.more:
 		return s.nothing(c, a)
 	case a.streamed:
@@ -45,11 +45,11 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 		if body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")); s.usable(body, a) {
 			return s.json(c, body, a)
 		}
-		return s.text(a)
+		return s.text(c, a)
 	case isText(kind):
-		return s.text(a)
+		return s.text(c, a)
 	}
-	return s.binary(p, kind, a)
+	return s.binary(c, p, kind, a)
 }
 
 // looksJSON reports whether a text is probably JSON that nobody has labelled.
@@ -116,7 +116,7 @@ func (s *Source) nothing(c *Call, a *answer) []byte {
 }
 
 // headers is the result of a HEAD: the answer's headers are all there is.
-func (s *Source) headers(p *Plan, a *answer) []byte {
+func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
 	var b strings.Builder
 	b.WriteString(s.statusLine(a.status, p))
 	for _, name := range []string{"Content-Type", "Content-Length", "Last-Modified", "Etag", "Location", "Link", "Allow", "Accept-Ranges"} {
@@ -124,14 +124,15 @@ func (s *Source) headers(p *Plan, a *answer) []byte {
 			b.WriteString("\n" + name + ": " + head([]byte(v), maxLine))
 		}
 	}
-	return append(appendText([]byte(`{"content":[`), s.mask([]byte(b.String()))), `]}`...)
+	text := s.mask([]byte(b.String()))
+	return s.finish(c, appendText([]byte(`{"content":[`), text), "", text)
 }
 
 // maxLine is how much of a header's value is told.
 const maxLine = 1000
 
 // text is the result of an answer that is text.
-func (s *Source) text(a *answer) []byte {
+func (s *Source) text(c *Call, a *answer) []byte {
 	body := s.mask(decoded(a))
 	note := a.note()
 	if len(body) > s.o.MaxAnswer {
@@ -144,15 +145,21 @@ func (s *Source) text(a *answer) []byte {
 			body = body[:n-1]
 		}
 	}
-	return finish(appendText([]byte(`{"content":[`), body), note)
+	return s.finish(c, appendText([]byte(`{"content":[`), body), note, body)
 }
 
-// finish appends a note, when there is one, and ends the content.
-func finish(dst []byte, note string) []byte {
+// finish appends a note, when there is one, and ends the content and the result.
+// Clients that know an output schema refuse results without structured content:
+// they get the text there as well.
+func (s *Source) finish(c *Call, dst []byte, note string, text []byte) []byte {
 	if note != "" {
 		dst = appendText(append(dst, ','), []byte(note))
 	}
-	return append(dst, `]}`...)
+	dst = append(dst, ']')
+	if c.Tool.OutputSchema != nil {
+		dst = s.appendStructured(dst, c, appendString(nil, string(text)))
+	}
+	return append(dst, '}')
 }
 
 // note says when there would have been more.
@@ -194,31 +201,33 @@ func decoded(a *answer) []byte {
 
 // binary is the result of an answer that is no text: an image, a sound, or a
 // file.
-func (s *Source) binary(p *Plan, kind string, a *answer) []byte {
+func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	if a.more {
-		return finish(appendText([]byte(`{"content":[`), fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)), "")
+		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
+		return s.finish(c, appendText([]byte(`{"content":[`), text), "", text)
 	}
 	if !sendable(kind) {
 		kind = anyBytes
 	}
+	about := fmt.Appendf(nil, "The answer is of type %s and has %d bytes.", kind, len(a.body))
 	data := base64.StdEncoding.EncodeToString(a.body)
 	group, _, _ := strings.Cut(kind, "/")
 	out := []byte(`{"content":[`)
 	if group == "image" || group == "audio" {
 		out = append(out, `{"type":"`+group+`","data":"`+data+`","mimeType":`...)
-		return append(append(appendString(out, kind), '}'), `]}`...)
+		return s.finish(c, append(appendString(out, kind), '}'), "", about)
 	}
 	out = append(out, `{"type":"resource","resource":{"uri":`...)
 	out = appendString(out, "rest://"+s.name()+p.path)
 	out = append(out, `,"mimeType":`...)
 	out = appendString(out, kind)
-	return append(out, `,"blob":"`+data+`"}}]}`...)
+	return s.finish(c, append(out, `,"blob":"`+data+`"}}`...), "", about)
 }
 
 // joined is the result of a stream.
 func (s *Source) joined(c *Call, a *answer) []byte {
 	if !c.shapes() {
-		return s.text(a)
+		return s.text(c, a)
 	}
 	// Shaping sees all parts as one array.
 	all := []byte{'['}

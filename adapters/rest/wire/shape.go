@@ -32,12 +32,12 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	if note := a.note(); note != "" {
 		notes = append(notes, note)
 		if body = salvage(body); !gjson.ValidBytes(body) || !utf8.Valid(body) {
-			return s.text(a)
+			return s.text(c, a)
 		}
 	}
 	if clean := s.mask(body); len(clean) != len(body) || !bytes.Equal(clean, body) {
 		if body = clean; !gjson.ValidBytes(body) {
-			return s.text(a)
+			return s.text(c, a)
 		}
 	}
 	if c.Result != "" {
@@ -72,7 +72,8 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 }
 
 // appendStructured appends structured content: objects as they are, everything
-// else as {"result": …}. What does not fit the schema is left out.
+// else as {"result": …}. What does not fit the schema is left out: where it can
+// be, there is nothing in place of it, because clients refuse results without.
 func (s *Source) appendStructured(dst []byte, c *Call, body []byte) []byte {
 	value := compact(nil, string(body))
 	isObject := len(value) > 0 && value[0] == '{'
@@ -99,6 +100,9 @@ func (s *Source) appendStructured(dst []byte, c *Call, body []byte) []byte {
 		}
 	}
 	s.once(c.Tool.Name, "the answer of a tool is not as the document says: it is given as text only", nil)
+	if fits, err := s.schemas.Fits(schema, []byte("{}")); err == nil && fits {
+		dst = append(dst, `,"structuredContent":{}`...)
+	}
 	return dst
 }
 
