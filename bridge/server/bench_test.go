@@ -18,21 +18,25 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// echoVariable makes this test binary an MCP server on stdio, when it is told
-// to run TestEchoServer.
-const echoVariable = "BRIDGE_BENCH_ECHO"
+// echoVariable makes this test binary a server, when it is told to run
+// TestEchoServer: an MCP server on stdio, or with the value echoHTTP an HTTP API.
+const (
+	echoVariable = "BRIDGE_BENCH_ECHO"
+	echoHTTP     = "http"
+)
 
 // BenchmarkCall measures one call after the other whose arguments, of the size
 // in its name, come back as its result: to a server on stdio, directly and
 // through the bridge over each of its transports; to one of two servers that are
-// offered as one; and through a second bridge, whose server is the first, over
-// Streamable HTTP on both sides.
+// offered as one; through a second bridge, whose server is the first, over
+// Streamable HTTP on both sides; and to an HTTP API, over Streamable HTTP.
 //
 // Bytes and allocations are those of this process. That is the bridge and the
 // client, but not the server; the client sends prepared bytes and reads into
@@ -45,11 +49,11 @@ func BenchmarkCall(b *testing.B) {
 		for _, way := range []struct {
 			name string
 			dial func(testing.TB) caller
-		}{{"direct", dialDirect}, {"streamable", dialStreamable}, {"sse", dialSSE}, {"together", dialTogether}, {"twice", dialTwice}} {
+		}{{"direct", dialDirect}, {"streamable", dialStreamable}, {"sse", dialSSE}, {"together", dialTogether}, {"twice", dialTwice}, {"rest", dialREST}} {
 			b.Run(way.name+"/"+size.name, func(b *testing.B) {
 				c := way.dial(b)
 				payload := strings.Repeat("x", size.bytes)
-				request := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"b__echo","arguments":"` + payload + `"}}`)
+				request := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"b__echo","arguments":{"message":"` + payload + `"}}}`)
 				answer, err := c.call(request)
 				if err != nil {
 					b.Fatal(err)
@@ -88,10 +92,14 @@ const (
 // TestEchoServer is no test: it is the server that the benchmark starts, and
 // does nothing otherwise. It starts no process.
 func TestEchoServer(t *testing.T) {
-	if os.Getenv(echoVariable) == "" {
+	serve := echo
+	switch os.Getenv(echoVariable) {
+	case "":
 		return
+	case echoHTTP:
+		serve = echoAPI
 	}
-	if err := echo(os.Stdin, os.Stdout); err != nil {
+	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -128,6 +136,34 @@ func echo(r io.Reader, w io.Writer) error {
 	}
 }
 
+// echoAPI is an HTTP API whose only operation answers with the message that it
+// gets. It writes its address, and ends with its input.
+func echoAPI(r io.Reader, w io.Writer) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	})}
+	if _, err := fmt.Fprintln(w, l.Addr()); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	_, err = io.Copy(io.Discard, r)
+	_ = s.Close()
+	if serving := <-ended; !errors.Is(serving, http.ErrServerClosed) {
+		return serving
+	}
+	return err
+}
+
 // echoCommand is how the server is started. A process that is the server
 // already refuses: it must not start itself without end.
 func echoCommand(tb testing.TB) stdio.Config {
@@ -150,9 +186,23 @@ type direct struct {
 }
 
 func dialDirect(tb testing.TB) caller {
+	in, out := startEcho(tb, "1")
+	d := &direct{in: in, out: out}
+	if _, err := d.call([]byte(handshake)); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := io.WriteString(in, initialized+"\n"); err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+// startEcho starts the server that is meant by a value of echoVariable. It is
+// ended with the test.
+func startEcho(tb testing.TB, value string) (io.Writer, *bufio.Reader) {
 	c := echoCommand(tb)
 	cmd := exec.Command(c.Command, c.Args...)
-	cmd.Env = append(os.Environ(), echoVariable+"=1")
+	cmd.Env = append(os.Environ(), echoVariable+"="+value)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -170,14 +220,7 @@ func dialDirect(tb testing.TB) caller {
 			tb.Error(err)
 		}
 	})
-	d := &direct{in: in, out: bufio.NewReaderSize(out, 2<<20)}
-	if _, err := d.call([]byte(handshake)); err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := io.WriteString(in, initialized+"\n"); err != nil {
-		tb.Fatal(err)
-	}
-	return d
+	return in, bufio.NewReaderSize(out, 2<<20)
 }
 
 func (d *direct) call(request []byte) ([]byte, error) {
@@ -310,6 +353,23 @@ func dialTwice(tb testing.TB) caller {
 	first := serve(tb, child(tb, "b"))
 	s := config.DefaultServer("b", "")
 	s.HTTP = &httpclient.Config{URL: "http://" + first + "/mcp", Transport: httpclient.TransportStreamable}
+	return dialAt(tb, serve(tb, s))
+}
+
+func dialREST(tb testing.TB) caller {
+	_, out := startEcho(tb, echoHTTP)
+	address, err := out.ReadString('\n')
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := config.DefaultServer("b", "")
+	s.Rest = &rest.Config{
+		BaseURL: "http://" + strings.TrimSpace(address),
+		Limits:  rest.Limits{Answer: 4 << 20}, // all that is measured
+		Tools: []rest.Tool{{Key: "b__echo", Request: "POST /echo", Args: []rest.Arg{
+			{Name: "message", Schema: []byte(`{"type":"string"}`)},
+		}}},
+	}
 	return dialAt(tb, serve(tb, s))
 }
 
