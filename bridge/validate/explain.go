@@ -30,6 +30,9 @@ type finding struct {
 	fixed bool     // a constant differs: it tells alternatives apart
 }
 
+// maxFindings is how many faults are looked at; more than that nobody reads.
+const maxFindings = 1000
+
 func (x *explainer) faults(wrong *jsonschema.ValidationError) Faults {
 	var out Faults
 	seen := map[Fault]bool{}
@@ -56,6 +59,9 @@ func (x *explainer) findings(w *jsonschema.ValidationError) []finding {
 	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
 		var all []finding
 		for _, cause := range w.Causes {
+			if len(all) >= maxFindings {
+				break
+			}
 			all = append(all, x.findings(cause)...)
 		}
 		if len(all) == 0 {
