@@ -3,6 +3,7 @@ package validate
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,5 +24,23 @@ func TestManyFaults(t *testing.T) {
 	}
 	if d := time.Since(begin); d > 20*time.Second {
 		t.Errorf("it took %v", d)
+	}
+}
+
+// A pattern of a few kilobytes does not take hundreds of megabytes.
+func TestPatternSize(t *testing.T) {
+	c := NewCache(8)
+	var parts []string
+	for i := range 20 {
+		parts = append(parts, fmt.Sprintf(`"p%d":{"pattern":"%s"}`, i, strings.Repeat("a{1000}", 300)))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := c.Check([]byte(`{"properties":{"q":{"pattern":"^[a-z]{1,900}$"},`+strings.Join(parts, ",")+`}}`), []byte(`{"p0":"a","q":"A"}`), false); err == nil || !strings.Contains(err.Error(), "q: must match") || strings.Contains(err.Error(), "p0") {
+		t.Errorf("%.200v", err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 64 {
+		t.Errorf("%d MB were allocated", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"regexp/syntax"
 	"strings"
 	"sync"
 
@@ -186,7 +187,8 @@ func (e *entry) compile() {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nowhere{})
-	c.UseRegexpEngine(pattern)
+	left := maxPatterns
+	c.UseRegexpEngine(func(s string) (jsonschema.Regexp, error) { return pattern(s, &left) })
 	if err := c.AddResource(location, doc); err != nil {
 		e.err = err
 		return
@@ -244,20 +246,45 @@ func (nowhere) Load(string) (any, error) {
 	return nil, errors.New("it refers to another document, and nothing is fetched for a schema")
 }
 
-// anything is a pattern that Go's regular expressions cannot express: it is
-// not checked.
+// anything is a pattern that Go's regular expressions cannot express, or that is
+// too large: it is not checked.
 type anything string
 
 func (anything) MatchString(string) bool { return true }
 func (a anything) String() string        { return string(a) }
 
-// pattern compiles regular expressions.
-func pattern(s string) (jsonschema.Regexp, error) {
+// maxPatterns is how large the patterns of a schema may be together, in steps of
+// their programs. A step takes about 100 bytes, and a{1000} has a thousand.
+const maxPatterns = 100_000
+
+// pattern compiles a regular expression, if it is no larger than what is left.
+func pattern(s string, left *int) (jsonschema.Regexp, error) {
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return anything(s), nil
+	}
+	n := programOf(tree)
+	if n > *left {
+		return anything(s), nil
+	}
+	*left -= n
 	re, err := compilePattern(s)
 	if err != nil {
 		return anything(s), nil
 	}
 	return re, nil
+}
+
+// programOf returns about how many steps the program of a pattern has.
+func programOf(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, sub := range re.Sub {
+		n += programOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
 }
 
 // known returns the names of the properties of an object schema.
