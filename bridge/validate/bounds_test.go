@@ -44,3 +44,24 @@ func TestPatternSize(t *testing.T) {
 		t.Errorf("%d MB were allocated", n)
 	}
 }
+
+// Comparing numbers exactly takes time: it has a limit of its own.
+func TestStepsOfNumbers(t *testing.T) {
+	c := NewCache(8)
+	var numbers []string
+	for i := range 1000 {
+		numbers = append(numbers, fmt.Sprint(i))
+	}
+	schema := `{"properties":{"a":{"items":{"enum":[` + strings.Join(numbers, ",") + `]}}}}`
+	args := func(n int) []byte {
+		return []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat("999,", n), ",") + `]}`)
+	}
+	if _, err := c.Check([]byte(schema), args(500), false); err != nil {
+		t.Error(err)
+	}
+	begin := time.Now()
+	_, err := c.Check([]byte(schema), args(20_000), false)
+	if _, refused := errors.AsType[Faults](err); !refused || time.Since(begin) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+}

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -13,6 +14,34 @@ const (
 	maxSteps  = 50_000
 	byteSteps = 4
 )
+
+// maxCompared is how often numbers may be compared with those of enums in one
+// check: that is exact, so it takes microseconds, and is not counted as steps
+// when the numbers differ.
+const maxCompared = 1_000_000
+
+// compares reports whether numbers within v and those of enums are too many to
+// be compared with each other.
+func (e *entry) compares(v any) bool {
+	return e.numbers > 0 && numbersIn(v) > max(maxCompared/e.numbers, 100)
+}
+
+func numbersIn(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for _, one := range v {
+			n += numbersIn(one)
+		}
+	case []any:
+		for _, one := range v {
+			n += numbersIn(one)
+		}
+	case json.Number:
+		n = 1
+	}
+	return n
+}
 
 // errSteps is what a check panics with that takes too many.
 var errSteps = errors.New("too many alternatives have to be tried")
@@ -37,6 +66,13 @@ func (e *entry) meter() {
 		}
 		seen[s] = true
 		s.Format = step
+		if s.Enum != nil {
+			for _, one := range s.Enum.Values {
+				if _, ok := asNumber(one); ok {
+					e.numbers++
+				}
+			}
+		}
 		todo = append(todo, parts(s)...)
 	}
 }

@@ -39,6 +39,8 @@ type entry struct {
 	s    *jsonschema.Schema
 	err  error
 
+	numbers int // in enums
+
 	mu    sync.Mutex // guards steps: one check at a time, each of microseconds
 	steps int        // that are left
 }
@@ -200,6 +202,9 @@ func (e *entry) compile() {
 
 // validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or *SchemaError.
 func (e *entry) validate(v any, size int) (err error) {
+	if e.compares(v) {
+		return &SchemaError{errSteps}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.steps = maxSteps + byteSteps*size
@@ -212,6 +217,9 @@ func (e *entry) validate(v any, size int) (err error) {
 }
 
 func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
+	if e.compares(v) { // the value is what is too large: it must not go unchecked for that
+		return nil, Faults{{Text: "they have too many numbers to be checked"}}
+	}
 	var edits edits
 	err := e.validate(v, len(args))
 	// What is made right may show what else is to be: in an object that was a
