@@ -52,7 +52,7 @@ func TestStepsOfNumbers(t *testing.T) {
 	for i := range 1000 {
 		numbers = append(numbers, fmt.Sprint(i))
 	}
-	schema := `{"properties":{"a":{"items":{"enum":[` + strings.Join(numbers, ",") + `]}}}}`
+	schema := `{"properties":{"a":{"items":{"type":"integer","enum":[` + strings.Join(numbers, ",") + `]}}}}`
 	args := func(n int) []byte {
 		return []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat("999,", n), ",") + `]}`)
 	}
@@ -60,8 +60,12 @@ func TestStepsOfNumbers(t *testing.T) {
 		t.Error(err)
 	}
 	begin := time.Now()
+	texts := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(`"999",`, 20_000), ",") + `]}`) // which are made numbers
+	if _, err := c.Check([]byte(schema), texts, false); err == nil || !strings.Contains(err.Error(), "too many numbers") {
+		t.Errorf("texts: %.100v", err)
+	}
 	_, err := c.Check([]byte(schema), args(20_000), false)
-	if _, refused := errors.AsType[Faults](err); !refused || time.Since(begin) > 5*time.Second {
+	if _, refused := errors.AsType[Faults](err); !refused || time.Since(begin) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
 }

@@ -20,6 +20,8 @@ const (
 // when the numbers differ.
 const maxCompared = 1_000_000
 
+var errCompared = errors.New("too many numbers to be checked")
+
 // compares reports whether numbers within v and those of enums are too many to
 // be compared with each other.
 func (e *entry) compares(v any) bool {

@@ -203,7 +203,7 @@ func (e *entry) compile() {
 // validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or *SchemaError.
 func (e *entry) validate(v any, size int) (err error) {
 	if e.compares(v) {
-		return &SchemaError{errSteps}
+		return &SchemaError{errCompared}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -217,9 +217,6 @@ func (e *entry) validate(v any, size int) (err error) {
 }
 
 func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
-	if e.compares(v) { // the value is what is too large: it must not go unchecked for that
-		return nil, Faults{{Text: "they have too many numbers to be checked"}}
-	}
 	var edits edits
 	err := e.validate(v, len(args))
 	// What is made right may show what else is to be: in an object that was a
@@ -235,6 +232,8 @@ func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 	if wrong, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		x := explainer{schema: e.raw, value: v}
 		faults = x.faults(wrong)
+	} else if errors.Is(err, errCompared) { // the value is what is too large: it must not go unchecked for that
+		return nil, Faults{{Text: "they have " + errCompared.Error()}}
 	} else if err != nil {
 		return args, err
 	}

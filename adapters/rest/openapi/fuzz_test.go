@@ -34,7 +34,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		o := Options{FlattenBody: len(data)%2 == 0, StrictOutput: len(data)%3 == 0}
 		tools, _ := Tools(doc, o)
-		if d := time.Since(start); d > 5*time.Second {
+		if d := time.Since(start); d > 30*time.Second {
 			t.Errorf("took %v", d)
 		}
 		if len(tools) > 20 {
@@ -149,7 +149,7 @@ func TestHostile(t *testing.T) {
 			}
 			made := time.Since(start)
 			checkTools(t, tools[:min(len(tools), 20)], Options{})
-			if made > 10*time.Second {
+			if made > time.Minute {
 				t.Errorf("took %v", made)
 			}
 			if len(doc.Warnings) > maxWarnings+1 {
