@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -36,19 +37,22 @@ const hostileTools = `{
 func TestRESTHostile(t *testing.T) {
 	t.Parallel()
 	api := newHostileAPI(t)
-	file := configureNamed(t, map[string]any{"servers": map[string]any{"api": map[string]any{
-		"rest": map[string]any{
-			"base_url": api.URL + "/v1", "auth": map[string]any{"bearer": modelToken},
-			"limits": map[string]any{"answer": "20KiB", "body": "1MiB"},
-			"tools":  json.RawMessage(hostileTools),
-		},
-		"timeout": "2s",
-	}}})
+	server := func(timeout string) map[string]any {
+		return map[string]any{
+			"rest": map[string]any{
+				"base_url": api.URL + "/v1", "auth": map[string]any{"bearer": modelToken},
+				"limits": map[string]any{"answer": "20KiB", "body": "1MiB"},
+				"tools":  json.RawMessage(hostileTools),
+			},
+			"timeout": timeout,
+		}
+	}
+	file := configureNamed(t, map[string]any{"servers": map[string]any{"api": server(deadline.String()), "hasty": server("1s")}})
 	b := start(t, exec.Command(plainBridgeProgram(t), "serve", "-c", file))
 	t.Cleanup(func() { b.stop(t) })
 	for _, revision := range []string{legacy, modern} {
 		t.Run(revision, func(t *testing.T) { // one after the other: they share the API's counts
-			p := newPeer("hostile", true).connect(t, target{transport: "streamable", url: b.base + "/mcp"}, revision)
+			p := newPeer("hostile", true).connect(t, target{transport: "streamable", url: b.base + "/api/mcp"}, revision)
 			defer p.close(t)
 			hostileAnswers(t, p, api)
 			hostileStreams(t, p, api)
@@ -56,6 +60,9 @@ func TestRESTHostile(t *testing.T) {
 			if got := p.text(t, "fine", nil); got != `{"fine":true}` {
 				t.Errorf("afterwards: %q", got)
 			}
+			hasty := newPeer("hasty", true).connect(t, target{transport: "streamable", url: b.base + "/hasty/mcp"}, revision)
+			defer hasty.close(t)
+			hostileSilence(t, hasty, api)
 		})
 	}
 	if n := api.other.count(); n != 0 {
@@ -115,16 +122,17 @@ func hostileStreams(t *testing.T, p *peer, api *hostileAPI) {
 	r := p.tool(t, "bomb", nil)
 	bounded("bomb", r)
 	contains(t, "bomb", textOf(r), "larger than what is read")
+}
+
+// hostileSilence is of answers that take longer than the second that they have.
+func hostileSilence(t *testing.T, p *peer, api *hostileAPI) {
 	for _, how := range []string{"silent", "dripping"} {
 		began := time.Now()
-		r := p.tool(t, "hang", map[string]any{"how": how})
-		bounded(how, r)
-		contains(t, how, textOf(r), "in time")
+		contains(t, how, textOf(p.tool(t, "hang", map[string]any{"how": how})), "in time")
 		if took := time.Since(began); took > deadline/2 {
-			t.Errorf("%s: ended after %v, want 2s", how, took)
+			t.Errorf("%s: ended after %v, want 1s", how, took)
 		}
 		api.ended(t, how)
-		p.text(t, "fine", nil)
 	}
 }
 
@@ -222,20 +230,11 @@ func newHostileAPI(t *testing.T) *hostileAPI {
 			}
 		}
 	})
+	bomb := bombOf(t)
 	mux.HandleFunc("GET /v1/bomb", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", jsonType)
 		w.Header().Set("Content-Encoding", "gzip")
-		z, zeros := gzip.NewWriter(w), make([]byte, 1<<20)
-		for i := range zeros {
-			zeros[i] = '0'
-		}
-		_, _ = io.WriteString(z, `["`)
-		for range 300 { // 300 MB of which 300 KB are sent
-			if _, err := z.Write(zeros); err != nil {
-				return
-			}
-		}
-		_ = z.Close()
+		_, _ = w.Write(bomb)
 	})
 	mux.HandleFunc("GET /v1/fine", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, jsonType, `{"fine":true}`) })
 	a.counter.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -247,6 +246,24 @@ func newHostileAPI(t *testing.T) *hostileAPI {
 	})
 	a.URL = at(t, "127.0.0.1:0", a).URL
 	return a
+}
+
+// bombOf is 300 MB of JSON in 300 KB. Compressed texts one after the other are
+// one text.
+func bombOf(t *testing.T) []byte {
+	zipped := func(text []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	zeros := zipped(bytes.Repeat([]byte("0"), 1<<20))
+	return append(zipped([]byte(`["`)), bytes.Repeat(zeros, 300)...)
 }
 
 // endless answers until nobody reads any more.
@@ -284,7 +301,7 @@ func endless(w http.ResponseWriter, r *http.Request, kind string) {
 		w.WriteHeader(http.StatusBadRequest)
 	}
 	_, err := io.WriteString(w, begin)
-	part = strings.Repeat(part, 1+1000/len(part))
+	part = strings.Repeat(part, 1+32<<10/len(part))
 	for err == nil && r.Context().Err() == nil {
 		_, err = io.WriteString(w, part)
 	}

@@ -92,22 +92,27 @@ func (g *group) empty() bool {
 	if g.ended {
 		return true
 	}
-	// Where the bridge is process 1, as in a container, the orphans of the
-	// group are its children now, and remain as zombies until it reaps them.
-	// Nobody else can have a claim on children in this group.
-	for {
-		pid, err := retry(func() (int, error) { return syscall.Wait4(-g.pid, nil, unix.WNOHANG, nil) })
-		if err != nil || pid == 0 {
-			break
-		}
-	}
+	g.adopt()
 	g.probe()
 	// Where process 1 is somebody who does not reap, zombies stay for ever and
 	// count as members. To see them takes a search, so it is done seldom.
-	if g.looks++; !g.ended && g.looks%10 == 0 {
-		g.ended = onlyZombies(g.pid)
+	if g.looks++; !g.ended && g.looks%10 == 0 && onlyZombies(g.pid) {
+		g.adopt() // some may have ended since it was looked, and be ours
+		g.ended = true
 	}
 	return g.ended
+}
+
+// adopt reaps the orphans of the group. Where the bridge is process 1, as in a
+// container, they are its children, and remain as zombies until it does. Nobody
+// else can have a claim on children in this group. The caller holds mu.
+func (g *group) adopt() {
+	for {
+		pid, err := retry(func() (int, error) { return syscall.Wait4(-g.pid, nil, unix.WNOHANG, nil) })
+		if err != nil || pid == 0 {
+			return
+		}
+	}
 }
 
 // probe notes whether the group is empty. The caller holds mu.
