@@ -48,11 +48,12 @@ func request(method string, params []byte) *jsonrpc.Message {
 }
 
 // listChanged are the notifications that tell a client that a list is to be
-// fetched again, by the capability that announces them.
-var listChanged = []struct{ capability, method string }{
-	{"tools", "notifications/tools/list_changed"},
-	{"prompts", "notifications/prompts/list_changed"},
-	{"resources", "notifications/resources/list_changed"},
+// fetched again, by the capability that announces them, and the member by which
+// a subscription asks for them (2026-07-28).
+var listChanged = []struct{ capability, method, member string }{
+	{"tools", "notifications/tools/list_changed", "toolsListChanged"},
+	{"prompts", "notifications/prompts/list_changed", "promptsListChanged"},
+	{"resources", "notifications/resources/list_changed", "resourcesListChanged"},
 }
 
 // changes returns the list_changed notifications that s has announced.

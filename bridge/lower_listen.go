@@ -48,7 +48,7 @@ func (l *lower) listen(ctx context.Context, r *Request, s *legacy) (*jsonrpc.Mes
 	if now := l.lane.Server(); now != nil {
 		s = l.legacy(now)
 	}
-	for _, f := range flags {
+	for _, f := range listChanged {
 		if wants.changes[f.method] && gjson.GetBytes(s.Capabilities, f.capability+".listChanged").Bool() {
 			ln.wants.changes[f.method] = true
 		}

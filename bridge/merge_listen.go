@@ -22,13 +22,6 @@ type subscribed struct {
 	tasks   []string // ids
 }
 
-// flags are the members that ask for list_changed notifications.
-var flags = []struct{ member, capability, method string }{
-	{"toolsListChanged", "tools", "notifications/tools/list_changed"},
-	{"promptsListChanged", "prompts", "notifications/prompts/list_changed"},
-	{"resourcesListChanged", "resources", "notifications/resources/list_changed"},
-}
-
 // wishes reads what a request to listen asks for. The text says what is wrong
 // with it.
 func wishes(params []byte) (w subscribed, fault string) {
@@ -37,7 +30,7 @@ func wishes(params []byte) (w subscribed, fault string) {
 		return w, "params.notifications must be an object that says what to listen to"
 	}
 	w.changes = map[string]bool{}
-	for _, f := range flags {
+	for _, f := range listChanged {
 		if all.Get(f.member).Bool() {
 			w.changes[f.method] = true
 		}
@@ -74,7 +67,7 @@ func texts(object gjson.Result, member string) (all []string, fault string) {
 // acknowledgement repeats it.
 func (w *subscribed) raw() []byte {
 	out := []byte("{}")
-	for _, f := range flags {
+	for _, f := range listChanged {
 		if w.changes[f.method] {
 			out = put(out, f.member, []byte("true"))
 		}
@@ -144,7 +137,7 @@ func (l *listener) hear(n *jsonrpc.Message) {
 	switch {
 	case l.begun:
 		l.back.Notify(n)
-	case len(l.early) < maxListened+len(flags):
+	case len(l.early) < maxListened+len(listChanged):
 		l.early = append(l.early, n.Clone())
 	}
 }
@@ -220,7 +213,7 @@ func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subs
 		}
 		return all[m]
 	}
-	for _, f := range flags {
+	for _, f := range listChanged {
 		if !wants.changes[f.method] {
 			continue
 		}
@@ -324,7 +317,7 @@ func (f *following) Notify(n *jsonrpc.Message) {
 	if f.acknowledged(what) {
 		return
 	}
-	for _, c := range flags { // something may have been missed
+	for _, c := range listChanged { // something may have been missed
 		if f.part.changes[c.method] {
 			f.l.hear(jsonrpc.NewNotification(c.method, nil))
 		}

@@ -111,7 +111,7 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 		c.back.Notify(c.h.named(n))
 		return
 	case n.Method != acknowledged:
-		if len(c.early) < maxListened+len(flags) {
+		if len(c.early) < maxListened+len(listChanged) {
 			c.early = append(c.early, n.Clone())
 		}
 		return
@@ -126,7 +126,7 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 	}
 	c.again = false
 	had := gjson.GetBytes(n.Params, "notifications")
-	for _, f := range flags {
+	for _, f := range listChanged {
 		if had.Get(f.member).Bool() {
 			c.back.Notify(jsonrpc.NewNotification(f.method, nil))
 		}

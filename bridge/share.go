@@ -254,11 +254,9 @@ func (v *view) Notify(ctx context.Context, r *Request) error {
 	return v.h.lane.Notify(ctx, r)
 }
 
-var severities = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
 // severity orders log levels; an unknown one is the least severe.
 func severity(level string) int {
-	for i, s := range severities {
+	for i, s := range era.LogLevels {
 		if s == level {
 			return i
 		}
@@ -267,7 +265,7 @@ func severity(level string) int {
 }
 
 func badLevel() *jsonrpc.Message {
-	return invalidParams("level must be one of " + strings.Join(severities, ", "))
+	return invalidParams("level must be one of " + strings.Join(era.LogLevels, ", "))
 }
 
 // setLevel notes the session's level. The server is told the most verbose one

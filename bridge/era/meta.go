@@ -20,8 +20,9 @@ const (
 // requestKeys are the reserved ones of a request.
 var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
 
-// logLevels are those of notifications/message (RFC 5424).
-var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+// LogLevels are those of notifications/message, the least severe first (RFC
+// 5424).
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // Meta is what a request of the modern era says about its client (2026-07-28,
 // per-request _meta). Capabilities and ClientInfo are raw JSON objects; nil or
@@ -67,7 +68,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	if isObject(raw[2]) {
 		m.ClientInfo = raw[2]
 	}
-	if level, ok := text(raw[3]); ok && slices.Contains(logLevels, level) {
+	if level, ok := text(raw[3]); ok && slices.Contains(LogLevels, level) {
 		m.LogLevel, isLevel = level, true
 	}
 	wrong := func(k int, what string) (Meta, string) { return m, "params._meta: " + requestKeys[k] + " " + what }
@@ -85,7 +86,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	case raw[2] != nil && m.ClientInfo == nil:
 		return wrong(2, "must be an object")
 	case raw[3] != nil && !isLevel:
-		return wrong(3, "must be one of "+strings.Join(logLevels, ", "))
+		return wrong(3, "must be one of "+strings.Join(LogLevels, ", "))
 	}
 	return m, ""
 }
