@@ -188,6 +188,11 @@ type ServerOptions struct {
 	// MaxTask bounds how long a task of the server's that a call waits for may
 	// work; 0 means no limit. The Adapter bounds all other calls.
 	MaxTask time.Duration
+	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
+	Cache   Cache
+	Breaker Breaker
+	Limits  Limits
+	Retry   Retry
 	// Check tells why the server cannot work as things are, before it is
 	// started for the first time; nil means that nothing can be said.
 	Check func() error
@@ -209,6 +214,12 @@ type Options struct {
 	MaxBytes int64
 	// MaxLanes bounds the connections to all servers together; 0 means 1,024.
 	MaxLanes int
+	// Grants are the access rules: what each principal may use. A principal that
+	// has none may use nothing. nil means that there are no rules, and everybody
+	// is the one principal whose name is empty.
+	Grants map[string]Grant
+	// PerPrincipal bounds what each principal may have.
+	PerPrincipal PerPrincipal
 }
 
 // Bridge connects sessions with servers.

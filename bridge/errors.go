@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -29,6 +30,13 @@ var (
 	ErrCancelled = errors.New("cancelled by the client")
 	// ErrOverloaded: a limit on what may be under way is reached.
 	ErrOverloaded = errors.New("too much under way")
+	// ErrLimited: the caller does it too often.
+	ErrLimited = errors.New("too often")
+	// ErrOpen: the server has failed so often that it is left alone for a while;
+	// the request was not delivered. It is a kind of ErrUnavailable.
+	ErrOpen = errors.New("left alone")
+	// ErrDenied: the caller may not use it.
+	ErrDenied = errors.New("not allowed")
 	// ErrShutdown: the bridge is stopping.
 	ErrShutdown = errors.New("the bridge is stopping")
 	// ErrIdle: the session was not used for too long.
@@ -48,6 +56,8 @@ type Error struct {
 	Kind   error  // ErrUnavailable, ErrUnsent, ErrLost, ErrTimeout or ErrTooLarge
 	Public string // what a client may know; no command line, no address
 	Err    error  // all that is known, for the log; may be nil
+	// After is how long to wait before trying again; 0 means that it is not known.
+	After time.Duration
 }
 
 func (e *Error) Error() string {

@@ -24,6 +24,7 @@ type lower struct {
 	once   bool   // it serves one request
 	asks   bool   // the server may ask its clients something
 	lane   *lane
+	up     Upstream // the lane with its guards: what clients' calls go through
 	about  atomic.Pointer[legacy]
 	ctx    context.Context // ends with close
 	cancel context.CancelCauseFunc
@@ -65,6 +66,7 @@ func newLower(p *pool, c *circle, key string, from *Caller) *lower {
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.lane = newLane(p.r, from, l)
 	l.lane.give = func() { l.Gone(nil) }
+	l.up = p.r.guarded(l.lane)
 	return l
 }
 
@@ -209,7 +211,7 @@ func (l *lower) verbose(ctx context.Context, v *visit, s *legacy) error {
 	ask := request("logging/setLevel", []byte(`{"level":`+quote(v.level)+`}`))
 	short, stop := context.WithTimeout(ctx, greetPatience)
 	defer stop()
-	a, err := l.lane.Call(short, &Request{Message: ask, From: l.lane.caller})
+	a, err := l.up.Call(short, &Request{Message: ask, From: l.lane.caller})
 	switch {
 	case err == nil && a.Error == nil:
 		a.Release()

@@ -126,7 +126,7 @@ func (l *lower) watch(ctx context.Context, ln *listener, uri string) bool {
 }
 
 func (l *lower) subscribe(ctx context.Context, method, uri string) bool {
-	a, err := l.lane.Call(ctx, &Request{Message: request(method, []byte(`{"uri":`+quote(uri)+`}`)), From: l.lane.caller})
+	a, err := l.up.Call(ctx, &Request{Message: request(method, []byte(`{"uri":`+quote(uri)+`}`)), From: l.lane.caller})
 	ok := err == nil && a.Error == nil
 	if err == nil {
 		a.Release()

@@ -23,7 +23,7 @@ func tasksMethod(method string) bool { return strings.HasPrefix(method, "tasks/"
 func (l *lower) perform(ctx context.Context, r *Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it
-		return l.p.r.validating(l.lane, false).Call(ctx, &inner)
+		return l.p.r.validating(l.up, false).Call(ctx, &inner)
 	}
 	if !s.tasks || r.Method != "tools/call" {
 		return once()
@@ -84,7 +84,7 @@ func (l *lower) survey(ctx context.Context, from *Caller) {
 	var at mark
 	for range maxPages {
 		r := &Request{Message: request(lists[tools].method, params), From: from}
-		a, err := l.lane.Call(ctx, r)
+		a, err := l.up.Call(ctx, r)
 		if err != nil || a.Error != nil {
 			a.Release()
 			return
@@ -112,7 +112,7 @@ func (l *lower) drive(ctx context.Context, r *Request, c *parked) (*jsonrpc.Mess
 	inner := *r
 	whole := r.Clone() // what was removed from the params may stand where this goes
 	inner.Message = whole.Edited(first(whole.Params, `"task":{}`))
-	a, err := l.p.r.validating(l.lane, false).Call(ctx, &inner)
+	a, err := l.p.r.validating(l.up, false).Call(ctx, &inner)
 	if err != nil || a.Error != nil {
 		return a, err
 	}
@@ -196,7 +196,7 @@ func (t *driven) finish(ctx context.Context, status string, poll time.Duration) 
 // is as good.
 func (t *driven) call(ctx context.Context, method string) (*jsonrpc.Message, error) {
 	m := request(method, []byte(`{"taskId":`+quote(t.id)+`}`))
-	return t.l.lane.Call(ctx, &Request{Message: m, From: t.from, Back: t.back})
+	return t.l.up.Call(ctx, &Request{Message: m, From: t.from, Back: t.back})
 }
 
 var errTask = errors.New("the task was not cancelled in time")

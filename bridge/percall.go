@@ -57,7 +57,7 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if err := p.same(ctx, l); err != nil {
 		return nil, err
 	}
-	m, err := l.Call(ctx, r)
+	m, err := p.route.guarded(l).Call(ctx, r)
 	if err != nil || m.Error != nil {
 		return m, err
 	}

@@ -255,7 +255,7 @@ func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 	case ShareCall:
 		return &perCall{route: r, caller: from, rest: rest}, nil
 	}
-	return newLane(r, from, rest), nil
+	return r.guarded(newLane(r, from, rest)), nil
 }
 
 // join returns the session's view of the connection that it shares: with those

@@ -24,6 +24,7 @@ func ownParams(version string) []byte {
 // the session that something from the server belongs to (D0, D3).
 type hub struct {
 	lane *lane
+	up   Upstream // the lane with its guards: what calls go through
 	all  bool          // sessions of different principals share it
 	turn chan struct{} // held while the server is told a level
 
@@ -52,6 +53,7 @@ type view struct {
 func newHub(r *route, from *Caller) *hub {
 	h := &hub{all: r.share == ShareAll, turn: make(chan struct{}, 1), views: map[*view]struct{}{}, subs: map[string]*subscription{}}
 	h.lane = newLane(r, from, h)
+	h.up = r.guarded(h.lane)
 	return h
 }
 
@@ -237,7 +239,7 @@ func (v *view) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.Back != nil {
 		inner.Back = &viewCall{r.Back, v}
 	}
-	m, err := v.h.lane.Call(ctx, &inner)
+	m, err := v.h.up.Call(ctx, &inner)
 	if err == nil && r.Method == "initialize" && m.Result != nil {
 		caps := []byte(gjson.GetBytes(m.Result, "capabilities").Raw)
 		m = jsonrpc.NewResult(nil, with(m.Result, "capabilities", with(caps, "tasks", nil)))
@@ -288,7 +290,7 @@ func (v *view) setLevel(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 	m := jsonrpc.NewResult(nil, []byte("{}"))
 	if !told {
 		var err error
-		if m, err = h.lane.Call(ctx, r); err != nil || m.Error != nil {
+		if m, err = h.up.Call(ctx, r); err != nil || m.Error != nil {
 			return m, err
 		}
 	}
@@ -346,7 +348,7 @@ func (v *view) subscribe(ctx context.Context, r *Request) (*jsonrpc.Message, err
 	h.mu.Unlock()
 	m := jsonrpc.NewResult(nil, []byte("{}"))
 	if first {
-		if m, err = h.lane.Call(ctx, r); err != nil || m.Error != nil {
+		if m, err = h.up.Call(ctx, r); err != nil || m.Error != nil {
 			return m, err
 		}
 	}
@@ -381,7 +383,7 @@ func (v *view) unsubscribe(ctx context.Context, r *Request) (*jsonrpc.Message, e
 	last := in && len(sub.views) == 0
 	h.mu.Unlock()
 	if last {
-		return h.lane.Call(ctx, r)
+		return h.up.Call(ctx, r)
 	}
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }

@@ -57,6 +57,20 @@ type Config struct {
 	// Drain is how long running calls may go on at shutdown before they are
 	// cancelled; 0 cancels at once. Default 10s.
 	Drain time.Duration `yaml:"drain"`
+	// TLS serves HTTPS. Default: HTTP.
+	TLS TLS `yaml:"tls"`
+	// Access lists who may call, and what. Default: everybody may use everything.
+	Access []Access `yaml:"access"`
+	// PerPrincipal bounds what each of those may have.
+	PerPrincipal bridge.PerPrincipal `yaml:"per_principal"`
+	// PublicStatus shows /metrics and the details of /readyz to those too who have
+	// no key, where there are access rules. Default false.
+	PublicStatus bool `yaml:"public_status"`
+	// Ready says when /readyz answers 200: ReadyAny (the default), as long as one
+	// server works, or ReadyAll.
+	Ready string `yaml:"ready"`
+	// AccessLog writes a line for each call. Default: none.
+	AccessLog AccessLog `yaml:"access_log"`
 	// Separator stands between a server's name and the names of its tools and
 	// prompts where several servers are offered as one: 1 to 8 of the characters
 	// that Prefix may have. Default "__".
@@ -111,6 +125,11 @@ type Server struct {
 	// Validate checks the arguments of tool calls against the tools' input
 	// schemas before the server gets them. Rest does so anyway. Default false.
 	Validate bool `yaml:"validate"`
+	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
+	Cache   bridge.Cache   `yaml:"cache"`
+	Breaker bridge.Breaker `yaml:"breaker"`
+	Limits  bridge.Limits  `yaml:"limits"`
+	Retry   bridge.Retry   `yaml:"retry"`
 	// Ping is how long a connection may be silent before the server is asked for
 	// a sign of life; 0 means never, as does "off" in a file. Default: never.
 	Ping time.Duration `yaml:"ping,off"`
@@ -160,6 +179,7 @@ func Default() Config {
 		SessionIdle: 30 * time.Minute,
 		Heartbeat:   20 * time.Second,
 		Drain:       10 * time.Second,
+		Ready:       ReadyAny,
 		Separator:   "__",
 	}
 }

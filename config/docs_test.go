@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 const reference = "../docs/configuration.md"
@@ -35,6 +36,15 @@ func TestReferenceTables(t *testing.T) {
 		{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
 		{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
 		{"### tools, prompts and resources: ", filterKeys{}},
+		{"### tls: ", TLS{}},
+		{"### access: ", Access{}},
+		{"### access_log: ", AccessLog{}},
+		// The core keeps its own defaults too.
+		{"### per_principal: ", bridge.PerPrincipal{Sessions: 1000, Calls: 512}},
+		{"### cache: ", bridge.Cache{Stale: time.Hour, Bytes: 16 << 20}},
+		{"### breaker: ", bridge.Breaker{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
+		{"### limits: ", bridge.Limits{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
+		{"### retry: ", bridge.Retry{Attempts: 2}},
 	} {
 		_, section, ok := strings.Cut(string(data), "\n"+test.heading)
 		if !ok {
@@ -68,6 +78,9 @@ func TestReferenceTables(t *testing.T) {
 
 // documented returns the text that the default of a key has in the reference.
 func documented(name string, v reflect.Value) string {
+	if v.Type() == reflect.TypeFor[[]string]() && name == "servers" {
+		return "none" // of an access rule
+	}
 	switch name {
 	case "servers", "command", "url":
 		return "required"
@@ -75,6 +88,12 @@ func documented(name string, v reflect.Value) string {
 		return "one of four"
 	case "openapi", "base_url":
 		return "see there"
+	case "lists":
+		return "`1m`, `5s`"
+	case "bytes":
+		return "`" + Size(v.Int()).String() + "`"
+	case "slow":
+		return "none"
 	case "refresh":
 		return "`2s`, `5m`"
 	case "idle_stop", "ping":

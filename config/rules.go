@@ -43,6 +43,10 @@ func rule(key string, value any) (any, error) {
 		if s := value.(string); s != "" && !slices.Contains(era.Supported(), s) {
 			return nil, errors.New("must be one of " + strings.Join(era.Supported(), ", "))
 		}
+	case "ready":
+		if !slices.Contains([]string{ReadyAny, ReadyAll}, value.(string)) {
+			return nil, errors.New("must be any or all")
+		}
 	case "separator":
 		if !isPlain(value.(string), 8) {
 			return nil, errors.New("must be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
@@ -199,10 +203,11 @@ func isReserved(name string) bool {
 type breach struct{ key, other, rule string }
 
 func (c *Config) breaches() []breach {
+	var all []breach
 	if c.MaxInFlight < c.MaxMessage {
-		return []breach{{"max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass"}}
+		all = append(all, breach{"max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass"})
 	}
-	return nil
+	return append(all, c.accessBreaches()...)
 }
 
 // samePrefix reports that an earlier server has the prefix of the i-th.
@@ -316,9 +321,12 @@ func check(where string, v reflect.Value) []error {
 			for i := range field.Len() {
 				values = append(values, field.Index(i))
 			}
-		case reflect.Pointer:
+		case reflect.Pointer, reflect.Struct:
+			if field.Kind() == reflect.Struct && field.CanAddr() {
+				field = field.Addr()
+			}
 			c, ok := field.Interface().(interface{ Validate() error })
-			if field.IsNil() || !ok {
+			if field.Kind() != reflect.Pointer || field.IsNil() || !ok {
 				continue
 			}
 			if err := c.Validate(); err != nil {

@@ -45,6 +45,11 @@ func (d *decoder) value(x *slot, n ast.Node, v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
 		return d.kind(x, n, v)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[netip.Prefix]() || v.Type() == reflect.TypeFor[bridge.Forward]() || v.Type() == reflect.TypeFor[bridge.Rate]() {
+			break // written as text
+		}
+		return d.group(x, n, v)
 	case reflect.Map:
 		return d.table(x, n, v)
 	case reflect.Slice:
@@ -78,6 +83,9 @@ func (d *decoder) items(x *slot, n ast.Node, v reflect.Value) bool {
 	list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
 	for i, item := range seq.Values {
 		at := &slot{sec: x.sec, label: fmt.Sprintf("%s: item %d", x.label, i+1), line: x.line, loose: true, rule: x.rule}
+		if line := lineOf(d.resolve(item)); line > 0 {
+			at.line = line
+		}
 		good := d.value(at, item, list.Index(i))
 		x.sec.marks[at.label] = mark{line: at.line, shown: d.shown(item), bad: !good}
 		ok = good && ok
@@ -267,8 +275,12 @@ func expected(t reflect.Type, off bool) string {
 		return "a number of bytes such as 16777216 or 16MiB"
 	case t == reflect.TypeFor[bridge.Forward]():
 		return "the name of a header, such as X-Tenant"
+	case t == reflect.TypeFor[bridge.Rate]():
+		return "a rate such as 10/s or 600/m"
 	case t == reflect.TypeFor[netip.Prefix]():
 		return "an address or a network such as 10.0.0.0/8"
+	case t.Kind() == reflect.Int64:
+		return "a number of bytes such as 16777216 or 16MiB"
 	case t.Kind() == reflect.Int:
 		return "a whole number"
 	case t.Kind() == reflect.Bool:
@@ -298,10 +310,17 @@ func convert(got text, t reflect.Type, off bool) (any, error) {
 		return ParseSize(got.value)
 	case t == reflect.TypeFor[bridge.Forward]():
 		return parseForward(got.value)
+	case t == reflect.TypeFor[bridge.Rate]():
+		return bridge.ParseRate(got.value)
 	case t == reflect.TypeFor[netip.Prefix]():
 		return network(got.value, wrong)
 	case t.Kind() == reflect.String:
 		return got.value, nil
+	case t.Kind() == reflect.Int64: // a number of bytes
+		if n, ok := got.node.(*ast.IntegerNode); ok {
+			return size(n)
+		}
+		return ParseSize(got.value)
 	// Only the environment has numbers and truth as text; in the file, quotes
 	// say that it is text.
 	case isText && !got.expanded:

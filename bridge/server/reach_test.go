@@ -253,6 +253,7 @@ func TestOptions(t *testing.T) {
 		Name: "a", Share: config.ShareCall, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
+		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
@@ -265,6 +266,7 @@ func TestOptions(t *testing.T) {
 		Name: "a", Adapter: fake, Share: bridge.ShareCall, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5,
 		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
+		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options = %+v, want %+v", got, want)

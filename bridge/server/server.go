@@ -49,7 +49,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
 	o := bridge.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
-		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren,
+		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: c.Grants(), PerPrincipal: c.PerPrincipal,
 	}
 	for i := range c.Servers {
 		r := reach(s, &c.Servers[i])
@@ -77,6 +77,7 @@ func options(c *config.Server, r reached) bridge.ServerOptions {
 		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
+		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
 	if o.Idle == 0 {
 		o.Idle = -1 // never: the configuration has filled in its default

@@ -1,0 +1,31 @@
+package bridge_test
+
+import (
+	"testing"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+func TestParseRate(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want bridge.Rate
+		back string
+	}{
+		{"10/s", bridge.Rate{PerSecond: 10, Burst: 10}, "10/s"},
+		{"600/m", bridge.Rate{PerSecond: 10, Burst: 10}, "10/s"},
+		{"6/m", bridge.Rate{PerSecond: 0.1, Burst: 1}, "6/m"},
+		{"36/h", bridge.Rate{PerSecond: 0.01, Burst: 1}, "36/h"},
+		{"0.5/s burst 7", bridge.Rate{PerSecond: 0.5, Burst: 7}, "30/m burst 7"},
+	} {
+		got, err := bridge.ParseRate(test.text)
+		if err != nil || got != test.want || got.String() != test.back {
+			t.Errorf("ParseRate(%q) = %+v (%v), %v, want %+v (%s)", test.text, got, got, err, test.want, test.back)
+		}
+	}
+	for _, bad := range []string{"", "10", "10/d", "x/s", "-1/s", "0/s", "NaN/s", "1e99/s", "10/s burst", "10/s burst 0", "10/s burst x"} {
+		if r, err := bridge.ParseRate(bad); err == nil {
+			t.Errorf("ParseRate(%q) = %v, want an error", bad, r)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// TLS says with what the bridge shows who it is. The files are read again when
+// they change.
+type TLS struct {
+	// CertFile has the certificate, and after it those that it was signed with.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+}
+
+// Access is one who may call.
+type Access struct {
+	// Name is the principal: what it has is its own, and shared with nobody. It is
+	// shown in logs.
+	Name string `yaml:"name"`
+	// Token is the secret that it shows, as Authorization: Bearer TOKEN or
+	// X-API-Key: TOKEN.
+	Token string `yaml:"token"`
+	// TokenFile has the secret in place of Token. It is read again when it changes.
+	TokenFile string `yaml:"token_file"`
+	// Servers are patterns of the servers that it may use. Default: all.
+	Servers []string `yaml:"servers"`
+	// Tools chooses among their tools. Default: all.
+	Tools Choice `yaml:"tools"`
+}
+
+// Choice chooses by names, as bridge.Filter does.
+type Choice struct {
+	Allow []string `yaml:"allow"`
+	Deny  []string `yaml:"deny"`
+}
+
+// AccessLog says where a line for each call goes.
+type AccessLog struct {
+	// To is "stdout", "stderr" or a file, to which it is appended. Empty means
+	// nowhere.
+	To string `yaml:"to"`
+	// Payloads writes what was asked and answered too, without what looks like a
+	// secret: for debugging only.
+	Payloads bool `yaml:"payloads"`
+}
+
+// Values of Config.Ready.
+const (
+	ReadyAny = "any" // one server that works is enough
+	ReadyAll = "all" // all have to work
+)
+
+// minToken is how long a secret has to be: shorter ones can be guessed.
+const minToken = 16
+
+// accessBreaches are the rules for who may call.
+func (c *Config) accessBreaches() []breach {
+	var all []breach
+	add := func(key, format string, args ...any) {
+		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		add("tls", "needs both cert_file and key_file")
+	}
+	if c.AccessLog.Payloads && c.AccessLog.To == "" {
+		add("access_log", "has payloads but no place: add to: stderr, or a file")
+	}
+	names, tokens := map[string]int{}, map[string]int{}
+	for i, a := range c.Access {
+		item := fmt.Sprintf("access: item %d", i+1)
+		switch {
+		case a.Name == "":
+			add(item, "has no name: it is the principal that logs and limits go by")
+		case !isPlain(a.Name, 64):
+			add(item+": name", "must be 1 to 64 letters, digits, '_', '.' and '-'")
+		case names[a.Name] > 0:
+			add(item+": name", "is that of item %d too", names[a.Name])
+		}
+		names[a.Name] = i + 1
+		switch {
+		case (a.Token == "") == (a.TokenFile == ""):
+			add(item, "needs either token or token_file")
+		case a.Token != "" && len(a.Token) < minToken:
+			add(item+": token", "must have at least %d characters: a shorter one can be guessed", minToken)
+		case strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+			add(item+": token", "must consist of visible ASCII characters")
+		case a.Token != "" && tokens[a.Token] > 0:
+			add(item+": token", "is that of item %d too: the two could not be told apart", tokens[a.Token])
+		}
+		tokens[a.Token] = i + 1
+		for _, pattern := range a.Servers {
+			if !c.serves(pattern) {
+				add(item+": servers", "has %q, which is the name of no server", clip(pattern))
+			}
+		}
+	}
+	return all
+}
+
+// serves reports whether there is a server of that name or pattern.
+func (c *Config) serves(pattern string) bool {
+	for _, s := range c.Servers {
+		if (&bridge.Filter{Allow: []string{pattern}}).Passes(s.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Grants returns what each principal may use; nil when there are no access
+// rules.
+func (c *Config) Grants() map[string]bridge.Grant {
+	if len(c.Access) == 0 {
+		return nil
+	}
+	all := map[string]bridge.Grant{}
+	for _, a := range c.Access {
+		all[a.Name] = bridge.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
+	}
+	return all
+}
+
+// group reads a mapping into a struct, which may check itself. One that can be
+// switched off may be the word off.
+func (d *decoder) group(x *slot, n ast.Node, v reflect.Value) bool {
+	if off := v.FieldByName("Off"); off.IsValid() && d.isOff(n) {
+		off.SetBool(true)
+		return true
+	}
+	sec, ok := d.inner(x, n, v.Addr().Interface())
+	if ok {
+		d.validate(sec, v.Addr().Interface())
+	}
+	return ok
+}
