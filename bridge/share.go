@@ -24,7 +24,7 @@ func ownParams(version string) []byte {
 // the session that something from the server belongs to (D0, D3).
 type hub struct {
 	lane *lane
-	up   Upstream // the lane with its guards: what calls go through
+	up   Upstream      // the lane with its guards: what calls go through
 	all  bool          // sessions of different principals share it
 	turn chan struct{} // held while the server is told a level
 
