@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -17,8 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
-// credentialKeys is how a file writes a wire.Credential, toolKeys a rest.Tool,
-// and argKeys what is not JSON Schema of a rest.Arg.
+// credentialKeys is how a file writes a wire.Credential.
 type credentialKeys struct {
 	Value    string       `yaml:"value"`
 	Header   string       `yaml:"header"`
@@ -28,25 +26,6 @@ type credentialKeys struct {
 	Password string       `yaml:"password"`
 	Bearer   string       `yaml:"bearer"`
 	Client   *wire.Client `yaml:"client"`
-}
-
-type toolKeys struct {
-	Name    string            `yaml:"name"`
-	Title   string            `yaml:"title"`
-	About   string            `yaml:"about"`
-	Request string            `yaml:"request"`
-	Args    []rest.Arg        `yaml:"args"`
-	Body    tree              `yaml:"body"`
-	Headers map[string]string `yaml:"headers"`
-	Result  string            `yaml:"result"`
-	Writes  bool              `yaml:"writes"`
-}
-
-type argKeys struct {
-	Value   tree   `yaml:"value"`
-	As      string `yaml:"as"`
-	About   string `yaml:"about"`
-	Default tree   `yaml:"default"`
 }
 
 // tree is a value that stays JSON, however deep it is.
@@ -68,6 +47,12 @@ func (d *decoder) restValue(x *slot, n ast.Node, v any) (ok, known bool) {
 		return d.restTools(x, n, into), true
 	case *[]rest.Arg:
 		return d.restArgs(x, n, into), true
+	case *failure:
+		return d.failure(x, n, into), true
+	case *attempts:
+		return d.attempts(x, n, into), true
+	case *keeping:
+		return d.keeping(x, n, into), true
 	case *tree:
 		left := maxTree
 		raw, ok := d.jsonOf(x, n, 0, &left)
@@ -137,154 +122,6 @@ func (d *decoder) credential(x *slot, n ast.Node) (*wire.Credential, bool) {
 	return &wire.Credential{Key: k.Value, Header: k.Header, Query: k.Query, Cookie: k.Cookie, User: k.User, Password: k.Password, Bearer: k.Bearer, Client: k.Client}, true
 }
 
-// isOff reports whether a node is the word off, or false, which older YAML takes
-// it for.
-func (d *decoder) isOff(n ast.Node) bool {
-	switch v := d.resolve(n).(type) {
-	case *ast.StringNode:
-		return v.Value == "off"
-	case *ast.BoolNode:
-		return !v.Value
-	}
-	return false
-}
-
-// restTools reads the tools of an API, with their own faults.
-func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
-	if !ok {
-		return d.mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
-	}
-	for _, e := range list {
-		t := rest.Tool{Key: e.key, Line: e.line}
-		if d.isOff(e.value) {
-			t.Off = true
-			*into = append(*into, t)
-			continue
-		}
-		var k toolKeys
-		at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line}
-		before := len(d.faults)
-		sec, good := d.inner(at, e.value, &k)
-		if !good || len(d.faults) > before {
-			ok = false
-			continue
-		}
-		t.Name, t.Title, t.About, t.Request, t.Args = k.Name, k.Title, k.About, k.Request, k.Args
-		t.Body, t.Headers, t.Result = json.RawMessage(k.Body), k.Headers, k.Result
-		if _, set := sec.marks["writes"]; set {
-			t.Writes = &k.Writes
-		}
-		for _, f := range t.Check() {
-			d.fault(f.Line, "%s%s", x.sec.where, f)
-			ok = false
-		}
-		*into = append(*into, t)
-	}
-	return ok
-}
-
-// restArgs reads the arguments of a tool.
-func (d *decoder) restArgs(x *slot, n ast.Node, into *[]rest.Arg) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
-	if !ok {
-		return d.mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
-	}
-	for _, e := range list {
-		a := rest.Arg{Line: e.line}
-		a.Name, a.Optional = strings.CutSuffix(e.key, "?")
-		at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line, loose: true}
-		good := true
-		switch v := d.resolve(e.value).(type) {
-		case ast.MapNode:
-			good = d.restArg(at, v.(ast.Node), &a)
-		case *ast.SequenceNode:
-			if len(v.Values) != 1 {
-				good = d.mistyped(at, e.value, "a type, such as string or [string]")
-				break
-			}
-			good = d.argType(at, v.Values[0], "[", "]", &a)
-		default:
-			if a.Off = d.isOff(e.value); !a.Off {
-				good = d.argType(at, e.value, "", "", &a)
-			}
-		}
-		ok = good && ok
-		*into = append(*into, a)
-	}
-	return ok
-}
-
-// argType reads the short form of a type.
-func (d *decoder) argType(x *slot, n ast.Node, before, after string, a *rest.Arg) bool {
-	got, ok := d.scalar(x, n, reflect.TypeFor[string]())
-	if !ok {
-		return false
-	}
-	schema, def, err := rest.ParseArg(before + got.value + after)
-	if err != nil {
-		d.fault(x.line, "%s%s: %s", x.sec.where, x.label, d.redact(err.Error()))
-		return false
-	}
-	a.Schema = schema
-	if def != nil {
-		a.Default = def
-	}
-	return true
-}
-
-// restArg reads the long form of an argument: our keys, and JSON Schema.
-func (d *decoder) restArg(x *slot, n ast.Node, a *rest.Arg) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
-	if !ok {
-		return false
-	}
-	var k argKeys
-	ours := keysOf(reflect.TypeFor[argKeys]())
-	var own, schema []entry
-	for _, e := range list {
-		if slices.Contains(ours, e.key) {
-			own = append(own, e)
-		} else {
-			schema = append(schema, e)
-		}
-	}
-	sec := &section{where: x.sec.where + x.label + ": ", line: x.line}
-	before := len(d.faults)
-	d.fields(sec, own, reflect.ValueOf(&k).Elem())
-	a.As, a.About = k.As, k.About
-	if k.Value != nil {
-		a.Value = json.RawMessage(k.Value)
-	}
-	if k.Default != nil {
-		a.Default = json.RawMessage(k.Default)
-	}
-	out := []byte{'{'}
-	add := func(members []byte) {
-		if len(out) > 1 && len(members) > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, members...)
-	}
-	for _, e := range schema {
-		at := &slot{sec: sec, label: e.key, line: e.line, loose: true}
-		if _, short := d.resolve(e.value).(*ast.StringNode); e.key == "type" && short {
-			if ok = d.argType(at, e.value, "", "", a) && ok; ok {
-				add(a.Schema[1 : len(a.Schema)-1])
-			}
-			continue
-		}
-		left := maxTree
-		raw, good := d.jsonOf(at, e.value, 0, &left)
-		ok = good && ok
-		add(append(append(gjson.AppendJSONString(nil, e.key), ':'), raw...))
-	}
-	if out = append(out, '}'); len(out) > 2 {
-		a.Schema = out
-	}
-	return ok && len(d.faults) == before
-}
-
 // maxTree bounds the values of a tree, which aliases could make endless.
 const maxTree = 10_000
 
@@ -336,7 +173,9 @@ func (d *decoder) jsonOf(x *slot, n ast.Node, depth int, left *int) ([]byte, boo
 		}
 		out := []byte{'{'}
 		for i, e := range list {
-			raw, ok := d.jsonOf(&slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line}, e.value, depth+1, left)
+			at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line}
+			x.sec.marks[at.label] = mark{line: e.line}
+			raw, ok := d.jsonOf(at, e.value, depth+1, left)
 			if !ok {
 				return nil, false
 			}

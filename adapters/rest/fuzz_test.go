@@ -34,11 +34,14 @@ func FuzzOwnTool(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := one.prepare(values)
-		if !gjson.ValidBytes(given) {
+		given, err := one.prepare(values)
+		if err != nil || !gjson.ValidBytes(given) {
 			t.Fatalf("arguments become %q", given)
 		}
-		plain := one.prepare([]byte(`{"a":"x","b":"x"}`))
+		plain, err := one.prepare([]byte(`{"a":"x","b":"x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got, want := shape(gjson.GetBytes(given, bodyArg)), shape(gjson.GetBytes(plain, bodyArg)); got != want {
 			t.Errorf("the body is %s with %q and %q, and %s otherwise", got, a, b, want)
 		}

@@ -65,7 +65,7 @@ func newCatalog(tools []*tool, mode string) *catalog {
 	c.finder = newFinder(tools)
 	c.items = searchItems(len(tools))
 	for i, t := range tools {
-		if t.named && !isSearch(t.Name) {
+		if t.said != nil && !isSearch(t.Name) {
 			c.items = append(c.items, all[i])
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -18,11 +19,13 @@ type tool struct {
 	// were checked: its Arguments are of the former, its InputSchema (which the
 	// catalog sets) of the latter.
 	call    *openapi.Tool
-	prepare func(args []byte) []byte
+	prepare func(args []byte) ([]byte, error)
 	result  string
-	picks   bool // it has pickArg
-	named   bool // the configuration speaks of it
+	picks   bool  // it has pickArg
+	said    *Tool // what the configuration says of it, or nil
 	patch   func(schema []byte) []byte
+	// settings are for its calls.
+	settings wire.Settings
 }
 
 // full returns the input schema with nothing left out.
@@ -87,24 +90,28 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 	if e.Result != "" { // the document knows nothing of what comes of it
 		seen.OutputSchema, seen.Wrapped = nil, false
 	}
-	out := &tool{Tool: &seen, call: &seen, result: e.Result, named: true}
-	if len(args) == 0 {
+	out := &tool{Tool: &seen, call: &seen, result: e.Result, said: e}
+	var wrong Faults
+	out.settings, wrong = e.settings(t.Operation)
+	faults = append(faults, wrong...)
+	over, wrong := e.overlay(t, args)
+	if faults = append(faults, wrong...); len(args) == 0 && over == nil {
 		return out, faults
 	}
-	out.patch = func(schema []byte) []byte { return patched(schema, args) }
+	out.patch = func(schema []byte) []byte { return patched(over.without(schema), args) }
 	seen.InputSchema = out.patch(t.InputSchema)
 	seen.Arguments = slices.DeleteFunc(slices.Clone(t.Arguments), func(one openapi.Argument) bool {
 		a := args[one.Name]
-		return a != nil && (a.Off || a.Value != nil)
+		return a != nil && (a.Off || a.Value != nil) || over.sets(one.Name)
 	})
-	if len(fixed) == 0 && len(rename) == 0 {
+	if len(fixed) == 0 && len(rename) == 0 && over == nil {
 		return out, faults
 	}
 	call := seen
 	call.Arguments = t.Arguments
 	out.call = &call
-	out.prepare = func(given []byte) []byte {
-		return members(given, func(name string, value []byte) (string, []byte) {
+	out.prepare = func(given []byte) ([]byte, error) {
+		all := members(given, func(name string, value []byte) (string, []byte) {
 			if original := rename[name]; original != "" {
 				return original, value
 			}
@@ -113,7 +120,9 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 			}
 			return name, value
 		}, fixed...)
+		return over.fill(all)
 	}
+	over.equip(&call)
 	return out, faults
 }
 

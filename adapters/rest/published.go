@@ -167,7 +167,7 @@ func (c *Config) publish(p *publication.Tool) (*tool, error) {
 	if len(faults) > 0 {
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
-	t.named = false // the configuration does not speak of it
+	t.said = nil // the configuration does not speak of it
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{
 		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,
@@ -208,7 +208,7 @@ func (t *tool) openTo(e *Tool) {
 	call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
 	call.Body = &openapi.MediaType{Type: "application/json"}
 	before := t.prepare
-	t.call, t.prepare = &call, func(args []byte) []byte {
+	t.call, t.prepare = &call, func(args []byte) ([]byte, error) {
 		body := members(args, func(name string, value []byte) (string, []byte) {
 			if elsewhere[name] {
 				return name, nil
@@ -216,9 +216,12 @@ func (t *tool) openTo(e *Tool) {
 			return name, value
 		})
 		if before != nil {
-			args = before(args)
+			var err error
+			if args, err = before(args); err != nil {
+				return nil, err
+			}
 		}
-		return put(args, bodyArg, body)
+		return put(args, bodyArg, body), nil
 	}
 }
 

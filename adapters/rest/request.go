@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
 
@@ -45,6 +43,10 @@ func (t *Tool) build() (*tool, Faults) {
 	b.arguments()
 	b.templates()
 	b.rest()
+	if b.op.Method != "" {
+		_, wrong := t.settings(b.op)
+		b.faults = append(b.faults, wrong...)
+	}
 	if len(b.faults) > 0 {
 		return nil, b.faults
 	}
@@ -228,24 +230,15 @@ func (b *own) templates() {
 	if len(b.entry.Body) > 0 {
 		var err error
 		if b.body, err = parseTemplate(gjson.ParseBytes(b.entry.Body), use, 0); err != nil {
-			b.fault("body %s", err)
+			b.faults = append(b.faults, b.entry.bodyFault(err))
 		}
 		if has, known := methods[b.op.Method]; known && !has {
-			b.fault("a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method)
+			b.faults = append(b.faults, b.entry.keyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.entry.Headers)) {
-		t, err := parseText(b.entry.Headers[name], use)
-		switch {
-		case err != nil:
-			b.fault("headers: %s: %s", name, err)
-		case !httpguts.ValidHeaderFieldName(name):
-			b.fault("headers: %q is not the name of a header", name)
-		case httpclient.Reserved(name) || strings.EqualFold(name, "Cookie"):
-			b.fault("headers: %s is set by the bridge itself: remove it", name)
-		}
-		b.headers[name] = t
-	}
+	var wrong Faults
+	b.headers, wrong = b.entry.headerTemplates(use)
+	b.faults = append(b.faults, wrong...)
 }
 
 // rest finds a place for the arguments that have none yet: the query, or the
@@ -304,7 +297,8 @@ func (b *own) tool() *tool {
 			seen.Body = &openapi.MediaType{Type: "application/json"}
 		}
 	}
-	out := &tool{Tool: seen, call: seen, result: e.Result, named: true}
+	out := &tool{Tool: seen, call: seen, result: e.Result, said: e}
+	out.settings, _ = e.settings(b.op) // its faults are told by build
 	if b.body == nil && len(b.headers) == 0 && len(fixed) == 0 {
 		return out
 	}
@@ -314,17 +308,14 @@ func (b *own) tool() *tool {
 		call.Body = &openapi.MediaType{Type: "application/json"}
 		call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.headers)) {
-		p := &openapi.Parameter{Name: name, In: openapi.InHeader, Style: "simple", Type: "string"}
-		call.Arguments = append(call.Arguments, openapi.Argument{Name: headerArg + name, Place: openapi.InHeader, Parameter: p})
-	}
-	out.call, out.prepare = &call, func(args []byte) []byte { return b.fill(args, fixed) }
+	call.Arguments = append(call.Arguments, headerArguments(b.headers)...)
+	out.call, out.prepare = &call, func(args []byte) ([]byte, error) { return b.fill(args, fixed) }
 	return out
 }
 
 // fill adds to the arguments what the templates make of them. What is not the
 // client's to set goes, should it get past the check.
-func (b *own) fill(args []byte, fixed []member) []byte {
+func (b *own) fill(args []byte, fixed []member) ([]byte, error) {
 	keep := func(name string, value []byte) (string, []byte) { return name, value }
 	args = members(args, func(name string, value []byte) (string, []byte) {
 		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m member) bool { return m.name == name }) {
@@ -333,32 +324,27 @@ func (b *own) fill(args []byte, fixed []member) []byte {
 		return name, value
 	})
 	args = members(args, keep, fixed...)
-	values := map[string]gjson.Result{}
-	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
-		values[k.String()] = v
-		return true
-	})
-	var more []member
+	values := valuesOf(args)
+	more, err := filledHeaders(b.headers, values)
+	if err != nil {
+		return nil, err
+	}
 	if b.body != nil {
 		if body, ok := b.body.append(nil, values); ok {
 			more = append(more, member{bodyArg, body})
 		}
 	}
-	for name, t := range b.headers {
-		if _, given := values[t.only()]; t.asGiven && !given {
-			continue
-		}
-		more = append(more, member{headerArg + name, quoted(t.text(values))})
-	}
-	return members(args, keep, more...)
+	return members(args, keep, more...), nil
 }
 
-// only returns the argument that is all of the text.
-func (t *template) only() string {
-	if t.asGiven {
-		return t.parts[0].arg
-	}
-	return ""
+// valuesOf returns the arguments by their names.
+func valuesOf(args []byte) map[string]gjson.Result {
+	values := map[string]gjson.Result{}
+	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
+		values[k.String()] = v
+		return true
+	})
+	return values
 }
 
 // described returns the schema with what else is said of the argument.

@@ -82,6 +82,7 @@ func (c *Config) read(ctx context.Context, o *Options, fetch openapi.Fetcher, br
 	if err := c.addPublished(ctx, m, fetch, brought); err != nil {
 		return nil, err
 	}
+	c.keep(m.tools)
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool { return !o.Shows(t.Name) })
 	}
@@ -142,13 +143,6 @@ func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *va
 	if err != nil {
 		return nil, err
 	}
-	retries := c.Attempts - 1
-	switch c.Attempts {
-	case 0:
-		retries = 0 // the default
-	case 1:
-		retries = -1
-	}
 	most := o.MaxMessage
 	if most == 0 {
 		most = 16 << 20
@@ -160,8 +154,8 @@ func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *va
 	return wire.New(wire.Options{
 		Name: name, Document: doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
 		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward,
-		Timeout: o.Timeout, Retries: retries, Rate: perSecond, Concurrent: c.Limits.Concurrent,
-		CacheBytes: int(c.Cache), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
+		Timeout: o.Timeout, Retries: retries(c.Attempts), Rate: perSecond, Concurrent: c.Limits.Concurrent,
+		CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
 		Schemas: schemas, Log: o.Log,
 	})
 }

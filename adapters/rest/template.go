@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/tidwall/gjson"
 )
@@ -28,11 +30,19 @@ var place = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Z
 // maxNesting bounds templates.
 const maxNesting = 50
 
+// misuse is what is wrong with a template.
+type misuse struct {
+	at   string // the members that lead there, each with a colon before it
+	text string
+}
+
+func (m *misuse) Error() string { return m.text }
+
 // parseTemplate reads a value. use is called with each argument that has a
 // place in it, and says whether there is such a one.
 func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*template, error) {
 	if depth > maxNesting {
-		return nil, fmt.Errorf("is nested too deep")
+		return nil, &misuse{text: "is nested too deep"}
 	}
 	switch {
 	case v.IsObject() || v.IsArray():
@@ -41,6 +51,9 @@ func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*temp
 		v.ForEach(func(k, one gjson.Result) bool {
 			var inner *template
 			inner, err = parseTemplate(one, use, depth+1)
+			if wrong, ok := errors.AsType[*misuse](err); ok && t.object {
+				wrong.at = ": " + k.String() + wrong.at
+			}
 			t.names, t.inner = append(t.names, k.String()), append(t.inner, inner)
 			return err == nil
 		})
@@ -71,7 +84,7 @@ func parseText(s string, use func(name string) bool) (*template, error) {
 			continue
 		}
 		if !use(name) {
-			return nil, fmt.Errorf("has {%s}, and no argument is called that; write {{%s}} for the text itself", name, name)
+			return nil, &misuse{text: fmt.Sprintf("has {%s}, and no argument is called that; write {{%s}} for the text itself", name, name)}
 		}
 		end()
 		t.parts = append(t.parts, part{arg: name})
@@ -116,6 +129,33 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 		first = false
 	}
 	return append(dst, end), true
+}
+
+// bodyFault is about a body that is no template.
+func (t *Tool) bodyFault(err error) Fault {
+	at := ""
+	if wrong, ok := errors.AsType[*misuse](err); ok {
+		at = wrong.at
+	}
+	return t.keyFault("body"+at, "body %s", err)
+}
+
+// args returns the arguments that have a place in it, each once.
+func (t *template) args() []string {
+	var all []string
+	for _, p := range t.parts {
+		if p.arg != "" && !slices.Contains(all, p.arg) {
+			all = append(all, p.arg)
+		}
+	}
+	for _, inner := range t.inner {
+		for _, name := range inner.args() {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // text returns a text with its places filled. What was left out is empty.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -20,6 +21,8 @@ type Tool struct {
 	// tool of its own it is the tool's name.
 	Key  string
 	Line int // of the configuration; 0 when a program has made it
+	// Lines are those of the entry's keys.
+	Lines map[string]int
 	// Off takes an operation away.
 	Off bool
 	// Name, Title and About are what clients see. Empty leaves it as it is.
@@ -35,6 +38,17 @@ type Tool struct {
 	Headers map[string]string
 	// Result is a gjson path that is applied to answers.
 	Result string
+	// Error is a gjson path of what an answer that says no has to say, and ErrorIf
+	// one of what answers of success have when they say no after all.
+	Error, ErrorIf string
+	// Timeout is how long a call may take with all its attempts, and Attempts how
+	// often its request is made; 0 means as for the others.
+	Timeout  time.Duration
+	Attempts int
+	// Cache says whether answers are kept; nil means as for the others. KeepFor is
+	// for how long those are that do not say so themselves.
+	Cache   *bool
+	KeepFor time.Duration
 	// Writes says whether the tool changes anything; nil goes by the method.
 	Writes *bool
 }
@@ -83,6 +97,25 @@ func (t *Tool) fault(format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": ", Line: t.Line, Text: fmt.Sprintf(format, args...)}
 }
 
+// keyFault is about one of the entry's keys, or about an inner one: "body: name".
+func (t *Tool) keyFault(key, format string, args ...any) Fault {
+	return Fault{Key: t.Key + ": ", Line: t.lineOf(key), Text: fmt.Sprintf(format, args...)}
+}
+
+// lineOf returns the line of a key, or of the nearest around it that is known.
+func (t *Tool) lineOf(key string) int {
+	for {
+		if line := t.Lines[key]; line > 0 {
+			return line
+		}
+		i := strings.LastIndex(key, ": ")
+		if i < 0 {
+			return t.Line
+		}
+		key = key[:i]
+	}
+}
+
 func (t *Tool) argFault(a *Arg, format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
 }
@@ -98,14 +131,12 @@ func (t *Tool) Check() Faults {
 			faults = append(faults, t.argFault(&t.Args[i], "is no JSON Schema: %s", why))
 		}
 	}
+	faults = append(faults, t.settingFaults()...)
 	if t.Request != "" {
 		_, wrong := t.build()
 		return append(faults, wrong...)
 	}
-	switch {
-	case len(t.Body) > 0 || len(t.Headers) > 0:
-		faults = append(faults, t.fault("body and headers are for tools with a request"))
-	case t.Name != "" && !plainName.MatchString(t.Name):
+	if t.Name != "" && !plainName.MatchString(t.Name) {
 		faults = append(faults, t.fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
 	}
 	for i := range t.Args {

@@ -152,6 +152,7 @@ func TestOwnTools(t *testing.T) {
 
 // Everything that cannot work is said before anything runs, with the line.
 func TestWrongTools(t *testing.T) {
+	yes := true
 	for _, test := range []struct {
 		tool Tool
 		want string
@@ -181,7 +182,10 @@ func TestWrongTools(t *testing.T) {
 		{Tool{Request: "GET /x", Args: []Arg{{Name: "a", As: "b", Schema: json.RawMessage(`{}`)}}}, "args: a: off and as are for arguments that the document gives"},
 		{Tool{Request: "GET /x", Args: []Arg{{Name: "a", Schema: json.RawMessage(`{"type":"strng"}`)}}}, "args: a: is no JSON Schema: "},
 		{Tool{Args: []Arg{{Name: "a", Schema: json.RawMessage(`{"maximum":"5"}`)}}}, "args: a: is no JSON Schema: "},
-		{Tool{Body: json.RawMessage(`1`)}, "body and headers are for tools with a request"},
+		{Tool{Request: "GET /x", Attempts: 11}, "retry must be 1 to 10, or off"},
+		{Tool{Request: "POST /x", Attempts: 2}, "retry: what a POST does it may do twice: set writes: false"},
+		{Tool{Request: "PUT /x", Cache: &yes}, "cache is for GET: the answer to a PUT is not kept"},
+		{Tool{Timeout: -1}, "timeout must not be negative"},
 		{Tool{Args: args(t, "a? string")}, "args: a: the ? is for tools with a request"},
 		{Tool{Args: []Arg{{Name: "a", Off: true, About: "x"}}}, "args: a: clients do not see it"},
 		{Tool{Args: []Arg{{Name: "a", As: "b c"}}}, "args: a: as must have 1 to 64 letters"},
@@ -270,10 +274,10 @@ func TestFixedUnchecked(t *testing.T) {
 	defer e.calls.Done()
 	for _, test := range []struct{ tool, args, want string }{
 		{"listPets", `{"kind":"dog","limit":1,"most":2}`, `{"limit":2,"kind":"cat"}`},
-		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":body":{"b":"y"},":header:X-Trace":"y"}`},
+		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":header:X-Trace":"y",":body":{"b":"y"}}`},
 	} {
-		if got := string(e.byName[test.tool].prepare([]byte(test.args))); got != test.want {
-			t.Errorf("%s: %s\nwant %s", test.tool, got, test.want)
+		if got, err := e.byName[test.tool].prepare([]byte(test.args)); err != nil || string(got) != test.want {
+			t.Errorf("%s: %s, %v\nwant %s", test.tool, got, err, test.want)
 		}
 	}
 }

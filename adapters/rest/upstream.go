@@ -179,7 +179,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 
 // wire returns the call as package wire makes it.
 func (t *tool) wire(args []byte) *wire.Call {
-	c := &wire.Call{Tool: t.call, Args: args, Result: t.result}
+	c := &wire.Call{Tool: t.call, Args: args, Result: t.result, Settings: t.settings}
 	if t.picks {
 		c.Pick, c.PickName = gjson.GetBytes(args, pickArg).String(), pickArg
 	}
@@ -189,7 +189,7 @@ func (t *tool) wire(args []byte) *wire.Call {
 				args = withoutPick(args)
 			}
 			if t.prepare != nil {
-				args = t.prepare(args)
+				return t.prepare(args)
 			}
 			return args, nil
 		}

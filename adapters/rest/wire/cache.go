@@ -68,6 +68,9 @@ func sentKey(p *Plan) string {
 		}
 		b.WriteByte('\n')
 	}
+	if p.settings.KeepFor > 0 { // others keep the same for another time
+		b.WriteString(p.settings.KeepFor.String() + "\n")
+	}
 	for _, u := range p.uses {
 		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
 	}
@@ -90,7 +93,7 @@ func (c *cache) get(p *Plan, now time.Time) (k *kept, fresh bool) {
 
 // put keeps an answer if it may be kept.
 func (c *cache) put(p *Plan, a *answer, now time.Time) {
-	until, ok := freshness(a.header, now)
+	until, ok := freshness(a.header, now, p.settings.KeepFor)
 	key, at := sentKey(p), p.URL.String()
 	size := len(a.body) + len(key) + len(at) + keptRoom
 	for name, values := range a.header {
@@ -141,8 +144,9 @@ func (c *cache) forget(u *url.URL) {
 	c.byURL.Remove(u.String())
 }
 
-// freshness says whether an answer may be kept, and until when it is fresh.
-func freshness(h http.Header, now time.Time) (until time.Time, ok bool) {
+// freshness says whether an answer may be kept, and until when it is fresh: for
+// so long as unsaid if it does not say itself.
+func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.Time, ok bool) {
 	age, told := time.Duration(0), false
 	for _, line := range h["Cache-Control"] {
 		for directive := range strings.SplitSeq(line, ",") {
@@ -164,12 +168,16 @@ func freshness(h http.Header, now time.Time) (until time.Time, ok bool) {
 			return now, false
 		}
 	}
-	if at, err := http.ParseTime(h.Get("Expires")); err == nil && !told {
+	switch at, err := http.ParseTime(h.Get("Expires")); {
+	case told:
+	case err == nil:
 		from := now
 		if date, err := http.ParseTime(h.Get("Date")); err == nil {
 			from = date
 		}
 		age = at.Sub(from)
+	case h.Get("Expires") == "": // what cannot be read is in the past
+		age = unsaid
 	}
 	if n, err := strconv.ParseUint(strings.TrimSpace(h.Get("Age")), 10, 31); err == nil {
 		age -= time.Duration(n) * time.Second

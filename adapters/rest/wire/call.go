@@ -26,7 +26,7 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	if err != nil {
 		return s.refused(err), nil
 	}
-	inner, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, errTimeout)
+	inner, cancel := context.WithTimeoutCause(ctx, s.timeout(c), errTimeout)
 	defer cancel()
 	inner, stop := context.WithCancelCause(inner)
 	defer stop(nil)
@@ -39,8 +39,8 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return nil, errClosed
 	case err != nil:
 		s.log.Debug("a call got no answer", "tool", c.Tool.Name, "err", err)
-		return s.failed(inner, p, err), nil
-	case a.status >= 300 && a.status != http.StatusNotModified:
+		return s.failed(inner, c, p, err), nil
+	case a.status >= 300 && a.status != http.StatusNotModified, c.Settings.fails(a):
 		return s.declined(p, a), nil
 	}
 	return s.result(c, p, a), nil
@@ -48,10 +48,10 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 
 // exchange gets the answer to a request, from the cache or the server.
 func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
-	cached := s.cache != nil && p.Method == http.MethodGet && p.Body == nil
+	cached := s.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
 	var k *kept
 	ask := p
-	if cached && !c.NoCache {
+	if cached {
 		var fresh bool
 		if k, fresh = s.cache.get(p, time.Now()); fresh {
 			return k.answer, nil
@@ -79,7 +79,9 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 	case err != nil:
 		return nil, err
 	case cached:
-		s.cache.put(p, a, asked)
+		if !c.Settings.fails(a) {
+			s.cache.put(p, a, asked)
+		}
 	case s.cache != nil && a.status < 400 && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, p.Method):
 		s.cache.forget(p.URL)
 	}
@@ -98,7 +100,7 @@ func (s *Source) refused(err error) []byte {
 }
 
 // failed is the result of a call that got no answer.
-func (s *Source) failed(ctx context.Context, p *Plan, err error) []byte {
+func (s *Source) failed(ctx context.Context, c *Call, p *Plan, err error) []byte {
 	what := p.Method + " " + p.path + " "
 	if known, ok := errors.AsType[*Fault](err); ok {
 		return errorResult(s.mask([]byte(what + known.Error())))
@@ -111,7 +113,7 @@ func (s *Source) failed(ctx context.Context, p *Plan, err error) []byte {
 		text = what + "cannot be read: " + errEncoding.Error()
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout) {
-		text += " (" + s.o.Timeout.String() + ")"
+		text += " (" + s.timeout(c).String() + ")"
 	}
 	return errorResult(s.mask([]byte(text)))
 }

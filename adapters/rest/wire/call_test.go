@@ -432,8 +432,8 @@ func TestCache(t *testing.T) {
 		t.Errorf("what was for ann is given to bob: %s", b)
 	}
 	before := get("/fresh", "ann")
-	if again := get("/fresh", "ann", func(c *Call) { c.NoCache = true }); again == before {
-		t.Error("NoCache is from the cache")
+	if again := get("/fresh", "ann", func(c *Call) { c.Settings.Uncached = true }); again == before {
+		t.Error("Uncached is from the cache")
 	}
 	before = get("/fresh", "ann")
 	call(t, s, &Call{Tool: tool("PUT", "/fresh")})

@@ -21,7 +21,7 @@ const (
 // first, and then what the API says about it.
 func (s *Source) declined(p *Plan, a *answer) []byte {
 	lines := []string{s.statusLine(a.status, p)}
-	if said := s.said(a); said != "" {
+	if said := s.said(&p.settings, a); said != "" {
 		lines = append(lines, said)
 	}
 	if told, ok := retryAfter(a.header, time.Now()); ok {
@@ -36,7 +36,7 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
 
 // said returns what the body of a refusal says.
-func (s *Source) said(a *answer) string {
+func (s *Source) said(t *Settings, a *answer) string {
 	body := bytes.TrimSpace(decoded(a))
 	kind := a.contentType()
 	switch {
@@ -44,7 +44,11 @@ func (s *Source) said(a *answer) string {
 		return ""
 	case isJSON(kind) || looksJSON(body):
 		if s.usable(body, &answer{}) {
-			return problem(s.mask(body))
+			body = s.mask(body)
+			if told := t.told(body); told != "" {
+				return told
+			}
+			return problem(body)
 		}
 	case kind == "text/html":
 		if m := htmlTitle.FindSubmatch(body); m != nil {

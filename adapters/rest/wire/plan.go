@@ -28,6 +28,7 @@ type Plan struct {
 	uses        []use  // credentials; none when the server is another than they are for
 	forwarded   []string
 	fixed       []string // names of configured headers
+	settings    Settings
 }
 
 // userAgent is how the bridge introduces itself, unless the configuration says

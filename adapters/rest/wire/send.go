@@ -52,7 +52,7 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 			}
 			continue
 		}
-		if tries++; tries > max(s.o.Retries, 0) || !p.repeatable() {
+		if tries++; tries > s.retries(p) {
 			return res, err
 		}
 		wait, again := after(tries, res, err)
@@ -134,7 +134,7 @@ func (r *redirect) Error() string { return "it redirects" }
 // repeatable reports whether a request may be sent twice.
 func (p *Plan) repeatable() bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, p.Method) ||
-		p.Header.Get("Idempotency-Key") != ""
+		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
 }
 
 // after says whether to send a request again, and when.

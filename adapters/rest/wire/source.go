@@ -314,8 +314,8 @@ type Call struct {
 	// configuration hides some, renames them, or makes a body of them. An error
 	// that is a Refusal is told as it is.
 	Rewrite func(args []byte) ([]byte, error)
-	// NoCache: the answer is not taken from the cache.
-	NoCache bool
+	// Settings are the tool's own.
+	Settings Settings
 }
 
 // Plan returns the request that a call would send. The error is a Refusal or
@@ -340,6 +340,7 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.settings = c.Settings
 	at, err := server(s.o.Document, c.Tool.Operation, &s.o)
 	if err != nil {
 		return nil, refuse("%s", err)

@@ -1,0 +1,335 @@
+package rest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+// overlay is what an entry puts into the requests of an operation of the
+// document: headers, and members of the body or all of it. What it sets clients
+// do not see; what it uses goes where it says, and nowhere else in the body.
+type overlay struct {
+	body    *template
+	headers map[string]*template
+	used    map[string]bool   // arguments that the body uses
+	fields  map[string]string // those that are members of the body, to their names in it
+	hidden  map[string]bool   // arguments that clients do not see
+	patches bool              // the body is put into the one that clients give
+	media   *openapi.MediaType
+}
+
+// overlay reads the body and the headers of an entry for a tool of the document.
+// args are the entry's, by their names. Without body and headers it is nil.
+func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults) {
+	if len(e.Body) == 0 && len(e.Headers) == 0 {
+		return nil, nil
+	}
+	o := &overlay{used: map[string]bool{}, fields: map[string]string{}, hidden: map[string]bool{}}
+	for _, a := range t.Arguments {
+		if a.Place == openapi.InBody && a.Field != "" {
+			o.fields[a.Name] = a.Field
+		}
+	}
+	var faults Faults
+	add := func(key, format string, args ...any) { faults = append(faults, e.keyFault(key, format, args...)) }
+	use := func(key string, into map[string]bool) func(string) bool {
+		return func(name string) bool {
+			if a := args[name]; a != nil && a.Off {
+				add(key, "%s has {%s}, and that argument is off", key, name)
+			}
+			if into != nil {
+				into[name] = true
+			}
+			return slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool { return a.Name == name })
+		}
+	}
+	var wrong Faults
+	o.headers, wrong = e.headerTemplates(use("headers", nil))
+	faults = append(faults, wrong...)
+	if len(e.Body) > 0 {
+		var err error
+		if o.body, err = parseTemplate(gjson.ParseBytes(e.Body), use("body", o.used), 0); err != nil {
+			faults = append(faults, e.bodyFault(err))
+		} else if why := o.fits(t); why != "" {
+			add("body", "body %s", why)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	if o.body != nil {
+		shown := map[string]string{}
+		for seen, own := range t.Keys {
+			shown[own] = seen
+		}
+		o.body.rename(shown, o.bodyIsOne())
+	}
+	o.hide(t)
+	for name := range o.hidden {
+		if a := args[name]; a != nil && !a.Off {
+			faults = append(faults, e.argFault(a, "clients do not see it: body or headers of the entry set what it is for"))
+		}
+	}
+	return o, faults
+}
+
+// fits says why the body of an operation cannot be that of the template; empty
+// if it can.
+func (o *overlay) fits(t *openapi.Tool) string {
+	method := t.Operation.Method
+	o.media = t.Body
+	if t.Body == nil {
+		if !methods[method] {
+			return "is there, and a " + method + " of this API has none"
+		}
+		o.media = &openapi.MediaType{Type: "application/json"}
+		return ""
+	}
+	kind, _, _ := strings.Cut(strings.ToLower(t.Body.Type), ";")
+	kind = strings.TrimSpace(kind)
+	form := strings.HasPrefix(kind, "multipart/") || kind == "application/x-www-form-urlencoded"
+	json := strings.HasSuffix(kind, "json") || kind == "*/*" || kind == ""
+	switch {
+	case t.Body.File:
+		return "is there, and that of the API is a file, which no template can make"
+	case form && !o.body.object:
+		return "must be a mapping: that of the API is a form (" + kind + ")"
+	case !form && !json && (o.body.object || o.body.isList):
+		return "must be text: that of the API is " + kind
+	}
+	o.patches = o.body.object && !o.used["body"]
+	if given := gjson.GetBytes(t.InputSchema, "properties.body.type"); o.patches && len(o.fields) == 0 && given.Type == gjson.String && given.Str != "object" {
+		return "is a mapping, and that of the API is of the type " + given.Str + ": put {body} into it, or write all of it"
+	}
+	return ""
+}
+
+// hide notes which arguments clients do not see, since the overlay sets what they
+// are for.
+func (o *overlay) hide(t *openapi.Tool) {
+	for _, a := range t.Arguments {
+		switch {
+		case a.Place == openapi.InHeader:
+			for name, template := range o.headers {
+				if strings.EqualFold(name, a.Parameter.Name) && !slices.Contains(template.args(), a.Name) {
+					o.hidden[a.Name] = true
+				}
+			}
+		case a.Place != openapi.InBody || o.body == nil || o.used[a.Name]:
+		case !o.patches, a.Field != "" && slices.Contains(o.body.names, a.Field):
+			o.hidden[a.Name] = true
+		case a.Field == "" && !gjson.GetBytes(o.without(t.InputSchema), "properties."+gjson.Escape(a.Name)).Exists():
+			o.hidden[a.Name] = true // nothing is left of it
+		}
+	}
+}
+
+// sets reports whether the overlay sets all that an argument is for.
+func (o *overlay) sets(arg string) bool { return o != nil && o.hidden[arg] }
+
+// without returns an input schema without what the overlay sets.
+func (o *overlay) without(schema []byte) []byte {
+	if o == nil {
+		return schema
+	}
+	gone := &template{object: true}
+	add := func(name string, inner *template) {
+		gone.names, gone.inner = append(gone.names, name), append(gone.inner, inner)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.hidden)) {
+		add(name, &template{})
+	}
+	if o.patches && len(o.fields) == 0 {
+		add("body", o.body)
+	}
+	defs := gjson.GetBytes(schema, "$defs")
+	left, _ := withoutSet(schema, gone, defs, 0)
+	return left
+}
+
+// withoutSet returns the schema of an object without the members that a template
+// sets. empty: none is left.
+func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left []byte, empty bool) {
+	if ref, ok := strings.CutPrefix(gjson.GetBytes(schema, "$ref").String(), "#/$defs/"); ok {
+		if meant := defs.Get(gjson.Escape(ref)); meant.IsObject() {
+			schema = members(schema, func(name string, value []byte) (string, []byte) {
+				if name == "$ref" {
+					return name, nil
+				}
+				return name, value
+			}, membersOf([]byte(meant.Raw))...)
+		}
+	}
+	if depth > maxNesting || !gjson.GetBytes(schema, "properties").IsObject() {
+		return schema, false
+	}
+	gone, loose := map[string]bool{}, map[string]bool{}
+	empty = true
+	schema = members(schema, func(name string, value []byte) (string, []byte) {
+		if name != "properties" {
+			return name, value
+		}
+		return name, members(value, func(own string, one []byte) (string, []byte) {
+			i := slices.Index(t.names, own)
+			if i < 0 {
+				empty = false
+				return own, one
+			}
+			loose[own] = true // the template sees to it that it is there
+			if inner := t.inner[i]; inner.object {
+				if one, none := withoutSet(one, inner, defs, depth+1); !none {
+					empty = false
+					if len(gjson.GetBytes(one, "required").Array()) > 0 {
+						loose[own] = false
+					}
+					return own, one
+				}
+			}
+			gone[own] = true
+			return own, nil
+		})
+	})
+	return members(schema, func(name string, value []byte) (string, []byte) {
+		if name != "required" {
+			return name, value
+		}
+		var required []string
+		for _, one := range gjson.ParseBytes(value).Array() {
+			if own := one.String(); !gone[own] && !loose[own] {
+				required = append(required, own)
+			}
+		}
+		if len(required) == 0 {
+			return name, nil
+		}
+		return name, list(required)
+	}), empty
+}
+
+// membersOf returns the members of an object.
+func membersOf(object []byte) []member {
+	var all []member
+	gjson.ParseBytes(object).ForEach(func(k, v gjson.Result) bool {
+		all = append(all, member{k.String(), []byte(v.Raw)})
+		return true
+	})
+	return all
+}
+
+// equip gives the tool as package wire sees it what fill adds to arguments.
+func (o *overlay) equip(call *openapi.Tool) {
+	if o == nil {
+		return
+	}
+	own := call.Arguments
+	call.Arguments = nil
+	for _, a := range own {
+		if o.body == nil || a.Place != openapi.InBody {
+			call.Arguments = append(call.Arguments, a)
+		}
+	}
+	if o.body != nil {
+		call.Body = o.media
+		call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
+	}
+	call.Arguments = append(call.Arguments, headerArguments(o.headers)...)
+}
+
+// fill adds the overlay to the arguments of a request, by their names in the
+// document.
+func (o *overlay) fill(args []byte) ([]byte, error) {
+	if o == nil {
+		return args, nil
+	}
+	values := valuesOf(args)
+	more, err := filledHeaders(o.headers, values)
+	if err != nil {
+		return nil, err
+	}
+	var given []byte // the body as clients give it
+	var flat []member
+	args = members(args, func(name string, value []byte) (string, []byte) {
+		field, isField := o.fields[name]
+		switch {
+		case strings.HasPrefix(name, ":") || o.hidden[name]:
+			return name, nil // not the client's to set
+		case o.body == nil:
+			return name, value
+		case isField:
+			if !o.used[name] {
+				flat = append(flat, member{field, value})
+			}
+			return name, nil
+		case name == "body" && o.bodyIsOne():
+			given = value
+			return name, nil
+		}
+		return name, value
+	})
+	if o.body != nil {
+		if flat != nil {
+			given = members([]byte("{}"), func(name string, value []byte) (string, []byte) { return name, value }, flat...)
+		}
+		body, ok := o.body.append(nil, values)
+		if o.patches {
+			body, ok = o.body.over(gjson.ParseBytes(given), values)
+		}
+		if ok {
+			more = append(more, member{bodyArg, body})
+		}
+	}
+	return members(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
+}
+
+// rename gives members the names under which clients know them, which those of
+// requests are made of. top: also the outermost.
+func (t *template) rename(shown map[string]string, top bool) {
+	for i, inner := range t.inner {
+		if name, ok := shown[t.name(i)]; ok && top {
+			t.names[i] = name
+		}
+		inner.rename(shown, true)
+	}
+}
+
+// name returns the name of a member; items of lists have none.
+func (t *template) name(i int) string {
+	if !t.object {
+		return ""
+	}
+	return t.names[i]
+}
+
+// bodyIsOne reports whether the body is one argument.
+func (o *overlay) bodyIsOne() bool { return len(o.fields) == 0 }
+
+// over writes the value of a template over another one: members of objects one
+// by one. It reports false when there is neither.
+func (t *template) over(given gjson.Result, values map[string]gjson.Result) ([]byte, bool) {
+	if !t.object || !given.IsObject() {
+		if out, ok := t.append(nil, values); ok {
+			return out, true
+		}
+		return []byte(given.Raw), given.Exists()
+	}
+	set := map[string][]byte{}
+	var more []member
+	for i, inner := range t.inner {
+		name := t.names[i]
+		if value, ok := inner.over(given.Get(gjson.Escape(name)), values); ok {
+			set[name] = value
+			more = append(more, member{name, value})
+		}
+	}
+	return members([]byte(given.Raw), func(name string, value []byte) (string, []byte) {
+		if own, ok := set[name]; ok {
+			return name, own
+		}
+		return name, value
+	}, more...), true
+}

@@ -1,0 +1,211 @@
+package rest
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+)
+
+const orders = `openapi: 3.1.0
+info: { title: Orders, version: "1" }
+components:
+  schemas:
+    Party: { type: object, required: [name, vat], properties: { name: { type: string }, vat: { type: string } } }
+    Order:
+      type: object
+      required: [item, source, buyer]
+      properties:
+        item: { type: string }
+        source: { type: string }
+        buyer: { $ref: "#/components/schemas/Party" }
+        seller: { $ref: "#/components/schemas/Party" }
+        "odd name": { type: string }
+        next: { $ref: "#/components/schemas/Order" }
+paths:
+  /orders/{shop}:
+    parameters: [{ name: shop, in: path, required: true, schema: { type: string } }]
+    post:
+      operationId: order
+      parameters: [{ name: X-Trace, in: header, required: true, schema: { type: string } }]
+      requestBody: { required: true, content: { application/json: { schema: { $ref: "#/components/schemas/Order" } } } }
+      responses: { "200": { description: OK } }
+    delete: { operationId: cancel, responses: { "200": { description: OK } } }
+    put: { operationId: touch, responses: { "200": { description: OK } } }
+  /list: { post: { operationId: list, requestBody: { required: true, content: { application/json: { schema: { type: array, items: { type: integer } } } } }, responses: { "200": { description: OK } } } }
+  /form: { post: { operationId: form, requestBody: { content: { application/x-www-form-urlencoded: { schema: { type: object, properties: { a: { type: string }, b: { type: integer } } } } } }, responses: { "200": { description: OK } } } }
+  /file: { post: { operationId: file, requestBody: { content: { application/octet-stream: { schema: { type: string, format: binary } } } }, responses: { "200": { description: OK } } } }
+  /text: { post: { operationId: text, requestBody: { content: { text/plain: { schema: { type: string } } } }, responses: { "200": { description: OK } } } }
+`
+
+// What an entry puts into the requests of an operation: what clients see then,
+// and what the API gets.
+func TestOverlay(t *testing.T) {
+	body := func(s string) json.RawMessage { return json.RawMessage(s) }
+	for _, test := range []struct {
+		name          string
+		flat          bool
+		tool          Tool
+		seen          string // the properties of the arguments and what is required of them, in short
+		args, request string // text instead of a request if it has no method in it
+	}{
+		{"headers alone", false, Tool{Key: "order", Headers: map[string]string{"X-Tenant": "{shop}!"}}, "shop X-Trace body(item source buyer seller odd_name next)",
+			`{"shop":"a","X-Trace":"t","body":{"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}}`, `POST /orders/a X-Tenant=a! X-Trace=t {"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}`},
+		{"a header in place of an argument", false, Tool{Key: "order", Headers: map[string]string{"x-trace": "fixed"}}, "shop body(item source buyer seller odd_name next)",
+			`{"shop":"a","body":{"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}}`, `POST /orders/a X-Trace=fixed {"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}`},
+		{"a header of its argument", false, Tool{Key: "order", Headers: map[string]string{"X-Trace": "b-{X-Trace}"}}, "shop X-Trace body(item source buyer seller odd_name next)",
+			`{"shop":"a","X-Trace":"t","body":{"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}}`, `POST /orders/a X-Trace=b-t {"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}`},
+		{"members", false, Tool{Key: "order", Body: body(`{"source":"bridge","buyer":{"vat":"AT-{shop}"},"extra":[1.50,"{shop}"],"odd name":"o"}`)}, "shop X-Trace body(item buyer(name) seller next)",
+			`{"shop":"a","X-Trace":"t","body":{"item":"x","buyer":{"name":"n"}}}`, `POST /orders/a X-Trace=t {"item":"x","buyer":{"name":"n","vat":"AT-a"},"source":"bridge","extra":[1.50,"a"],"odd name":"o"}`},
+		{"a whole member", false, Tool{Key: "order", Body: body(`{"source":"bridge","buyer":{"vat":"1","name":"{shop}"}}`)}, "shop X-Trace body(item seller odd_name next)",
+			`{"shop":"a","X-Trace":"t","body":{"item":"x"}}`, `POST /orders/a X-Trace=t {"item":"x","source":"bridge","buyer":{"vat":"1","name":"a"}}`},
+		{"all of it", false, Tool{Key: "order", Body: body(`["{shop}"]`)}, "shop X-Trace", `{"shop":"a","X-Trace":"t"}`, `POST /orders/a X-Trace=t ["a"]`},
+		{"around it", false, Tool{Key: "order", Body: body(`{"data":"{body}"}`)}, "shop X-Trace body(item source buyer seller odd_name next)",
+			`{"shop":"a","X-Trace":"t","body":{"item":"x","source":"s","buyer":{"name":"n","vat":"v"},"odd_name":"o"}}`, `POST /orders/a X-Trace=t {"data":{"item":"x","source":"s","buyer":{"name":"n","vat":"v"},"odd name":"o"}}`},
+		{"not the client's", false, Tool{Key: "order", Body: body(`{"source":"bridge"}`)}, "", `{"shop":"a","X-Trace":"t","body":{"item":"x","source":"mine","buyer":{"name":"n","vat":"v"}}}`,
+			`POST /orders/a X-Trace=t {"item":"x","source":"bridge","buyer":{"name":"n","vat":"v"}}`},
+		{"flat", true, Tool{Key: "order", Body: body(`{"source":"bridge","label":"{item}"}`)}, "shop X-Trace item buyer(name vat) seller(name vat) odd_name next(item source buyer seller odd_name next)",
+			`{"shop":"a","X-Trace":"t","item":"x","odd_name":"o","buyer":{"name":"n","vat":"v"}}`, `POST /orders/a X-Trace=t {"odd name":"o","buyer":{"name":"n","vat":"v"},"source":"bridge","label":"x"}`},
+		{"where there was none", false, Tool{Key: "touch", Body: body(`{"at":"{shop}"}`)}, "shop", `{"shop":"a"}`, `PUT /orders/a {"at":"a"}`},
+		{"with changed arguments", false, Tool{Key: "touch", Body: body(`{"at":"{shop}"}`), Args: []Arg{{Name: "shop", As: "store"}}}, "store", `{"store":"a"}`, `PUT /orders/a {"at":"a"}`},
+		{"with fixed ones", false, Tool{Key: "touch", Body: body(`{"at":"{shop}"}`), Args: []Arg{{Name: "shop", Value: body(`"f"`)}}}, "", `{}`, `PUT /orders/f {"at":"f"}`},
+		{"a list", false, Tool{Key: "list", Body: body(`{"ids":"{body}"}`)}, "body", `{"body":[1,2]}`, `POST /list {"ids":[1,2]}`},
+		{"a form", false, Tool{Key: "form", Body: body(`{"b":2}`)}, "body(a)", `{"body":{"a":"x y"}}`, `POST /form a=x%20y&b=2`},
+		{"a form without", false, Tool{Key: "form", Body: body(`{"b":2}`)}, "body(a)", `{}`, `POST /form b=2`},
+		{"text", false, Tool{Key: "text", Body: body(`"> {body}"`)}, "body", `{"body":"x"}`, `POST /text > x`},
+		{"a line break", false, Tool{Key: "order", Headers: map[string]string{"X-Tenant": "of {shop}"}, Body: body(`1`)}, "", `{"shop":"a\nb","X-Trace":"t"}`, "shop: what comes into the header X-Tenant has a line break"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			api := newAPI(t)
+			test.tool.Line = 3
+			up := connect(t, adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, FlattenBody: test.flat, Tools: []Tool{test.tool}}, Options{}), &adaptertest.Client{})
+			seen := ask(t, up, "tools/list", "{}").Get(`tools.#(name=="` + test.tool.Key + `").inputSchema`)
+			if got := strings.TrimSuffix(strings.TrimPrefix(properties(seen), "("), ")"); test.seen != "" && got != test.seen {
+				t.Errorf("clients see %s, want %s\n%s", got, test.seen, seen)
+			}
+			text, isError := call(t, up, test.tool.Key, test.args)
+			if strings.HasPrefix(test.request, "P") == isError || isError && !strings.Contains(text, test.request) {
+				t.Fatalf("%s (error: %t)", text, isError)
+			}
+			if isError {
+				return
+			}
+			if got := api.last(t); got != test.request {
+				t.Errorf("request = %s\nwant      %s", got, test.request)
+			}
+		})
+	}
+}
+
+func TestWrongOverlays(t *testing.T) {
+	lines := map[string]int{"body": 10, "body: a": 11, "headers": 20, "headers: X-Y": 21, "retry": 30, "cache": 31}
+	yes := true
+	for _, test := range []struct {
+		tool Tool
+		want string
+	}{
+		{Tool{Key: "cancel", Body: json.RawMessage(`{}`)}, "10 tools: cancel: body is there, and a DELETE of this API has none"},
+		{Tool{Key: "file", Body: json.RawMessage(`"x"`)}, "10 tools: file: body is there, and that of the API is a file, which no template can make"},
+		{Tool{Key: "form", Body: json.RawMessage(`"x"`)}, "10 tools: form: body must be a mapping: that of the API is a form (application/x-www-form-urlencoded)"},
+		{Tool{Key: "text", Body: json.RawMessage(`{"a":1}`)}, "10 tools: text: body must be text: that of the API is text/plain"},
+		{Tool{Key: "list", Body: json.RawMessage(`{"a":1}`)}, "10 tools: list: body is a mapping, and that of the API is of the type array: put {body} into it, or write all of it"},
+		{Tool{Key: "order", Body: json.RawMessage(`{"a":["{itme}"]}`)}, "11 tools: order: body has {itme}, and no argument is called that; write {{itme}} for the text itself"},
+		{Tool{Key: "order", Headers: map[string]string{"X-Y": "{body.item}"}}, "21 tools: order: headers: X-Y: has {body.item}, and no argument is called that; write {{body.item}} for the text itself"},
+		{Tool{Key: "order", Headers: map[string]string{"Host": "x"}}, "20 tools: order: headers: Host is set by the bridge itself: remove it"},
+		{Tool{Key: "order", Headers: map[string]string{"X-Trace": "x"}, Args: []Arg{{Name: "X-Trace", Line: 5, About: "x"}}}, "5 tools: order: args: X-Trace: clients do not see it: body or headers of the entry set what it is for"},
+		{Tool{Key: "form", Body: json.RawMessage(`{"a":"{body}"}`), Args: []Arg{{Name: "body", Line: 5, Off: true}}}, "10 tools: form: body has {body}, and that argument is off"},
+		{Tool{Key: "order", Attempts: 2}, "30 tools: order: retry: what a POST does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers"},
+		{Tool{Key: "order", Cache: &yes}, "31 tools: order: cache is for GET: the answer to a POST is not kept"},
+	} {
+		test.tool.Line, test.tool.Lines = 3, lines
+		c := Config{OpenAPI: file(t, orders), BaseURL: "https://x.example.com", Tools: []Tool{test.tool}}
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", test.want, err)
+		}
+		_, err := c.Inspect(t.Context(), "orders", quiet(Options{}))
+		faults, _ := err.(Faults)
+		if len(faults) != 1 || strconv.Itoa(faults[0].Line)+" "+faults[0].String() != test.want {
+			t.Errorf("%v\nwant %s", faults, test.want)
+		}
+	}
+}
+
+// Settings of one tool: they hold for its calls and no others.
+func TestToolSettings(t *testing.T) {
+	api := newAPI(t)
+	yes, no := true, false
+	c := api.pets()
+	c.Tools = []Tool{
+		{Key: "listPets", Cache: &yes, KeepFor: time.Hour, Error: "title"},
+		{Key: "slow", Timeout: time.Millisecond, Attempts: 1},
+		{Key: "find", Request: "POST /find", Writes: &no, Attempts: 4},
+		{Key: "again", Request: "GET /pets", Cache: &yes},
+		{Key: "missing", Request: "GET /pets/404", Error: "title", ErrorIf: "x"},
+	}
+	a := adapter(t, c, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	for _, test := range []struct {
+		tool string
+		want int // requests after two calls
+	}{{"listPets", 1}, {"again", 2}} {
+		n := api.count()
+		call(t, up, test.tool, "{}")
+		call(t, up, test.tool, "{}")
+		if got := api.count() - n; got != test.want {
+			t.Errorf("%s: %d requests, want %d", test.tool, got, test.want)
+		}
+	}
+	n := api.count()
+	call(t, up, "getPet", `{"id":1}`)
+	call(t, up, "getPet", `{"id":1}`)
+	if got := api.count() - n; got != 2 {
+		t.Errorf("another tool's answers are kept: %d requests", got)
+	}
+	if text, isError := call(t, up, "slow", "{}"); !isError || !strings.Contains(text, "did not answer in time (1ms)") {
+		t.Errorf("slow: %s", text)
+	}
+	if text, _ := call(t, up, "missing", "{}"); text != "404 Not Found from GET /pets/404\nNo such pet" {
+		t.Errorf("missing: %s", text)
+	}
+	e, err := a.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.calls.Done()
+	if s := e.byName["find"].settings; s.Retries != 3 || !s.Repeat {
+		t.Errorf("find: %+v", s)
+	}
+	if s := e.byName["slow"].settings; s.Retries != -1 || s.Repeat {
+		t.Errorf("slow: %+v", s)
+	}
+	// With a cache for all, off is off.
+	c = api.pets()
+	c.Cache = 1 << 20
+	c.Tools = []Tool{{Key: "getPet", Cache: &no}}
+	e, err = adapter(t, c, Options{}).acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.calls.Done()
+	if !e.byName["getPet"].settings.Uncached || e.byName["listPets"].settings.Uncached {
+		t.Error("the wrong answers are kept")
+	}
+}
+
+// properties writes which members an object has, in short.
+func properties(schema gjson.Result) string {
+	var names []string
+	schema.Get("properties").ForEach(func(k, v gjson.Result) bool {
+		names = append(names, k.String()+properties(v))
+		return true
+	})
+	if names == nil {
+		return ""
+	}
+	return "(" + strings.Join(names, " ") + ")"
+}

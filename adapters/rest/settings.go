@@ -1,0 +1,98 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+)
+
+// ownCache is how much is kept of the answers to tools that ask for it, where
+// Config.Cache does not say how much.
+const ownCache = 8 << 20
+
+// settingFaults reports what is wrong with the settings of an entry, whatever its
+// request is.
+func (t *Tool) settingFaults() Faults {
+	var faults Faults
+	add := func(key, text string) { faults = append(faults, t.keyFault(key, "%s", key+" "+text)) }
+	if t.Timeout < 0 {
+		add("timeout", "must not be negative")
+	}
+	if t.Attempts < 0 || t.Attempts > maxAttempts {
+		add("retry", "must be 1 to 10, or off")
+	}
+	if t.KeepFor < 0 {
+		add("cache", "must not be negative")
+	}
+	return faults
+}
+
+// maxAttempts is how often a request may be made.
+const maxAttempts = 10
+
+// settings returns what the entry says about the calls of its tool.
+func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
+	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf}
+	s.Retries = retries(t.Attempts)
+	var faults Faults
+	harmless := t.Writes != nil && !*t.Writes
+	if t.Attempts > 1 && !repeatable(op.Method) {
+		s.Repeat = harmless
+		if !harmless && !t.sendsKey(op) {
+			faults = append(faults, t.keyFault("retry", "retry: what a %s does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers", op.Method))
+		}
+	}
+	if t.Cache != nil && *t.Cache && op.Method != http.MethodGet {
+		faults = append(faults, t.keyFault("cache", "cache is for GET: the answer to a %s is not kept", op.Method))
+	}
+	return s, faults
+}
+
+// retries returns attempts as package wire counts them.
+func retries(attempts int) int {
+	if attempts == 1 {
+		return -1
+	}
+	return max(attempts-1, 0) // 0 is the default
+}
+
+// repeatable reports whether a request of that method may be made twice.
+func repeatable(method string) bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
+}
+
+// sendsKey reports whether requests have a key by which the API knows those that
+// are made again.
+func (t *Tool) sendsKey(op *openapi.Operation) bool {
+	const key = "Idempotency-Key"
+	for name := range t.Headers {
+		if strings.EqualFold(name, key) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
+		return p.In == openapi.InHeader && strings.EqualFold(p.Name, key)
+	})
+}
+
+// keep settles whose answers are kept: without Config.Cache, only those of tools
+// that ask for it.
+func (c *Config) keep(tools []*tool) {
+	for _, t := range tools {
+		t.settings.Uncached = c.Cache == 0
+		if t.said != nil && t.said.Cache != nil {
+			t.settings.Uncached = !*t.said.Cache
+		}
+	}
+}
+
+// cacheBytes is how much of answers is kept.
+func (c *Config) cacheBytes() int {
+	if c.Cache == 0 && slices.ContainsFunc(c.Tools, func(t Tool) bool { return t.Cache != nil && *t.Cache }) {
+		return ownCache
+	}
+	return int(c.Cache)
+}
