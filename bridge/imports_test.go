@@ -30,7 +30,7 @@ var layers = []struct {
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" }},
-	{"bridge/{era,session,replay,seal,validate}", false, under("bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
+	{"bridge/{auth,era,session,replay,seal,validate}", false, under("bridge/auth", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
 }
 

@@ -1,0 +1,165 @@
+// Package auth says who a caller is: the principal, by the key that its request
+// shows.
+//
+// A key stands in a header, as Authorization: Bearer KEY or as X-API-Key: KEY,
+// and nowhere else; never in a URL, which ends up in logs. How long it takes to
+// look a key up says nothing of the keys that there are: what is compared are
+// hashes with a random key of the process, and always all of them.
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Why a request shows nobody. They say nothing about the keys that there are.
+var (
+	// ErrMissing: the request has no key.
+	ErrMissing = errors.New("no key was shown")
+	// ErrInvalid: what it shows is no key, or it shows more than one.
+	ErrInvalid = errors.New("the key that was shown is not valid")
+)
+
+// MinLength is how long a key has to be: shorter ones can be guessed.
+const MinLength = 16
+
+// What is wrong with a key.
+var (
+	ErrShort     = errors.New("must have at least 16 characters: a shorter one can be guessed")
+	ErrCharacter = errors.New("must consist of visible ASCII characters")
+)
+
+// Check reports what is wrong with a key: it could be guessed, or not be sent.
+func Check(key string) error {
+	switch {
+	case len(key) < MinLength:
+		return ErrShort
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return ErrCharacter
+	}
+	return nil
+}
+
+// Key is one key, and whose it is.
+type Key struct {
+	Principal string
+	// Token is the key itself; File, in its place, a file that has it, and may have
+	// a line break behind it. It is read again when it changes.
+	Token, File string
+}
+
+// Keys are the keys of all who may call. Methods may be called concurrently.
+type Keys struct {
+	log   *slog.Logger
+	salt  [32]byte
+	keys  []Key
+	known atomic.Pointer[[]known] // as keys
+	next  atomic.Int64            // when the files are looked at again, Unix nanoseconds; 0 means never
+
+	turn  sync.Mutex // guards the rest; nobody waits for it, since it is held while they are read
+	files []*file    // as keys; nil for one that is in no file
+	said  []string   // as keys: what was logged last
+}
+
+// known is one key as it is compared.
+type known struct {
+	principal string
+	sum       [sha256.Size]byte
+	usable    int // 1, or 0
+}
+
+// New reads the files of the keys. A key that cannot be used keeps its principal
+// out, and nobody else; the log says so.
+func New(keys []Key, log *slog.Logger) *Keys {
+	k := &Keys{log: log, keys: keys, files: make([]*file, len(keys)), said: make([]string, len(keys))}
+	_, _ = rand.Read(k.salt[:]) // it never fails
+	for i := range keys {
+		if keys[i].File != "" {
+			k.files[i] = &file{path: keys[i].File}
+			k.next.Store(time.Now().Add(lookEvery).UnixNano())
+		}
+	}
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	k.look()
+	return k
+}
+
+// lookEvery is how long a file may have changed before it is noticed.
+const lookEvery = 2 * time.Second
+
+// Principal returns whose key the headers of a request show. The error is
+// ErrMissing or ErrInvalid.
+func (k *Keys) Principal(h http.Header) (string, error) {
+	k.refresh()
+	token, err := shown(h)
+	if err != nil {
+		return "", err
+	}
+	sum := k.sum(token)
+	all := *k.known.Load()
+	found := -1
+	for i := range all {
+		same := subtle.ConstantTimeCompare(all[i].sum[:], sum[:]) & all[i].usable
+		found = subtle.ConstantTimeSelect(same, i, found)
+	}
+	if found < 0 {
+		return "", ErrInvalid
+	}
+	return all[found].principal, nil
+}
+
+// The headers that show a key, in the form that Go uses as key.
+const (
+	authorization = "Authorization"
+	apiKey        = "X-Api-Key"
+)
+
+// shown returns the key that the headers show. Who shows two of them cannot be
+// told, and neither can whoever is on the way that looks at the other one.
+func shown(h http.Header) (string, error) {
+	bearer, plain := h[authorization], h[apiKey]
+	switch {
+	case len(bearer) == 0 && len(plain) == 0:
+		return "", ErrMissing
+	case len(bearer) > 1 || len(plain) > 1:
+		return "", ErrInvalid
+	case len(bearer) == 0:
+		return plain[0], nil
+	}
+	scheme, token, _ := strings.Cut(bearer[0], " ")
+	token = strings.TrimLeft(token, " ")
+	if !strings.EqualFold(scheme, "Bearer") || len(plain) == 1 && subtle.ConstantTimeCompare([]byte(plain[0]), []byte(token)) == 0 {
+		return "", ErrInvalid
+	}
+	return token, nil
+}
+
+// sum is what is compared in place of a key.
+func (k *Keys) sum(key string) [sha256.Size]byte {
+	var room [512]byte
+	return sha256.Sum256(append(append(room[:0], k.salt[:]...), key...))
+}
+
+type contextKey struct{}
+
+// WithPrincipal returns a context of a request whose caller is known.
+func WithPrincipal(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, contextKey{}, name)
+}
+
+// Principal returns the caller of a request; empty where nobody asks who that
+// is, and everybody is one.
+func Principal(ctx context.Context) string {
+	name, _ := ctx.Value(contextKey{}).(string)
+	return name
+}

@@ -1,0 +1,210 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	alpha = "alpha-0123456789abcdef"
+	beta  = "beta-0123456789abcdef"
+)
+
+func headers(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
+// Whom the headers of a request show.
+func TestPrincipal(t *testing.T) {
+	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", Token: beta}, {Principal: "weak", Token: "short"}}, slog.New(slog.DiscardHandler))
+	for _, tc := range []struct {
+		name string
+		h    http.Header
+		want string
+		err  error
+	}{
+		{"nothing", headers(), "", ErrMissing},
+		{"other headers", headers("Cookie", "token="+alpha, "Proxy-Authorization", "Bearer "+alpha), "", ErrMissing},
+		{"a bearer token", headers("Authorization", "Bearer "+alpha), "a", nil},
+		{"another one", headers("Authorization", "Bearer "+beta), "b", nil},
+		{"a scheme in other letters", headers("Authorization", "bEARER "+alpha), "a", nil},
+		{"more spaces", headers("Authorization", "Bearer   "+alpha), "a", nil},
+		{"an API key", headers("X-API-Key", beta), "b", nil},
+		{"both, and the same", headers("X-API-Key", beta, "Authorization", "Bearer "+beta), "b", nil},
+		{"both, of two", headers("X-API-Key", alpha, "Authorization", "Bearer "+beta), "", ErrInvalid},
+		{"a good key, and one of another scheme", headers("X-API-Key", alpha, "Authorization", "Basic YTpi"), "", ErrInvalid},
+		{"two bearer tokens", headers("Authorization", "Bearer "+alpha, "Authorization", "Bearer "+alpha), "", ErrInvalid},
+		{"two API keys", headers("X-API-Key", alpha, "X-API-Key", alpha), "", ErrInvalid},
+		{"two in one line", headers("Authorization", "Bearer "+alpha+", Bearer "+alpha), "", ErrInvalid},
+		{"another scheme", headers("Authorization", "Basic "+alpha), "", ErrInvalid},
+		{"no scheme", headers("Authorization", alpha), "", ErrInvalid},
+		{"no token", headers("Authorization", "Bearer"), "", ErrInvalid},
+		{"an empty token", headers("Authorization", "Bearer "), "", ErrInvalid},
+		{"an empty API key", headers("X-API-Key", ""), "", ErrInvalid},
+		{"the beginning of one", headers("X-API-Key", alpha[:20]), "", ErrInvalid},
+		{"one and more", headers("X-API-Key", alpha+"0"), "", ErrInvalid},
+		{"other letters", headers("X-API-Key", strings.ToUpper(alpha)), "", ErrInvalid},
+		{"a long one", headers("X-API-Key", strings.Repeat("x", 60<<10)), "", ErrInvalid},
+		{"one that can be guessed", headers("X-API-Key", "short"), "", ErrInvalid},
+		{"the name of a principal", headers("X-API-Key", "a"), "", ErrInvalid},
+	} {
+		if got, err := k.Principal(tc.h); got != tc.want || err != tc.err {
+			t.Errorf("%s: %q, %v, want %q, %v", tc.name, got, err, tc.want, tc.err)
+		}
+	}
+}
+
+// What is compared is no key, nor does it have a key's length, and the same key
+// is another one in another process.
+func TestSum(t *testing.T) {
+	keys := []Key{{Principal: "a", Token: alpha}}
+	one, two := New(keys, slog.New(slog.DiscardHandler)), New(keys, slog.New(slog.DiscardHandler))
+	if one.sum(alpha) == two.sum(alpha) {
+		t.Error("a key has the same sum in two processes")
+	}
+	if strings.Contains(string((*one.known.Load())[0].sum[:]), alpha[:4]) {
+		t.Error("a sum has the key in it")
+	}
+}
+
+// A look-up costs nothing to speak of: it is made for each request.
+func BenchmarkPrincipal(b *testing.B) {
+	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", Token: beta}, {Principal: "c", Token: alpha + beta}}, slog.New(slog.DiscardHandler))
+	h := headers("Authorization", "Bearer "+beta)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := k.Principal(h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestContext(t *testing.T) {
+	if got := Principal(context.Background()); got != "" {
+		t.Errorf("the principal of nobody is %q", got)
+	}
+	if got := Principal(WithPrincipal(context.Background(), "a")); got != "a" {
+		t.Errorf("the principal is %q, want a", got)
+	}
+}
+
+// A key file is read again when it has changed, and one that is of no use keeps
+// its principal out, and nobody else. The log says so once, without a key.
+func TestFiles(t *testing.T) {
+	const fresh = "fresh-0123456789abcdef"
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.key")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(alpha + "\n")
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		k := New([]Key{{Principal: "a", File: path}, {Principal: "b", Token: beta}}, slog.New(slog.NewTextHandler(&out, nil)))
+		who := func(key string) string {
+			t.Helper()
+			if got, _ := k.Principal(headers("X-API-Key", beta)); got != "b" {
+				t.Errorf("b is %q", got)
+			}
+			got, _ := k.Principal(headers("X-API-Key", key))
+			return got
+		}
+		later := func() { time.Sleep(lookEvery) }
+		if got := who(alpha); got != "a" || out.Len() > 0 {
+			t.Errorf("at first: %q, and the log has %q", got, &out)
+		}
+		write(fresh + "\r\n")
+		if got := who(alpha); got != "a" {
+			t.Errorf("before it is time to look: %q", got)
+		}
+		later()
+		if old, now := who(alpha), who(fresh); old != "" || now != "a" || out.Len() > 0 {
+			t.Errorf("after a change: the old key is %q and the new one %q; the log has %q", old, now, &out)
+		}
+		for _, tc := range []struct{ name, text, log string }{
+			{"empty", "\n", "is empty"},
+			{"short", "0123456789abcde\n", "at least 16 characters"},
+			{"two lines", fresh + "\n" + fresh + "\n", "visible ASCII"},
+			{"long", strings.Repeat("x", maxKeyFile+1), "too long"},
+			{"of another", beta, "is that of b too"},
+		} {
+			write(tc.text)
+			out.Reset()
+			for range 3 {
+				later()
+				if got := who(strings.TrimSpace(tc.text)); got == "a" || who(fresh) != "" || who("") != "" {
+					t.Errorf("%s: a is let in", tc.name)
+				}
+			}
+			if strings.Count(out.String(), "\n") != 1 || !strings.Contains(out.String(), tc.log) || !strings.Contains(out.String(), "principal=a") {
+				t.Errorf("%s: the log has %q, want one line with %q", tc.name, &out, tc.log)
+			}
+		}
+		write(fresh)
+		later()
+		out.Reset()
+		if got := who(fresh); got != "a" {
+			t.Errorf("mended: %q", got)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			later()
+			if got := who(fresh); got != "" {
+				t.Errorf("removed: %q", got)
+			}
+		}
+		if strings.Count(out.String(), "does not exist") != 1 {
+			t.Errorf("removed: the log has %q", &out)
+		}
+		for _, key := range []string{alpha, beta, fresh} {
+			if strings.Contains(out.String(), key) {
+				t.Errorf("the log has a key: %q", &out)
+			}
+		}
+	})
+}
+
+// Of a key that two have, the first has it: they could not be told apart.
+func TestSameKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(alpha), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", File: path}, {Principal: "a", Token: beta}}, slog.New(slog.NewTextHandler(&out, nil)))
+	for _, key := range []string{alpha, beta} {
+		if got, err := k.Principal(headers("X-API-Key", key)); got != "a" || err != nil {
+			t.Errorf("the key shows %q, %v, want a", got, err)
+		}
+	}
+	if !strings.Contains(out.String(), "is that of a too") || strings.Contains(out.String(), alpha) {
+		t.Errorf("the log has %q", &out)
+	}
+}
+
+// A file that is none, or can grow without end, is not read.
+func TestRead(t *testing.T) {
+	if _, err := Read(t.TempDir()); err == nil || err.Error() != "is not a file" {
+		t.Errorf("a folder: %v", err)
+	}
+	if _, err := Read(os.DevNull); err == nil || err.Error() != "is not a file" {
+		t.Errorf("a device: %v", err)
+	}
+}

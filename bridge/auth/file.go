@@ -1,0 +1,159 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// file is one that has a key.
+type file struct {
+	path string
+	info os.FileInfo // of what was read last; nil when it could not be
+	at   time.Time   // and when that was
+	key  string
+}
+
+// maxKeyFile bounds the file of a key.
+const maxKeyFile = 16 << 10
+
+// refresh looks at the files, if it is time. One request does so; others go on
+// with what is known.
+func (k *Keys) refresh() {
+	due := k.next.Load()
+	if due == 0 || time.Now().UnixNano() < due || !k.turn.TryLock() {
+		return
+	}
+	defer k.turn.Unlock()
+	if k.next.Load() == due {
+		k.look()
+		k.next.Store(time.Now().Add(lookEvery).UnixNano())
+	}
+}
+
+// look reads the files that have changed, and makes known what the keys are now.
+// Of a key that two principals have, the one that the configuration itself gives
+// it to has it, so that nobody gets another's name by writing to its own file.
+// The caller holds k.turn.
+func (k *Keys) look() {
+	all := make([]known, len(k.keys))
+	owner := map[[sha256.Size]byte]string{}
+	take := func(i int, token string, wrong error) {
+		name, sum := k.keys[i].Principal, k.sum(token)
+		all[i].principal = name
+		if wrong == nil {
+			if err := Check(token); err != nil {
+				wrong = fmt.Errorf("its key %w", err)
+			}
+		}
+		if other, taken := owner[sum]; taken && wrong == nil && other != name {
+			wrong = fmt.Errorf("its key is that of %s too: the two could not be told apart", other)
+		}
+		if wrong == nil {
+			all[i].sum, all[i].usable = sum, 1
+			owner[sum] = name
+		}
+		k.say(i, wrong)
+	}
+	for i, key := range k.keys {
+		if k.files[i] == nil {
+			take(i, key.Token, nil)
+		}
+	}
+	for i, f := range k.files {
+		if f != nil {
+			token, err := f.read()
+			take(i, token, err)
+		}
+	}
+	k.known.Store(&all)
+}
+
+// say logs what has become of a key, once.
+func (k *Keys) say(i int, wrong error) {
+	text := ""
+	if wrong != nil {
+		text = wrong.Error()
+	}
+	if k.said[i] == text {
+		return
+	}
+	k.said[i] = text
+	log := k.log.With("principal", k.keys[i].Principal)
+	if k.files[i] != nil {
+		log = log.With("file", k.files[i].path)
+	}
+	if wrong != nil {
+		log.Warn("a caller's key cannot be used: nobody is let in by it", "err", text)
+		return
+	}
+	log.Info("a caller's key can be used again")
+}
+
+// read returns the key in the file. What was read before is good as long as the
+// file is the same; a file that is very young may be changed once more within
+// what its time can tell.
+func (f *file) read() (string, error) {
+	info, err := os.Stat(f.path)
+	switch {
+	case err != nil:
+		f.info = nil
+		return "", reason(err)
+	case f.info != nil && os.SameFile(info, f.info) && info.Size() == f.info.Size() && info.ModTime().Equal(f.info.ModTime()) &&
+		f.at.Sub(info.ModTime()).Abs() > lookEvery:
+		return f.key, nil
+	}
+	key, err := Read(f.path)
+	f.key, f.info, f.at = key, info, time.Now()
+	if err != nil {
+		f.info = nil
+		return "", err
+	}
+	return key, nil
+}
+
+// Read returns the key in a file, without the line break at its end. The error
+// has no path: that is for the caller to name.
+func Read(path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", reason(err)
+	case !info.Mode().IsRegular(): // a pipe would never end
+		return "", errors.New("is not a file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", reason(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	switch {
+	case err != nil:
+		return "", reason(err)
+	case len(data) > maxKeyFile:
+		return "", errors.New("is too long for a file that has nothing but a key")
+	}
+	key := strings.TrimRight(string(data), "\r\n")
+	if key == "" {
+		return "", errors.New("is empty")
+	}
+	return key, nil
+}
+
+// reason is what the system says, without the path.
+func reason(err error) error {
+	var e *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("does not exist")
+	case errors.As(err, &e):
+		return e.Err
+	}
+	return errors.New("cannot be read")
+}
