@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -50,10 +51,10 @@ var (
 	ErrUnknownServer = errors.New("no such server")
 )
 
-// Error is a failed operation on a server.
+// Error is a failed operation on a server, or one that the bridge has refused.
 type Error struct {
-	Server string
-	Kind   error  // ErrUnavailable, ErrUnsent, ErrLost, ErrTimeout or ErrTooLarge
+	Server string // empty when it is about the bridge as a whole
+	Kind   error  // one of those above
 	Public string // what a client may know; no command line, no address
 	Err    error  // all that is known, for the log; may be nil
 	// After is how long to wait before trying again; 0 means that it is not known.
@@ -61,36 +62,69 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := "server " + e.Server + ": " + e.Public
+	s := e.public()
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
 	return s
 }
 
+// public is what clients are told.
+func (e *Error) public() string {
+	if e.Server == "" {
+		return e.Public
+	}
+	return "server " + e.Server + ": " + e.Public
+}
+
 // Unwrap makes errors.Is find both the kind and the reason.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
+// RetryAfter returns how long to wait before the call that failed with err is
+// made again; 0 when that is not known.
+func RetryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.After
+	}
+	return 0
+}
+
+// dataOf says what data.bridge is, by which a client's program can tell why a
+// call failed. The first kind that fits counts.
+var dataOf = []struct {
+	kind error
+	word string
+}{
+	{ErrLimited, "rate_limited"},
+	{ErrDenied, "denied"},
+	{ErrOpen, "circuit_open"}, // before what it is a kind of
+	{ErrOverloaded, "overloaded"},
+	{ErrUnavailable, "upstream_unavailable"},
+	{ErrUnsent, "upstream_unavailable"},
+	{ErrTimeout, "upstream_timeout"},
+	{ErrTooLarge, "upstream_too_large"},
+	{ErrLost, "upstream_lost"},
+	{ErrShutdown, "stopping"},
+}
+
 // answer makes the JSON-RPC error that a client gets for err (protocol.md D7).
 func answer(id []byte, err error) *jsonrpc.Message {
-	message := "internal error of the bridge"
 	var data []byte
-	if e, ok := errors.AsType[*Error](err); ok {
-		message = "server " + e.Server + ": " + e.Public
+	for _, d := range dataOf {
+		if errors.Is(err, d.kind) {
+			data = refusal(d.word, err)
+			break
+		}
 	}
+	message := "internal error of the bridge"
+	e, ours := errors.AsType[*Error](err)
 	switch {
-	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnsent):
-		data = []byte(`{"bridge":"upstream_unavailable"}`)
-	case errors.Is(err, ErrTimeout):
-		data = []byte(`{"bridge":"upstream_timeout"}`)
-	case errors.Is(err, ErrTooLarge):
-		data = []byte(`{"bridge":"upstream_too_large"}`)
-	case errors.Is(err, ErrLost):
-		data = []byte(`{"bridge":"upstream_lost"}`)
+	case ours:
+		message = e.public()
 	case errors.Is(err, ErrOverloaded):
-		message, data = "the bridge is overloaded: too many requests are under way; try again later", []byte(`{"bridge":"overloaded"}`)
+		message = "the bridge is overloaded: too many requests are under way; try again later"
 	case errors.Is(err, ErrShutdown):
-		message, data = "the bridge is stopping; try again later", []byte(`{"bridge":"stopping"}`)
+		message = "the bridge is stopping; try again later"
 	case errors.Is(err, ErrIdle), errors.Is(err, ErrEnded):
 		message = "the session has ended"
 	case errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled):
@@ -99,6 +133,20 @@ func answer(id []byte, err error) *jsonrpc.Message {
 		message = "no such server"
 	}
 	return jsonrpc.NewError(id, jsonrpc.CodeInternal, message, data)
+}
+
+// refusal is the data of an error. Of what the bridge itself refuses it names
+// the server, and it says when to try again, where that is known.
+func refusal(word string, err error) []byte {
+	data := `{"bridge":"` + word + `"`
+	e, ours := errors.AsType[*Error](err)
+	if ours && e.Server != "" && (e.After > 0 || !strings.HasPrefix(word, "upstream_")) {
+		data += `,"server":` + quote(e.Server)
+	}
+	if ours && e.After > 0 {
+		data += `,"retryAfterMs":` + strconv.FormatInt(int64((e.After+time.Millisecond-1)/time.Millisecond), 10)
+	}
+	return []byte(data + "}")
 }
 
 func limitText(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }
