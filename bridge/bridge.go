@@ -101,6 +101,9 @@ type Request struct {
 	// Keep makes the message valid beyond Call, until the function that it
 	// returns is called. nil means that it cannot be kept.
 	Keep func() (free func())
+	// arrival is the client's request that this one is made for, if that is to be
+	// reported. Requests of the bridge's own have none.
+	arrival *arrival
 }
 
 // Caller is who asks. It is immutable.
@@ -220,6 +223,9 @@ type Options struct {
 	Grants map[string]Grant
 	// PerPrincipal bounds what each principal may have.
 	PerPrincipal PerPrincipal
+	// Watch is told what becomes of each request of a client, at once and by
+	// several goroutines: it must not block. nil means that nobody wants to know.
+	Watch func(Report)
 }
 
 // Bridge connects sessions with servers.
@@ -237,6 +243,7 @@ type Bridge struct {
 	version       string
 	ownParams     []byte // of initialize, where no client's will do
 	lanes         atomic.Int64
+	watch         func(Report)  // nil when nobody wants to know what becomes of requests
 	seals         *seal.Key     // of the handles that clients without sessions keep
 	instance      string        // of the bridge, for handles that are good for this one only
 	starts        chan struct{} // one token for each connection that begins to be opened
@@ -272,7 +279,7 @@ const (
 func New(o Options) *Bridge {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bridge{
-		log: o.Log, store: o.Sessions, life: ctx, stop: stop,
+		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch,
 		idle:     or(o.SessionIdle, 30*time.Minute),
 		maxBytes: or(o.MaxBytes, 512<<20),
 		maxLanes: int64(or(o.MaxLanes, 1024)),

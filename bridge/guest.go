@@ -114,13 +114,17 @@ const (
 func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	if g.Server != "" && b.route(g.Server) == nil {
+		b.refused("", g.From, m, nil, ErrUnknownServer)
 		return answer(id, ErrUnknownServer), ErrUnknownServer
 	}
 	if m.Method == listen && m.Len() > maxListenSize {
-		return jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil), nil
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil)
+		b.refused("", g.From, m, a, nil)
+		return a, nil
 	}
 	done, err := b.receive(g.From.Principal, m.Method == listen)
 	if err != nil {
+		b.refused("", g.From, m, nil, err)
 		return answer(id, err), err
 	}
 	defer done()
@@ -134,8 +138,10 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 	}
 	from := *g.From
 	from.Header = b.forwarded(g.Header)
-	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep}
+	came := b.arrive(&c.arrival, "")
+	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, arrival: came}
 	a, err := b.reception(g.Server).Call(ctx, r)
+	b.depart(came, &from, m, a, err)
 	switch {
 	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), ErrShutdown)):
 		a.Release()
@@ -217,6 +223,7 @@ func mirrors(h http.Header) http.Header {
 type guestCall struct {
 	back         Stream
 	subscription []byte // the id of the request, raw, if it is a subscription
+	arrival      arrival
 }
 
 var _ Client = (*guestCall)(nil)

@@ -61,6 +61,7 @@ type inflight struct {
 	back       Stream
 	cancel     context.CancelCauseFunc
 	prev, next *inflight // in the session's list
+	arrival    arrival
 }
 
 // question is a request of the server that waits for the client's answer.
@@ -88,19 +89,24 @@ const (
 // allow-list names is not looked at; this holds for Call and Notify too.
 func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
+	key := session.Key(id)
 	if server != "" && b.route(server) == nil {
+		b.refused(key, nil, m, nil, ErrUnknownServer)
 		return nil, answer(mid, ErrUnknownServer), ErrUnknownServer
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
-		return nil, jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil), errors.New(fault)
+		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
+		b.refused(key, nil, m, a, nil)
+		return nil, a, errors.New(fault)
 	}
 	caller.Header = b.forwarded(h)
 	if err := b.flight.enter(); err != nil {
+		b.refused(key, caller, m, nil, err)
 		return nil, answer(mid, err), err
 	}
 	defer b.flight.leave()
-	s := &Session{b: b, id: session.Key(id), server: server, log: b.log, caller: caller, ended: make(chan struct{})}
+	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
 	if server != "" {
 		s.log = b.route(server).log
 	}
@@ -108,9 +114,12 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 	s.seen.Store(time.Now().UnixNano())
 	if err := b.add(s); err != nil {
 		s.cancel(err)
+		b.refused(key, caller, m, nil, err)
 		return nil, answer(mid, err), err
 	}
-	a, err := s.initialize(ctx, m)
+	came := b.arrive(new(arrival), key)
+	a, err := s.initialize(ctx, m, came)
+	b.depart(came, caller, m, a, err)
 	if err != nil {
 		s.End(err)
 		return nil, answer(mid, err), err
@@ -192,7 +201,7 @@ func (b *Bridge) add(s *Session) error {
 
 // initialize opens the connection to the server and makes the client's answer
 // of the server's.
-func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, came *arrival) (*jsonrpc.Message, error) {
 	up, err := s.b.upstream(s.server, s.caller, receiver{s})
 	if err != nil {
 		return nil, err
@@ -208,7 +217,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.
 		return nil, context.Cause(s.ctx)
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	a, err := up.Call(s.ctx, &Request{Message: m, From: s.caller})
+	a, err := up.Call(s.ctx, &Request{Message: m, From: s.caller, arrival: came})
 	if !stop() { // the client has gone; with it, so has the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -266,9 +275,12 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 	case "ping":
 		return no(jsonrpc.NewResult(id, []byte("{}")), nil)
 	case "initialize":
-		return no(jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil), nil)
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
+		s.b.refused(s.id, s.caller, m, a, nil)
+		return no(a, nil)
 	}
 	if err := s.b.flight.enter(); err != nil {
+		s.b.refused(s.id, s.caller, m, nil, err)
 		return no(answer(id, err), err)
 	}
 	ctx, cancel := context.WithCancelCause(s.ctx)
@@ -276,6 +288,7 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 	if err := s.enter(c); err != nil {
 		cancel(nil)
 		s.b.flight.leave()
+		s.b.refused(s.id, s.caller, m, nil, err)
 		return no(answer(id, err), err)
 	}
 	return func() (*jsonrpc.Message, error) {
@@ -287,8 +300,10 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 
 // call makes a call that has been entered.
 func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c *inflight) (*jsonrpc.Message, error) {
-	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h)})
+	came := s.b.arrive(&c.arrival, s.id)
+	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h), arrival: came})
 	s.leave(c)
+	s.b.depart(came, s.caller, m, a, err)
 	switch {
 	case err == nil:
 		a.ID = c.id

@@ -117,6 +117,9 @@ func (m *member) tell(ctx context.Context, up Upstream, method string, params []
 
 // call makes a call.
 func (m *member) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if r.arrival != nil {
+		r.arrival.meant.Store(m.r)
+	}
 	up, err := m.ready(ctx)
 	if err != nil {
 		return nil, err

@@ -108,8 +108,8 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	if good+len(asked) == 0 { // an empty list would be the wrong answer
 		asked = absent
 	}
-	params, header, caller := with(r.Params, "cursor", nil), r.Header.Clone(), r.From // r may not outlive this call
-	awaited := make([]*late, len(g.members))                                          // by place
+	params, header, caller, came := with(r.Params, "cursor", nil), r.Header.Clone(), r.From, r.arrival // r may not outlive this call
+	awaited := make([]*late, len(g.members))                                                           // by place
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true,
 		good:    good,
@@ -119,7 +119,7 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 				params = with(params, "cursor", []byte(quote(from.At[m.r.o.Name].Cursor)))
 			}
 			var err error
-			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: caller, Header: header})
+			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: caller, Header: header, arrival: came})
 			return err
 		},
 		overdue: func(m *member) {

@@ -15,6 +15,7 @@ import (
 type route struct {
 	b         *Bridge
 	o         ServerOptions
+	place     int // in Options.Servers
 	log       *slog.Logger
 	share     Share
 	idle      time.Duration // of a lane; 0 means for ever
@@ -22,7 +23,8 @@ type route struct {
 	restarts  int
 	maxLanes  int64
 	lanes     atomic.Int64
-	ill       atomic.Bool // failure is not nil
+	calls     atomic.Int64 // requests of clients under way, when they are reported
+	ill       atomic.Bool  // failure is not nil
 	sieves    sieves
 	guests    Upstream      // what calls of clients without sessions go to
 	pool      *pool         // their connections
@@ -44,7 +46,7 @@ type route struct {
 
 func newRoute(b *Bridge, o ServerOptions) *route {
 	r := &route{
-		b: b, o: o, log: b.log.With("server", o.Name),
+		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
 		share: or(o.Share, ShareSession), idle: max(o.Idle, 0),
 		handshake: or(o.Handshake, time.Minute),
 		restarts:  or(o.Restarts, 5),
@@ -63,6 +65,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 	if r.sieves != (sieves{}) {
 		r.guests = &filtered{r.pool, &r.sieves}
 	}
+	r.guests = r.watched(r.guests)
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
 	}
@@ -220,10 +223,13 @@ func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
 		rest = &screened{rest, s}
 	}
 	up, err := newLift(r, from, rest, r.connection)
-	if err != nil || r.sieves == (sieves{}) {
-		return up, err
+	if err != nil {
+		return nil, err
 	}
-	return &filtered{up, &r.sieves}, nil
+	if r.sieves != (sieves{}) {
+		up = &filtered{up, &r.sieves}
+	}
+	return r.watched(up), nil
 }
 
 // caller returns the caller as the server may see it.
@@ -339,6 +345,8 @@ type Status struct {
 	Since    time.Time
 	Lanes    int // connections open or being opened
 	Sessions int
+	// Calls are the requests of clients under way, when Options.Watch is set.
+	Calls int
 }
 
 // Status returns how each server fares, in the order of Options.
@@ -362,7 +370,7 @@ func (b *Bridge) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load())}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load())}
 	r.mu.Lock()
 	failure, since, served := r.failure, r.since, r.served
 	r.mu.Unlock()

@@ -58,6 +58,10 @@ func (m *Message) Name() string {
 	return text(m.name)
 }
 
+// GivenName returns params.name decoded as the peer sent it, whatever Renamed
+// has put in its place.
+func (m *Message) GivenName() string { return text(m.name) }
+
 // Doubtful reports whether params has a member that differs from name or uri
 // in case only. Some servers take it for that: whoever allows or refuses a
 // request by its name must not let it pass.

@@ -1,0 +1,175 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// Report says what became of one request of a client at one server. A request
+// that several servers got, such as one for the lists of all of them, is
+// reported for each; one that none got, once, without a server. The bridge's own
+// requests are not reported.
+type Report struct {
+	Server    string // empty if none got it
+	Place     int    // of the server in Options.Servers; -1 if none got it
+	Session   string // the beginning of the session's key, not of its id; empty for a client without sessions
+	Principal string
+	Revision  string // of the client; empty if it is not known
+	Speaks    string // the revision of the server; empty if it is not known
+	Began     time.Time
+	Took      time.Duration
+	Outcome   Outcome
+	Code      int64 // of the error, if that is the outcome
+	// Request is what was asked, and Answer what the server said: nil when there
+	// was no answer. Both are valid during the report only, and not to be changed.
+	Request, Answer *jsonrpc.Message
+}
+
+// Outcome is how a request ended.
+type Outcome int
+
+// The outcomes.
+const (
+	Answered    Outcome = iota // with a result; that of a tool may say that it failed
+	Refused                    // with a JSON-RPC error
+	Cancelled                  // by the client, or because it has gone
+	TimedOut                   // ErrTimeout
+	Unavailable                // ErrUnavailable, ErrUnsent
+	LeftAlone                  // ErrOpen
+	Lost                       // ErrLost
+	Overloaded                 // ErrOverloaded
+	Limited                    // ErrLimited
+	Denied                     // ErrDenied
+	TooLarge                   // ErrTooLarge
+	Failed                     // for another reason: the bridge is stopping, the session has ended
+	outcomes
+)
+
+// Outcomes is how many there are.
+const Outcomes = int(outcomes)
+
+// String returns the outcome as metrics and logs name it.
+func (o Outcome) String() string {
+	return [Outcomes]string{
+		"ok", "error", "cancelled", "timeout", "unavailable", "circuit_open", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
+	}[o]
+}
+
+// outcomeOf returns how a request ended that had no answer.
+func outcomeOf(err error) Outcome {
+	for _, is := range [...]struct {
+		kind error
+		Outcome
+	}{ // what is more particular comes first
+		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, LeftAlone}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
+		{ErrTooLarge, TooLarge}, {ErrLost, Lost}, {ErrUnsent, Unavailable}, {ErrUnavailable, Unavailable},
+		{ErrCancelled, Cancelled}, {ErrEnded, Cancelled}, {ErrShutdown, Failed}, {context.Canceled, Cancelled},
+	} {
+		if errors.Is(err, is.kind) {
+			return is.Outcome
+		}
+	}
+	return Failed
+}
+
+// arrival is a request of a client, from the door to the servers that get it.
+type arrival struct {
+	session string
+	began   time.Time
+	seen    atomic.Bool           // it was reported, or will be
+	meant   atomic.Pointer[route] // the server that was to get it; nil if none was
+}
+
+// arrive notes that a request has come, in a. It returns nil when nobody wants
+// to know what becomes of requests.
+func (b *Bridge) arrive(a *arrival, session string) *arrival {
+	if b.watch == nil {
+		return nil
+	}
+	a.session, a.began = session[:min(len(session), shownKey)], time.Now()
+	return a
+}
+
+// shownKey is how much of a session's key tells it from others in a log.
+const shownKey = 8
+
+// depart reports a request that no server got.
+func (b *Bridge) depart(a *arrival, from *Caller, request, answer *jsonrpc.Message, err error) {
+	if a == nil || a.seen.Load() {
+		return
+	}
+	p := Report{Place: -1, Session: a.session, Began: a.began, Request: request}
+	if r := a.meant.Load(); r != nil {
+		p.Server, p.Place = r.o.Name, r.place
+	}
+	p.ended(b, from, answer, err)
+}
+
+// refused reports a request that was refused at the door.
+func (b *Bridge) refused(session string, from *Caller, request, answer *jsonrpc.Message, err error) {
+	if b.watch != nil {
+		b.depart(b.arrive(new(arrival), session), from, request, answer, err)
+	}
+}
+
+// ended completes the report and gives it to who wants it.
+func (p *Report) ended(b *Bridge, from *Caller, answer *jsonrpc.Message, err error) {
+	p.Took = time.Since(p.Began)
+	if from != nil {
+		p.Principal, p.Revision = from.Principal, from.Revision
+	}
+	switch {
+	case err != nil:
+		p.Outcome = outcomeOf(err)
+		if p.Request.Method == listen && (p.Outcome == Cancelled || errors.Is(err, ErrShutdown)) {
+			p.Outcome = Answered // that is how it ends
+		}
+	case answer.Error != nil:
+		p.Outcome, p.Code, p.Answer = Refused, gjson.GetBytes(answer.Error, "code").Int(), answer
+	default:
+		p.Answer = answer
+	}
+	b.watch(*p)
+}
+
+// watched is an Upstream that reports what becomes of clients' requests.
+type watched struct {
+	Upstream
+	r *route
+}
+
+// watched returns what a session, or all clients without one, see of the
+// server, with reports.
+func (r *route) watched(up Upstream) Upstream {
+	if r.b.watch == nil {
+		return up
+	}
+	return &watched{up, r}
+}
+
+// Call makes a call.
+func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if r.arrival == nil {
+		return w.Upstream.Call(ctx, r)
+	}
+	r.arrival.seen.Store(true)
+	w.r.calls.Add(1)
+	defer w.r.calls.Add(-1)
+	p := Report{Server: w.r.o.Name, Place: w.r.place, Session: r.arrival.session, Began: time.Now(), Request: r.Message}
+	a, err := w.Upstream.Call(ctx, r)
+	s := w.Upstream.Server()
+	if s == nil {
+		s = w.r.said()
+	}
+	if s != nil {
+		p.Speaks = s.Revision
+	}
+	p.ended(w.r.b, r.From, a, err)
+	return a, err
+}
