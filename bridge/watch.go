@@ -170,6 +170,10 @@ func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if s != nil {
 		p.Speaks = s.Revision
 	}
-	p.ended(w.r.b, r.From, a, err)
+	why := err
+	if err != nil && ctx.Err() != nil {
+		why = context.Cause(ctx) // whatever else has come of that
+	}
+	p.ended(w.r.b, r.From, a, why)
 	return a, err
 }
