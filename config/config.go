@@ -81,6 +81,8 @@ type Config struct {
 	// Warnings are remarks that keep nothing from working, as "file:line: text",
 	// sorted by line.
 	Warnings []string `yaml:"-"`
+
+	secrets map[string]string `yaml:"-"` // values from the environment, with the references to show instead
 }
 
 // Server is one server of the file. Exactly one of its pointer fields is set:

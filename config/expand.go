@@ -84,9 +84,15 @@ func isVariable(name string) bool {
 // redact puts references in the place of values that came from the environment,
 // for messages of which others wrote the text. A value of a few letters is only
 // looked for as a whole word; anything else would spoil ordinary text.
-func (d *decoder) redact(message string) string {
-	values := make([]string, 0, len(d.secrets))
-	for value := range d.secrets {
+func (d *decoder) redact(message string) string { return redact(message, d.secrets) }
+
+// Redact puts references in the place of values that came from the environment,
+// for texts that are shown.
+func (c *Config) Redact(text string) string { return redact(text, c.secrets) }
+
+func redact(message string, secrets map[string]string) string {
+	values := make([]string, 0, len(secrets))
+	for value := range secrets {
 		values = append(values, value)
 	}
 	// The longest first: one value may be a part of another.
@@ -99,7 +105,7 @@ func (d *decoder) redact(message string) string {
 	for _, value := range values {
 		quoted := strconv.Quote(value)
 		for _, form := range []string{value, quoted[1 : len(quoted)-1]} {
-			message = replaceWord(message, form, d.secrets[value])
+			message = replaceWord(message, form, secrets[value])
 		}
 	}
 	return message

@@ -74,6 +74,9 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 	if len(d.faults) > 0 {
 		return nil, d.faults.sorted()
 	}
+	if len(d.secrets) > 0 {
+		c.secrets = d.secrets
+	}
 	for _, w := range d.warnings.sorted() {
 		c.Warnings = append(c.Warnings, w.String())
 	}

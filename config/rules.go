@@ -314,6 +314,9 @@ func check(where string, v reflect.Value) []error {
 	var errs []error
 	for f, field := range v.Fields() {
 		name := key(f)
+		if !f.IsExported() {
+			continue
+		}
 		values := []reflect.Value{field}
 		switch field.Kind() {
 		case reflect.Slice:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
@@ -302,6 +303,11 @@ type Report struct {
 	Unread bool
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
+
+	tools   []*tool
+	doc     *openapi.Document
+	config  *Config
+	timeout time.Duration
 }
 
 // Inspect reads the document, if it is a file, and reports what becomes of it.
@@ -333,5 +339,8 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	source.Close()
 	list := c.catalog(m, name)
-	return &Report{Tools: len(list.tools), Size: list.size, Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere}, nil
+	return &Report{
+		Tools: len(list.tools), Size: list.size, Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		tools: list.tools, doc: m.doc, config: c, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout),
+	}, nil
 }

@@ -70,6 +70,13 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults)
 		o.body.rename(shown, o.bodyIsOne())
 	}
 	o.hide(t)
+	for _, header := range sortedKeys(o.headers) {
+		for _, name := range o.headers[header].args() {
+			if o.hidden[name] {
+				add("headers: "+header, "headers: %s: has {%s}, which clients do not see: the entry sets what it is for", header, name)
+			}
+		}
+	}
 	for name := range o.hidden {
 		if a := args[name]; a != nil && !a.Off {
 			faults = append(faults, e.argFault(a, "clients do not see it: body or headers of the entry set what it is for"))

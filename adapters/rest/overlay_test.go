@@ -118,6 +118,7 @@ func TestWrongOverlays(t *testing.T) {
 		{Tool{Key: "order", Headers: map[string]string{"X-Y": "{body.item}"}}, "21 tools: order: headers: X-Y: has {body.item}, and no argument is called that; write {{body.item}} for the text itself"},
 		{Tool{Key: "order", Headers: map[string]string{"Host": "x"}}, "20 tools: order: headers: Host is set by the bridge itself: remove it"},
 		{Tool{Key: "order", Headers: map[string]string{"X-Trace": "x"}, Args: []Arg{{Name: "X-Trace", Line: 5, About: "x"}}}, "5 tools: order: args: X-Trace: clients do not see it: body or headers of the entry set what it is for"},
+		{Tool{Key: "list", Body: json.RawMessage(`[1]`), Headers: map[string]string{"X-Y": "{body}"}}, "21 tools: list: headers: X-Y: has {body}, which clients do not see: the entry sets what it is for"},
 		{Tool{Key: "form", Body: json.RawMessage(`{"a":"{body}"}`), Args: []Arg{{Name: "body", Line: 5, Off: true}}}, "10 tools: form: body has {body}, and that argument is off"},
 		{Tool{Key: "order", Attempts: 2}, "30 tools: order: retry: what a POST does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers"},
 		{Tool{Key: "order", Cache: &yes}, "31 tools: order: cache is for GET: the answer to a POST is not kept"},

@@ -24,6 +24,9 @@ type tool struct {
 	picks   bool  // it has pickArg
 	said    *Tool // what the configuration says of it, or nil
 	patch   func(schema []byte) []byte
+	// hidden are arguments that clients do not see because of what the
+	// configuration sets.
+	hidden map[string]bool
 	// settings are for its calls.
 	settings wire.Settings
 }
@@ -97,6 +100,9 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 	over, wrong := e.overlay(t, args)
 	if faults = append(faults, wrong...); len(args) == 0 && over == nil {
 		return out, faults
+	}
+	if over != nil {
+		out.hidden = over.hidden
 	}
 	out.patch = func(schema []byte) []byte { return patched(over.without(schema), args) }
 	seen.InputSchema = out.patch(t.InputSchema)

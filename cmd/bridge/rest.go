@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,11 @@ import (
 
 // inspect reports what becomes of the HTTP APIs of a file. What is wrong with
 // one of them is told with its line, as the file's own faults are.
-func inspect(ctx context.Context, file string, c *config.Config) (warnings []string, sums map[string]string, err error) {
+// tools, when not empty, is a pattern of names of tools that are explained in
+// sums.
+func inspect(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, err error) {
 	sums = map[string]string{}
+	found := tools == ""
 	var faults config.Faults
 	for i := range c.Servers {
 		s := &c.Servers[i]
@@ -40,11 +44,51 @@ func inspect(ctx context.Context, file string, c *config.Config) (warnings []str
 			warnings = append(warnings, w.String())
 		}
 		sums[s.Name] = restSum(report)
+		if tools != "" {
+			for _, one := range report.Explain(filepath.Base(file), func(name string) bool { return fits(tools, name) }, c.Redact) {
+				sums[s.Name] += "\n" + explained(&one)
+				found = true
+			}
+		}
 	}
 	if len(faults) > 0 {
 		return nil, nil, usageError{fmt.Errorf("the configuration has faults:\n%w", faults)}
 	}
+	if !found {
+		return nil, nil, usageError{fmt.Errorf("no tool of an HTTP API is called %q, and no operation or key of one that bridge check has read", tools)}
+	}
 	return warnings, sums, nil
+}
+
+// fits reports whether a name is as a pattern has it, in which * stands for
+// anything.
+func fits(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return pattern == name
+	}
+	name, ok := strings.CutPrefix(name, parts[0])
+	for _, part := range parts[1:last] {
+		var has bool
+		_, name, has = strings.Cut(name, part)
+		ok = ok && has
+	}
+	return ok && strings.HasSuffix(name, parts[last])
+}
+
+// explained writes the lines of a tool with where they come from.
+func explained(x *rest.Explained) string {
+	title := "\n  " + x.Name
+	if x.Key != "" && x.Key != x.Name {
+		title += " (" + x.Key + ")"
+	}
+	t := table{head: make([]string, 3)}
+	for _, l := range x.Lines {
+		t.add(l.What, l.From, l.Text)
+	}
+	_, rows, _ := strings.Cut(t.format("    ", 0, plain), "\n") // without the heading
+	return title + "\n" + strings.TrimRight(rows, "\n")
 }
 
 // restSum says in short what becomes of an API.

@@ -76,6 +76,67 @@ func TestCheckREST(t *testing.T) {
 	}
 }
 
+// check says why a tool is as it is, and shows no secret.
+func TestCheckTools(t *testing.T) {
+	t.Setenv("PETS_WORD", "top-secret-word")
+	path := pets(t, "https://pets.example.com", `      attempts: 2
+      tools:
+        broken: off
+        getPet:
+          name: pet
+          about: About ${PETS_WORD}.
+          timeout: 5s
+          cache: 60s
+          headers: { X-Word: "${PETS_WORD} {id}" }
+          args:
+            fields: { as: only, default: [name] }
+        find:
+          request: POST /find
+          args: { text: string }
+          body: { q: "{text}", word: "${PETS_WORD}" }
+`)
+	code, stdout, stderr := in(t, "check", "-c", path, "--tools", "*")
+	want := `
+  none (broken)
+    off  bridge.yaml:9  the operation is no tool
+
+  pet (getPet)
+    name           bridge.yaml:11                pet
+    request        pets.yaml:7                   GET /pets/{id}
+    title          pets.yaml:7                   Get a pet
+    description    bridge.yaml:12                About ${PETS_WORD}.
+    hints          generated of GET              read-only: true, destructive: false, idempotent: true
+    argument id    pets.yaml:11                  path id, required, {"type":"integer"}
+    argument only  pets.yaml:12, bridge.yaml:17  query fields, {"type":"array","items":{"type":"string"},"default":["name"]}
+    header X-Word  bridge.yaml:15                ${PETS_WORD} {id}
+    timeout        bridge.yaml:13                5s
+    retry          as for the API                2 attempts
+    cache          bridge.yaml:14                as the answers allow, otherwise 1m0s
+
+  find
+    name           bridge.yaml:18     find
+    request        bridge.yaml:19     POST /find
+    description    generated          POST /find
+    hints          generated of POST  read-only: false, destructive: true, idempotent: false
+    argument text  bridge.yaml:20     required, {"type":"string"}
+    body.q         bridge.yaml:21     "{text}"
+    body.word      bridge.yaml:21     "${PETS_WORD}"
+    timeout        as for the API     5m0s
+    retry          generated          none: a POST is not made twice
+`
+	if code != 0 || stderr != "" || !strings.HasSuffix(stdout, want) {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
+	}
+	for pattern, want := range map[string]string{"getPet": "\n  pet (getPet)\n", "f*d": "\n  find\n", "*in*": "\n  find\n"} {
+		if _, stdout, _ := in(t, "check", "-c", path, "--tools", pattern); !strings.Contains(stdout, want) || strings.Count(stdout, "    name  ") != 1 {
+			t.Errorf("%s:\n%s", pattern, stdout)
+		}
+	}
+	if code, _, stderr := in(t, "check", "-c", path, "--tools", "x*in*"); code != exitUsage || !strings.Contains(stderr, `no tool of an HTTP API is called "x*in*"`) {
+		t.Errorf("exit code %d, stderr\n%s", code, stderr)
+	}
+}
+
 // An HTTP API is looked at and tried like any other server, and a dry run sends
 // nothing.
 func TestREST(t *testing.T) {

@@ -57,14 +57,16 @@ it is.`,
 }
 
 func newCheck(stdout io.Writer) *cobra.Command {
-	var file string
+	var file, tools string
 	cmd := &cobra.Command{
-		Use:   "check [-c FILE]",
+		Use:   "check [-c FILE] [--tools NAME]",
 		Short: "Read a configuration file and report every fault",
 		Long: `check reports every fault of a configuration file with its line. It connects to
 nothing and starts nothing. Of HTTP APIs (rest) it reads the documents that are
-files, and tells what becomes of them.`,
+files, and tells what becomes of them; with --tools also why a tool is as it is:
+each line of it with the place that it comes from.`,
 		Example: `  bridge check
+  bridge check --tools "get_*"
   bridge check -c bridge.yaml && bridge serve -c bridge.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +74,7 @@ files, and tells what becomes of them.`,
 			if err != nil {
 				return err
 			}
-			warnings, sums, err := inspect(cmd.Context(), file, c)
+			warnings, sums, err := inspect(cmd.Context(), file, tools, c)
 			if err != nil {
 				return err
 			}
@@ -90,6 +92,7 @@ files, and tells what becomes of them.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
+	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
 	return cmd
 }
 

@@ -114,6 +114,21 @@ type Parameter struct {
 	Value string
 
 	schema *node
+	at     place
+}
+
+// place is where something stands. The zero place is nowhere.
+type place struct {
+	file uint16
+	line int32
+}
+
+// Where returns where a parameter stands; line 0 is nowhere.
+func (d *Document) Where(p *Parameter) (file string, line int) {
+	if p == nil || p.at.line == 0 || int(p.at.file) >= len(d.load.files) {
+		return "", 0
+	}
+	return d.load.name(d.load.files[p.at.file].location), int(p.at.line)
 }
 
 // Place says where an argument goes.

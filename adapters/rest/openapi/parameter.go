@@ -115,7 +115,7 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *node) []*Paramet
 func (r *reader) parameter(at, n *node, op *Operation) *Parameter {
 	p := &Parameter{Name: n.scalar("name"), In: Place(n.str("in")), Description: n.scalar("description"),
 		Required: n.flag("required"), Deprecated: n.flag("deprecated"), AllowReserved: n.flag("allowReserved"),
-		AllowEmpty: n.flag("allowEmptyValue")}
+		AllowEmpty: n.flag("allowEmptyValue"), at: place{n.file, n.line}}
 	if d := at.scalar("description"); d != "" {
 		p.Description = d
 	}

@@ -104,9 +104,11 @@ type doer interface {
 
 var errClosed = errors.New("the source is closed")
 
-// Defaults of Options.
+// DefaultTimeout is that of Options.
+const DefaultTimeout = 30 * time.Second
+
+// Defaults of other Options.
 const (
-	defaultTimeout    = 30 * time.Second
 	defaultRetries    = 2
 	defaultConcurrent = 64
 	defaultFailures   = 5
@@ -120,7 +122,7 @@ const (
 // New makes a source. It reads the files that o.HTTP names and connects to
 // nothing.
 func New(o Options) (*Source, error) {
-	setDefault(&o.Timeout, defaultTimeout)
+	setDefault(&o.Timeout, DefaultTimeout)
 	setDefault(&o.Retries, defaultRetries)
 	setDefault(&o.Concurrent, defaultConcurrent)
 	setDefault(&o.Failures, defaultFailures)

@@ -1,0 +1,291 @@
+package rest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+// Explained is a tool, line by line.
+type Explained struct {
+	Name  string
+	Key   string // of the entry of Config.Tools that speaks of it; empty if none does
+	Lines []Line
+}
+
+// Line is something about a tool, and where it comes from: a line of a file, or
+// in words.
+type Line struct{ What, Text, From string }
+
+// Explain says of the tools that match, by the names that clients see or by the
+// keys of the configuration, why they are as they are. file is the
+// configuration's, and redact takes secrets out of what stands in it.
+func (r *Report) Explain(file string, match func(name string) bool, redact func(string) string) []Explained {
+	var all []Explained
+	for i := range r.config.Tools {
+		if e := &r.config.Tools[i]; e.Off && match(e.Key) {
+			all = append(all, Explained{Name: "none", Key: e.Key, Lines: []Line{{"off", "the operation is no tool", at(file, e.Line)}}})
+		}
+	}
+	for _, t := range r.tools {
+		key := ""
+		if t.said != nil {
+			key = t.said.Key
+		}
+		if match(t.Name) || match(key) || match(t.Operation.ID) {
+			x := explainer{r: r, file: file, t: t, e: t.said, redact: redact}
+			all = append(all, Explained{t.Name, key, x.lines()})
+		}
+	}
+	return all
+}
+
+// explainer writes the lines of a tool.
+type explainer struct {
+	r    *Report
+	file string // the configuration
+	t    *tool
+	e    *Tool // nil when the configuration does not speak of it
+	out  []Line
+
+	redact func(string) string
+}
+
+// generated is where that comes from which the bridge makes.
+const generated = "generated"
+
+func (x *explainer) add(what, text, from string) {
+	if text = strings.Join(strings.Fields(x.redact(text)), " "); text != "" {
+		x.out = append(x.out, Line{what, cut(text, 120), from})
+	}
+}
+
+// config returns the place of a key of the entry.
+func (x *explainer) config(key string) string { return at(x.file, x.e.lineOf(key)) }
+
+func at(file string, line int) string {
+	if line == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s:%d", file, line)
+}
+
+// own reports whether the tool is the configuration's own, and not an
+// operation's.
+func (x *explainer) own() bool { return x.e != nil && x.e.Request != "" }
+
+// source returns where the tool is described that the configuration changes.
+func (x *explainer) source() string {
+	switch op := x.t.Operation; {
+	case x.own():
+		return x.config("request")
+	case op.File != "":
+		return at(op.File, op.Line)
+	}
+	return "catalogue"
+}
+
+func (x *explainer) lines() []Line {
+	x.head()
+	x.arguments()
+	x.templates()
+	x.calls()
+	return x.out
+}
+
+// head is what clients see of the tool itself.
+func (x *explainer) head() {
+	t, op, e := x.t, x.t.Operation, x.e
+	if e == nil {
+		e = &Tool{}
+	}
+	name := generated + " of method and path"
+	switch {
+	case e.Name != "":
+		name = x.config("name")
+	case x.own():
+		name = at(x.file, e.Line)
+	case op.MCP.Name != "":
+		name = x.source() + " (x-mcp)"
+	case op.ID == t.Name, op.File == "":
+		name = x.source()
+	case op.ID != "":
+		name = generated + " of " + op.ID + " at " + x.source()
+	}
+	x.add("name", t.Name, name)
+	x.add("request", op.Method+" "+op.Path, x.source())
+	said := func(key, own, extension string) string {
+		switch {
+		case own != "":
+			return x.config(key)
+		case extension != "":
+			return x.source() + " (x-mcp)"
+		case x.own(), op.Summary == "" && op.Description == "":
+			return generated
+		}
+		return x.source()
+	}
+	x.add("title", t.Title, said("title", e.Title, op.MCP.Title))
+	x.add("description", t.Description, said("about", e.About, op.MCP.Description))
+	hints := generated + " of " + op.Method
+	if e.Writes != nil {
+		hints = x.config("writes")
+	} else if m := op.MCP; m.ReadOnly != nil || m.Destructive != nil || m.Idempotent != nil || m.OpenWorld != nil {
+		hints = x.source() + " (x-mcp)"
+	}
+	a := t.Annotations
+	x.add("hints", fmt.Sprintf("read-only: %t, destructive: %t, idempotent: %t", a.ReadOnly, a.Destructive, a.Idempotent), hints)
+}
+
+// arguments are those that clients see, and those that they do not see any
+// more.
+func (x *explainer) arguments() {
+	places := map[string]openapi.Argument{}
+	for _, a := range x.t.Arguments {
+		places[a.Name] = a
+	}
+	entries, seen := map[string]*Arg{}, map[string]string{}
+	if x.e != nil {
+		for i := range x.e.Args {
+			a := &x.e.Args[i]
+			entries[a.Name] = a
+			seen[cmp.Or(a.As, a.Name)] = a.Name
+		}
+	}
+	required := gjson.GetBytes(x.t.InputSchema, "required").Array()
+	gjson.GetBytes(x.t.InputSchema, "properties").ForEach(func(k, v gjson.Result) bool {
+		shown := k.String()
+		name := cmp.Or(seen[shown], shown)
+		text := v.Raw
+		if slices.ContainsFunc(required, func(one gjson.Result) bool { return one.String() == shown }) {
+			text = "required, " + text
+		}
+		if where := where(places[name]); where != "" {
+			text = where + ", " + text
+		}
+		x.add("argument "+shown, text, x.argument(places[name], shown, entries[name]))
+		return true
+	})
+	if x.e == nil {
+		return
+	}
+	for i := range x.e.Args {
+		switch a := &x.e.Args[i]; {
+		case a.Off:
+			x.add("no argument "+a.Name, "off", at(x.file, a.Line))
+		case a.Value != nil:
+			x.add("no argument "+a.Name, "always "+string(a.Value), at(x.file, a.Line))
+		}
+	}
+	for _, name := range sortedKeys(x.t.hidden) {
+		x.add("no argument "+name, "body or headers set what it is for", at(x.file, min(x.e.lineOf("body"), x.e.lineOf("headers"))))
+	}
+}
+
+// where says where an argument goes.
+func where(a openapi.Argument) string {
+	switch {
+	case a.Field != "":
+		return "body." + a.Field
+	case a.Parameter != nil:
+		return string(a.Place) + " " + a.Parameter.Name
+	}
+	return string(a.Place)
+}
+
+// argument says where an argument comes from.
+func (x *explainer) argument(a openapi.Argument, shown string, e *Arg) string {
+	from := x.source()
+	switch {
+	case shown == pickArg && x.t.picks:
+		return generated + " (pick)"
+	case x.own() && e != nil:
+		return at(x.file, e.Line)
+	case a.Parameter != nil && x.r.doc != nil:
+		if file, line := x.r.doc.Where(a.Parameter); line > 0 {
+			from = at(file, line)
+		}
+	}
+	if e != nil {
+		from += ", " + at(x.file, e.Line)
+	}
+	if a.Place == openapi.InBody && x.e != nil && len(x.e.Body) > 0 && !x.own() {
+		from += ", without what is set at " + x.config("body")
+	}
+	return from
+}
+
+// templates are what the configuration puts into the request.
+func (x *explainer) templates() {
+	if x.e == nil {
+		return
+	}
+	for _, name := range sortedKeys(x.e.Headers) {
+		x.add("header "+name, x.e.Headers[name], x.config("headers: "+name))
+	}
+	body := gjson.ParseBytes(x.e.Body)
+	if !body.IsObject() {
+		x.add("body", body.Raw, x.config("body"))
+		return
+	}
+	body.ForEach(func(k, v gjson.Result) bool {
+		x.add("body."+k.String(), v.Raw, x.config("body: "+k.String()))
+		return true
+	})
+}
+
+// calls is what holds for calls.
+func (x *explainer) calls() {
+	t, c := x.t, x.r.config
+	e := x.e
+	if e == nil {
+		e = &Tool{}
+	}
+	set := func(key string, own, api bool) string {
+		switch {
+		case own:
+			return x.config(key)
+		case api:
+			return "as for the API"
+		}
+		return "default"
+	}
+	x.add("timeout", cmp.Or(e.Timeout, x.r.timeout).String(), set("timeout", e.Timeout > 0, true))
+	attempts := cmp.Or(e.Attempts, c.Attempts, 3)
+	text := fmt.Sprintf("%d attempts", attempts)
+	switch {
+	case !repeatable(t.Operation.Method) && !t.settings.Repeat && !e.sendsKey(t.Operation):
+		text, attempts = "none: a "+t.Operation.Method+" is not made twice", 1
+		x.add("retry", text, generated)
+	case attempts == 1:
+		x.add("retry", "off", set("retry", e.Attempts > 0, true))
+	default:
+		x.add("retry", text, set("retry", e.Attempts > 0, c.Attempts > 0))
+	}
+	if t.Operation.Method == "GET" {
+		text := "off"
+		if !t.settings.Uncached {
+			text = "as the answers allow"
+			if e.KeepFor > 0 {
+				text += ", otherwise " + e.KeepFor.String()
+			}
+		}
+		x.add("cache", text, set("cache", e.Cache != nil, c.Cache > 0))
+	}
+	if x.e != nil {
+		x.add("result", e.Result, x.config("result"))
+		x.add("error", e.Error, x.config("error: text"))
+		x.add("error when", e.ErrorIf, x.config("error: when"))
+	}
+	switch {
+	case t.OutputSchema != nil:
+		x.add("output", string(t.OutputSchema), x.source())
+	case e.Result != "":
+		x.add("output", "no schema: result changes answers", x.config("result"))
+	}
+}
