@@ -232,9 +232,10 @@ type Options struct {
 type Bridge struct {
 	log           *slog.Logger
 	routes        []*route
-	prefixes      map[string]int // places of servers, by the prefix that only they have
-	prefixLengths []int          // of those, the longest first
-	forwards      []string       // headers of clients that some server gets
+	prefixes      map[string]int   // places of servers, by the prefix that only they have
+	prefixLengths []int            // of those, the longest first
+	forwards      []string         // headers of clients that some server gets
+	grants        map[string]Grant // what each principal may use; nil when there are no rules
 	store         session.Store
 	idle          time.Duration
 	bytes         atomic.Int64 // bodies under way
@@ -279,7 +280,7 @@ const (
 func New(o Options) *Bridge {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bridge{
-		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch,
+		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch, grants: o.Grants,
 		idle:     or(o.SessionIdle, 30*time.Minute),
 		maxBytes: or(o.MaxBytes, 512<<20),
 		maxLanes: int64(or(o.MaxLanes, 1024)),

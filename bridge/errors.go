@@ -116,7 +116,10 @@ func answer(id []byte, err error) *jsonrpc.Message {
 			break
 		}
 	}
-	message := "internal error of the bridge"
+	message, code := "internal error of the bridge", jsonrpc.CodeInternal
+	if errors.Is(err, ErrDenied) {
+		code = jsonrpc.CodeInvalidRequest
+	}
 	e, ours := errors.AsType[*Error](err)
 	switch {
 	case ours:
@@ -132,7 +135,7 @@ func answer(id []byte, err error) *jsonrpc.Message {
 	case errors.Is(err, ErrUnknownServer):
 		message = "no such server"
 	}
-	return jsonrpc.NewError(id, jsonrpc.CodeInternal, message, data)
+	return jsonrpc.NewError(id, code, message, data)
 }
 
 // refusal is the data of an error. Of what the bridge itself refuses it names

@@ -113,9 +113,9 @@ const (
 // is the closing one (2026-07-28, subscriptions).
 func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
-	if g.Server != "" && b.route(g.Server) == nil {
-		b.refused("", g.From, m, nil, ErrUnknownServer)
-		return answer(id, ErrUnknownServer), ErrUnknownServer
+	if err := b.Allowed(g.Server, g.From.Principal); err != nil {
+		b.refused("", g.From, m, nil, err)
+		return answer(id, err), err
 	}
 	if m.Method == listen && m.Len() > maxListenSize {
 		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil)
@@ -140,7 +140,7 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 	from.Header = b.forwarded(g.Header)
 	came := b.arrive(&c.arrival, "")
 	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, arrival: came}
-	a, err := b.reception(g.Server).Call(ctx, r)
+	a, err := b.reception(g.Server, g.From.Principal).Call(ctx, r)
 	b.depart(came, &from, m, a, err)
 	switch {
 	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), ErrShutdown)):
@@ -194,13 +194,14 @@ func (b *Bridge) receive(principal string, listens bool) (done func(), err error
 	}, nil
 }
 
-// reception returns what the calls of clients without sessions go to.
-func (b *Bridge) reception(server string) Upstream {
+// reception returns what the calls of a principal's clients without sessions go
+// to.
+func (b *Bridge) reception(server, principal string) Upstream {
 	switch {
 	case server != "":
-		return b.route(server).guests
+		return b.route(server).reception(principal)
 	case len(b.routes) == 1:
-		return b.routes[0].guests
+		return b.routes[0].reception(principal)
 	}
 	return b.commons
 }

@@ -90,9 +90,9 @@ const (
 func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
-	if server != "" && b.route(server) == nil {
-		b.refused(key, nil, m, nil, ErrUnknownServer)
-		return nil, answer(mid, ErrUnknownServer), ErrUnknownServer
+	if err := b.Allowed(server, principal); err != nil {
+		b.refused(key, &Caller{Principal: principal}, m, nil, err)
+		return nil, answer(mid, err), err
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
@@ -250,6 +250,10 @@ func (b *Bridge) upstream(server string, from *Caller, rest Client) (Upstream, e
 
 // Server returns the name of the session's server; empty means all as one.
 func (s *Session) Server() string { return s.server }
+
+// Principal returns whose session it is: nobody else may use it, or learn that it
+// exists.
+func (s *Session) Principal() string { return s.caller.Principal }
 
 // Revision returns the revision agreed with the client.
 func (s *Session) Revision() string { return s.caller.Revision }

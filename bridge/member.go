@@ -18,7 +18,7 @@ import (
 type member struct {
 	g       *merge
 	r       *route
-	place   int // among the servers
+	place   int // among the members
 	catalog *catalog
 
 	mu     sync.Mutex // guards the rest
@@ -56,7 +56,7 @@ func (m *member) upstream() (Upstream, error) {
 		return nil, ErrEnded
 	}
 	if m.g.caller.Modern() {
-		m.up = kept{m.r.guests}
+		m.up = kept{m.r.reception(m.g.caller.Principal)}
 		return m.up, nil
 	}
 	up, err := m.r.upstream(m.g.caller, m)

@@ -24,7 +24,8 @@ type merge struct {
 	b       *Bridge
 	caller  *Caller
 	rest    Client
-	members []*member
+	members []*member // the servers that the caller may use
+	places  []*member // the same, as Bridge.routes; nil for one that it may not
 	ears    *listeners             // of clients without sessions; nil for a session
 	last    atomic.Pointer[Caller] // the last of those
 	ctx     context.Context        // ends when Close is called
@@ -40,9 +41,12 @@ type merge struct {
 func newMerge(b *Bridge, from *Caller, rest Client) *merge {
 	g := &merge{b: b, caller: from, rest: rest, subs: map[string]*member{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.members = make([]*member, len(b.routes))
+	g.places = make([]*member, len(b.routes))
 	for i, r := range b.routes {
-		g.members[i] = &member{g: g, r: r, place: i, catalog: r.catalog(from.Principal)}
+		if r.serves(from.Principal) {
+			g.places[i] = &member{g: g, r: r, place: len(g.members), catalog: r.catalog(from.Principal)}
+			g.members = append(g.members, g.places[i])
+		}
 	}
 	return g
 }
@@ -157,10 +161,11 @@ func (g *merge) named(ctx context.Context, k kind, r *Request) (*jsonrpc.Message
 	return a, err
 }
 
-// shows reports whether the server's filter lets clients use what it calls seen.
+// shows reports whether the server's filter lets clients use what it calls seen,
+// and the caller's rights do.
 func (m *member) shows(k kind, seen string) bool {
 	_, ok := m.r.sieves[k].meant(seen)
-	return ok
+	return ok && m.r.rights[m.g.caller.Principal].passes(k, seen)
 }
 
 // find returns the server that has what clients know by that name, and what it
@@ -200,8 +205,8 @@ func (g *merge) find(ctx context.Context, k kind, seen string) (*member, string)
 func (g *merge) byPrefix(seen string) *member {
 	for _, n := range g.b.prefixLengths {
 		if n < len(seen) {
-			if i, ok := g.b.prefixes[seen[:n]]; ok {
-				return g.members[i]
+			if i, ok := g.b.prefixes[seen[:n]]; ok && g.places[i] != nil {
+				return g.places[i]
 			}
 		}
 	}

@@ -26,12 +26,13 @@ type route struct {
 	calls     atomic.Int64 // requests of clients under way, when they are reported
 	ill       atomic.Bool  // failure is not nil
 	sieves    sieves
-	guests    Upstream      // what calls of clients without sessions go to
-	pool      *pool         // their connections
-	rivals    bool          // other servers' prefixes are such that names can be the same
-	openings  chan struct{} // one token for each connection that is being opened
-	checks    *checks       // of the arguments of calls; nil when they are not checked
-	leave     leave         // of the connections that are being closed
+	guests    Upstream          // what calls of clients without sessions go to
+	pool      *pool             // their connections
+	rivals    bool              // other servers' prefixes are such that names can be the same
+	openings  chan struct{}     // one token for each connection that is being opened
+	checks    *checks           // of the arguments of calls; nil when they are not checked
+	rights    map[string]*right // what each principal may use; nil when there are no rules
+	leave     leave             // of the connections that are being closed
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -65,6 +66,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 	if r.sieves != (sieves{}) {
 		r.guests = &filtered{r.pool, &r.sieves}
 	}
+	r.rights = r.grant(b.grants)
 	r.guests = r.watched(r.guests)
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
@@ -218,6 +220,9 @@ func (r *route) works() {
 
 // upstream returns what the calls of one session go to. Nothing is opened yet.
 func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
+	if err := r.b.Allowed(r.o.Name, from.Principal); err != nil {
+		return nil, err
+	}
 	from = r.caller(from)
 	if s := r.sieves[resources]; s != nil {
 		rest = &screened{rest, s}
@@ -229,7 +234,7 @@ func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
 	if r.sieves != (sieves{}) {
 		up = &filtered{up, &r.sieves}
 	}
-	return r.watched(up), nil
+	return r.watched(r.granted(from.Principal, up)), nil
 }
 
 // caller returns the caller as the server may see it.

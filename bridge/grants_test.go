@@ -1,0 +1,190 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidwall/gjson"
+)
+
+// callers are the access rules of the tests: of the servers one and two.
+var callers = map[string]Grant{
+	"both":  {},
+	"one":   {Servers: []string{"one"}},
+	"some":  {Servers: []string{"o*", "two"}, Allow: []string{"read_*", "shown"}, Deny: []string{"read_secret"}},
+	"other": {Servers: []string{"other"}},
+}
+
+// ruled runs f in a bubble with a bridge to the servers one and two, of which
+// only callers may use something.
+func ruled(t *testing.T, f func(t *testing.T, b *Bridge)) {
+	t.Helper()
+	lists := func(more ...string) map[string]string {
+		return map[string]string{
+			"tools/list":     toolList(append([]string{"read_all", "read_secret", "write"}, more...)...),
+			"prompts/list":   `{"prompts":[{"name":"greet"}]}`,
+			"resources/list": `{"resources":[{"uri":"x:` + more[0] + `","name":"x"}]}`,
+		}
+	}
+	one, two := shop("one", lists("read_one")), shop("two", lists("hidden", "hideous"))
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
+			{Name: "one", Prefix: "one__", Adapter: one},
+			{Name: "two", Prefix: "two__", Adapter: two, Tools: Filter{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}},
+		}})
+		f(t, b)
+		b.Close(context.Background())
+	})
+}
+
+// asks returns what makes requests to a server on behalf of a principal, in
+// either era.
+func asks(t *testing.T, b *Bridge, principal, server string, modern bool) (ask func(method, params string) string, err error) {
+	t.Helper()
+	if modern {
+		return func(method, params string) string {
+			if params != "" {
+				params += ","
+			}
+			m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+guestMeta+`}}`)
+			g, no := NewGuest(server, principal, m)
+			if no != nil {
+				t.Fatalf("%s: %s", method, text(no))
+			}
+			g.Back = &stream{}
+			a, _ := b.Call(t.Context(), m, *g) // the answer says what went wrong
+			return text(a)
+		}, nil
+	}
+	sessions++
+	s, a, err := b.Initialize(context.Background(), server, "of "+principal+" at "+server, principal, nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+	if err != nil {
+		return func(string, string) string { return text(a) }, err
+	}
+	if s.Principal() != principal {
+		t.Errorf("the session of %s is %s's", principal, s.Principal())
+	}
+	return func(method, params string) string {
+		a, _ := s.Call(parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
+		return text(a)
+	}, nil
+}
+
+// What each principal may use, at a server's own address and at that of all, in
+// both eras.
+func TestGrants(t *testing.T) {
+	ruled(t, func(t *testing.T, b *Bridge) {
+		for _, tc := range []struct {
+			principal, server string
+			tools             string // as they are listed; empty means that nothing may be used
+			unknown           string // tools that are answered as if they did not exist
+			good              string // tools that can be called
+		}{
+			{"both", "one", "read_all read_secret write read_one", "", "write read_secret unlisted"},
+			{"both", "", "one__read_all one__read_secret one__write one__read_one two__all two__read_secret two__write two__shown", "two__hidden two__hideous", "one__write two__shown"},
+			{"one", "one", "read_all read_secret write read_one", "", "write"},
+			{"one", "", "one__read_all one__read_secret one__write one__read_one", "two__write two__shown two__all", "one__write"},
+			{"one", "two", "", "", ""},
+			{"some", "one", "read_all read_one", "write read_secret", "read_all read_one read_unlisted"},
+			{"some", "two", "shown", "all hidden read_all write read_secret", "shown"}, // its names are those that clients see
+			{"some", "", "one__read_all one__read_one two__shown", "one__write one__read_secret two__all two__hidden two__write", "one__read_one two__shown"},
+			{"other", "one", "", "", ""},
+			{"other", "", "", "", ""},
+			{"stranger", "one", "", "", ""},
+			{"stranger", "", "", "", ""},
+			{"", "one", "", "", ""},
+			{"", "", "", "", ""},
+		} {
+			for _, modern := range []bool{false, true} {
+				where := tc.principal + " at " + tc.server + map[bool]string{false: ", legacy", true: ", modern"}[modern]
+				ask, err := asks(t, b, tc.principal, tc.server, modern)
+				if tc.tools == "" {
+					no := ask("tools/list", "")
+					if !strings.Contains(no, `"code":-32600`) || !strings.Contains(no, "may") || !strings.Contains(no, `"bridge":"denied"`) {
+						t.Errorf("%s: %s, want a refusal", where, no)
+					}
+					if !modern && !errors.Is(err, ErrDenied) {
+						t.Errorf("%s: %v, want ErrDenied", where, err)
+					}
+					continue
+				}
+				list := ask("tools/list", "")
+				same(t, where, names(t, list), strings.Fields(tc.tools))
+				for _, tool := range strings.Fields(tc.unknown) {
+					got := ask("tools/call", `"name":"`+tool+`"`)
+					if want := `"error":{"code":-32602,"message":"Unknown tool: ` + tool + `"}`; !strings.Contains(got, want) {
+						t.Errorf("%s: call of %s: %s, want %s", where, tool, got, want)
+					}
+				}
+				for _, tool := range strings.Fields(tc.good) {
+					if got := ask("tools/call", `"name":"`+tool+`"`); gjson.Get(got, "result.by").Str == "" {
+						t.Errorf("%s: call of %s: %s", where, tool, got)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A server that the principal may not use is in nothing that it is told.
+func TestGrantsNothingElse(t *testing.T) {
+	ruled(t, func(t *testing.T, b *Bridge) {
+		full, _ := asks(t, b, "both", "", false) // somebody else has been there before
+		for _, method := range []string{"tools/list", "prompts/list", "resources/list"} {
+			if got := full(method, ""); !strings.Contains(got, "two__") && !strings.Contains(got, "x:hidden") {
+				t.Fatalf("%s of both: %s", method, got)
+			}
+		}
+		for _, modern := range []bool{false, true} {
+			ask, err := asks(t, b, "one", "", modern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range [][2]string{
+				{"prompts/list", ""}, {"resources/list", ""}, {"resources/templates/list", ""},
+				{"prompts/get", `"name":"two__greet"`},
+				{"resources/read", `"uri":"x:hidden"`},
+				{"completion/complete", `"ref":{"type":"ref/prompt","name":"two__greet"},"argument":{"name":"a","value":""}`},
+			} {
+				got := ask(q[0], q[1])
+				if strings.Contains(got, `"by":"two"`) || strings.Contains(strings.ReplaceAll(got, "Unknown prompt: two__greet", ""), "two") || q[0] == "resources/list" && strings.Contains(got, "hidden") {
+					t.Errorf("%s %s (modern: %t) reaches the other server: %s", q[0], q[1], modern, got)
+				}
+			}
+			if modern {
+				if got := ask("server/discover", ""); strings.Contains(got, "two") || !strings.Contains(got, "ask one") {
+					t.Errorf("server/discover: %s", got)
+				}
+			}
+		}
+		s, a, err := b.Initialize(context.Background(), "", "greeted", "one", nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+		if err != nil || strings.Contains(text(a), "two") {
+			t.Errorf("initialize: %s, %v", text(a), err)
+		}
+		s.End(ErrEnded)
+	})
+}
+
+// Without rules everybody may use everything, whoever that is, and nothing is in
+// the way of a call.
+func TestGrantsNone(t *testing.T) {
+	one := shop("one", map[string]string{"tools/list": toolList("a")})
+	all(t, []stock{{name: "one", f: one}}, func(t *testing.T, b *Bridge) {
+		for _, principal := range []string{"", "anybody"} {
+			if err := b.Allowed("one", principal); err != nil {
+				t.Errorf("%q: %v", principal, err)
+			}
+		}
+		if err := b.Allowed("two", ""); !errors.Is(err, ErrUnknownServer) {
+			t.Errorf("an unknown server: %v", err)
+		}
+		r := b.route("one")
+		if up := r.granted("", r.pool); up != Upstream(r.pool) || r.reception("") != r.guests {
+			t.Error("something is in the way")
+		}
+	})
+}
