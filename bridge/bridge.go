@@ -244,6 +244,7 @@ type Bridge struct {
 	version       string
 	ownParams     []byte // of initialize, where no client's will do
 	lanes         atomic.Int64
+	dropped       atomic.Uint64 // notifications
 	watch         func(Report)  // nil when nobody wants to know what becomes of requests
 	seals         *seal.Key     // of the handles that clients without sessions keep
 	instance      string        // of the bridge, for handles that are good for this one only

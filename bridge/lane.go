@@ -214,6 +214,7 @@ func (l *lane) Notify(ctx context.Context, r *Request) error {
 		size += n.Len()
 	}
 	if len(l.notes) >= maxNotes || size > maxNoteBytes {
+		l.route.b.dropped.Add(1)
 		return ErrOverloaded
 	}
 	mine := *r

@@ -101,7 +101,9 @@ func (s *Session) put(e replay.Event) (to Stream, ok bool) {
 		}
 	}
 	if s.pending == nil {
-		s.pending = replay.New(pendingLimits)
+		limits := pendingLimits
+		limits.Dropped = s.b.Dropped()
+		s.pending = replay.New(limits)
 	}
 	return nil, s.pending.Append(e)
 }

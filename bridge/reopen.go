@@ -54,6 +54,7 @@ func (l *lane) attempt() (*wire, error) {
 		return nil, err
 	}
 	l.route.learned(w.up.Server())
+	l.route.tally.opened.Add(1)
 	return w, nil
 }
 
@@ -99,6 +100,7 @@ func (l *lane) backOff() error {
 		l.reopens = append(l.reopens, time.Now())
 		l.mu.Unlock()
 	}
+	l.route.tally.restarts.Add(1)
 	return nil
 }
 
@@ -183,6 +185,7 @@ func (l *lane) hold() {
 // mourn tells those who have to know that the connection has ended.
 func (l *lane) mourn(err error) {
 	l.route.log.Warn("connection lost", "err", err) // of one session: it says nothing about others
+	l.route.lost(err)
 	if l.route.o.EndWithServer {
 		l.rest.Gone(err)
 	}

@@ -24,7 +24,8 @@ type route struct {
 	maxLanes  int64
 	lanes     atomic.Int64
 	calls     atomic.Int64 // requests of clients under way, when they are reported
-	ill       atomic.Bool  // failure is not nil
+	tally     tally
+	ill       atomic.Bool // failure is not nil
 	sieves    sieves
 	guests    Upstream          // what calls of clients without sessions go to
 	pool      *pool             // their connections
@@ -187,6 +188,7 @@ func (r *route) failed(err error) {
 	}
 	r.log.Log(context.Background(), level, "server failed", "err", err)
 	r.failure, r.since = err, time.Now()
+	r.tally.failed(err)
 }
 
 // fared notes how a call went: a server may be out of reach although its
@@ -351,7 +353,17 @@ type Status struct {
 	Lanes    int // connections open or being opened
 	Sessions int
 	// Calls are the requests of clients under way, when Options.Watch is set.
-	Calls int
+	Calls    int
+	Parked   int    // calls that wait for clients without sessions to come back
+	Revision string // what the last handshake agreed on; empty before the first
+	// Opened counts the connections that were opened, Failures those that could not
+	// be, or whose server was out of reach, Losses those that ended by themselves,
+	// and Restarts the openings after that.
+	Opened, Failures, Losses, Restarts uint64
+	// Last is the last failure or loss, also after the server has recovered from
+	// it. It may name programs and files.
+	Last   string
+	LastAt time.Time
 }
 
 // Status returns how each server fares, in the order of Options.
@@ -375,9 +387,13 @@ func (b *Bridge) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load())}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load()), Parked: r.pool.waits()}
 	r.mu.Lock()
 	failure, since, served := r.failure, r.since, r.served
+	if r.known != nil {
+		st.Revision = r.known.Revision
+	}
+	r.tally.show(&st)
 	r.mu.Unlock()
 	switch {
 	case st.Lanes > 0 && served:

@@ -109,7 +109,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 // path to which the client is to POST, as the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
 	p := &peer{d: d, server: server, token: session.NewID(), ended: make(chan struct{}),
-		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage})}
+		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage, Dropped: d.b.Dropped()})}
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
 	d.mu.Lock()

@@ -69,7 +69,7 @@ func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, o
 		o.MaxMessage = 16 << 20
 	}
 	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), visits: map[*visit]struct{}{},
-		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage})}
+		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage, Dropped: b.Dropped()})}
 	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.cancel(nil)

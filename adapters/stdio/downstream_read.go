@@ -318,6 +318,7 @@ func (p *peer) notify(s *bridge.Session, a arrival) {
 	p.mu.Lock()
 	if len(p.notes) >= maxHeld {
 		p.mu.Unlock()
+		p.b.Dropped().Add(1)
 		p.o.Log.Warn("notification dropped: too many wait for the server", "method", a.m.Method)
 		a.free()
 		return

@@ -73,7 +73,9 @@ func (v *visit) Send(e replay.Event) bool {
 		return false
 	}
 	if v.said == nil {
-		v.said = replay.New(visitLimits)
+		limits := visitLimits
+		limits.Dropped = v.d.b.Dropped()
+		v.said = replay.New(limits)
 		e.Must = v.listens() // the acknowledgement comes first
 	}
 	if !v.said.Append(e) {

@@ -97,7 +97,9 @@ func (s *stream) begin() {
 		return
 	}
 	s.id += rand.Text()[:12]
-	s.log = replay.New(limits)
+	l := limits
+	l.Dropped = s.p.d.b.Dropped()
+	s.log = replay.New(l)
 	for _, a := range s.answers {
 		s.keep(a)
 	}

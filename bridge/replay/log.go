@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Event is one message on a stream.
@@ -30,6 +31,9 @@ type Limits struct {
 	Events int // that may be dropped
 	Bytes  int // of all events; those that must be kept may take it over the limit, up to Hard
 	Hard   int // of all events; an Append above it fails
+	// Dropped counts the events, of all logs that have it, that were dropped before
+	// anybody has read them. It may be nil.
+	Dropped *atomic.Uint64
 }
 
 // Log is the history of one stream. Its methods may be called concurrently.
@@ -45,6 +49,7 @@ type Log struct {
 	newest   map[string]int64 // Seq of the newest event of each key
 	last     int64            // Seq of the newest event
 	missed   int64            // Seq of the newest dropped event
+	read     int64            // Seq of the newest event that was read
 	drops    int
 	finished bool
 }
@@ -81,6 +86,9 @@ func (l *Log) Append(e Event) bool {
 		i := slices.IndexFunc(l.events, l.droppable)
 		l.drops++
 		l.missed = max(l.missed, l.events[i].Seq)
+		if l.limits.Dropped != nil && l.events[i].Seq > l.read {
+			l.limits.Dropped.Add(1)
+		}
 		l.remove(i)
 	}
 	l.signal()
@@ -144,6 +152,7 @@ func (l *Log) After(seq int64) (events []Event, whole bool) {
 	}
 	if i < len(l.events) {
 		events = append(events, l.events[i:]...)
+		l.read = max(l.read, events[len(events)-1].Seq)
 	}
 	return events, l.missed <= seq
 }

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -110,5 +111,25 @@ func TestID(t *testing.T) {
 		if _, _, ok := ParseID(bad); ok {
 			t.Errorf("ParseID(%q) succeeded", bad)
 		}
+	}
+}
+
+// What nobody has read is counted when it is dropped; what was read is history.
+func TestLogDropped(t *testing.T) {
+	var dropped atomic.Uint64
+	l := New(Limits{Events: 2, Bytes: 100, Hard: 100, Dropped: &dropped})
+	for range 2 {
+		l.Append(Event{Data: []byte("x")})
+	}
+	l.After(0)
+	for range 2 {
+		l.Append(Event{Data: []byte("x")})
+	}
+	if l.Drops() != 2 || dropped.Load() != 0 {
+		t.Errorf("%d dropped, %d of them counted: want 2 and none", l.Drops(), dropped.Load())
+	}
+	l.Append(Event{Data: []byte("x")})
+	if l.Drops() != 3 || dropped.Load() != 1 {
+		t.Errorf("%d dropped, %d of them counted: want 3 and 1", l.Drops(), dropped.Load())
 	}
 }
