@@ -351,6 +351,8 @@ func below(s *Session) Upstream {
 			up = u.Upstream
 		case *mirrored:
 			up = u.Upstream
+		case *bounded:
+			up = u.Upstream
 		default:
 			return up
 		}

@@ -11,6 +11,14 @@ import (
 // guarded returns what the calls that go over a lane go through first, from the
 // outside to the inside: see the order of wrappers in the design.
 func (r *route) guarded(l *lane) Upstream {
+	up := r.bounded(r.tried(l))
+	l.asks = up.parkOne
+	return up
+}
+
+// tried is the inner part of that. It is all there is around a lane that serves
+// one call: what is further outside stands around what makes such lanes.
+func (r *route) tried(l *lane) Upstream {
 	return l
 }
 

@@ -19,6 +19,7 @@ type lane struct {
 	caller *Caller
 	rest   Client
 	give   func() // called when the connection could not be opened again for long although it is needed; may be nil
+	asks   func() // called when the server waits for a client, and it cannot be told which call is about it; may be nil
 	wg     sync.WaitGroup
 	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
@@ -407,7 +408,10 @@ func (w *wire) Notify(n *jsonrpc.Message) { w.l.rest.Notify(n) }
 
 // Ask passes on what the server asks.
 func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
-	return w.l.rest.Ask(q, reply)
+	if w.l.asks == nil {
+		return w.l.rest.Ask(q, reply)
+	}
+	return parking(w.l.rest, q, reply, w.l.asks)
 }
 
 // Close ends the connection for good.

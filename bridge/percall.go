@@ -16,6 +16,7 @@ type perCall struct {
 	route  *route
 	caller *Caller
 	rest   Client
+	asks   func()         // as of a lane
 	wg     sync.WaitGroup // connections that are being closed
 
 	mu     sync.Mutex // guards the rest
@@ -38,6 +39,7 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
 	}
 	l := newLane(p.route, p.caller, p.rest)
+	l.asks = p.asks
 	p.mu.Lock()
 	l.level = p.level
 	if p.closed {
@@ -57,7 +59,7 @@ func (p *perCall) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if err := p.same(ctx, l); err != nil {
 		return nil, err
 	}
-	m, err := p.route.guarded(l).Call(ctx, r)
+	m, err := p.route.tried(l).Call(ctx, r)
 	if err != nil || m.Error != nil {
 		return m, err
 	}

@@ -32,7 +32,7 @@ func (l *lower) relayListen(ctx context.Context, up Upstream, r *Request, h *han
 		switch {
 		case err == nil, ctx.Err() != nil, !begun:
 			return a, err
-		case !errors.Is(err, ErrLost) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnsent):
+		case !errors.Is(err, ErrLost) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnsent) && !errors.Is(err, ErrOverloaded):
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 		now := time.Now()

@@ -34,6 +34,7 @@ type route struct {
 	checks    *checks           // of the arguments of calls; nil when they are not checked
 	rights    map[string]*right // what each principal may use; nil when there are no rules
 	leave     leave             // of the connections that are being closed
+	gate      *gate             // that calls pass
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -57,6 +58,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		catalogs:  map[string]*catalog{},
 		waiters:   map[*waiter]struct{}{},
 		openings:  make(chan struct{}, maxOpenings),
+		gate:      newGate(o.Name, o.Limits),
 	}
 	if o.Validate {
 		r.checks = newChecks()
@@ -266,7 +268,10 @@ func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 	case SharePrincipal, ShareAll:
 		return r.join(*from, rest)
 	case ShareCall:
-		return &perCall{route: r, caller: from, rest: rest}, nil
+		p := &perCall{route: r, caller: from, rest: rest}
+		up := r.bounded(p) // a call that waits has no process
+		p.asks = up.parkOne
+		return up, nil
 	}
 	return r.guarded(newLane(r, from, rest)), nil
 }

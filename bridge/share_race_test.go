@@ -75,7 +75,7 @@ func TestShareLeavesWhileSubscribing(t *testing.T) {
 		v := below(s).(*view)
 		done := make(chan error, 1)
 		go func() {
-			_, err := v.Call(context.Background(), &Request{Message: parse(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:"}}`)})
+			_, err := v.Call(context.Background(), &Request{From: s.caller, Message: parse(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:"}}`)})
 			done <- err
 		}()
 		synctest.Wait()
