@@ -26,6 +26,7 @@ type toolKeys struct {
 	Headers map[string]string `yaml:"headers"`
 	Result  string            `yaml:"result"`
 	Error   failure           `yaml:"error"`
+	As      string            `yaml:"as"`
 	Writes  bool              `yaml:"writes"`
 	Timeout time.Duration     `yaml:"timeout"`
 	Retry   attempts          `yaml:"retry"`
@@ -145,6 +146,7 @@ func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
 		}
 		t.Name, t.Title, t.About, t.Request, t.Args = k.Name, k.Title, k.About, k.Request, k.Args
 		t.Body, t.Headers, t.Result = json.RawMessage(k.Body), k.Headers, k.Result
+		t.As = k.As
 		t.Error, t.ErrorIf = k.Error.Text, k.Error.When
 		t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
 		if _, set := sec.marks["writes"]; set {

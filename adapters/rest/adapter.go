@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,7 +152,7 @@ func (a *Adapter) begin(r *reading) {
 // entry for an operation that has gone costs itself. brought is a catalogue that
 // need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
-	m, err := a.c.read(a.life, &a.o, a.fetch, brought)
+	m, err := a.c.read(a.life, a.name, &a.o, a.fetch, brought)
 	if err != nil {
 		return nil, err
 	}
@@ -249,12 +251,14 @@ func (a *Adapter) swap(e *edition) bool {
 	}
 	old := a.now
 	a.now = e
-	var tell []*upstream
+	var changed []string
 	if !old.same(e.catalog) {
-		for up := range a.open {
-			tell = append(tell, up)
-		}
+		changed = append(changed, "tools")
 	}
+	if !old.sameResources(e.catalog) {
+		changed = append(changed, "resources")
+	}
+	tell := slices.Collect(maps.Keys(a.open))
 	a.wg.Go(func() {
 		ended := make(chan struct{})
 		go func() {
@@ -271,7 +275,9 @@ func (a *Adapter) swap(e *edition) bool {
 	})
 	a.mu.Unlock()
 	for _, up := range tell {
-		up.changed()
+		for _, kind := range changed {
+			up.changed(kind)
+		}
 	}
 	return true
 }
@@ -295,6 +301,8 @@ func (a *Adapter) Close() {
 type Report struct {
 	// Tools is how many there are, and Size the bytes of a list of all of them.
 	Tools, Size int
+	// Resources is how many operations are resources and no tools.
+	Resources int
 	// Mode is ModeTools or ModeSearch.
 	Mode string
 	// Warnings are about the document.
@@ -304,7 +312,8 @@ type Report struct {
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
 
-	tools   []*tool
+	tools   []*tool // and resources
+	uris    map[*tool]string
 	doc     *openapi.Document
 	config  *Config
 	timeout time.Duration
@@ -323,7 +332,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		known.Catalog = Catalog{}
 		c = &known
 	}
-	m, err := c.read(ctx, &o, nil, nil)
+	m, err := c.read(ctx, name, &o, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -339,8 +348,12 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	source.Close()
 	list := c.catalog(m, name)
-	return &Report{
+	report := &Report{
 		Tools: len(list.tools), Size: list.size, Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
-		tools: list.tools, doc: m.doc, config: c, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout),
-	}, nil
+		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout),
+	}
+	for _, r := range m.resources {
+		report.tools, report.uris[r.tool] = append(report.tools, r.tool), r.uri
+	}
+	return report, nil
 }

@@ -118,6 +118,9 @@ func (x *explainer) head() {
 		name = generated + " of " + op.ID + " at " + x.source()
 	}
 	x.add("name", t.Name, name)
+	if uri := x.r.uris[t]; uri != "" {
+		x.add("resource", uri, x.config("as"))
+	}
 	x.add("request", op.Method+" "+op.Path, x.source())
 	said := func(key, own, extension string) string {
 		switch {

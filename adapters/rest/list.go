@@ -27,6 +27,9 @@ type catalog struct {
 	finder *finder
 	about  string // instructions
 	info   []byte // serverInfo
+
+	resources        []*resource // those to be looked at first come first
+	plain, templates []byte      // results of resources/list and resources/templates/list
 }
 
 // item is one of the tools that are listed.
@@ -129,7 +132,12 @@ func (c *catalog) page(cursor string) ([]byte, bool) {
 	return append(out, `]}`...), true
 }
 
-// same reports whether clients see the same in both.
+// sameResources reports whether clients see the same resources in both.
+func (c *catalog) sameResources(other *catalog) bool {
+	return bytes.Equal(c.plain, other.plain) && bytes.Equal(c.templates, other.templates)
+}
+
+// same reports whether clients see the same tools in both.
 func (c *catalog) same(other *catalog) bool {
 	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return bytes.Equal(a.raw, b.raw) })
 }

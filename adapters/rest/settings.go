@@ -24,6 +24,9 @@ func (t *Tool) settingFaults() Faults {
 	if t.Attempts < 0 || t.Attempts > maxAttempts {
 		add("retry", "must be 1 to 10, or off")
 	}
+	if t.As != "" && t.As != "tool" && t.As != AsResource {
+		add("as", "must be tool or resource")
+	}
 	if t.KeepFor < 0 {
 		add("cache", "must not be negative")
 	}
@@ -44,6 +47,9 @@ func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		if !harmless && !t.sendsKey(op) {
 			faults = append(faults, t.keyFault("retry", "retry: what a %s does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers", op.Method))
 		}
+	}
+	if t.As == AsResource && op.Method != http.MethodGet {
+		faults = append(faults, t.keyFault("as", "as: resource is for GET, and this is a %s", op.Method))
 	}
 	if t.Cache != nil && *t.Cache && op.Method != http.MethodGet {
 		faults = append(faults, t.keyFault("cache", "cache is for GET: the answer to a %s is not kept", op.Method))

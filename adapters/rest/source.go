@@ -47,16 +47,17 @@ type edition struct {
 
 // material is what an edition is made of.
 type material struct {
-	doc      *openapi.Document
-	tools    []*tool
-	texts    []string // paths and URLs of all that was read
-	warnings []openapi.Warning
-	faults   Faults // of the configuration
+	doc       *openapi.Document
+	tools     []*tool
+	resources []*resource
+	texts     []string // paths and URLs of all that was read
+	warnings  []openapi.Warning
+	faults    Faults // of the configuration
 }
 
 // read reads the document and the catalogue, unless that was brought, and makes
-// the tools.
-func (c *Config) read(ctx context.Context, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
+// the tools of the server of that name.
+func (c *Config) read(ctx context.Context, name string, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
 	m := &material{}
 	var imported []*openapi.Tool
 	if c.OpenAPI != "" {
@@ -83,6 +84,7 @@ func (c *Config) read(ctx context.Context, o *Options, fetch openapi.Fetcher, br
 		return nil, err
 	}
 	c.keep(m.tools)
+	c.resources(m, name)
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool { return !o.Shows(t.Name) })
 	}
@@ -97,6 +99,7 @@ func (c *Config) catalog(m *material, name string) *catalog {
 		}
 	}
 	out := newCatalog(m.tools, c.Mode)
+	out.listResources(m.resources)
 	title, version := name, "1"
 	var about []string
 	if m.doc != nil {

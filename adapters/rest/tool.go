@@ -49,6 +49,8 @@ type Tool struct {
 	// for how long those are that do not say so themselves.
 	Cache   *bool
 	KeepFor time.Duration
+	// As is AsResource for a GET that is a resource, and otherwise empty.
+	As string
 	// Writes says whether the tool changes anything; nil goes by the method.
 	Writes *bool
 }

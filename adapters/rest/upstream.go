@@ -17,7 +17,13 @@ import (
 // revision is what the server speaks.
 const revision = "2025-11-25"
 
-const capabilities = `{"tools":{"listChanged":true}}`
+// capabilities is what it can do.
+func (c *Config) capabilities() string {
+	if c.hasResources() {
+		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
+	}
+	return `{"tools":{"listChanged":true}}`
+}
 
 // upstream is a connection: a place to make calls from.
 type upstream struct {
@@ -43,6 +49,7 @@ var errClosed = errors.New("its connection was closed")
 
 // connect makes a connection.
 func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	capabilities := a.c.capabilities()
 	result := []byte(`{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":`)
 	result = append(result, e.info...)
 	if e.about != "" {
@@ -86,12 +93,12 @@ func (u *upstream) Close(context.Context) error {
 	return nil
 }
 
-// changed tells the client that there are other tools.
-func (u *upstream) changed() {
+// changed tells the client that there are others of a kind: tools or resources.
+func (u *upstream) changed(kind string) {
 	u.telling.Lock()
 	defer u.telling.Unlock()
 	if !u.told {
-		u.rest.Notify(jsonrpc.NewNotification("notifications/tools/list_changed", nil))
+		u.rest.Notify(jsonrpc.NewNotification("notifications/"+kind+"/list_changed", nil))
 	}
 }
 
@@ -115,6 +122,10 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	case "ping":
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	case "tools/list", "tools/call":
+	case "resources/list", "resources/templates/list", "resources/read":
+		if !u.a.c.hasResources() {
+			return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
+		}
 	default:
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
 	}
@@ -130,6 +141,9 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 			return invalid("the cursor is not one that was given for tools/list"), nil
 		}
 		return jsonrpc.NewResult(nil, page), nil
+	}
+	if r.Method != "tools/call" {
+		return u.resourceCall(ctx, e, r, params)
 	}
 	return u.call(ctx, e, r, params)
 }
@@ -154,15 +168,31 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case t == nil:
 		return invalid("Unknown tool: " + r.Name()), nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })()
-	header := r.Header
-	if header == nil {
-		header = u.header
+	ctx, end := u.bound(ctx)
+	defer end()
+	result, err := e.source.Call(ctx, u.equipped(t, r, given))
+	if err != nil {
+		return nil, u.lost(ctx, err)
 	}
-	call := t.wire(given)
-	call.Header = header
+	return jsonrpc.NewResult(nil, oneLine(result)), nil
+}
+
+// bound returns the context of a call, which ends with the connection too.
+func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// equipped returns the call that a request makes, with what goes along with it.
+func (u *upstream) equipped(t *tool, r *bridge.Request, args []byte) *wire.Call {
+	call := t.wire(args)
+	if call.Header = r.Header; call.Header == nil {
+		call.Header = u.header
+	}
 	if token := r.Token(); token != nil && r.Back != nil {
 		call.Progress = func(n int, text string) {
 			p := strconv.AppendInt(append(append([]byte(`{"progressToken":`), token...), `,"progress":`...), int64(n), 10)
@@ -170,11 +200,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 			r.Back.Notify(jsonrpc.NewNotification("notifications/progress", append(p, '}')))
 		}
 	}
-	result, err := e.source.Call(ctx, call)
-	if err != nil {
-		return nil, u.lost(ctx, err)
-	}
-	return jsonrpc.NewResult(nil, oneLine(result)), nil
+	return call
 }
 
 // wire returns the call as package wire makes it.

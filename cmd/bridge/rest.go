@@ -102,6 +102,9 @@ func restSum(r *rest.Report) string {
 	} else if r.Uncounted {
 		sum += ", without those of its catalogue, which is no file and was not read"
 	}
+	if r.Resources > 0 {
+		sum += ", " + count(r.Resources, "resource")
+	}
 	if len(r.Warnings) > 0 {
 		sum += ", " + count(len(r.Warnings), "warning")
 	}

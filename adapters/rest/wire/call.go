@@ -14,36 +14,46 @@ import (
 // told in the result, for the model, with isError. The error is not nil only
 // when ctx has ended or the source is closed: then nobody waits for a result.
 func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
+	p, a, result, err := s.perform(ctx, c)
+	if err != nil || result != nil {
+		return result, err
+	}
+	return s.result(c, p, a), nil
+}
+
+// perform makes a call and returns the answer, or the result that says what has
+// gone wrong. With an answer that says no there are both.
+func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wrong []byte, err error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, errClosed
+		return nil, nil, nil, errClosed
 	}
 	s.wg.Add(1)
 	s.mu.Unlock()
 	defer s.wg.Done()
-	p, err := s.Plan(c)
+	p, err = s.Plan(c)
 	if err != nil {
-		return s.refused(err), nil
+		return nil, nil, s.refused(err), nil
 	}
 	inner, cancel := context.WithTimeoutCause(ctx, s.timeout(c), errTimeout)
 	defer cancel()
 	inner, stop := context.WithCancelCause(inner)
 	defer stop(nil)
 	defer context.AfterFunc(s.life, func() { stop(errClosed) })()
-	a, err := s.exchange(inner, p, c)
+	a, err = s.exchange(inner, p, c)
 	switch {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, nil, nil, context.Cause(ctx)
 	case s.life.Err() != nil:
-		return nil, errClosed
+		return nil, nil, nil, errClosed
 	case err != nil:
 		s.log.Debug("a call got no answer", "tool", c.Tool.Name, "err", err)
-		return s.failed(inner, c, p, err), nil
+		return p, nil, s.failed(inner, c, p, err), nil
 	case a.status >= 300 && a.status != http.StatusNotModified, c.Settings.fails(a):
-		return s.declined(p, a), nil
+		return p, a, s.declined(p, a), nil
 	}
-	return s.result(c, p, a), nil
+	return p, a, nil, nil
 }
 
 // exchange gets the answer to a request, from the cache or the server.

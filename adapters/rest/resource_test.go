@@ -1,0 +1,145 @@
+package rest
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+)
+
+const shelves = `openapi: 3.1.0
+info: { title: Shelves, version: "1" }
+security: [{ key: [] }]
+components: { securitySchemes: { key: { type: apiKey, in: header, name: X-Api-Key } } }
+paths:
+  /shelves: { get: { operationId: shelves, summary: All shelves, responses: { "200": { description: OK, content: { application/json: {} } } } } }
+  /shelves/{shelf-id}/books/{id}:
+    get:
+      operationId: book
+      parameters:
+        - { name: shelf-id, in: path, required: true, schema: { type: string } }
+        - { name: id, in: path, required: true, schema: { type: integer } }
+        - { name: fields, in: query, schema: { type: array, items: { type: string } } }
+        - { name: X-Tenant, in: header, schema: { type: string } }
+      responses: { "200": { description: OK, content: { application/json: {} } } }
+    delete: { operationId: burn, responses: { "204": { description: Gone } } }
+  /shelves/{shelf-id}/books/new: { get: { operationId: newBook, responses: { "200": { description: OK } } } }
+  /pets/{id}: { get: { operationId: pet, parameters: [{ name: id, in: path, required: true, schema: { type: integer } }], responses: { "200": { description: OK } } } }
+  /slow: { get: { operationId: slow, responses: { "200": { description: OK } } } }
+`
+
+func shelvesConfig(t *testing.T, api *api) Config {
+	return Config{OpenAPI: file(t, shelves), BaseURL: api.URL, Auth: Auth{Default: &wire.Credential{Key: "top-secret-key"}}, Tools: []Tool{
+		{Key: "shelves", As: AsResource},
+		{Key: "book", As: AsResource, Name: "a_book", Args: []Arg{{Name: "id", As: "number"}}},
+		{Key: "newBook", As: AsResource, Args: []Arg{{Name: "shelf-id", Value: json.RawMessage(`"top shelf"`)}}},
+		{Key: "pet", As: AsResource, Error: "title"},
+		{Key: "slow", As: AsResource, Timeout: time.Millisecond},
+		{Key: "file", As: AsResource, Request: "GET /files/{+path}?v=1{&page}", Args: args(t, "path string", "page? integer"), Result: "items.0.name"},
+	}}
+}
+
+// GETs as resources: what is listed, and what is asked for.
+func TestResources(t *testing.T) {
+	api := newAPI(t)
+	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), &adaptertest.Client{})
+	if got, want := string(up.Server().Capabilities), `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`; got != want {
+		t.Errorf("capabilities = %s, want %s", got, want)
+	}
+	if got := names(t, up); got != "burn" {
+		t.Errorf("tools = %s: resources are no tools", got)
+	}
+	if got, want := ask(t, up, "resources/list", "{}").Raw, `{"resources":[`+
+		`{"uri":"rest://pets/shelves","name":"shelves","title":"All shelves","description":"All shelves","mimeType":"application/json","_meta":{"mcp-bridge/request":"GET /shelves"}},`+
+		`{"uri":"rest://pets/shelves/top%20shelf/books/new","name":"newBook","description":"GET /shelves/{shelf-id}/books/new","_meta":{"mcp-bridge/request":"GET /shelves/{shelf-id}/books/new"}},`+
+		`{"uri":"rest://pets/slow","name":"slow","description":"GET /slow","_meta":{"mcp-bridge/request":"GET /slow"}}]}`; got != want {
+		t.Errorf("resources:\n%s\nwant\n%s", got, want)
+	}
+	var templates []string
+	for _, one := range ask(t, up, "resources/templates/list", "{}").Get("resourceTemplates.#.uriTemplate").Array() {
+		templates = append(templates, one.Str)
+	}
+	if got, want := strings.Join(templates, " "), "rest://pets/shelves/{shelf_id}/books/{number}{?fields*,X_Tenant} rest://pets/pets/{id} rest://pets/files/{+path}{?page}"; got != want {
+		t.Errorf("templates = %s, want %s", got, want)
+	}
+	for _, test := range []struct{ uri, request, want string }{ // want: the contents, or the code and message of an error
+		{"rest://pets/shelves", "GET /shelves X-Api-Key=top-secret-key", `{"method":"GET","items":[{"id":12345678901234567890,"name":"Rex"}]}`},
+		{"rest://pets/shelves#part", "GET /shelves X-Api-Key=top-secret-key", `{"method":"GET"`},
+		{"rest://pets/shelves/a%2Fb/books/7?fields=x&fields=y%20z&X_Tenant=t", "GET /shelves/a%2Fb/books/7?fields=x&fields=y%20z X-Api-Key=top-secret-key X-Tenant=t", `{"method":"GET"`},
+		{"rest://pets/shelves/top%20shelf/books/new", "GET /shelves/top%20shelf/books/new X-Api-Key=top-secret-key", `{"method":"GET"`},
+		{"rest://pets/files/a/b.txt?page=2", "GET /files/a/b.txt?v=1&page=2 X-Api-Key=top-secret-key", `"Rex"`},
+		{"rest://pets/pets/404", "GET /pets/404 X-Api-Key=top-secret-key", "-32002 404 Not Found from GET /pets/404\nNo such pet"},
+		{"rest://pets/slow", "GET /slow X-Api-Key=top-secret-key", "-32603 GET /slow got no answer: the API did not answer in time (1ms)"},
+		{"rest://pets/pets/x", "", "-32603 the arguments are wrong: id: must be an integer"},
+		{"rest://pets/files/../x", "", "-32603 path: must not have . or .."},
+		{"rest://pets/pets/1?q=2", "", `-32602 the resource has no argument "q"`},
+		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is there twice`},
+		{"rest://pets/burn", "", "-32002 Resource not found"},
+		{"rest://other/shelves", "", "-32002 Resource not found"},
+		{"https://pets/shelves", "", "-32002 Resource not found"},
+		{"rest://petsshelves", "", "-32002 Resource not found"},
+		{"rest://pets/pets/" + strings.Repeat("1", 9000), "", "-32002 Resource not found"},
+	} {
+		n := api.count()
+		uri, _ := json.Marshal(test.uri)
+		m := raw(t, up, "resources/read", `{"uri":`+string(uri)+`}`)
+		got := gjson.GetBytes(m.Result, "contents.0.text").String()
+		if m.Error != nil {
+			got = gjson.GetBytes(m.Error, "code").Raw + " " + gjson.GetBytes(m.Error, "message").String()
+		} else if gjson.GetBytes(m.Result, "contents.0.uri").String() != test.uri || gjson.GetBytes(m.Result, "contents.0.mimeType").String() != "application/json" {
+			t.Errorf("%s: %s", test.uri, m.Result)
+		}
+		if !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %s, want %s", test.uri, got, test.want)
+		}
+		if asked := api.count() > n; asked != (test.request != "") || asked && api.last(t) != test.request {
+			t.Errorf("%s: request %s, want %s", test.uri, api.last(t), test.request)
+		}
+	}
+}
+
+// Without an entry that asks for it there are no resources.
+func TestNoResources(t *testing.T) {
+	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
+	for _, method := range []string{"resources/list", "resources/templates/list", "resources/read"} {
+		if m := raw(t, up, method, `{"uri":"rest://pets/pets"}`); gjson.GetBytes(m.Error, "code").Int() != -32601 {
+			t.Errorf("%s: %s%s", method, m.Result, m.Error)
+		}
+	}
+	c := Config{OpenAPI: file(t, shelves), BaseURL: "https://x.example.com", Tools: []Tool{{Key: "burn", Line: 1, As: AsResource}, {Key: "shelves", Line: 2, As: "file"}}}
+	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
+	faults, _ := err.(Faults)
+	if len(faults) != 1 || faults[0].Line != 1 || faults[0].String() != "tools: burn: as: resource is for GET, and this is a DELETE" {
+		t.Errorf("faults: %v", faults)
+	}
+	if faults := c.Tools[1].Check(); len(faults) != 1 || faults[0].String() != "tools: shelves: as must be tool or resource" {
+		t.Errorf("faults: %v", faults)
+	}
+}
+
+// Clients learn of other resources, and only of what has changed.
+func TestResourcesReload(t *testing.T) {
+	api := newAPI(t)
+	c := shelvesConfig(t, api)
+	c.Refresh = time.Second
+	client := &adaptertest.Client{}
+	up := connect(t, adapter(t, c, Options{}), client)
+	if err := os.WriteFile(c.OpenAPI, []byte(strings.Replace(shelves, "All shelves", "Every shelf", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another list of resources", func() bool {
+		return strings.Contains(ask(t, up, "resources/list", "{}").Raw, "Every shelf")
+	})
+	eventually(t, "word of it", func() bool { return len(client.Said()) > 0 })
+	for _, n := range client.Said() {
+		if n != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
+			t.Errorf("the client is told %s", n)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package wire
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tidwall/gjson"
+)
+
+// Failure says why there is no content. A client may know the text.
+type Failure struct {
+	Text string
+	// Missing: the API says that there is no such thing.
+	Missing bool
+}
+
+func (f *Failure) Error() string { return f.Text }
+
+// failure makes a Failure of a result that says what has gone wrong.
+func failure(a *answer, result []byte) *Failure {
+	f := &Failure{Text: gjson.GetBytes(result, "content.0.text").String()}
+	f.Missing = a != nil && (a.status == http.StatusNotFound || a.status == http.StatusGone)
+	return f
+}
+
+// Read makes a call and returns the answer as the contents of a resource, a JSON
+// list of ResourceContents with that address. The error is a *Failure, or what
+// Call returns.
+func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) {
+	p, a, wrong, err := s.perform(ctx, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case wrong != nil:
+		return nil, failure(a, wrong)
+	}
+	kind := a.contentType()
+	if kind == "" || a.streamed {
+		kind = "text/plain"
+	}
+	if len(a.body) == 0 && !a.more {
+		out := appendString([]byte(`[{"uri":`), uri)
+		return append(appendString(append(out, `,"mimeType":`...), kind), `,"text":""}]`...), nil
+	}
+	out := []byte{'['}
+	gjson.GetBytes(s.result(c, p, a), "content").ForEach(func(_, block gjson.Result) bool {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = appendString(append(out, `{"uri":`...), uri)
+		what, from, typ := "text", block.Get("text"), kind
+		switch block.Get("type").Str {
+		case "text":
+			kind = "text/plain" // what follows are notes
+		case "resource":
+			what, from, typ = "blob", block.Get("resource.blob"), block.Get("resource.mimeType").Str
+		default:
+			what, from, typ = "blob", block.Get("data"), block.Get("mimeType").Str
+		}
+		out = appendString(append(out, `,"mimeType":`...), typ)
+		out = append(append(append(out, `,"`+what+`":`...), from.Raw...), '}')
+		return true
+	})
+	return append(out, ']'), nil
+}
