@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 )
 
 // visit looks at what the settings of an adapter name outside of the file, and
@@ -30,6 +31,36 @@ func (d *decoder) visit(sec *section, v any) {
 		d.visitRemote(sec, c)
 	case *rest.Config:
 		d.visitRest(sec, c)
+	case *TLS:
+		d.visitTLS(sec, c)
+	case *Access:
+		d.visitAccess(sec, c)
+	case *AccessLog:
+		if c.To != "" && c.To != "stdout" && c.To != "stderr" {
+			c.To = d.absolute(c.To)
+		}
+	}
+}
+
+// visitAccess reads the file of a key, of which messages show nothing.
+func (d *decoder) visitAccess(sec *section, a *Access) {
+	if a.TokenFile == "" {
+		return
+	}
+	a.TokenFile = d.absolute(a.TokenFile)
+	m := sec.marks["token_file"]
+	key, err := auth.Read(a.TokenFile)
+	if err == nil {
+		if wrong := auth.Check(key); wrong != nil {
+			err = fmt.Errorf("the secret in it %w", wrong)
+		}
+	}
+	if err != nil {
+		d.fault(m.line, "%stoken_file is %s: %v", sec.where, m.shown, err)
+		return
+	}
+	if info, err := os.Stat(a.TokenFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		d.warn(m.line, "%stoken_file is %s: everybody on this machine can read it", sec.where, m.shown)
 	}
 }
 

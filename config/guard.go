@@ -3,11 +3,11 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 )
 
 // TLS says with what the bridge shows who it is. The files are read again when
@@ -56,9 +56,6 @@ const (
 	ReadyAll = "all" // all have to work
 )
 
-// minToken is how long a secret has to be: shorter ones can be guessed.
-const minToken = 16
-
 // accessBreaches are the rules for who may call.
 func (c *Config) accessBreaches() []breach {
 	var all []breach
@@ -86,10 +83,8 @@ func (c *Config) accessBreaches() []breach {
 		switch {
 		case (a.Token == "") == (a.TokenFile == ""):
 			add(item, "needs either token or token_file")
-		case a.Token != "" && len(a.Token) < minToken:
-			add(item+": token", "must have at least %d characters: a shorter one can be guessed", minToken)
-		case strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-			add(item+": token", "must consist of visible ASCII characters")
+		case a.Token != "" && auth.Check(a.Token) != nil:
+			add(item+": token", "%v", auth.Check(a.Token))
 		case a.Token != "" && tokens[a.Token] > 0:
 			add(item+": token", "is that of item %d too: the two could not be told apart", tokens[a.Token])
 		}
@@ -136,6 +131,9 @@ func (d *decoder) group(x *slot, n ast.Node, v reflect.Value) bool {
 	sec, ok := d.inner(x, n, v.Addr().Interface())
 	if ok {
 		d.validate(sec, v.Addr().Interface())
+		if d.dir != "" {
+			d.visit(sec, v.Addr().Interface())
+		}
 	}
 	return ok
 }

@@ -222,8 +222,8 @@ func (d *decoder) config(root ast.Node) *Config {
 	} else if set && !top.marks["servers"].bad && len(c.Servers) == 0 {
 		d.fault(top.marks["servers"].line, "servers is empty: name at least one, %s", example)
 	}
-	if !Loopback(c.Listen) && !top.marks["listen"].bad {
-		d.warn(top.marks["listen"].line, "listens beyond loopback without access rules: anyone who reaches it can use every server")
+	if c.Open() && !top.marks["listen"].bad {
+		d.warn(top.marks["listen"].line, "listens beyond loopback without access rules: anyone who reaches it could use every server, so it is not served without --insecure: add access:, or listen on 127.0.0.1")
 	}
 	return &c
 }

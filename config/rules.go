@@ -108,6 +108,10 @@ func Loopback(listen string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
+// Open reports whether others than programs of this machine can reach the
+// address, and may use everything.
+func (c *Config) Open() bool { return !Loopback(c.Listen) && len(c.Access) == 0 }
+
 func basePath(s string) (any, error) {
 	trimmed := strings.TrimSuffix(s, "/")
 	u, err := url.Parse(trimmed)

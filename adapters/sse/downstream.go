@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
@@ -69,6 +70,7 @@ func New(b *bridge.Bridge, o Options) *Downstream {
 type peer struct {
 	d      *Downstream
 	server string
+	whose  string // the principal
 	token  string
 	out    *replay.Log
 	ctx    context.Context
@@ -108,7 +110,12 @@ func (p *peer) answer(m *jsonrpc.Message) {
 // Stream opens a client's stream to the server of that name. endpoint is the
 // path to which the client is to POST, as the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
-	p := &peer{d: d, server: server, token: session.NewID(), ended: make(chan struct{}),
+	whose := auth.Principal(r.Context())
+	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrDenied) {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	p := &peer{d: d, server: server, whose: whose, token: session.NewID(), ended: make(chan struct{}),
 		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage, Dropped: d.b.Dropped()})}
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
@@ -251,7 +258,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	d.mu.RLock()
 	p := d.peers[token]
 	d.mu.RUnlock()
-	if p == nil || p.server != server {
+	if p == nil || p.server != server || p.whose != auth.Principal(r.Context()) {
 		http.Error(w, "no such session: open the stream again", http.StatusNotFound)
 		return
 	}
@@ -397,7 +404,7 @@ func early(m *jsonrpc.Message) *jsonrpc.Message {
 
 // initialize makes the session.
 func (p *peer) initialize(m *jsonrpc.Message, h http.Header) {
-	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, "", h, m) // the answer says what went wrong
+	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, h, m) // the answer says what went wrong
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

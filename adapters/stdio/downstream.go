@@ -21,6 +21,7 @@ import (
 type DownstreamOptions struct {
 	Log        *slog.Logger // nil means slog.Default(); it must not write to the client's stream
 	MaxMessage int          // bytes of a line, and room for the envelope; 0 means 16 MiB
+	Principal  string       // who the client is, where the bridge has Grants
 }
 
 const (
@@ -350,7 +351,7 @@ func (p *peer) idle() <-chan struct{} {
 
 // initialize makes the session.
 func (p *peer) initialize(first arrival) {
-	s, a, _ := p.b.Initialize(p.ctx, p.server, session.NewID(), "", nil, first.m) // the answer says what went wrong
+	s, a, _ := p.b.Initialize(p.ctx, p.server, session.NewID(), p.o.Principal, nil, first.m) // the answer says what went wrong
 	first.free()
 	if s == nil {
 		p.answer(a)

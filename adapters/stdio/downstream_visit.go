@@ -83,7 +83,7 @@ func hasVisit(elements [][]byte) bool {
 
 // visit makes a call that belongs to no session.
 func (p *peer) visit(a arrival) {
-	g, no := bridge.NewGuest(p.server, "", a.m)
+	g, no := bridge.NewGuest(p.server, p.o.Principal, a.m)
 	if no != nil {
 		p.answer(no)
 		a.free()

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
@@ -67,7 +68,8 @@ const (
 func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
 
 // Serve answers one request to the server of that name. Origin and Host have
-// been checked.
+// been checked, and who the caller is: auth.Principal tells from the request's
+// context.
 func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
@@ -209,8 +211,8 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 	d.mu.RLock()
 	p := d.peers[name]
 	d.mu.RUnlock()
-	if p == nil || p.Server() != server {
-		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone, nil)
+	if p == nil || p.Server() != server || p.Principal() != auth.Principal(r.Context()) {
+		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone, nil)
 		return nil
 	}
 	// A session's revision is known: a header that names another one that we
@@ -229,7 +231,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, a, err := d.b.Initialize(r.Context(), server, p.id, "", r.Header, m)
+		s, a, err := d.b.Initialize(r.Context(), server, p.id, auth.Principal(r.Context()), r.Header, m)
 		if s != nil {
 			p.Session = s
 			d.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -48,7 +49,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		body.Free()
 		return
 	}
-	g, no := admit(server, r.Header, m)
+	g, no := admit(server, auth.Principal(r.Context()), r.Header, m)
 	if no != nil {
 		writeAnswer(w, refusalStatus(no), no)
 		body.Free()
@@ -79,11 +80,11 @@ func tooLong(h http.Header) string {
 // admit reads who makes the request m. The message, if it is not nil, is the
 // error that answers a request which is not as it has to be: the first that is
 // wrong with it, in the order of protocol.md B7.
-func admit(server string, h http.Header, m *jsonrpc.Message) (*bridge.Guest, *jsonrpc.Message) {
+func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*bridge.Guest, *jsonrpc.Message) {
 	if what := badVersion(h, m); what != "" {
 		return nil, mismatch(m, what)
 	}
-	g, no := bridge.NewGuest(server, "", m)
+	g, no := bridge.NewGuest(server, principal, m)
 	if no != nil {
 		return nil, no
 	}

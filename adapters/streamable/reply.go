@@ -126,6 +126,9 @@ func sessionStatus(err error) int {
 	if errors.Is(err, bridge.ErrOverloaded) || errors.Is(err, bridge.ErrShutdown) {
 		return http.StatusServiceUnavailable
 	}
+	if errors.Is(err, bridge.ErrDenied) {
+		return http.StatusForbidden
+	}
 	return http.StatusOK
 }
 

@@ -26,8 +26,8 @@ type guard struct {
 // What browsers' scripts need of us.
 const (
 	corsMethods = "GET, POST, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
-	corsExposed = "Mcp-Session-Id, WWW-Authenticate"
+	corsHeaders = "Content-Type, Accept, Authorization, X-API-Key, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
+	corsExposed = "Mcp-Session-Id, WWW-Authenticate, Retry-After"
 	corsMaxAge  = "7200"
 )
 

@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
@@ -37,6 +38,8 @@ type Server struct {
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	guard      guard
+	keys       *auth.Keys // nil when there are no access rules
+	complaints complaints // about wrong keys
 	http       *http.Server
 }
 
@@ -47,6 +50,9 @@ func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Se
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
+	if keys := keysOf(c); keys != nil {
+		s.keys = auth.New(keys, log)
+	}
 	o := bridge.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: c.Grants(), PerPrincipal: c.PerPrincipal,
@@ -104,7 +110,7 @@ func (s *Server) Handler() http.Handler {
 	e.RedirectTrailingSlash = false
 	e.HandleMethodNotAllowed = true
 	e.Use(gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check)
-	e.NoRoute(func(c *gin.Context) { refuse(c, http.StatusNotFound, s.directions()) })
+	e.NoRoute(func(c *gin.Context) { refuse(c, http.StatusNotFound, s.directions(c.Request)) })
 	e.NoMethod(func(c *gin.Context) { refuse(c, http.StatusMethodNotAllowed, "this method is not served here") })
 	s.routes(e.Group(s.c.BasePath))
 	return e
@@ -120,13 +126,14 @@ func (s *Server) Mount(at *gin.RouterGroup) {
 func (s *Server) routes(at *gin.RouterGroup) {
 	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	at.GET("/readyz", s.ready)
+	mcp := at.Group("", s.admit)
 	for i, name := range s.b.Servers() {
-		s.mount(at.Group("/"+name), name)
+		s.mount(mcp.Group("/"+name), name)
 		if h := s.reached[i].hook; h != nil {
 			at.POST("/hooks/"+name, s.hook(name, h))
 		}
 	}
-	s.mount(at, "")
+	s.mount(mcp, "")
 }
 
 // mount adds the endpoints of a server; without a name, those of all servers as
@@ -170,11 +177,21 @@ func cleanPrefix(p string) bool {
 	return true
 }
 
-// directions tells somebody who asked for an unknown path what there is.
-func (s *Server) directions() string {
+// directions tells somebody who asked for an unknown path what there is, as far
+// as that is any of its business.
+func (s *Server) directions(r *http.Request) string {
+	caller := ""
+	if s.keys != nil {
+		var err error
+		if caller, err = s.keys.Principal(r.Header); err != nil {
+			return "nothing is served here"
+		}
+	}
 	all := []string{s.c.BasePath + "/mcp"}
 	for _, name := range s.b.Servers() {
-		all = append(all, s.c.BasePath+"/"+name+"/mcp")
+		if s.b.Allowed(name, caller) == nil {
+			all = append(all, s.c.BasePath+"/"+name+"/mcp")
+		}
 	}
 	return "nothing is served here; MCP is at " + strings.Join(all, ", ")
 }
@@ -188,7 +205,8 @@ func (s *Server) recovered(c *gin.Context, fault any) {
 	c.AbortWithStatus(http.StatusInternalServerError)
 }
 
-// ready says how each server fares: 200 as long as one of them is of use.
+// ready says how each server fares: 200 as long as one of them is of use. Who
+// has no key where there are access rules gets the status only.
 func (s *Server) ready(c *gin.Context) {
 	type state struct {
 		Name   string     `json:"name"`
@@ -229,6 +247,10 @@ func (s *Server) ready(c *gin.Context) {
 	status := http.StatusOK
 	if !out.Ready {
 		status = http.StatusServiceUnavailable
+	}
+	if !s.insider(c) {
+		c.IndentedJSON(status, gin.H{"ready": out.Ready})
+		return
 	}
 	c.IndentedJSON(status, out)
 }

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// keysOf returns what the access rules say about keys; nil without rules.
+func keysOf(c *config.Config) []auth.Key {
+	var all []auth.Key
+	for _, a := range c.Access {
+		all = append(all, auth.Key{Principal: a.Name, Token: a.Token, File: a.TokenFile})
+	}
+	return all
+}
+
+// admit lets those in who show a key, and notes in the request's context whose
+// it is. Each request shows it anew: a session's id proves nothing (R-172).
+func (s *Server) admit(c *gin.Context) {
+	if s.keys == nil {
+		return
+	}
+	name, err := s.keys.Principal(c.Request.Header)
+	if err != nil {
+		s.turnAway(c, err)
+		return
+	}
+	c.Request = c.Request.WithContext(auth.WithPrincipal(c.Request.Context(), name))
+}
+
+// operator lets those in who may look at how the bridge fares: everybody, if the
+// configuration says so.
+func (s *Server) operator(c *gin.Context) {
+	if !s.c.PublicStatus {
+		s.admit(c)
+	}
+}
+
+// insider reports whether the details of how the bridge fares may be shown in
+// answer to a request that is answered in any case.
+func (s *Server) insider(c *gin.Context) bool {
+	if s.keys == nil || s.c.PublicStatus {
+		return true
+	}
+	_, err := s.keys.Principal(c.Request.Header)
+	if errors.Is(err, auth.ErrInvalid) {
+		s.complain(c, err) // somebody may be guessing
+	}
+	return err == nil
+}
+
+const (
+	challenge = `Bearer realm="mcp-bridge"`
+	showKey   = "this takes a key, in the header Authorization: Bearer KEY or X-API-Key: KEY"
+	// unreadLimit is how long the HTTP server may wait for the body of a request
+	// that was turned away: it reads some of it for the sake of the connection.
+	unreadLimit = 5 * time.Second
+)
+
+// turnAway answers a request that shows no key, or none that is good. What it
+// says is the same for all of these, and its body is not looked at.
+func (s *Server) turnAway(c *gin.Context, why error) {
+	s.complain(c, why)
+	c.Abort()
+	if errors.Is(why, auth.ErrMissing) {
+		c.Header("WWW-Authenticate", challenge)
+	} else {
+		c.Header("WWW-Authenticate", challenge+`, error="invalid_token"`)
+	}
+	if c.Request.ContentLength != 0 {
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
+	}
+	c.Data(http.StatusUnauthorized, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, showKey, []byte(`{"bridge":"unauthorized"}`)).Append(nil, nil, nil))
+}
+
+// complaints counts what is not worth a line each.
+type complaints struct {
+	mu   sync.Mutex // guards the rest
+	next time.Time  // when there may be another line
+	more int        // since the last one
+}
+
+// complainEvery is how often a line may be logged about who was turned away.
+const complainEvery = 10 * time.Second
+
+// due reports whether it is time for a line, and how many had none before it.
+func (c *complaints) due(now time.Time) (more int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.next) {
+		c.more++
+		return 0, false
+	}
+	more, c.more, c.next = c.more, 0, now.Add(complainEvery)
+	return more, true
+}
+
+// complain logs that somebody showed no key, or a wrong one. Nothing of what was
+// shown is logged.
+func (s *Server) complain(c *gin.Context, why error) {
+	more, ok := s.complaints.due(time.Now())
+	if !ok {
+		return
+	}
+	host, _, err := net.SplitHostPort(c.Request.RemoteAddr)
+	if err != nil {
+		host = c.Request.RemoteAddr
+	}
+	s.log.Info("a request was turned away", "from", host, "path", c.FullPath(), "err", why, "more", more)
+}

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Pair reads the certificate and its key. The error names the file that is at
+// fault.
+func (t TLS) Pair() (*tls.Certificate, error) {
+	pair, key, err := t.pair()
+	if err != nil {
+		path := map[string]string{"cert_file": t.CertFile, "key_file": t.KeyFile}[key]
+		return nil, fmt.Errorf("%s %s: %w", key, path, err)
+	}
+	return pair, nil
+}
+
+// pair is Pair with the key of what is wrong, and an error without its path.
+func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
+	cert, err := readFile(t.CertFile, maxFile)
+	if err != nil {
+		return nil, "cert_file", errors.New(reason(err))
+	}
+	own, err := readFile(t.KeyFile, maxFile)
+	if err != nil {
+		return nil, "key_file", errors.New(reason(err))
+	}
+	read, err := tls.X509KeyPair(cert, own)
+	if err == nil {
+		return &read, "", nil
+	}
+	// The library does not say which of the two it means. A certificate that is
+	// one is made together with any key, until the two are compared.
+	key = "key_file"
+	if !bytes.Contains(cert, []byte("-----BEGIN CERTIFICATE-----")) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "certificate input") {
+		key = "cert_file"
+	}
+	return nil, key, errors.New(strings.TrimPrefix(err.Error(), "tls: "))
+}
+
+func (d *decoder) visitTLS(sec *section, t *TLS) {
+	if t.CertFile == "" || t.KeyFile == "" {
+		return // a rule says so
+	}
+	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
+	pair, key, err := t.pair()
+	if err != nil {
+		m := sec.marks[key]
+		d.fault(m.line, "%s%s is %s: %v", sec.where, key, m.shown, err)
+		return
+	}
+	if end := pair.Leaf.NotAfter; end.Before(time.Now()) {
+		m := sec.marks["cert_file"]
+		d.warn(m.line, "%scert_file is %s: the certificate ended on %s", sec.where, m.shown, end.UTC().Format(time.DateOnly))
+	}
+}
+
