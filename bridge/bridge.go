@@ -238,6 +238,8 @@ type Bridge struct {
 	grants        map[string]Grant // what each principal may use; nil when there are no rules
 	store         session.Store
 	idle          time.Duration
+	door          *door
+	guests        atomic.Int64 // calls under way of clients without sessions
 	bytes         atomic.Int64 // bodies under way
 	maxBytes      int64
 	maxLanes      int64
@@ -259,11 +261,9 @@ type Bridge struct {
 	hurry         context.CancelFunc
 	wg            sync.WaitGroup
 
-	mu         sync.Mutex // guards the rest
-	sessions   map[*Session]struct{}
-	guestCalls map[string]int // under way of clients without sessions, by principal
-	listens    map[string]int // subscriptions of theirs
-	closed     bool
+	mu       sync.Mutex // guards the rest
+	sessions map[*Session]struct{}
+	closed   bool
 }
 
 // Limits that have no setting (protocol limits of the design).
@@ -287,7 +287,7 @@ func New(o Options) *Bridge {
 		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
 		starts:   make(chan struct{}, maxStarts),
-		sessions: map[*Session]struct{}{}, guestCalls: map[string]int{}, listens: map[string]int{},
+		sessions: map[*Session]struct{}{}, door: newDoor(o.PerPrincipal),
 	}
 	var err error
 	if b.seals, err = seal.New(); err != nil {
@@ -440,6 +440,10 @@ func (b *Bridge) sweep(ctx context.Context) {
 			all = append(all, s)
 		}
 		b.mu.Unlock()
+		b.door.pace.sweep(time.Now())
+		for _, r := range b.routes {
+			r.rates.sweep(time.Now())
+		}
 		for _, s := range all {
 			if s.idleFor(time.Now()) > s.patience(b.idle) {
 				s.End(ErrIdle)

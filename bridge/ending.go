@@ -121,7 +121,11 @@ func (s *Session) wind(ctx context.Context) {
 		s.b.log.Warn("session store", "err", err)
 	}
 	s.b.mu.Lock()
+	_, enrolled := s.b.sessions[s]
 	delete(s.b.sessions, s)
 	s.b.mu.Unlock()
+	if enrolled {
+		s.b.door.depart(s.caller)
+	}
 	close(s.ended)
 }

@@ -274,7 +274,7 @@ func subject(method string) (kind, bool) {
 func (f *filtered) admit(k kind, r *Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	m := r.Message
 	if m.Doubtful() {
-		return nil, invalidParams("params has a member that differs from name or uri in case only")
+		return nil, nameDoubtful()
 	}
 	if m.Method == completion {
 		return f.admitCompletion(r)
@@ -368,6 +368,11 @@ func (r *reference) about(member, text string) *jsonrpc.Message {
 	}
 	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
 	return c.Clone() // parsed: its progress token is found
+}
+
+// nameDoubtful answers a request of which it cannot be told what it is about.
+func nameDoubtful() *jsonrpc.Message {
+	return invalidParams("params has a member that differs from name or uri in case only")
 }
 
 func invalidParams(what string) *jsonrpc.Message {

@@ -22,7 +22,7 @@ func (f *flight) enter() error {
 	case f.closed:
 		return ErrShutdown
 	case f.n >= maxCalls:
-		return ErrOverloaded
+		return &Error{Kind: ErrOverloaded, After: again, Public: limitText("the bridge has too many calls under way", maxCalls)}
 	}
 	f.n++
 	f.total++

@@ -57,7 +57,6 @@ type refusals struct {
 	queue        uint64 // no place, and none to wait at
 	wait         uint64 // no place in time
 	perPrincipal uint64 // too much of one principal
-	rate         uint64 // too often
 }
 
 func newGate(server string, o Limits) *gate {
@@ -258,4 +257,12 @@ func (g *gate) forget(p *place) {
 	if g.counts[p.principal]--; g.counts[p.principal] == 0 {
 		delete(g.counts, p.principal)
 	}
+}
+
+// show enters what there is into the status.
+func (g *gate) show(st *Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st.Places, st.Queued, st.Asking = g.taken, g.waiting, g.parked
+	st.Refused = map[string]uint64{"queue": g.refused.queue, "wait": g.refused.wait, "per_principal": g.refused.perPrincipal, "rate": 0}
 }

@@ -92,11 +92,10 @@ func introduction(capabilities, clientInfo []byte) []byte {
 	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
 }
 
-// Limits on what one principal's clients without sessions may have under way
-// (protocol.md F). While there are no access rules everybody is one principal:
-// only what all may have together counts then.
+// Limits on the subscriptions of one principal's clients (protocol.md F). While
+// there are no access rules everybody is one principal: only what all may have
+// together counts then.
 const (
-	maxGuestCalls = 512
 	maxListens    = 32
 	maxAllListens = 10_000 // as many as sessions
 	// maxListenSize bounds a request to listen, which is in memory for as long as
@@ -122,7 +121,7 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 		b.refused("", g.From, m, a, nil)
 		return a, nil
 	}
-	done, err := b.receive(g.From.Principal, m.Method == listen)
+	done, err := b.receive(g.From, m)
 	if err != nil {
 		b.refused("", g.From, m, nil, err)
 		return answer(id, err), err
@@ -158,39 +157,23 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 
 // receive admits a call of a client without a session. done is called when it
 // has ended. Subscriptions are not waited for when the bridge stops.
-func (b *Bridge) receive(principal string, listens bool) (done func(), err error) {
-	counts, most := b.guestCalls, maxGuestCalls
-	if principal == "" {
-		most = maxCalls
-	}
-	if listens {
-		if counts, most = b.listens, maxListens; principal == "" {
-			most = maxAllListens
-		}
+func (b *Bridge) receive(from *Caller, m *jsonrpc.Message) (done func(), err error) {
+	if m.Method == listen {
 		if b.flight.draining() {
 			return nil, ErrShutdown
 		}
-	} else if err := b.flight.enter(); err != nil {
+		if err := b.door.listen(from, m); err != nil {
+			return nil, err
+		}
+		return func() { b.door.unlisten(from) }, nil
+	}
+	if err := b.enter(from, m); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if counts[principal] >= most {
-		if !listens {
-			b.flight.leave()
-		}
-		return nil, ErrOverloaded
-	}
-	counts[principal]++
+	b.guests.Add(1)
 	return func() {
-		b.mu.Lock()
-		if counts[principal]--; counts[principal] == 0 {
-			delete(counts, principal)
-		}
-		b.mu.Unlock()
-		if !listens {
-			b.flight.leave()
-		}
+		b.guests.Add(-1)
+		b.leave(from)
 	}, nil
 }
 

@@ -101,11 +101,11 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 		return nil, a, errors.New(fault)
 	}
 	caller.Header = b.forwarded(h)
-	if err := b.flight.enter(); err != nil {
+	if err := b.enter(caller, m); err != nil {
 		b.refused(key, caller, m, nil, err)
 		return nil, answer(mid, err), err
 	}
-	defer b.flight.leave()
+	defer b.leave(caller)
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
 	if server != "" {
 		s.log = b.route(server).log
@@ -177,11 +177,23 @@ func newCaller(principal string, m *jsonrpc.Message) (*Caller, string) {
 
 // add enters the session among those that live.
 func (b *Bridge) add(s *Session) error {
+	if err := b.door.stay(s.caller); err != nil {
+		return err
+	}
+	if err := b.enroll(s); err != nil {
+		b.door.depart(s.caller)
+		return err
+	}
+	return nil
+}
+
+// enroll is add, of a session that its principal may have.
+func (b *Bridge) enroll(s *Session) error {
 	now := time.Now()
 	err := b.store.Put(s.ctx, session.Record{Key: s.id, Server: s.server, Principal: s.caller.Principal,
 		Revision: s.caller.Revision, Params: s.caller.Params, Created: now, Seen: now})
 	if errors.Is(err, session.ErrFull) {
-		return ErrOverloaded
+		return &Error{Kind: ErrOverloaded, Public: "the bridge has as many sessions as it may have (max_sessions); try again later"}
 	}
 	if err != nil {
 		return err
@@ -283,7 +295,7 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 		s.b.refused(s.id, s.caller, m, a, nil)
 		return no(a, nil)
 	}
-	if err := s.b.flight.enter(); err != nil {
+	if err := s.b.enter(s.caller, m); err != nil {
 		s.b.refused(s.id, s.caller, m, nil, err)
 		return no(answer(id, err), err)
 	}
@@ -291,12 +303,12 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 	c := &inflight{s: s, id: id, back: back, cancel: cancel}
 	if err := s.enter(c); err != nil {
 		cancel(nil)
-		s.b.flight.leave()
+		s.b.leave(s.caller)
 		s.b.refused(s.id, s.caller, m, nil, err)
 		return no(answer(id, err), err)
 	}
 	return func() (*jsonrpc.Message, error) {
-		defer s.b.flight.leave()
+		defer s.b.leave(s.caller)
 		defer cancel(nil)
 		return s.call(ctx, m, h, c)
 	}
@@ -329,7 +341,7 @@ func (s *Session) enter(c *inflight) error {
 	case s.ending:
 		return ErrEnded
 	case s.callCount >= maxCallsPerClient:
-		return ErrOverloaded
+		return &Error{Kind: ErrOverloaded, After: again, Public: limitText("the session has too many calls under way", maxCallsPerClient)}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c

@@ -35,6 +35,7 @@ type route struct {
 	rights    map[string]*right // what each principal may use; nil when there are no rules
 	leave     leave             // of the connections that are being closed
 	gate      *gate             // that calls pass
+	rates     *rates            // of calls; nil when they are not limited
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -60,14 +61,15 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		openings:  make(chan struct{}, maxOpenings),
 		gate:      newGate(o.Name, o.Limits),
 	}
+	r.rates = newRates(o.Name, o.Limits)
 	if o.Validate {
 		r.checks = newChecks()
 	}
 	r.sieves = newSieves(&o)
 	r.pool = newPool(r)
-	r.guests = r.pool
+	r.guests = r.paced(r.pool)
 	if r.sieves != (sieves{}) {
-		r.guests = &filtered{r.pool, &r.sieves}
+		r.guests = &filtered{r.guests, &r.sieves}
 	}
 	r.rights = r.grant(b.grants)
 	r.guests = r.watched(r.guests)
@@ -235,6 +237,7 @@ func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
 	if err != nil {
 		return nil, err
 	}
+	up = r.paced(up)
 	if r.sieves != (sieves{}) {
 		up = &filtered{up, &r.sieves}
 	}
@@ -369,6 +372,13 @@ type Status struct {
 	// it. It may name programs and files.
 	Last   string
 	LastAt time.Time
+	// Places is how many calls are under way as Limits counts them, Queued how many
+	// wait for a place, and Asking how many have given theirs back because they
+	// wait for their clients, or listen.
+	Places, Queued, Asking int
+	// Refused counts the calls that Limits has refused, by what was reached:
+	// queue, wait, per_principal, rate.
+	Refused map[string]uint64
 }
 
 // Status returns how each server fares, in the order of Options.
@@ -382,6 +392,10 @@ func (b *Bridge) Status() []Status {
 	all := make([]Status, 0, len(b.routes))
 	for _, r := range b.routes {
 		st := r.status()
+		r.gate.show(&st)
+		if r.rates != nil {
+			st.Refused["rate"] = r.rates.refused.Load()
+		}
 		st.Sessions = sessions[r.o.Name]
 		if len(b.routes) == 1 {
 			st.Sessions += sessions[""]

@@ -61,6 +61,9 @@ type Totals struct {
 	MaxLanes int64  // connections to all servers
 	Admitted uint64 // calls ever
 	Dropped  uint64 // notifications that were dropped because too many waited
+	// Refused counts what was refused of a principal's, by what was reached:
+	// sessions, calls, listens, rate.
+	Refused map[string]uint64
 }
 
 // Totals returns what the bridge as a whole has to do.
@@ -69,6 +72,8 @@ func (b *Bridge) Totals() Totals {
 		Bytes: b.bytes.Load(), MaxBytes: b.maxBytes, Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
+	t.Guests, t.Listens = int(b.guests.Load()), b.door.subscriptions()
+	t.Refused = b.door.refusals()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Sessions = len(b.sessions)
@@ -76,12 +81,6 @@ func (b *Bridge) Totals() Totals {
 		if s.server == "" && len(b.routes) > 1 {
 			t.Together++
 		}
-	}
-	for _, n := range b.guestCalls {
-		t.Guests += n
-	}
-	for _, n := range b.listens {
-		t.Listens += n
 	}
 	return t
 }
