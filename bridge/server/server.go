@@ -40,6 +40,7 @@ type Server struct {
 	guard      guard
 	keys       *auth.Keys // nil when there are no access rules
 	complaints complaints // about wrong keys
+	metrics    *metrics
 	http       *http.Server
 }
 
@@ -56,13 +57,16 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	o := bridge.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: c.Grants(), PerPrincipal: c.PerPrincipal,
+		Watch: s.watch,
 	}
 	for i := range c.Servers {
 		r := reach(s, &c.Servers[i])
 		s.reached = append(s.reached, r)
 		o.Servers = append(o.Servers, options(&c.Servers[i], r))
 	}
+	s.metrics = newMetrics(names(c))
 	s.b = bridge.New(o)
+	s.metrics.registry.MustRegister(newGauges(s))
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
 	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, Heartbeat: c.Heartbeat})
 	s.http = &http.Server{
@@ -73,6 +77,18 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
 	}
 	return s
+}
+
+// watch takes what became of a request.
+func (s *Server) watch(p bridge.Report) { s.metrics.take(&p) }
+
+// names returns the names of the configured servers.
+func names(c *config.Config) []string {
+	all := make([]string, len(c.Servers))
+	for i := range c.Servers {
+		all[i] = c.Servers[i].Name
+	}
+	return all
 }
 
 // options makes a server's options of its configuration.
@@ -123,9 +139,13 @@ func (s *Server) Mount(at *gin.RouterGroup) {
 	s.routes(at.Group("", gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check))
 }
 
+// looking are the methods of those who only look.
+var looking = []string{http.MethodGet, http.MethodHead}
+
 func (s *Server) routes(at *gin.RouterGroup) {
 	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
-	at.GET("/readyz", s.ready)
+	at.Match(looking, "/readyz", s.ready)
+	at.Match(looking, "/metrics", s.operator, gin.WrapH(s.metrics.handler()))
 	mcp := at.Group("", s.admit)
 	for i, name := range s.b.Servers() {
 		s.mount(mcp.Group("/"+name), name)
@@ -203,56 +223,6 @@ func refuse(c *gin.Context, status int, why string) {
 func (s *Server) recovered(c *gin.Context, fault any) {
 	s.log.Error("panic in a handler", "path", c.FullPath(), "err", fmt.Sprint(fault))
 	c.AbortWithStatus(http.StatusInternalServerError)
-}
-
-// ready says how each server fares: 200 as long as one of them is of use. Who
-// has no key where there are access rules gets the status only.
-func (s *Server) ready(c *gin.Context) {
-	type state struct {
-		Name   string     `json:"name"`
-		State  string     `json:"state"`
-		Reason string     `json:"reason,omitempty"`
-		Since  *time.Time `json:"since,omitempty"`
-		// Transport is how the server is reached: stdio, streamable, sse or rest.
-		Transport   string `json:"transport,omitempty"`
-		Sessions    int    `json:"sessions"`
-		Connections int    `json:"connections"`
-		Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
-	}
-	var out struct {
-		Ready    bool    `json:"ready"`
-		Reason   string  `json:"reason,omitempty"`
-		Draining bool    `json:"draining,omitempty"`
-		Servers  []state `json:"servers"`
-	}
-	for i, st := range s.b.Status() {
-		row := state{
-			Name: st.Name, State: st.State, Reason: st.Reason, Transport: s.reached[i].transport(),
-			Sessions: st.Sessions, Connections: st.Lanes,
-		}
-		if row.Transport == "stdio" {
-			row.Children = &row.Connections
-		}
-		if !st.Since.IsZero() {
-			row.Since = &st.Since
-		}
-		out.Servers = append(out.Servers, row)
-		out.Ready = out.Ready || st.Usable
-	}
-	if out.Draining = s.b.Draining(); out.Draining {
-		out.Ready, out.Reason = false, "the bridge is stopping"
-	} else if !out.Ready {
-		out.Reason = "no server works"
-	}
-	status := http.StatusOK
-	if !out.Ready {
-		status = http.StatusServiceUnavailable
-	}
-	if !s.insider(c) {
-		c.IndentedJSON(status, gin.H{"ready": out.Ready})
-		return
-	}
-	c.IndentedJSON(status, out)
 }
 
 // Listen opens the configured address.

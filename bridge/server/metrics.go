@@ -1,0 +1,153 @@
+package server
+
+import (
+	"net/http"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+)
+
+// metrics are what Prometheus reads. Labels have values from the configuration
+// and from the tables here only: nothing that a client can make up is one, so
+// that nobody can make the bridge count without end.
+type metrics struct {
+	registry  *prometheus.Registry
+	calls     *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	servers   []serverMetrics // by place; the last is for what no server got
+}
+
+// serverMetrics are what is counted for one server. What is counted for the
+// first time is looked up, and found from then on without.
+type serverMetrics struct {
+	name              string
+	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
+	durations         [methods]atomic.Pointer[prometheus.Observer]
+	request, response prometheus.Counter
+}
+
+// methodNames are the methods that are told apart. All others are the last one.
+var methodNames = [...]string{
+	"initialize", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
+	"resources/read", "resources/subscribe", "resources/unsubscribe", listen, "completion/complete", "logging/setLevel",
+	"tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result", "other",
+}
+
+const (
+	methods = len(methodNames)
+	listen  = "subscriptions/listen" // lasts as long as somebody listens
+)
+
+// methodPlaces finds a method among methodNames.
+var methodPlaces = func() map[string]int {
+	places := map[string]int{}
+	for i, name := range methodNames[:methods-1] {
+		places[name] = i
+	}
+	return places
+}()
+
+// eraNames are the eras of clients.
+var eraNames = [...]string{"legacy", "modern"}
+
+const eras = len(eraNames)
+
+// eraOf returns the place of a revision's era.
+func eraOf(revision string) int {
+	if era.IsModern(revision) {
+		return 1
+	}
+	return 0
+}
+
+// durationBuckets are seconds: from what the bridge itself takes to what a call
+// may take that does real work.
+var durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+
+func newMetrics(servers []string) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mcp_bridge_calls_total",
+			Help: "Requests of clients by what became of them, and the era of the client. Without a server: those that no server got.",
+		}, []string{"server", "method", "outcome", "era"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mcp_bridge_call_duration_seconds", Buckets: durationBuckets,
+			Help: "How long requests took, whatever became of them. Subscriptions are not among them.",
+		}, []string{"server", "method"}),
+		servers: make([]serverMetrics, len(servers)+1),
+	}
+	request := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcp_bridge_request_bytes_total", Help: "Size of requests.",
+	}, []string{"server"})
+	response := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcp_bridge_response_bytes_total", Help: "Size of the answers of servers.",
+	}, []string{"server"})
+	for i := range m.servers {
+		s := &m.servers[i]
+		if i < len(servers) {
+			s.name = servers[i]
+		}
+		s.request, s.response = request.WithLabelValues(s.name), response.WithLabelValues(s.name)
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mcp_bridge_build_info", Help: "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"version": Version(), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.calls, m.durations, request, response, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// take counts a report.
+func (m *metrics) take(p *bridge.Report) {
+	place := p.Place
+	if place < 0 {
+		place = len(m.servers) - 1
+	}
+	s := &m.servers[place]
+	method, known := methodPlaces[p.Request.Method]
+	if !known {
+		method = methods - 1
+	}
+	m.counter(s, method, eraOf(p.Revision), p.Outcome).Inc()
+	if p.Request.Method != listen {
+		m.observer(s, method).Observe(p.Took.Seconds())
+	}
+	s.request.Add(float64(p.Request.Len()))
+	if p.Answer != nil {
+		s.response.Add(float64(p.Answer.Len()))
+	}
+}
+
+func (m *metrics) counter(s *serverMetrics, method, of int, o bridge.Outcome) prometheus.Counter {
+	at := &s.calls[method][of][o]
+	if c := at.Load(); c != nil {
+		return *c
+	}
+	c := m.calls.WithLabelValues(s.name, methodNames[method], o.String(), eraNames[of])
+	at.Store(&c)
+	return c
+}
+
+func (m *metrics) observer(s *serverMetrics, method int) prometheus.Observer {
+	at := &s.durations[method]
+	if o := at.Load(); o != nil {
+		return *o
+	}
+	o := m.durations.WithLabelValues(s.name, methodNames[method])
+	at.Store(&o)
+	return o
+}
+
+// handler serves the metrics.
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry})
+}

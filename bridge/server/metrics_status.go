@@ -1,0 +1,98 @@
+package server
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// gauges are the metrics that the bridge is asked for when they are read.
+type gauges struct {
+	s        *Server
+	whole    []wholeGauge
+	each     []eachGauge
+	children *prometheus.Desc
+	sessions *prometheus.Desc
+}
+
+// wholeGauge is a metric of the bridge as a whole.
+type wholeGauge struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*bridge.Totals) float64
+}
+
+// eachGauge is a metric of each server.
+type eachGauge struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*bridge.Status) float64
+}
+
+var _ prometheus.Collector = (*gauges)(nil)
+
+func newGauges(s *Server) *gauges {
+	g := &gauges{s: s}
+	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
+	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
+	whole := func(name, help string, kind prometheus.ValueType, value func(*bridge.Totals) float64) {
+		g.whole = append(g.whole, wholeGauge{prometheus.NewDesc("mcp_bridge_"+name, help, nil, nil), kind, value})
+	}
+	each := func(name, help string, kind prometheus.ValueType, value func(*bridge.Status) float64) {
+		g.each = append(g.each, eachGauge{prometheus.NewDesc("mcp_bridge_"+name, help, []string{"server"}, nil), kind, value})
+	}
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	whole("ready", "Whether /readyz answers 200.", gauge, func(*bridge.Totals) float64 { return truth(s.readiness().Ready) })
+	whole("requests_in_flight", "Requests of clients that are under way, without subscriptions.", gauge, func(t *bridge.Totals) float64 { return float64(t.Calls) })
+	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *bridge.Totals) float64 { return float64(t.Guests) })
+	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *bridge.Totals) float64 { return float64(t.Listens) })
+	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *bridge.Totals) float64 { return float64(t.Bytes) })
+	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *bridge.Totals) float64 { return float64(t.MaxBytes) })
+	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *bridge.Totals) float64 { return float64(t.Dropped) })
+	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *bridge.Status) float64 { return truth(st.Usable) })
+	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *bridge.Status) float64 { return float64(st.Calls) })
+	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *bridge.Status) float64 { return float64(st.Parked) })
+	each("connections", "Connections that are open or being opened.", gauge, func(st *bridge.Status) float64 { return float64(st.Lanes) })
+	each("connections_opened_total", "Connections that were opened.", counter, func(st *bridge.Status) float64 { return float64(st.Opened) })
+	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *bridge.Status) float64 { return float64(st.Losses) })
+	each("restarts_total", "Attempts to open a connection again that was lost.", counter, func(st *bridge.Status) float64 { return float64(st.Restarts) })
+	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *bridge.Status) float64 { return float64(st.Failures) })
+	return g
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, w := range g.whole {
+		to <- w.desc
+	}
+	for _, e := range g.each {
+		to <- e.desc
+	}
+	to <- g.children
+	to <- g.sessions
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	totals := g.s.b.Totals()
+	for _, w := range g.whole {
+		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&totals))
+	}
+	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
+	for i, st := range g.s.b.Status() {
+		to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(st.Sessions), st.Name)
+		for _, e := range g.each {
+			to <- prometheus.MustNewConstMetric(e.desc, e.kind, e.value(&st), st.Name)
+		}
+		if g.s.reached[i].transport() == transportStdio {
+			to <- prometheus.MustNewConstMetric(g.children, prometheus.GaugeValue, float64(st.Lanes), st.Name)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// scrape reads /metrics and returns the lines that begin so.
+func (r *rig) scrape(prefix string) []string {
+	r.t.Helper()
+	a := r.Do("GET", "/metrics", "").Wait()
+	if a.Status() != 200 || !strings.HasPrefix(a.Header("Content-Type"), "text/plain") {
+		r.t.Fatalf("/metrics = %d %s", a.Status(), a.Header("Content-Type"))
+	}
+	var lines []string
+	for line := range strings.Lines(a.Body()) {
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// guest makes a request of a client without a session.
+func guest(id, method, params string) string {
+	if params != "" {
+		params += ","
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, id, method, params)
+}
+
+// The metrics are as Prometheus wants them: names, units, help.
+func TestMetricsLint(t *testing.T) {
+	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		id := r.begin("/mcp")
+		r.Do("POST", "/mcp", call("1", "one__echo"), "Mcp-Session-Id", id).Wait()
+		problems, err := testutil.GatherAndLint(r.s.metrics.registry)
+		if err != nil || len(problems) > 0 {
+			t.Errorf("GatherAndLint = %v, %v", problems, err)
+		}
+	})
+}
+
+// What clients do is counted by server, method, outcome and era; what no server gets, without a server.
+func TestMetricsCalls(t *testing.T) {
+	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		id := r.begin("/mcp")
+		for _, body := range []string{call("1", "one__echo"), call("2", "one__echo"), call("3", "two__echo"), call("4", "nobody")} {
+			r.Do("POST", "/mcp", body, "Mcp-Session-Id", id).Wait()
+		}
+		r.Do("POST", "/one/mcp", guest("5", "tools/call", `"name":"echo","arguments":{}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo").Wait()
+		want := []string{
+			`mcp_bridge_calls_total{era="legacy",method="initialize",outcome="ok",server=""} 1`,
+			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="error",server=""} 1`,
+			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="one"} 2`,
+			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="two"} 1`,
+			`mcp_bridge_calls_total{era="modern",method="tools/call",outcome="ok",server="one"} 1`,
+		}
+		if got := r.scrape("mcp_bridge_calls_total"); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		for prefix, want := range map[string]string{
+			`mcp_bridge_call_duration_seconds_count{method="tools/call",server="one"}`: "3",
+			`mcp_bridge_sessions{server=""}`:                                           "1",
+			`mcp_bridge_sessions{server="one"}`:                                        "0",
+			`mcp_bridge_connections{server="two"}`:                                     "1",
+			`mcp_bridge_children{server="two"}`:                                        "1",
+			`mcp_bridge_connections_opened_total{server="two"}`:                        "1",
+			`mcp_bridge_server_up{server="one"}`:                                       "1",
+			`mcp_bridge_calls_in_flight{server="one"}`:                                 "0",
+			`mcp_bridge_ready`:                                                         "1",
+			`mcp_bridge_build_info{goversion=`:                                         "1",
+			`mcp_bridge_notifications_dropped_total`:                                   "0",
+			`mcp_bridge_in_flight_limit_bytes`:                                         "5.36870912e+08",
+			`go_goroutines`:                                                            "",
+			`process_start_time_seconds`:                                               "",
+		} {
+			got := r.scrape(prefix)
+			if len(got) != 1 || want != "" && !strings.HasSuffix(got[0], " "+want) {
+				t.Errorf("%s = %q, want %s", prefix, got, want)
+			}
+		}
+		if got := r.scrape(`mcp_bridge_request_bytes_total{server="one"}`); len(got) != 1 || strings.HasSuffix(got[0], " 0") {
+			t.Errorf("bytes = %q", got)
+		}
+	})
+}
+
+// A call is counted while it is under way, and a subscription is too.
+func TestMetricsInFlight(t *testing.T) {
+	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
+		id := r.begin("/mcp")
+		x := r.Do("POST", "/mcp", call("1", "wait"), "Mcp-Session-Id", id)
+		y := r.Do("POST", "/mcp", guest("2", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+		synctest.Wait()
+		if got := r.scrape("mcp_bridge_calls_in_flight"); len(got) != 1 || !strings.HasSuffix(got[0], " 2") {
+			t.Errorf("in flight: %q, want 2", got)
+		}
+		if got := r.scrape("mcp_bridge_subscriptions"); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
+			t.Errorf("subscriptions: %q, want 1", got)
+		}
+		y.Leave()
+		r.Do("DELETE", "/mcp", "", "Mcp-Session-Id", id).Wait()
+		x.Wait()
+		synctest.Wait()
+		if got := r.scrape("mcp_bridge_calls_in_flight"); len(got) != 1 || !strings.HasSuffix(got[0], " 0") {
+			t.Errorf("in flight: %q, want none", got)
+		}
+		if got := r.scrape(`mcp_bridge_call_duration_seconds_count{method="subscriptions/listen"`); len(got) != 0 {
+			t.Errorf("how long somebody listens is counted as a duration: %q", got)
+		}
+	})
+}
+
+// Strangers choose names of tools and methods, and who they are: none of that
+// makes a metric of its own.
+func TestMetricsBounded(t *testing.T) {
+	m := newMetrics([]string{"one"})
+	count := func() int {
+		n, err := testutil.GatherAndCount(m.registry, "mcp_bridge_calls_total", "mcp_bridge_call_duration_seconds", "mcp_bridge_request_bytes_total")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	flood := func() {
+		for range 2000 {
+			name := fmt.Sprintf("x%d", rand.Uint64())
+			for _, method := range append(methodNames[:], name) {
+				q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"name":"` + name + `"}}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.take(&bridge.Report{Server: "one", Place: rand.IntN(2) - 1, Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
+					Outcome: bridge.Outcome(rand.IntN(bridge.Outcomes)), Request: q})
+			}
+		}
+	}
+	flood()
+	most := 2*(methods*eras*bridge.Outcomes+methods) + 2
+	before := count()
+	if before > most {
+		t.Errorf("%d series, want at most %d", before, most)
+	}
+	flood()
+	if after := count(); after > before+10 { // what chance has left out before
+		t.Errorf("%d series, and %d after more of the same", before, after)
+	}
+}
+
+// Metrics may be read while calls go on.
+func TestMetricsConcurrently(t *testing.T) {
+	m := newMetrics([]string{"one", "two"})
+	q, err := jsonrpc.Parse([]byte(call("1", "echo")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	const each = 500
+	for i := range 4 {
+		wg.Go(func() {
+			for range each {
+				m.take(&bridge.Report{Place: i % 2, Request: q, Took: time.Millisecond})
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			if _, err := m.registry.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	for _, server := range []string{"one", "two"} {
+		if got := testutil.ToFloat64(m.calls.WithLabelValues(server, "tools/call", "ok", "legacy")); got != 2*each {
+			t.Errorf("%s: %v calls, want %d", server, got, 2*each)
+		}
+	}
+}
+
+// A registry checks that the same metric is not described twice, and differently.
+func TestMetricsDescribed(t *testing.T) {
+	r := newRig(t, func(c *config.Config) {}, "one")
+	if err := testutil.CollectAndCompare(newGauges(r.s), strings.NewReader(""), "mcp_bridge_nothing"); err != nil {
+		t.Error(err)
+	}
+	pedantic := prometheus.NewPedanticRegistry()
+	pedantic.MustRegister(newGauges(r.s), r.s.metrics.calls, r.s.metrics.durations)
+	if _, err := pedantic.Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkMetrics(b *testing.B) {
+	m := newMetrics([]string{"one"})
+	q, err := jsonrpc.Parse([]byte(call("1", "echo")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := bridge.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.take(&p)
+	}
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// readiness is what /readyz answers.
+type readiness struct {
+	Ready    bool    `json:"ready"`
+	Reason   string  `json:"reason,omitempty"`
+	Draining bool    `json:"draining,omitempty"`
+	Whole    *whole  `json:"bridge"`
+	Servers  []state `json:"servers"`
+}
+
+// whole is how much the bridge has to do.
+type whole struct {
+	Version  string `json:"version"`
+	Sessions int    `json:"sessions"`
+	// Together are the sessions at /mcp, where several servers are one.
+	Together      int   `json:"sessions_at_all_as_one,omitempty"`
+	Calls         int   `json:"calls"`
+	Guests        int   `json:"calls_without_session"`
+	Subscriptions int   `json:"subscriptions"`
+	Connections   int64 `json:"connections"`
+	Bytes         int64 `json:"bytes_in_flight"`
+}
+
+// state is how a server fares.
+type state struct {
+	Name   string     `json:"name"`
+	State  string     `json:"state"`
+	Reason string     `json:"reason,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	// Transport is how the server is reached: stdio, streamable, sse or rest.
+	Transport string `json:"transport,omitempty"`
+	// Era and Revision are what the last connection has agreed on.
+	Era         string `json:"era,omitempty"`
+	Revision    string `json:"revision,omitempty"`
+	Sessions    int    `json:"sessions"`
+	Calls       int    `json:"calls"`
+	Parked      int    `json:"parked_calls,omitempty"`
+	Connections int    `json:"connections"`
+	Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
+	Restarts    uint64 `json:"restarts"`
+	// LastError is the last failure or loss, also when the server has recovered.
+	LastError   string     `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+}
+
+// transportStdio is what reached.transport says of a child process.
+const transportStdio = "stdio"
+
+// readiness says how the bridge and each server fare.
+func (s *Server) readiness() *readiness {
+	t := s.b.Totals()
+	out := &readiness{Whole: &whole{
+		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Guests: t.Guests,
+		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
+	}}
+	var useless []string
+	for i, st := range s.b.Status() {
+		out.Servers = append(out.Servers, s.state(i, &st))
+		if !st.Usable {
+			useless = append(useless, st.Name)
+		}
+	}
+	switch out.Draining = s.b.Draining(); {
+	case out.Draining:
+		out.Reason = "the bridge is stopping"
+	case len(useless) == len(out.Servers):
+		out.Reason = "no server works"
+	case s.c.Ready == config.ReadyAll && len(useless) > 0:
+		out.Reason = strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)"
+	default:
+		out.Ready = true
+	}
+	return out
+}
+
+// state says how the server at that place fares.
+func (s *Server) state(place int, st *bridge.Status) state {
+	row := state{
+		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.reached[place].transport(),
+		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Parked: st.Parked, Connections: st.Lanes,
+		Restarts: st.Restarts, LastError: st.Last, LastErrorAt: moment(st.LastAt),
+	}
+	if row.Transport == transportStdio {
+		row.Children = &row.Connections
+	}
+	if st.Revision != "" {
+		row.Era = eraNames[eraOf(st.Revision)]
+	}
+	return row
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// ready answers /readyz: as JSON, or as a table for people.
+func (s *Server) ready(c *gin.Context) {
+	r := s.readiness()
+	status := http.StatusOK
+	if !r.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	switch {
+	case !s.insider(c): // the status says it all
+		c.JSON(status, gin.H{"ready": r.Ready})
+	case c.Query("format") == "text", c.Query("format") == "" && c.NegotiateFormat(gin.MIMEJSON, gin.MIMEPlain) == gin.MIMEPlain:
+		c.String(status, "%s", r.table(time.Now()))
+	default:
+		c.IndentedJSON(status, r)
+	}
+}
+
+// table is the readiness for people.
+func (r *readiness) table(now time.Time) string {
+	var b strings.Builder
+	if b.WriteString("ready"); !r.Ready {
+		b.Reset()
+		b.WriteString("not ready: " + r.Reason)
+	}
+	fmt.Fprintf(&b, "\n%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n\n",
+		r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tLAST ERROR")
+	for _, s := range r.Servers {
+		last := "-"
+		if s.LastError != "" {
+			last = "(" + ago(now, s.LastErrorAt) + " ago) " + line(s.LastError)
+		} else if s.Reason != "" {
+			last = line(s.Reason)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
+			s.Sessions, s.Calls, s.Connections, s.Restarts, last)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ago says how long ago something was.
+func ago(now time.Time, t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return now.Sub(*t).Round(time.Second).String()
+}
+
+// line makes one line of a text, of a length that a terminal can show.
+func line(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 160 {
+		s = string(r[:160]) + "…"
+	}
+	return s
+}
