@@ -103,7 +103,7 @@ func (r *route) verify(tool string, schema, args []byte) validate.Faults {
 	}
 	err := r.checks.cache.Verify(schema, args)
 	if faults, ok := errors.AsType[validate.Faults](err); ok {
-		return faults
+		return faults.Of(tool)
 	}
 	if err != nil && r.checks.first(tool) {
 		r.log.Warn("the arguments of a tool are not checked", "tool", tool, "err", err)

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,6 +97,13 @@ func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
 	return v.sum != old.sum, nil
 }
 
+// keep forgets all URLs but these.
+func (f *fetcher) keep(urls []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.seen, func(address string, _ version) bool { return !slices.Contains(urls, address) })
+}
+
 // get reads what is at a URL unless it is still as it was: then there is no
 // data.
 func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte, version, error) {
@@ -167,7 +176,8 @@ type watched struct {
 }
 
 // unsettled is how young a file may be for its time to tell nothing: it may
-// have been written again within the same tick.
+// have been written again within the same tick. A time that is further ahead
+// somebody has set.
 const unsettled = time.Second
 
 // moment is how files are before they are read: what is exchanged meanwhile has
@@ -200,10 +210,13 @@ func watch(fetch *fetcher, texts []string, before moment) *watched {
 		if !known {
 			s = stampOf(t)
 		}
-		if s.modified.After(before.at.Add(-unsettled)) {
+		if age := before.at.Sub(s.modified); -unsettled < age && age < unsettled {
 			s = stamp{size: -1} // it is looked at once more
 		}
 		w.files[t] = s
+	}
+	if fetch != nil {
+		fetch.keep(w.urls)
 	}
 	return w
 }

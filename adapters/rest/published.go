@@ -102,7 +102,11 @@ func (c *Config) addPublished(ctx context.Context, m *material, fetch openapi.Fe
 			return fmt.Errorf("catalog: %w", err)
 		}
 	}
-	return c.published(m, data)
+	err := c.published(m, data)
+	if err != nil && brought != nil { // its sender has to know
+		return &CatalogError{err}
+	}
+	return err
 }
 
 // published adds the tools of a catalogue to the others. One that cannot be used

@@ -257,6 +257,7 @@ func TestCatalogBrought(t *testing.T) {
 		{" \n", "slow two", 1, false}, // only that something has changed
 		{`{"tools":[]}`, "slow", 2, false},
 		{flows("one", "slow"), "slow one", 3, false},
+		{flows("slow"), "slow one", 3, true}, // the only name is taken
 	} {
 		_, err := a.Renew(t.Context(), []byte(test.body))
 		if _, bad := errors.AsType[*CatalogError](err); bad != test.bad || !bad && err != nil {

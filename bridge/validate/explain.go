@@ -99,13 +99,13 @@ func (x *explainer) findings(w *jsonschema.ValidationError) []finding {
 
 // at makes a finding about the value itself.
 func (x *explainer) at(w *jsonschema.ValidationError, text string) finding {
-	return finding{Fault: Fault{pathOf(w.InstanceLocation, x.value), text}, place: w.InstanceLocation}
+	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, x.value), Text: text}, place: w.InstanceLocation}
 }
 
 // below makes a finding about a member of the value.
 func (x *explainer) below(w *jsonschema.ValidationError, name, text string) finding {
 	place := append(slices.Clip(w.InstanceLocation), name)
-	return finding{Fault: Fault{pathOf(place, x.value), text}, place: place}
+	return finding{Fault: Fault{Path: pathOf(place, x.value), Text: text}, place: place}
 }
 
 func (x *explainer) missing(w *jsonschema.ValidationError, names []string, text string) []finding {

@@ -62,7 +62,7 @@ func value(r gjson.Result, at []string) (v any, fault *Fault) {
 			name := k.String()
 			here := append(slices.Clip(at), name)
 			if _, twice := m[name]; twice {
-				fault = &Fault{pathOf(here, nil), "stands there twice"}
+				fault = &Fault{Path: pathOf(here, nil), Text: "stands there twice"}
 				return false
 			}
 			m[name], fault = value(one, here)
@@ -82,7 +82,7 @@ func value(r gjson.Result, at []string) (v any, fault *Fault) {
 		return r.Str, nil
 	case r.Type == gjson.Number:
 		if !bounded(r.Raw) {
-			return nil, &Fault{pathOf(at, nil), "is a number with too many digits"}
+			return nil, &Fault{Path: pathOf(at, nil), Text: "is a number with too many digits"}
 		}
 		return json.Number(r.Raw), nil
 	case r.Type == gjson.Null:

@@ -67,6 +67,17 @@ type Faults []Fault
 type Fault struct {
 	Path string // of the argument, such as body.tags[2]; empty for the whole
 	Text string
+
+	unchecked bool // the schema is too much for the arguments
+}
+
+// Of has a fault say which tool it is about where the tool's schema has a part in
+// it: the arguments could not be checked.
+func (f Faults) Of(tool string) Faults {
+	if len(f) == 1 && f[0].unchecked {
+		return Faults{{Text: "those of " + tool + " " + f[0].Text}}
+	}
+	return f
 }
 
 // maxFaults is how many faults are told.
@@ -207,14 +218,21 @@ func (e *entry) validate(v any, size int) (err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.steps = maxSteps + byteSteps*size
+	e.steps = budget(size)
 	defer func() {
 		if r := recover(); r != nil {
-			err = &SchemaError{fmt.Errorf("checking with it failed: %v", r)}
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", r)
+			}
+			err = &SchemaError{fmt.Errorf("checking with it failed: %w", cause)}
 		}
 	}()
 	return e.s.Validate(v)
 }
+
+// budget is how many steps the check of a value of so many bytes may take.
+func budget(size int) int { return maxSteps + byteSteps*size }
 
 func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 	var edits edits
@@ -234,6 +252,8 @@ func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
 		faults = x.faults(wrong)
 	} else if errors.Is(err, errCompared) { // the value is what is too large: it must not go unchecked for that
 		return nil, Faults{{Text: "they have " + errCompared.Error()}}
+	} else if errors.Is(err, errSteps) { // nor for what it makes of the schema
+		return nil, Faults{{Text: fmt.Sprintf("cannot be checked in %d steps, the limit for arguments of their size: %v", budget(len(args)), errSteps), unchecked: true}}
 	} else if err != nil {
 		return args, err
 	}

@@ -170,8 +170,8 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// Alternatives within alternatives do not hold up the bridge; a large value does
-// not look like them.
+// Alternatives within alternatives do not hold up the bridge, and arguments do not
+// pass unchecked because of them; a large value does not look like them.
 func TestSteps(t *testing.T) {
 	c := NewCache(8)
 	var defs []string
@@ -186,9 +186,10 @@ func TestSteps(t *testing.T) {
 		"deep": {deep, `{"a":` + strings.Repeat(`{"n":`, 100) + `""` + strings.Repeat("}", 101)},
 	} {
 		begin := time.Now()
-		_, err := c.Check([]byte(tc.schema), []byte(tc.args), true)
-		if _, ok := errors.AsType[*SchemaError](err); !ok {
-			t.Errorf("%s: %v", name, err)
+		got, err := c.Check([]byte(tc.schema), []byte(tc.args), true)
+		want := fmt.Sprintf("the arguments are wrong: those of tool cannot be checked in %d steps, the limit for arguments of their size: too many alternatives have to be tried", maxSteps+byteSteps*len(tc.args))
+		if faults, ok := errors.AsType[Faults](err); !ok || got != nil || faults.Of("tool").Error() != want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
 		}
 		if d := time.Since(begin); d > 20*time.Second {
 			t.Errorf("%s took %v", name, d)

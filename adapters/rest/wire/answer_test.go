@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -326,7 +327,9 @@ func TestStreamLive(t *testing.T) {
 
 // What a server sends back of our credentials is masked, whatever it is in.
 func TestMask(t *testing.T) {
-	const secret = "s3cret/key+value"
+	const secret = `s3cret/"key\"+<value>&`
+	plain := string(appendString(nil, secret))
+	html, _ := json.Marshal(secret)
 	for _, tc := range []struct {
 		name   string
 		status int
@@ -335,14 +338,14 @@ func TestMask(t *testing.T) {
 		{"JSON", 200, "application/json"}, {"text", 200, "text/plain"}, {"error", 400, "application/json"}, {"page", 400, "text/html"},
 		{"events", 200, "text/event-stream"}, {"lines", 200, "application/x-ndjson"},
 	} {
-		body := `{"message":"key is ` + secret + ` or ` + escape(secret, unreserved) + `"}`
+		body := `{"message":"key is ` + escape(secret, unreserved) + `","plain":` + plain + `,"slashes":` + strings.ReplaceAll(plain, "/", `\/`) + `,"html":` + string(html) + `}`
 		if tc.kind == "text/event-stream" {
 			body = "data: " + body + "\n\n"
 		}
 		srv := answering(t, tc.status, tc.kind, body)
 		s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Key: secret, Query: "key"}})
 		got := call(t, s, &Call{Tool: tool("GET", "/x"), Progress: func(_ int, text string) {
-			if contains(text, secret) {
+			if contains(text, "s3cret") {
 				t.Errorf("%s: progress has the secret: %s", tc.name, text)
 			}
 		}})

@@ -374,6 +374,62 @@ func TestTokenLife(t *testing.T) {
 	})
 }
 
+// A server that gives no tokens is not asked for one with each call, and is asked
+// again after a while.
+func TestTokenRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, well := 0, false
+		s, _ := scripted(t, Options{Default: &Credential{Client: &Client{ID: "me", Secret: "s", TokenURL: "https://login.example.com"}}}, func(r *http.Request) (*http.Response, error) {
+			res := status(200)
+			if r.URL.Host == "login.example.com" {
+				if asked++; !well {
+					return status(503), nil
+				}
+				res.Body = body(`{"access_token":"token","expires_in":60}`)
+			}
+			return res, nil
+		})
+		defer s.Close()
+		x := &Call{Tool: tool("POST", "/x")}
+		want := func(after time.Duration, n int, text string) {
+			t.Helper()
+			time.Sleep(after)
+			for range 3 {
+				if got := said(call(t, s, x)); !contains(got, text) || asked != n {
+					t.Errorf("%s after %d tokens were asked for, want %s after %d", got, asked, text, n)
+				}
+			}
+		}
+		want(0, 1, "no token")
+		want(999*time.Millisecond, 1, "no token")
+		want(time.Millisecond, 2, "no token")
+		want(time.Second, 2, "no token")
+		want(time.Second, 3, "no token")
+		for n := 4; n < 20; n++ {
+			want(30*time.Second, n, "no token")
+		}
+		well = true
+		want(30*time.Second, 20, "{}")
+	})
+}
+
+// A key in the query of the API's address is shown nowhere.
+func TestKeyInAddress(t *testing.T) {
+	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
+	s := newSource(t, Options{BaseURL: rec.URL + "/v1?api_key=the-secret-key&flag"})
+	c := &Call{Tool: tool("GET", "/x", param("query", "form", true)), Args: []byte(`{"c":"1"}`)}
+	p, err := s.Plan(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Split(p.String(), "\n")[0], "GET "+rec.URL+"/v1/x?api_key=***&***&c=1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := said(call(t, s, c)), "/v1/x?api_key=***&flag&c=1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func body(s string) *stringBody { return &stringBody{strings.NewReader(s)} }
 
 type stringBody struct{ *strings.Reader }

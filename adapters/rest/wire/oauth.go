@@ -26,6 +26,10 @@ const (
 	tokenLife    = 5 * time.Minute
 	tokenTimeout = 30 * time.Second
 	maxToken     = 1 << 20
+	// firstRefusal is how long after a token was not to be had the next is asked
+	// for, twice as long each time, but no longer than maxRefusal.
+	firstRefusal = time.Second
+	maxRefusal   = 30 * time.Second
 	// maxScopes bounds the tokens that are kept, one for each set of scopes.
 	maxScopes = 64
 )
@@ -47,6 +51,7 @@ type token struct {
 	value string
 	until time.Time
 	err   error
+	fails int // how many before this one were not to be had
 }
 
 // newTokens checks where tokens come from. The document may name the place; then
@@ -91,7 +96,11 @@ func (t *tokens) get(ctx context.Context, scopes []string) (string, error) {
 		if len(t.kept) >= maxScopes {
 			clear(t.kept) // who waits has what it waits for
 		}
-		one = &token{done: make(chan struct{})}
+		fails := 0
+		if one != nil && one.err != nil {
+			fails = one.fails + 1
+		}
+		one = &token{done: make(chan struct{}), fails: fails}
 		if !t.s.start(func() { t.fetch(one, scope) }) {
 			t.mu.Unlock()
 			return "", errClosed
@@ -111,7 +120,7 @@ func (t *tokens) get(ctx context.Context, scopes []string) (string, error) {
 func (o *token) over(now time.Time) bool {
 	select {
 	case <-o.done:
-		return o.err != nil || !now.Before(o.until)
+		return !now.Before(o.until)
 	default:
 		return false
 	}
@@ -142,7 +151,11 @@ func (t *tokens) fetch(one *token, scope string) {
 	one.value, one.until, one.err = t.ask(ctx, scope)
 	if one.err == nil {
 		t.s.hide(one.value)
+		return
 	}
+	// Who asks meanwhile is told the same: a server that refuses or is down is not
+	// asked with each call.
+	one.until = time.Now().Add(min(firstRefusal<<min(one.fails, 10), maxRefusal))
 }
 
 func (t *tokens) ask(ctx context.Context, scope string) (string, time.Time, error) {

@@ -25,6 +25,7 @@ type Plan struct {
 
 	op          *openapi.Operation
 	path, query string // of the operation, encoded
+	base        string // the query of the server's address
 	uses        []use  // credentials; none when the server is another than they are for
 	forwarded   []string
 	fixed       []string // names of configured headers
@@ -96,6 +97,17 @@ const maxPrinted = 64 << 10
 func (p *Plan) String() string {
 	r := p.request(context.Background())
 	u := *r.URL
+	if own, ok := strings.CutPrefix(u.RawQuery, p.base); ok && p.base != "" { // it may hold a key
+		pairs := strings.Split(p.base, "&")
+		for i, pair := range pairs {
+			if name, _, valued := strings.Cut(pair, "="); valued {
+				pairs[i] = name + "=" + masked
+			} else {
+				pairs[i] = masked
+			}
+		}
+		u.RawQuery = strings.Join(pairs, "&") + own
+	}
 	for _, one := range p.uses {
 		value := masked
 		if one.name == "Authorization" {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -188,7 +189,15 @@ func New(o Options) (*Source, error) {
 		s.stop()
 		return nil, err
 	}
-	for _, t := range s.keys.secrets(&o) {
+	secrets := s.keys.secrets(&o)
+	if s.home != nil {
+		for name, values := range s.home.Query() {
+			if sensitive(name) {
+				secrets = append(secrets, values...)
+			}
+		}
+	}
+	for _, t := range secrets {
 		s.secret = append(s.secret, spellings(t)...)
 	}
 	s.lasting = len(s.secret)
@@ -255,17 +264,30 @@ func (s *Source) start(f func()) bool {
 const minSecret = 8
 
 // maxTokens bounds the spellings of tokens, which come and go.
-const maxTokens = 256
+const maxTokens = 512
 
 // spellings returns how a secret may stand in a text; none when it is too short.
 func spellings(t string) []string {
 	if len(t) < minSecret {
 		return nil
 	}
-	if enc := escape(t, unreserved); enc != t {
-		return []string{t, enc}
+	all := []string{t}
+	add := func(spelling string) {
+		if !slices.Contains(all, spelling) {
+			all = append(all, spelling)
+		}
 	}
-	return []string{t}
+	add(escape(t, unreserved))
+	// As JSON has it: the least that has to be escaped, what some escape besides
+	// for HTML, and slashes.
+	plain := string(appendString(nil, t))
+	html, _ := json.Marshal(t) // of a string
+	for _, quoted := range []string{plain, string(html)} {
+		inner := quoted[1 : len(quoted)-1]
+		add(inner)
+		add(strings.ReplaceAll(inner, "/", `\/`))
+	}
+	return all
 }
 
 // hide has a token masked in whatever is told to clients, as what is configured
@@ -330,6 +352,8 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	args, err := s.schemas.Check(schema, c.Args, len(c.Tool.InputSchema) > 0)
 	if unusable, ok := errors.AsType[*validate.SchemaError](err); ok {
 		s.once(c.Tool.Name, "the arguments of a tool are not checked", unusable)
+	} else if faults, ok := errors.AsType[validate.Faults](err); ok {
+		return nil, faults.Of(c.Tool.Name)
 	} else if err != nil {
 		return nil, err
 	}
@@ -347,6 +371,7 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	if err != nil {
 		return nil, refuse("%s", err)
 	}
+	p.base = at.RawQuery
 	if p.URL, err = join(at, p.path, p.query); err != nil {
 		return nil, err
 	}
