@@ -42,6 +42,7 @@ type Server struct {
 	complaints complaints // about wrong keys
 	metrics    *metrics
 	http       *http.Server
+	cert       *certificate // nil without TLS
 }
 
 // New builds everything that the configuration names. It starts nothing but
@@ -75,6 +76,10 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		IdleTimeout:       5 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
+	}
+	if c.TLS.CertFile != "" {
+		s.cert = &certificate{files: c.TLS, log: log}
+		s.http.TLSConfig = s.cert.config()
 	}
 	return s
 }
@@ -225,8 +230,14 @@ func (s *Server) recovered(c *gin.Context, fault any) {
 	c.AbortWithStatus(http.StatusInternalServerError)
 }
 
-// Listen opens the configured address.
+// Listen opens the configured address. With TLS, a certificate that cannot be
+// used is an error.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	if s.cert != nil {
+		if err := s.cert.load(); err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.c.Listen)
 	if err != nil {
@@ -239,7 +250,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // way finish for as long as the configuration allows, and stops everything.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(l) }()
+	go func() { failed <- s.serve(l) }()
 	select {
 	case err := <-failed:
 		s.Close(context.Background())
@@ -257,6 +268,20 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+// serve serves on l, encrypted if that is configured.
+func (s *Server) serve(l net.Listener) error {
+	if s.cert == nil {
+		return s.http.Serve(l)
+	}
+	if s.cert.current.Load() == nil { // a listener of somebody else's
+		if err := s.cert.load(); err != nil {
+			_ = l.Close()
+			return fmt.Errorf("tls: %w", err)
+		}
+	}
+	return s.http.ServeTLS(l, "", "")
 }
 
 // closeLimit bounds how long responses may take to end once the bridge has

@@ -125,7 +125,9 @@ func connectFile(file string, named bool, target []string) (*config.Config, erro
 		return nil, usageError{fmt.Errorf("there is no target, and no %s whose servers could be meant: name a URL, or a file with -c", file)}
 	case err != nil:
 		return nil, err
-	case len(target) == 0:
+	}
+	c.Access = nil // they are about those who come over the network
+	if len(target) == 0 {
 		return c, nil
 	}
 	var names []string

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -20,7 +21,8 @@ func newRun(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 	c := config.Default()
 	var share, cwd, transport, era string
 	var env, headers []string
-	var restart bool
+	var restart, insecure bool
+	var tokenEnv string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "run [flags] (-- COMMAND [ARGS...] | URL)",
@@ -31,11 +33,13 @@ remote server at URL for it. It serves this at /mcp (Streamable HTTP) and /sse
 signal stops it at once.
 
 COMMAND gets PATH, HOME and the like from the environment of the bridge, and
-what --env names; nothing else. Which transport the server at URL speaks is
-found out. In a --header, ${NAME} is taken from the environment, so that the
-value does not stand in the list of processes.`,
+what --env names; nothing else. With --token-env, clients have to show the key
+that is in that variable, as Authorization: Bearer KEY or X-API-Key: KEY. Which
+transport the server at URL speaks is found out. In a --header, ${NAME} is taken
+from the environment, so that the value does not stand in the list of processes.`,
 		Example: `  bridge run -- npx -y @modelcontextprotocol/server-filesystem .
   bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
+  bridge run --listen 0.0.0.0:8808 --token-env BRIDGE_KEY -- ./my-server
   bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose
   bridge run https://tools.example.com/mcp
   bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
@@ -79,6 +83,12 @@ value does not stand in the list of processes.`,
 			s.Restart, s.Timeout, s.Era = restart, timeout, era
 			s.MaxTimeout = max(s.MaxTimeout, timeout)
 			c.Servers = []config.Server{s}
+			if c.Access, err = tokenRule(tokenEnv, os.LookupEnv); err != nil {
+				return err
+			}
+			if err := refuseOpen(&c, insecure, "name a variable with a key by --token-env"); err != nil {
+				return err
+			}
 			return serve(cmd.Context(), &c, log, stdout)
 		},
 	}
@@ -88,6 +98,8 @@ value does not stand in the list of processes.`,
 	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
 	f.StringArrayVar(&env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
 	f.StringVar(&cwd, "cwd", "", "working directory of COMMAND")
+	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key that clients have to show, of 16 characters or more")
+	addInsecureFlag(f, &insecure)
 	addRemoteFlags(f, &headers, &transport)
 	addEraFlag(f, &era)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
@@ -95,6 +107,21 @@ value does not stand in the list of processes.`,
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
+}
+
+// tokenRule makes the access rule of --token-env, which lets one caller in.
+func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, error) {
+	if name == "" {
+		return nil, nil
+	}
+	key, ok := env(name)
+	if !ok {
+		return nil, usageError{fmt.Errorf("--token-env %s: the variable is not set", name)}
+	}
+	if err := auth.Check(key); err != nil {
+		return nil, usageError{fmt.Errorf("--token-env %s: the key in the variable %w", name, err)}
+	}
+	return []config.Access{{Name: "client", Token: key}}, nil
 }
 
 // address is what a URL looks like whose beginning was left out.

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/server"
@@ -25,6 +26,7 @@ const defaultFile = "bridge.yaml"
 
 func newServe(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 	var file, listen string
+	var insecure bool
 	cmd := &cobra.Command{
 		Use:   "serve [-c FILE]",
 		Short: "Serve everything in a configuration file",
@@ -44,6 +46,9 @@ it is.`,
 			if listen != "" {
 				c.Listen = listen
 			}
+			if err := refuseOpen(c, insecure, "add access: to the configuration"); err != nil {
+				return err
+			}
 			log, err := l.logger(stderr)
 			if err != nil {
 				return err
@@ -52,6 +57,7 @@ it is.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
+	addInsecureFlag(cmd.Flags(), &insecure)
 	cmd.Flags().StringVar(&listen, "listen", "", "address to serve on, instead of the file's; port 0 picks a free one and prints it")
 	return cmd
 }
@@ -81,7 +87,7 @@ each line of it with the place that it comes from.`,
 			for _, w := range append(c.Warnings, warnings...) {
 				fmt.Fprintln(stdout, "warning:", w)
 			}
-			fmt.Fprintf(stdout, "%s is good: %s on %s\n", file, count(len(c.Servers), "server"), c.Listen)
+			fmt.Fprintf(stdout, "%s is good: %s on %s%s\n", file, count(len(c.Servers), "server"), c.Listen, doors(c))
 			for _, s := range c.Servers {
 				fmt.Fprintf(stdout, "  %s\t%s\n", s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
 				if sum := sums[s.Name]; sum != "" {
@@ -94,6 +100,22 @@ each line of it with the place that it comes from.`,
 	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
 	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
 	return cmd
+}
+
+// doors says how the address is protected: whether by TLS, and who may call.
+func doors(c *config.Config) string {
+	text := ""
+	if c.TLS.CertFile != "" {
+		text += ", HTTPS"
+	}
+	var names []string
+	for _, a := range c.Access {
+		names = append(names, a.Name)
+	}
+	if len(names) > 0 {
+		text += ", access: " + strings.Join(names, " ")
+	}
+	return text
 }
 
 // summary says in short what is configured for a server, beside what has its
@@ -205,7 +227,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 		return err
 	}
 	defer stop()
-	if !config.Loopback(c.Listen) {
+	if c.Open() {
 		log.Warn("listening beyond loopback without access rules: anyone who reaches the address can use every server", "listen", c.Listen)
 	}
 	ln, err := s.Listen(ctx)
@@ -217,6 +239,20 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	return s.Serve(ctx, ln)
 }
 
+// addInsecureFlag adds the flag without which nothing is served to everybody.
+func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
+	f.BoolVar(insecure, "insecure", false, "serve beyond loopback without access rules, to whoever reaches the address")
+}
+
+// refuseOpen refuses to serve to whoever reaches the address, unless that is
+// asked for. rules says how to make access rules.
+func refuseOpen(c *config.Config, insecure bool, rules string) error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil || insecure || !c.Open() {
+		return nil // what is no address is refused as that
+	}
+	return usageError{fmt.Errorf("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1, or pass --insecure", c.Listen, rules)}
+}
+
 // announce prints where the servers are, and what to paste into a client.
 func announce(w io.Writer, c *config.Config, at net.Addr) {
 	host, port, err := net.SplitHostPort(at.String())
@@ -225,10 +261,19 @@ func announce(w io.Writer, c *config.Config, at net.Addr) {
 			host = "127.0.0.1"
 		}
 	}
-	base := "http://" + net.JoinHostPort(host, port) + c.BasePath
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		scheme = "https"
+	}
+	base := scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
 	type client struct {
-		Type string `json:"type"`
-		URL  string `json:"url"`
+		Type    string            `json:"type"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers,omitempty"`
+	}
+	var headers map[string]string
+	if len(c.Access) > 0 {
+		headers = map[string]string{"Authorization": "Bearer YOUR-KEY"}
 	}
 	clients := map[string]client{}
 	endpoints := func(name, url string) {
@@ -243,7 +288,7 @@ func announce(w io.Writer, c *config.Config, at net.Addr) {
 			url = base
 		}
 		endpoints(s.Name, url)
-		clients[s.Name] = client{"http", url + "/mcp"}
+		clients[s.Name] = client{"http", url + "/mcp", headers}
 	}
 	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")
 	if err == nil {
