@@ -22,6 +22,7 @@ type catalog struct {
 	each    [kinds]listing
 	mirrors map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
 	schemas schemas                // of tools whose calls are checked
+	calm    map[string]bool        // tools that may be called twice, by the server's name; not noted unless calls of tools are made again
 	edition int                    // counts how often the tools were listed to know them
 	turn    chan struct{}          // takes one: held meanwhile
 }

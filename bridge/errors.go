@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,14 @@ var (
 	ErrLimited = errors.New("too often")
 	// ErrOpen: the server has failed so often that it is left alone for a while;
 	// the request was not delivered. It is a kind of ErrUnavailable.
-	ErrOpen = errors.New("left alone")
+	ErrOpen = fmt.Errorf("left alone: %w", ErrUnavailable)
+	// ErrDeclined: the server is there, and does not take the request as it is,
+	// or not now. That says nothing about other requests. It is a kind of
+	// ErrUnavailable.
+	ErrDeclined = fmt.Errorf("declined: %w", ErrUnavailable)
+	// ErrCredentials: the server does not accept who the bridge says it is. It is
+	// a kind of ErrDeclined.
+	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrDeclined)
 	// ErrDenied: the caller may not use it.
 	ErrDenied = errors.New("not allowed")
 	// ErrShutdown: the bridge is stopping.

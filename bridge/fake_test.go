@@ -353,6 +353,8 @@ func below(s *Session) Upstream {
 			up = u.Upstream
 		case *bounded:
 			up = u.Upstream
+		case *retrying:
+			up = u.Upstream
 		default:
 			return up
 		}

@@ -10,6 +10,8 @@ import (
 
 // guarded returns what the calls that go over a lane go through first, from the
 // outside to the inside: see the order of wrappers in the design.
+// The breaker stands between a lane and its connections, which it keeps from
+// being opened too.
 func (r *route) guarded(l *lane) Upstream {
 	up := r.bounded(r.tried(l))
 	l.asks = up.parkOne
@@ -19,7 +21,7 @@ func (r *route) guarded(l *lane) Upstream {
 // tried is the inner part of that. It is all there is around a lane that serves
 // one call: what is further outside stands around what makes such lanes.
 func (r *route) tried(l *lane) Upstream {
-	return l
+	return r.retrying(l)
 }
 
 // What follows are the settings of what guards a server, and the other servers

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -18,6 +19,8 @@ type lane struct {
 	route  *route
 	caller *Caller
 	rest   Client
+	own    bool   // it is one session's
+	probes bool   // it is opened to see whether the server works, while it is left alone
 	give   func() // called when the connection could not be opened again for long although it is needed; may be nil
 	asks   func() // called when the server waits for a client, and it cannot be told which call is about it; may be nil
 	wg     sync.WaitGroup
@@ -56,8 +59,10 @@ type opening struct {
 // wire is one connection of a lane, and the Client that its reader speaks to.
 type wire struct {
 	up   Upstream
+	raw  Upstream // up without the breaker
 	l    *lane
-	gone error // guarded by l.mu
+	asks atomic.Int64 // questions of the server's that name no call
+	gone error        // guarded by l.mu
 }
 
 func newLane(r *route, from *Caller, rest Client) *lane {
@@ -334,6 +339,7 @@ func (l *lane) doze() {
 
 // retire closes a connection that is not the lane's any more.
 func (l *lane) retire(w *wire) {
+	l.route.breaker.parted(w)
 	_ = w.up.Close(l.force) // the wire logs what matters
 	l.route.released()
 }
@@ -408,6 +414,7 @@ func (w *wire) Notify(n *jsonrpc.Message) { w.l.rest.Notify(n) }
 
 // Ask passes on what the server asks.
 func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+	w.asks.Add(1)
 	if w.l.asks == nil {
 		return w.l.rest.Ask(q, reply)
 	}

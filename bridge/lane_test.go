@@ -104,7 +104,7 @@ func TestLaneBackOff(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100}, func(t *testing.T, b *Bridge) {
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Bridge) {
 		s, _ := begin(t, b, "")
 		f.wire(1).die()
 		synctest.Wait()
@@ -175,7 +175,7 @@ func TestLaneSubscriptionIsNeed(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100}, func(t *testing.T, b *Bridge) {
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Bridge) {
 		s, st := begin(t, b, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -51,6 +52,7 @@ func (l *lane) ping(w *wire) {
 	}
 	l.mu.Lock()
 	busy := l.active > 0 || time.Since(l.used) < every // it has got work meanwhile, which may keep it from answering
+	busy = busy || errors.Is(err, ErrOpen)             // or was not asked
 	if (err == nil || busy) && l.closed == nil && l.wire == w {
 		l.pulse.Reset(every)
 	}

@@ -25,7 +25,14 @@ var errAnother = errors.New("came back another")
 
 // attempt waits until another start is allowed, opens a connection and
 // restores what the session had set. With errAnother there is a connection, too.
+//
+// Two things can forbid it. The back-off is about this connection, and how often
+// it was started; the breaker about the server, whose connections have failed
+// again and again: then none is opened, however new.
 func (l *lane) attempt() (*wire, error) {
+	if _, err := l.pass(); err != nil {
+		return nil, err
+	}
 	if err := l.backOff(); err != nil {
 		return nil, err
 	}
@@ -36,13 +43,21 @@ func (l *lane) attempt() (*wire, error) {
 	if err != nil {
 		return nil, err // no fault of the server's
 	}
+	t, err := l.glance() // others have tried meanwhile
+	if err != nil {
+		release()
+		l.route.released()
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.route.handshake)})
 	defer cancel()
 	w := &wire{l: l}
-	w.up, err = l.route.o.Adapter.Open(ctx, l.caller, w)
+	w.raw, err = l.route.o.Adapter.Open(ctx, l.caller, w)
 	release()
+	l.route.breaker.opening(t, l, err)
 	if err == nil {
+		w.up = l.route.breaker.joined(w)
 		if err = l.restore(ctx, w); err != nil {
 			l.route.learned(w.up.Server()) // it works, as another
 			return w, err
@@ -83,7 +98,7 @@ func (l *lane) backOff() error {
 		return nil
 	}
 	if wait > patientUntil {
-		return &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
+		return &Error{Server: l.route.o.Name, Kind: ErrUnavailable, After: wait,
 			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
 	}
 	if wait > 0 {
@@ -148,7 +163,7 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 // tell makes a call of the bridge's own. A server that refuses what it had
 // accepted before is worth a warning and no more.
 func (l *lane) tell(ctx context.Context, w *wire, method string, params []byte) {
-	a, err := w.up.Call(ctx, &Request{Message: request(method, params), From: l.caller})
+	a, err := w.raw.Call(ctx, &Request{Message: request(method, params), From: l.caller})
 	if err == nil && a.Error != nil {
 		err = errors.New(string(a.Error))
 	}
@@ -217,7 +232,7 @@ func (l *lane) holdOn() {
 		l.mu.Lock()
 		wait := time.Until(l.nextStart())
 		l.mu.Unlock()
-		timer := time.NewTimer(max(wait, time.Second))
+		timer := time.NewTimer(max(wait, time.Second, l.route.breaker.left()))
 		select {
 		case <-timer.C:
 		case <-l.ctx.Done():

@@ -45,7 +45,7 @@ func (b *Bridge) goes(f func()) bool {
 // probe tries the server until it works or nobody waits for it.
 func (r *route) probe() {
 	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(max(pause, r.breaker.left()))
 		select {
 		case <-timer.C:
 		case <-r.b.life.Done():
@@ -73,8 +73,14 @@ func (r *route) waiting() (*Caller, bool) {
 	return nil, false
 }
 
-// try opens a connection to see whether the server works, and closes it.
+// try opens a connection to see whether the server works, and closes it. When
+// the server is left alone that is up to the breaker, which says it when the
+// server works.
 func (r *route) try(from *Caller) {
+	if r.breaker.shut() {
+		_, _ = r.breaker.pass(r.b.life, from)
+		return
+	}
 	l := newLane(r, from, nobody{})
 	if _, err := l.enter(r.b.life); err == nil {
 		l.leave()

@@ -36,6 +36,8 @@ type route struct {
 	leave     leave             // of the connections that are being closed
 	gate      *gate             // that calls pass
 	rates     *rates            // of calls; nil when they are not limited
+	breaker   *breaker          // nil when the server is never left alone
+	retries   *retries          // nil when calls are not made again
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -65,6 +67,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 	if o.Validate {
 		r.checks = newChecks()
 	}
+	r.breaker, r.retries = newBreaker(r), newRetries(o.Retry)
 	r.sieves = newSieves(&o)
 	r.pool = newPool(r)
 	r.guests = r.paced(r.pool)
@@ -203,7 +206,7 @@ func (r *route) fared(err error) {
 		if r.ill.Load() {
 			r.works()
 		}
-	case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOverloaded) && !r.ill.Load():
+	case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOverloaded) && !errors.Is(err, ErrOpen) && !r.ill.Load():
 		r.failed(err)
 	}
 }
@@ -276,7 +279,9 @@ func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 		p.asks = up.parkOne
 		return up, nil
 	}
-	return r.guarded(newLane(r, from, rest)), nil
+	l := newLane(r, from, rest)
+	l.own = true
+	return r.guarded(l), nil
 }
 
 // join returns the session's view of the connection that it shares: with those
@@ -379,6 +384,11 @@ type Status struct {
 	// Refused counts the calls that Limits has refused, by what was reached:
 	// queue, wait, per_principal, rate.
 	Refused map[string]uint64
+	// Breaker is whether the server is used: "closed" when it is, "open" when it
+	// is left alone until RetryAt, "half-open" while it is tried, and "off".
+	Breaker string
+	RetryAt time.Time
+	Trips   uint64 // how often it began to be left alone
 }
 
 // Status returns how each server fares, in the order of Options.
@@ -429,6 +439,7 @@ func (r *route) status() Status {
 	if failure != nil {
 		st.Usable, st.State, st.Reason, st.Since = usable, "failing", fmt.Sprint(failure), since
 	}
+	r.breaker.report(&st)
 	return st
 }
 

@@ -215,7 +215,7 @@ func TestWatchTogether(t *testing.T) {
 	dead := &fake{before: func(context.Context, int) error {
 		return &Error{Server: "dead", Kind: ErrUnavailable, Public: "no such program"}
 	}}
-	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead}}
+	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: Breaker{Failures: 100}}}
 	reported(t, servers, func(t *testing.T, b *Bridge, l *ledger) {
 		s, a, err := b.Initialize(context.Background(), "", "id", "", nil, parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+params+`}`))
 		if err != nil {

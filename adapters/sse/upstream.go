@@ -130,6 +130,11 @@ func (u *Upstream) unavailable(why string, err error) *bridge.Error {
 	return &bridge.Error{Server: u.name, Kind: bridge.ErrUnavailable, Public: why, Err: err}
 }
 
+// declined is the error of a call that the server did not take, as it was.
+func (u *Upstream) declined(kind error, why string, err error) *bridge.Error {
+	return &bridge.Error{Server: u.name, Kind: kind, Public: why, Err: err}
+}
+
 // unsent is the error of a call that may be made on another connection.
 func (u *Upstream) unsent(why string, err error) *bridge.Error {
 	return &bridge.Error{Server: u.name, Kind: bridge.ErrUnsent, Public: why, Err: err}
@@ -206,7 +211,7 @@ func (u *Upstream) refused(res *http.Response) error {
 		}
 		return u.unavailable("it answers with something else than a stream of events: is the address right?", httpclient.ErrOtherTransport)
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
-		return u.unavailable(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), httpclient.ErrOtherTransport)
+		return u.declined(bridge.ErrDeclined, fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), httpclient.ErrOtherTransport)
 	}
 	return u.refusal(res)
 }

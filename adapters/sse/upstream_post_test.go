@@ -74,7 +74,7 @@ func TestUpstreamRefusedPost(t *testing.T) {
 				if o.Err != nil || !strings.Contains(o.Answer, test.text) {
 					t.Errorf("%q, %v, want %q", o.Answer, o.Err, test.text)
 				}
-			} else if e, ok := errors.AsType[*bridge.Error](o.Err); !ok || e.Kind != test.want || !strings.Contains(e.Public, test.text) || strings.Contains(o.Err.Error(), secret) {
+			} else if e, ok := errors.AsType[*bridge.Error](o.Err); !ok || !errors.Is(e.Kind, test.want) || !strings.Contains(e.Public, test.text) || strings.Contains(o.Err.Error(), secret) {
 				t.Errorf("%q, %v, want %v with %q", o.Answer, o.Err, test.want, test.text)
 			}
 			if test.want != bridge.ErrUnsent {

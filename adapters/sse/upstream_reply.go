@@ -97,15 +97,20 @@ func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	status := res.StatusCode
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return u.unavailable(fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
-	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return u.declined(bridge.ErrCredentials, fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
+	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
+		return u.declined(bridge.ErrDeclined, fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+	case status == http.StatusServiceUnavailable:
 		return u.unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
 	case status == http.StatusRequestEntityTooLarge:
-		return u.unavailable(fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
+		return u.declined(bridge.ErrDeclined, fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
 	case status >= 500 && status != http.StatusNotImplemented && res.Request.Method == http.MethodPost:
 		return u.lost(fmt.Sprintf("it failed (HTTP %d)", status), nil)
 	case status >= 500:
 		return u.unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+	}
+	if status/100 == 4 {
+		return u.declined(bridge.ErrDeclined, fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 	}
 	return u.unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 }

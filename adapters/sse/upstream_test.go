@@ -128,7 +128,7 @@ func TestUpstreamRefusedStream(t *testing.T) {
 		u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{})
 		_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		e, ok := errors.AsType[*bridge.Error](err)
-		if !ok || e.Kind != bridge.ErrUnavailable || errors.Is(err, httpclient.ErrOtherTransport) != test.other || !strings.Contains(e.Public, test.want) || strings.Contains(err.Error(), secret) {
+		if !ok || !errors.Is(e.Kind, bridge.ErrUnavailable) || errors.Is(err, httpclient.ErrOtherTransport) != test.other || !strings.Contains(e.Public, test.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("HTTP %d %s: Open = %v, want %q, another transport %v", test.status, test.kind, err, test.want, test.other)
 		}
 	}

@@ -78,6 +78,11 @@ func (a *Upstream) lost(why string, err error) *bridge.Error {
 	return &bridge.Error{Server: a.name, Kind: bridge.ErrLost, Public: why + unknown, Err: err}
 }
 
+// declined is the error of a call that the server did not take, as it was.
+func (a *Upstream) declined(why string, err error) *bridge.Error {
+	return &bridge.Error{Server: a.name, Kind: bridge.ErrDeclined, Public: why, Err: err}
+}
+
 // unavailable is the error of a call that the server has not acted on.
 func (a *Upstream) unavailable(why string, err error) *bridge.Error {
 	return &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: why, Err: err}

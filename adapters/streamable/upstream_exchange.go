@@ -272,7 +272,7 @@ func (e *exchange) refused(r *refusal) {
 		w.Deliver(r.message)
 		r.message = nil
 	case e.method == "initialize" && r.otherTransport():
-		w.Abort(e.call, w.a.unavailable(r.said("it refused to initialize"), otherTransport(r.status)))
+		w.Abort(e.call, w.a.declined(r.said("it refused to initialize"), otherTransport(r.status)))
 	default:
 		w.Abort(e.call, w.verdict(r))
 	}

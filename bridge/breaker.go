@@ -1,0 +1,307 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// breaker leaves a server alone that fails again and again: nothing is sent to
+// it, and no connection to it is opened, until it is worth trying.
+//
+//	closed ----- too many failures ----> open ------ the pause is over,
+//	   ^                                  ^  |       and somebody wants it
+//	   |                                  |  v
+//	   +------- the probe succeeds ---- half-open -- it fails: a longer pause
+//
+// What is counted are the calls over connections, and the connections that are
+// opened. It stands below the lane, where both pass and where it is known what
+// has reached the server: a connection that cannot be opened is one failure,
+// however many calls wait for it.
+//
+// The counting is gobreaker's; open and half-open are not. It has one pause for
+// all its life, and its probe is one of the calls, which may wait for a person
+// for as long as that one likes. So there is a fresh one for each time that the
+// server is in use, and the probe is the bridge's own. It also forgets the
+// outcome of what began before its window, as a call that times out may well
+// have: each is counted when it has ended.
+type breaker struct {
+	r     *route
+	o     Breaker
+	score atomic.Pointer[score] // nil while the server is left alone
+	trips atomic.Uint64         // how often it was opened
+
+	mu    sync.Mutex // guards the rest
+	why   string     // the server is left alone, for clients
+	pause time.Duration
+	again time.Time // when the pause is over
+	probe *probe    // under way, or nil
+	wires map[*wire]struct{}
+}
+
+// score counts how the server fares while it is in use.
+type score struct {
+	*gobreaker.CircuitBreaker[struct{}]
+	row atomic.Int64 // failures in a row; gobreaker forgets those that have left its window
+}
+
+const (
+	maxPause     = 2 * time.Minute
+	probePatient = 5 * time.Second // how long after a probe has begun callers wait for its outcome
+	buckets      = 10              // of a window
+	never        = 100 * 365 * 24 * time.Hour
+)
+
+// newBreaker returns the breaker of a route; nil when there is none. All methods
+// of nil let everything pass.
+func newBreaker(r *route) *breaker {
+	o := r.o.Breaker
+	if o.Off {
+		return nil
+	}
+	b := &breaker{r: r, wires: map[*wire]struct{}{}}
+	b.o = Breaker{
+		Failures: or(o.Failures, 5), Percent: or(o.Percent, 60), Calls: or(o.Calls, 20),
+		Window: or(o.Window, 30*time.Second), Pause: or(o.Pause, 5*time.Second), Slow: o.Slow,
+	}
+	b.score.Store(b.fresh())
+	return b
+}
+
+func (b *breaker) fresh() *score {
+	t := &score{}
+	t.CircuitBreaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		Interval: b.o.Window, BucketPeriod: b.o.Window / buckets, Timeout: never,
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return t.row.Load() >= int64(b.o.Failures) ||
+				uint64(c.Requests) >= uint64(b.o.Calls) && 100*uint64(c.TotalFailures) >= uint64(b.o.Percent)*uint64(c.Requests)
+		},
+	})
+	return t
+}
+
+// pass returns what is told how that fares which is about to be sent or opened
+// on behalf of from, or the error that it must not be. When the pause is over
+// it waits a moment for what the probe says.
+func (b *breaker) pass(ctx context.Context, from *Caller) (*score, error) {
+	if b == nil {
+		return nil, nil
+	}
+	if t := b.score.Load(); t != nil {
+		return t, nil
+	}
+	p, t, err := b.begin(from)
+	if p == nil {
+		return t, err
+	}
+	timer := time.NewTimer(probePatient - time.Since(p.began))
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.score.Load(); t != nil {
+		return t, nil
+	}
+	return nil, b.refusal()
+}
+
+// pass asks whether a connection may be opened.
+func (l *lane) pass() (*score, error) {
+	if l.probes {
+		return nil, nil
+	}
+	return l.route.breaker.pass(l.ctx, l.caller)
+}
+
+// glance is pass without waiting: for who has what the probe may need.
+func (l *lane) glance() (*score, error) {
+	b := l.route.breaker
+	if b == nil || l.probes {
+		return nil, nil
+	}
+	if t := b.score.Load(); t != nil {
+		return t, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.score.Load(); t != nil {
+		return t, nil
+	}
+	return nil, b.refusal()
+}
+
+// refusal is the error of what must not be sent or opened. The caller holds
+// b.mu.
+func (b *breaker) refusal() error {
+	e := &Error{Server: b.r.o.Name, Kind: ErrOpen, After: time.Second}
+	when := "right now"
+	if b.probe == nil {
+		e.After = max(time.Until(b.again), time.Millisecond)
+		when = fmt.Sprintf("in %d s", int(math.Ceil(e.After.Seconds())))
+	}
+	e.Public = "it has failed again and again (" + b.why + ") and is left alone; it is tried again " + when
+	return e
+}
+
+// shut reports whether the server is left alone.
+func (b *breaker) shut() bool { return b != nil && b.score.Load() == nil }
+
+// left returns for how much longer there is no use in trying.
+func (b *breaker) left() time.Duration {
+	if !b.shut() {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.probe != nil {
+		return 0
+	}
+	return max(time.Until(b.again), 0)
+}
+
+// What is told to gobreaker.
+var (
+	errFault = errors.New("fault")
+	fine     = func() (struct{}, error) { return struct{}{}, nil }
+	poor     = func() (struct{}, error) { return struct{}{}, errFault }
+)
+
+// good notes a success. What began before the server was left alone last does
+// not count.
+func (b *breaker) good(t *score) {
+	if t == nil {
+		return
+	}
+	if t.row.Load() != 0 {
+		t.row.Store(0)
+	}
+	_, _ = t.Execute(fine)
+}
+
+// bad notes a failure: err, about a request of that principal's.
+func (b *breaker) bad(t *score, err error, principal string) {
+	if t == nil {
+		return
+	}
+	t.row.Add(1)
+	if _, e := t.Execute(poor); errors.Is(e, errFault) && t.State() == gobreaker.StateOpen {
+		b.open(t, err, principal)
+	}
+}
+
+// open begins to leave the server alone.
+func (b *breaker) open(t *score, err error, principal string) {
+	b.mu.Lock()
+	if !b.score.CompareAndSwap(t, nil) {
+		b.mu.Unlock()
+		return
+	}
+	b.pause = b.o.Pause
+	b.again = time.Now().Add(b.pause)
+	b.why = reason(err, principal)
+	b.mu.Unlock()
+	b.trips.Add(1)
+	b.r.log.Warn("server is left alone: it has failed again and again", "for", b.o.Pause, "err", err)
+}
+
+// errSlow is the failure of a call that had its answer, but late.
+var errSlow = errors.New("an answer took too long")
+
+// reason is why the server is left alone, for clients. What was said to one may
+// be about its call, and is not for others to know: where there are several
+// principals they are told the kind only.
+func reason(err error, principal string) string {
+	if e, ok := errors.AsType[*Error](err); ok && principal == "" {
+		public, _, _ := strings.Cut(e.Public, "; whether ") // which is about that call
+		return public
+	}
+	switch {
+	case errors.Is(err, errSlow):
+		return "it answers too slowly"
+	case errors.Is(err, ErrTimeout):
+		return "it does not answer in time"
+	case errors.Is(err, ErrUnavailable):
+		return "it cannot be had"
+	}
+	return "it fails while it has calls to answer"
+}
+
+// judgement is what the outcome of a call, or of opening a connection, says
+// about the server.
+type judgement int
+
+const (
+	nothing judgement = iota
+	works
+	fails
+)
+
+// judge says so of an error. What the server has answered, though only by
+// refusing, is no failure: nor is what has not reached it for other reasons.
+func judge(ctx context.Context, err error) judgement {
+	switch {
+	case err == nil, errors.Is(err, ErrTooLarge), errors.Is(err, errAnother):
+		return works
+	case errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined), errors.Is(err, ErrRefused), errors.Is(err, ErrUnsent),
+		errors.Is(err, ErrOverloaded), errors.Is(err, ErrLimited), errors.Is(err, ErrDenied),
+		errors.Is(err, ErrShutdown), errors.Is(err, ErrEnded), errors.Is(err, ErrIdle), errors.Is(err, ErrCancelled):
+		return nothing
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrLost), errors.Is(err, ErrTimeout):
+		return fails // a deadline of the bridge's own too
+	case ctx.Err() != nil:
+		return nothing
+	}
+	return fails // whatever else it is, it is no answer
+}
+
+// opening notes how the opening of a connection went.
+func (b *breaker) opening(t *score, l *lane, err error) {
+	if b == nil {
+		return
+	}
+	switch judge(l.ctx, err) {
+	case works:
+		b.good(t)
+	case fails:
+		if l.ctx.Err() == nil { // otherwise nobody wanted it any more
+			b.bad(t, err, l.caller.Principal)
+		}
+	}
+}
+
+// report tells how it fares.
+func (b *breaker) report(st *Status) {
+	if b == nil {
+		st.Breaker = "off"
+		return
+	}
+	st.Breaker, st.Trips = "closed", b.trips.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !b.shut():
+		return
+	case b.probe != nil:
+		st.Breaker = "half-open"
+	default:
+		st.Breaker, st.RetryAt = "open", b.again
+	}
+	if time.Now().Before(b.again) { // from then on somebody has to try it
+		st.Usable = false
+	}
+	if st.State != "failing" {
+		st.State, st.Reason = "failing", b.why
+	}
+}

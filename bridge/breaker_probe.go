@@ -1,0 +1,133 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// probe is the one attempt to find out whether a server works again.
+type probe struct {
+	began time.Time
+	done  chan struct{} // closed when it is known
+}
+
+// begin returns the probe under way, which it begins when the pause is over.
+// Without one it returns the error that it is not, or what pass returns when the
+// server is not left alone any more.
+func (b *breaker) begin(from *Caller) (*probe, *score, error) {
+	b.mu.Lock()
+	t := b.score.Load()
+	switch {
+	case t != nil:
+		b.mu.Unlock()
+		return nil, t, nil
+	case b.probe != nil:
+		defer b.mu.Unlock()
+		return b.probe, nil, nil
+	case time.Now().Before(b.again):
+		defer b.mu.Unlock()
+		return nil, nil, b.refusal()
+	}
+	p := &probe{began: time.Now(), done: make(chan struct{})}
+	b.probe = p
+	b.mu.Unlock()
+	if !b.r.b.goes(func() { b.try(p, from) }) {
+		b.mu.Lock()
+		b.probe = nil
+		b.mu.Unlock()
+		close(p.done)
+		return nil, nil, ErrShutdown
+	}
+	return p, nil, nil
+}
+
+// try makes the probe.
+func (b *breaker) try(p *probe, from *Caller) {
+	l := newLane(b.r, from, nobody{})
+	l.probes = true
+	err := b.ask(l)
+	j := judge(b.r.b.life, err)
+	if errors.Is(err, ErrDeclined) || errors.Is(err, ErrRefused) {
+		j = works // it is there, and says so
+	}
+	b.mu.Lock()
+	b.probe = nil
+	switch j {
+	case works:
+		b.score.Store(b.fresh())
+	case fails:
+		b.pause = min(2*b.pause, max(maxPause, b.o.Pause))
+		b.why = reason(err, from.Principal)
+	}
+	pause := b.pause
+	b.again = time.Now().Add(pause) // also when there was no room for a connection
+	b.mu.Unlock()
+	close(p.done)
+	switch j {
+	case works:
+		b.r.log.Info("server is used again")
+		b.r.works()
+	case fails:
+		b.r.log.Warn("server is left alone for longer", "for", pause, "err", err)
+	}
+	_ = l.Close(b.r.b.force)
+}
+
+// ask asks the server for a sign of life over an open connection. If there is
+// none, or it is of no use, opening one over l is the sign.
+func (b *breaker) ask(l *lane) error {
+	dead := &Error{Server: b.r.o.Name, Kind: ErrTimeout, Public: fmt.Sprintf("it gave no sign of life within %v", b.r.handshake)}
+	ctx, stop := context.WithTimeoutCause(b.r.b.life, b.r.handshake, dead)
+	defer stop()
+	if w := b.wire(); w != nil {
+		err := w.ping(ctx, min(probePatient, b.r.handshake))
+		if err == nil || errors.Is(err, ErrTimeout) && !w.l.own { // a fresh start would not help those who share it
+			return err
+		}
+	}
+	_, err := l.enter(ctx)
+	if err == nil {
+		l.leave()
+	}
+	return err
+}
+
+// wire returns an open connection, if possible one without calls under way: it
+// may do one thing at a time.
+func (b *breaker) wire() (found *wire) {
+	b.mu.Lock()
+	all := make([]*wire, 0, len(b.wires))
+	for w := range b.wires {
+		all = append(all, w)
+	}
+	b.mu.Unlock()
+	for _, w := range all {
+		w.l.mu.Lock()
+		open, idle := w.l.wire == w, w.l.active == 0
+		w.l.mu.Unlock()
+		if open && idle {
+			return w
+		}
+		if open {
+			found = w
+		}
+	}
+	return found
+}
+
+// ping asks for a sign of life. An error that is an answer is one too.
+func (w *wire) ping(ctx context.Context, most time.Duration) error {
+	l := w.l
+	dead := &Error{Server: l.route.o.Name, Kind: ErrTimeout, Public: fmt.Sprintf("it gave no sign of life within %v", most)}
+	ctx, stop := context.WithTimeoutCause(ctx, most, dead)
+	defer stop()
+	ask := request("ping", nil)
+	if w.raw.Server().Modern() {
+		ask = l.caller.request("server/discover", nil) // it has no ping
+	}
+	a, err := w.raw.Call(ctx, &Request{Message: ask, From: l.caller})
+	a.Release()
+	return err
+}
