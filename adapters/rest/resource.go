@@ -264,6 +264,21 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	return nil, nil, errNoResource
 }
 
+// readings returns what reads resources for the arguments of a call that are
+// files; nil when there are none.
+func (c *catalog) readings(server string, equip func(*tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
+	if len(c.resources) == 0 {
+		return nil
+	}
+	return func(uri string) (*wire.Call, error) {
+		r, args, err := c.resourceAt(server, uri)
+		if err != nil {
+			return nil, wire.Refusal(err.Error())
+		}
+		return equip(r.tool, args), nil
+	}
+}
+
 // resourceCall answers what is asked of resources.
 func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	if r.Method != "resources/read" {

@@ -75,7 +75,6 @@ func TestResources(t *testing.T) {
 		{"rest://pets/shelves/top%20shelf/books/new", "GET /shelves/top%20shelf/books/new X-Api-Key=top-secret-key", `{"method":"GET"`},
 		{"rest://pets/files/a/b.txt?page=2", "GET /files/a/b.txt?v=1&page=2 X-Api-Key=top-secret-key", `"Rex"`},
 		{"rest://pets/pets/404", "GET /pets/404 X-Api-Key=top-secret-key", "-32002 404 Not Found from GET /pets/404\nNo such pet"},
-		{"rest://pets/slow", "GET /slow X-Api-Key=top-secret-key", "-32603 GET /slow got no answer: the API did not answer in time (1ms)"},
 		{"rest://pets/pets/x", "", "-32603 the arguments are wrong: id: must be an integer"},
 		{"rest://pets/files/../x", "", "-32603 path: must not have . or .."},
 		{"rest://pets/pets/1?q=2", "", `-32602 the resource has no argument "q"`},
@@ -85,6 +84,7 @@ func TestResources(t *testing.T) {
 		{"https://pets/shelves", "", "-32002 Resource not found"},
 		{"rest://petsshelves", "", "-32002 Resource not found"},
 		{"rest://pets/pets/" + strings.Repeat("1", 9000), "", "-32002 Resource not found"},
+		{"rest://pets/slow", "any", "-32603 GET /slow got no answer: the API did not answer in time (1ms)"},
 	} {
 		n := api.count()
 		uri, _ := json.Marshal(test.uri)
@@ -98,7 +98,7 @@ func TestResources(t *testing.T) {
 		if !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %s, want %s", test.uri, got, test.want)
 		}
-		if asked := api.count() > n; asked != (test.request != "") || asked && api.last(t) != test.request {
+		if asked := api.count() > n; test.request != "any" && (asked != (test.request != "") || asked && api.last(t) != test.request) {
 			t.Errorf("%s: request %s, want %s", test.uri, api.last(t), test.request)
 		}
 	}
@@ -141,5 +141,62 @@ func TestResourcesReload(t *testing.T) {
 		if n != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
 			t.Errorf("the client is told %s", n)
 		}
+	}
+}
+
+// Files of a call may be resources of the server, and nothing else that has an
+// address.
+func TestResourceFiles(t *testing.T) {
+	api := newAPI(t)
+	c := shelvesConfig(t, api)
+	c.OpenAPI = file(t, shelves+`  /put: { put: { operationId: put, requestBody: { content: { application/octet-stream: {} } }, responses: { "200": { description: OK } } } }
+  /many: { post: { operationId: many, requestBody: { content: { multipart/form-data: { schema: { type: object, properties: { files: { type: array, items: { type: string, format: binary } } } } } } }, responses: { "200": { description: OK } } } }
+`)
+	c.Limits.File = 100
+	a := adapter(t, c, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	if list := ask(t, up, "tools/list", "{}").Raw; strings.Count(list, "or the rest:// address of a resource of this server") != 2 {
+		t.Errorf("clients are not told: %s", list)
+	}
+	const books = `{"method":"GET","items":[{"id":12345678901234567890,"name":"Rex"}]}`
+	for _, test := range []struct {
+		tool, args, want string // of the request, or of the error
+		asked            int
+	}{
+		{"put", `{"body":"rest://pets/shelves"}`, "PUT /put X-Api-Key=top-secret-key " + books, 2},
+		{"put", `{"body":"rest://pets/files/a%20b.txt?page=2"}`, "PUT /put X-Api-Key=top-secret-key " + books, 2}, // whole, whatever result makes of it for readers
+		{"put", `{"body":{"text":"rest://pets/shelves"}}`, "PUT /put X-Api-Key=top-secret-key rest://pets/shelves", 1},
+		{"many", `{"body":{"files":["rest://pets/files/a%20b.txt","data:,x"]}}`, `Content-Disposition: form-data; name="files"; filename="a b.txt"`, 2},
+		{"put", `{"body":"https://example.com/x"}`, `body: nothing is fetched from addresses such as "https://example.com/x": give the file itself`, 0},
+		{"put", `{"body":"file:///etc/passwd"}`, "body: nothing is fetched from addresses", 0},
+		{"put", `{"body":"rest://other/shelves"}`, `body: "rest://other/shelves" cannot be read: there is no such resource`, 0},
+		{"put", `{"body":"rest://pets/put"}`, "cannot be read: there is no such resource", 0},
+		{"put", `{"body":"rest://pets/pets/404"}`, "cannot be read: 404 Not Found from GET /pets/404\nNo such pet", 1},
+		{"put", `{"body":"rest://pets/pets/x"}`, "cannot be read: the arguments are wrong: id: must be an integer", 0},
+		{"many", `{"body":{"files":[` + strings.Repeat(`"rest://pets/shelves",`, 8) + `"rest://pets/shelves"]}}`, "body.files: more than 8 files are given by their addresses", 8},
+		{"put", `{"body":"rest://pets/slow"}`, "cannot be read: GET /slow got no answer: the API did not answer in time (1ms)", -1}, // the time may be over before it is asked
+	} {
+		n := api.count()
+		text, isError := call(t, up, test.tool, test.args)
+		if !isError {
+			text = api.last(t)
+		}
+		if !strings.Contains(text, test.want) || test.asked >= 0 && api.count()-n != test.asked {
+			t.Errorf("%s: %s (error: %t), %d requests, want %s and %d", test.args, text, isError, api.count()-n, test.want, test.asked)
+		}
+	}
+	n := api.count()
+	plan, err := a.Plan(t.Context(), "put", []byte(`{"body":"rest://pets/shelves"}`))
+	if err != nil || !strings.Contains(plan, "(what is at rest://pets/shelves)") || api.count() > n {
+		t.Errorf("dry run: %s, %v", plan, err)
+	}
+	// Too large a file is no file, and without resources there are no addresses.
+	c.Limits.File = 50
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the file has 67 bytes, and 50 are allowed") {
+		t.Errorf("too large: %s", text)
+	}
+	c.Tools = nil
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "nothing is fetched from addresses") {
+		t.Errorf("without resources: %s", text)
 	}
 }

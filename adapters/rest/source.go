@@ -75,7 +75,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 			limit = 64 // they are no names of tools then
 		}
 		imported, m.warnings = openapi.Tools(doc, openapi.Options{
-			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput,
+			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput, Resources: c.hasResources(),
 		})
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}

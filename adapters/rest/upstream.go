@@ -170,7 +170,13 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	}
 	ctx, end := u.bound(ctx)
 	defer end()
-	result, err := e.source.Call(ctx, u.equipped(t, r, given))
+	call := u.equipped(t, r, given)
+	call.Resource = e.readings(u.a.name, func(t *tool, args []byte) *wire.Call {
+		read := t.wire(args)
+		read.Header = call.Header
+		return read
+	})
+	result, err := e.source.Call(ctx, call)
 	if err != nil {
 		return nil, u.lost(ctx, err)
 	}
@@ -291,7 +297,9 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 	case t == nil:
 		return "", errors.New("there is no tool " + name)
 	}
-	p, err := e.source.Plan(t.wire(given))
+	call := t.wire(given)
+	call.Resource = e.readings(a.name, (*tool).wire)
+	p, err := e.source.Plan(call)
 	if err != nil {
 		return "", err
 	}

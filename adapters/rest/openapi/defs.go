@@ -86,7 +86,7 @@ func (w *render) definitions() {
 // value it is.
 func (w *render) stubSize(d *def) int {
 	if d.n == nil {
-		return len(fileSchema) + len(d.name) + 4
+		return len(w.fileSchema()) + len(d.name) + 4
 	}
 	desc := min(len(d.n.scalar("description")), w.longer, 100)
 	// Descriptions may hold a few characters that need escaping.
@@ -96,7 +96,7 @@ func (w *render) stubSize(d *def) int {
 func (w *render) define(d *def, stub bool) {
 	w.key(d.name)
 	if d.n == nil {
-		w.b = append(w.b, fileSchema...)
+		w.b = append(w.b, w.fileSchema()...)
 		return
 	}
 	w.depth, w.opt, w.files, w.current, w.viaAll, w.mixed = 1, d.opt, d.files, d.n, false, false

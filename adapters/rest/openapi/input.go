@@ -48,7 +48,7 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	var keys renames
 	for i := 0; ; {
 		a := attempts[i]
-		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, keys: keys}
+		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
 		w.b = l.buf[:0]
 		write(w)
 		l.buf = w.b

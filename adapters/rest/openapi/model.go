@@ -244,7 +244,8 @@ type Variable struct {
 // Tool is an operation as models see it.
 //
 // A file is an argument that is an object with data (base64) or text, and
-// maybe filename and type (its media type); or a string with a data: URI.
+// maybe filename and type (its media type); or a string with a data: URI or,
+// with Options.Resources, the address of a resource.
 type Tool struct {
 	Name        string
 	Title       string

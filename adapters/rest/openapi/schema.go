@@ -13,14 +13,15 @@ type render struct {
 	output  bool // for what comes back, not for what is sent
 	relaxed bool // an output that forgives: see Options.StrictOutput
 
-	b      []byte
-	limit  int  // of bytes
-	greedy bool // beyond limit, leave out what fits no more; otherwise stop
-	over   bool // stopped
-	longer int  // longest description
-	cut    int  // depth from which inline objects are left out
-	stubs  bool // something was left out
-	note   string
+	b         []byte
+	limit     int  // of bytes
+	greedy    bool // beyond limit, leave out what fits no more; otherwise stop
+	over      bool // stopped
+	longer    int  // longest description
+	cut       int  // depth from which inline objects are left out
+	stubs     bool // something was left out
+	note      string
+	resources bool // files may be resources
 
 	depth    int   // of inline schemas, now
 	rootless bool  // the type stands there already
@@ -244,6 +245,17 @@ const fileSchema = `{"description":"A file: give its bytes as base64 in data, or
 	`"anyOf":[{"type":"object","properties":{"data":{"type":"string","description":"base64"},"text":{"type":"string"},` +
 	`"filename":{"type":"string"},"type":{"type":"string","description":"media type"}},"additionalProperties":false},` +
 	`{"type":"string","description":"a data: URI"}]}`
+
+// resourceFile is the same where files may be resources.
+var resourceFile = strings.Replace(fileSchema, "a data: URI", "a data: URI, or the rest:// address of a resource of this server", 1)
+
+// fileSchema returns what the definition of a file says.
+func (w *render) fileSchema() string {
+	if w.resources {
+		return resourceFile
+	}
+	return fileSchema
+}
 
 // stub writes a schema that only says what kind of value it is.
 func (w *render) stub(n *node, desc string) {

@@ -29,6 +29,8 @@ type Options struct {
 	// FlattenBody makes the properties of the body arguments of their own,
 	// where no names collide.
 	FlattenBody bool
+	// Resources: files may be given by the addresses of resources.
+	Resources bool
 	// Details is said where a schema was shortened, such as how to get the rest.
 	Details string
 }

@@ -32,15 +32,24 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 	s.wg.Add(1)
 	s.mu.Unlock()
 	defer s.wg.Done()
-	p, err = s.Plan(c)
-	if err != nil {
-		return nil, nil, s.refused(err), nil
-	}
 	inner, cancel := context.WithTimeoutCause(ctx, s.timeout(c), errTimeout)
 	defer cancel()
 	inner, stop := context.WithCancelCause(inner)
 	defer stop(nil)
 	defer context.AfterFunc(s.life, func() { stop(errClosed) })()
+	var fetch func(string) (*file, error)
+	if c.Resource != nil {
+		fetch = func(uri string) (*file, error) { return s.fetch(inner, c, uri) }
+	}
+	p, err = s.plan(c, fetch)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, nil, context.Cause(ctx)
+	case err != nil && s.life.Err() != nil:
+		return nil, nil, nil, errClosed
+	case err != nil:
+		return nil, nil, s.refused(err), nil
+	}
 	a, err = s.exchange(inner, p, c)
 	switch {
 	case ctx.Err() != nil:

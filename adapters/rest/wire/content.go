@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"path"
 
 	"github.com/tidwall/gjson"
 )
@@ -62,4 +64,31 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 		return true
 	})
 	return append(out, ']'), nil
+}
+
+// fetch reads the resource at an address as a file.
+func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*file, error) {
+	read, err := c.Resource(uri)
+	if err != nil {
+		return nil, err
+	}
+	_, a, wrong, err := s.perform(ctx, read)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, refuse("it did not come in time")
+	case err != nil:
+		return nil, err
+	case wrong != nil:
+		return nil, Refusal(failure(a, wrong).Text)
+	case a.more:
+		return nil, refuse("it %s", a.why)
+	}
+	f := &file{data: a.body, name: path.Base(read.Tool.Operation.Path), mimeType: a.header.Get("Content-Type")}
+	if at, err := url.Parse(uri); err == nil {
+		f.name = path.Base(at.Path)
+	}
+	if !sendable(f.mimeType) {
+		f.mimeType = ""
+	}
+	return f, nil
 }

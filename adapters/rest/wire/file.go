@@ -2,8 +2,10 @@ package wire
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -17,12 +19,18 @@ type file struct {
 }
 
 // file reads the forms that a file may have: {data: base64, filename?, type?},
-// {text: …}, a string with a data: URI, or else a string that is the text.
+// {text: …}, a string with a data: URI or the address of a resource, or else a
+// string that is the text.
 func (a *assembly) file(arg string, v gjson.Result) (*file, error) {
 	f := &file{}
 	switch {
 	case v.Type == gjson.String && strings.HasPrefix(v.Str, "data:"):
 		if err := f.uri(arg, v.Str); err != nil {
+			return nil, err
+		}
+	case v.Type == gjson.String && address.MatchString(v.Str):
+		var err error
+		if f, err = a.addressed(arg, v.Str); err != nil {
 			return nil, err
 		}
 	case v.Type == gjson.String:
@@ -49,6 +57,29 @@ func (a *assembly) file(arg string, v gjson.Result) (*file, error) {
 		f.name = path.Base(strings.ReplaceAll(f.name, `\`, "/"))
 	}
 	return f, nil
+}
+
+// address is what looks like that of a file that is elsewhere.
+var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://\S+$`)
+
+// maxFetched is how many files of one call may be elsewhere.
+const maxFetched = 8
+
+// addressed reads the file at an address. Only resources of this server have
+// such: models name addresses, and nothing is fetched for that.
+func (a *assembly) addressed(arg, uri string) (*file, error) {
+	switch {
+	case a.fetch == nil || !strings.HasPrefix(uri, "rest://"):
+		return nil, refuse("%s: nothing is fetched from addresses such as %.60q: give the file itself as {\"data\": base64} or {\"text\": …}; if the address is the text, {\"text\": …} too", arg, uri)
+	case a.fetched == maxFetched:
+		return nil, refuse("%s: more than %d files are given by their addresses, which is as many as are allowed", arg, maxFetched)
+	}
+	a.fetched++
+	f, err := a.fetch(uri)
+	if known, ok := errors.AsType[Refusal](err); ok {
+		return nil, refuse("%s: %.200q cannot be read: %s", arg, uri, known)
+	}
+	return f, err
 }
 
 func (f *file) object(arg string, v gjson.Result) error {

@@ -20,12 +20,14 @@ type assembly struct {
 	cookies []string
 	maxFile int
 	keys    *keyring
+	fetch   func(uri string) (*file, error) // nil: no addresses are files
+	fetched int                             // how many were
 }
 
 // assemble puts the arguments of a call, an object, where they belong. What
 // belongs to keys stays theirs.
-func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring) (*Plan, error) {
-	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile, keys: keys}
+func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring, fetch func(uri string) (*file, error)) (*Plan, error) {
+	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile, keys: keys, fetch: fetch}
 	var err error
 	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
 		a.values[k.String()], err = renamed(k.String(), v, t.Keys)

@@ -338,13 +338,32 @@ type Call struct {
 	// configuration hides some, renames them, or makes a body of them. An error
 	// that is a Refusal is told as it is.
 	Rewrite func(args []byte) ([]byte, error)
+	// Resource returns the call that reads the resource at an address, for
+	// arguments that are files; nil when there are no resources. An error that is
+	// a Refusal is told as it is.
+	Resource func(uri string) (*Call, error)
 	// Settings are the tool's own.
 	Settings Settings
 }
 
 // Plan returns the request that a call would send. The error is a Refusal or
 // validate.Faults when the arguments are to blame.
+//
+// Nothing is sent: in the place of a file that is a resource stands its address.
 func (s *Source) Plan(c *Call) (*Plan, error) {
+	if c.Resource == nil {
+		return s.plan(c, nil)
+	}
+	return s.plan(c, func(uri string) (*file, error) {
+		if _, err := c.Resource(uri); err != nil {
+			return nil, err
+		}
+		return &file{data: []byte("(what is at " + uri + ")")}, nil
+	})
+}
+
+// plan is Plan with files that fetch reads.
+func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, error) {
 	schema := c.Tool.InputSchema
 	if len(schema) == 0 {
 		schema = []byte("{}")
@@ -362,7 +381,7 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 			return nil, err
 		}
 	}
-	p, err := assemble(c.Tool, args, s.o.MaxFile, s.keys)
+	p, err := assemble(c.Tool, args, s.o.MaxFile, s.keys, fetch)
 	if err != nil {
 		return nil, err
 	}
