@@ -34,8 +34,12 @@ func newRig(t testing.TB, s *wiretest.Server, bo bridge.Options, o Options) *rig
 }
 
 func publish(t testing.TB, s bridge.Adapter, bo bridge.Options, o Options) *rig {
+	var limits bridge.Limits // of the first, if there are any
+	if len(bo.Servers) > 0 {
+		limits = bo.Servers[0].Limits
+	}
 	off := bridge.Breaker{Off: true} // servers fail here as often as it takes
-	bo.Servers = []bridge.ServerOptions{{Name: "fake", Adapter: s, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
+	bo.Servers = []bridge.ServerOptions{{Name: "fake", Adapter: s, Limits: limits, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
 	r := &rig{t: t, b: bridge.New(bo)}

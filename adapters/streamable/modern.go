@@ -51,7 +51,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 	}
 	g, no := admit(server, auth.Principal(r.Context()), r.Header, m)
 	if no != nil {
-		writeAnswer(w, refusalStatus(no), no)
+		writeAnswer(w, refusalStatus(no), answered{no, nil})
 		body.Free()
 		return
 	}
@@ -183,8 +183,10 @@ func refusalStatus(no *jsonrpc.Message) int {
 // refusals have a status of their own, and so have all faults where another one
 // would say that the server is of the other era (R-188, C4).
 func answerStatus(method string, a answered) int {
-	switch status := sessionStatus(a.err); {
+	switch status := refusedStatus(a.err); {
 	case a.err == nil:
+	case method == discover && (status == http.StatusTooManyRequests || bridge.RetryAfter(a.err) > 0):
+		return http.StatusServiceUnavailable
 	case status != http.StatusOK:
 		return status
 	case method != discover:

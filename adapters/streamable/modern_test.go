@@ -274,6 +274,13 @@ func TestModernAnswerStatus(t *testing.T) {
 		{"unavailable", "unavailable", modernCall("7", "echo", "1"), 200, `{"bridge":"upstream_unavailable"}`},
 		{"timeout", "timeout", modernCall("7", "echo", "1"), 200, `{"bridge":"upstream_timeout"}`},
 		{"overloaded", "overloaded", modernCall("7", "echo", "1"), 503, `{"bridge":"overloaded"}`},
+		{"limited", "limited", modernCall("7", "echo", "1"), 429, `{"bridge":"rate_limited","server":"fake","retryAfterMs":1500}`},
+		{"listen limited", "limited", modernBody("7", listen, `"notifications":{}`), 429, `"code":-32603`},
+		{"circuit open", "open", modernCall("7", "echo", "1"), 503, `{"bridge":"circuit_open","server":"fake","retryAfterMs":10000}`},
+		{"busy server", "busy", modernCall("7", "echo", "1"), 200, `{"bridge":"upstream_unavailable","server":"fake","retryAfterMs":90000}`},
+		{"discover limited (R-188)", "limited", find, 503, `"retryAfterMs":1500`},
+		{"discover, circuit open (R-188)", "open", find, 503, `{"bridge":"circuit_open"`},
+		{"discover, busy server (R-188)", "busy", find, 503, `{"bridge":"upstream_unavailable"`},
 		{"discover lost (R-188)", "lost", find, 502, `"code":-32603`},
 		{"discover unavailable (R-188)", "unavailable", find, 502, `{"bridge":"upstream_unavailable"}`},
 		{"discover timeout (R-188)", "timeout", find, 504, `{"bridge":"upstream_timeout"}`},
@@ -289,8 +296,15 @@ func TestModernAnswerStatus(t *testing.T) {
 			if a.Status() != test.status || !strings.Contains(a.Body(), test.want) || err != nil || string(m.ID) != "7" {
 				t.Errorf("%s: %d %q, want %d with %q and its id", test.name, a.Status(), a.Body(), test.status, test.want)
 			}
-			if (a.Status() == 503) != (a.Header("Retry-After") != "") {
-				t.Errorf("%s: Retry-After is %q", test.name, a.Header("Retry-After"))
+			after := ""
+			if test.status == 503 || test.status == 429 {
+				after = map[string]string{"limited": "2", "open": "10", "busy": "90"}[test.faulty]
+				if after == "" {
+					after = "5"
+				}
+			}
+			if a.Header("Retry-After") != after {
+				t.Errorf("%s: Retry-After is %q, want %q", test.name, a.Header("Retry-After"), after)
 			}
 		}
 		// All that was said before the code is known is that it takes long: discover waits for it.

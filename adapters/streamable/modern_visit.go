@@ -134,7 +134,7 @@ func (v *visit) reply(w http.ResponseWriter, r *http.Request) {
 	}
 	if v.ended() && v.saying() == nil {
 		if v.answer.m != nil {
-			writeAnswer(w, answerStatus(v.method, v.answer), v.answer.m)
+			writeAnswer(w, answerStatus(v.method, v.answer), v.answer)
 		}
 		v.end()
 		return

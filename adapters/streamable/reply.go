@@ -19,14 +19,23 @@ func refuse(w http.ResponseWriter, status int, id []byte, code int, text string,
 
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header()["Content-Type"] = jsonType
-	begin(w, status)
+	begin(w, status, 0)
 	send(w, body)
 }
 
-// begin writes the status.
-func begin(w http.ResponseWriter, status int) {
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "5")
+// usually is when a client may come back that is refused for now, where nothing
+// better is known.
+const usually = 5 * time.Second
+
+// begin writes the status. after is how long to wait before trying again; 0
+// means that it is not known.
+func begin(w http.ResponseWriter, status int, after time.Duration) {
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		if after <= 0 {
+			after = usually
+		}
+		seconds := (after + time.Second - 1) / time.Second // rounded up, and so at least 1
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
 	w.WriteHeader(status)
 }
@@ -73,7 +82,11 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 				w.Header()[sessionHeader] = []string{s.p.id}
 			}
 			there := r.Context().Err() == nil // afterwards it may go
-			writeAnswers(w, answers, s.batch)
+			if status := refusedStatus(answers[0].err); fresh && status != http.StatusOK {
+				writeAnswer(w, status, answers[0])
+			} else {
+				writeAnswers(w, answers, s.batch)
+			}
 			return there
 		}
 		select {
@@ -101,7 +114,7 @@ func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
 // writeAnswers writes the answers as JSON: one, or those of a batch.
 func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	if !batch {
-		writeAnswer(w, sessionStatus(answers[0].err), answers[0].m)
+		writeAnswer(w, sessionStatus(answers[0].err), answers[0])
 		return
 	}
 	body := []byte{'['}
@@ -119,21 +132,44 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 // written. A larger one is written in pieces instead of copied.
 const copied = 2 << 10
 
-// sessionStatus is that of an answer to a client with a session. The bridge's
-// own refusals have a status of their own; everything else is an answer, also
-// an error (protocol.md D7).
-func sessionStatus(err error) int {
-	if errors.Is(err, bridge.ErrOverloaded) || errors.Is(err, bridge.ErrShutdown) {
-		return http.StatusServiceUnavailable
-	}
-	if errors.Is(err, bridge.ErrDenied) {
+// refusedStatus is that of an answer which is a refusal of the bridge's own
+// (protocol.md F). Everything else is an answer, also an error (D7).
+func refusedStatus(err error) int {
+	switch {
+	case err == nil:
+	case errors.Is(err, bridge.ErrDenied):
 		return http.StatusForbidden
+	case errors.Is(err, bridge.ErrLimited):
+		return http.StatusTooManyRequests
+	case errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrShutdown):
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusOK
 }
 
+// sessionStatus is that of an answer to a call of a session. What is refused for
+// a while is answered as calls are: with 429 and 503 the clients of the official
+// SDKs keep the session, but the Go one never reads the body, and the TypeScript
+// one makes a text of it. The model would not learn which limit it is and when to
+// try again (see TestRefusalsSDK). A bridge that stops, and a principal that may
+// not use a server any more, are told to the client and not to the model.
+func sessionStatus(err error) int {
+	switch status := refusedStatus(err); status {
+	case http.StatusTooManyRequests:
+		return http.StatusOK
+	case http.StatusServiceUnavailable:
+		if !errors.Is(err, bridge.ErrShutdown) {
+			return http.StatusOK
+		}
+		return status
+	default:
+		return status
+	}
+}
+
 // writeAnswer writes one answer, and releases it.
-func writeAnswer(w http.ResponseWriter, status int, m *jsonrpc.Message) {
+func writeAnswer(w http.ResponseWriter, status int, a answered) {
+	m := a.m
 	defer m.Release()
 	buf := jsonrpc.NewBuffer(0)
 	defer buf.Free()
@@ -152,7 +188,7 @@ func writeAnswer(w http.ResponseWriter, status int, m *jsonrpc.Message) {
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(size + len(closing))}
 	if status != http.StatusOK {
-		begin(w, status)
+		begin(w, status, bridge.RetryAfter(a.err))
 	}
 	if size <= copied {
 		for _, piece := range pieces {

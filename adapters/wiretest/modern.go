@@ -98,6 +98,9 @@ var faults = map[string]error{
 	"unavailable": &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start"},
 	"timeout":     &bridge.Error{Server: "fake", Kind: bridge.ErrTimeout, Public: "it said nothing"},
 	"overloaded":  bridge.ErrOverloaded,
+	"limited":     &bridge.Error{Server: "fake", Kind: bridge.ErrLimited, Public: "too often", After: 1500 * time.Millisecond},
+	"open":        &bridge.Error{Server: "fake", Kind: bridge.ErrOpen, Public: "left alone", After: 10 * time.Second},
+	"busy":        &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it limits its clients", After: 90 * time.Second},
 }
 
 func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jsonrpc.Message, error) {
