@@ -17,9 +17,11 @@ type decoder struct {
 	dir        string // the file's folder; "" when nothing but the text may be looked at
 	env        func(string) (string, bool)
 	anchors    map[string]ast.Node
-	clientForm bool              // the file is a desktop client's
-	secrets    map[string]string // values from the environment, by value, with the reference to show instead
-	sections   []*section        // of the servers, in the order of Config.Servers
+	clientForm bool               // the file is a desktop client's
+	secrets    map[string]string  // values from the environment, by value, with the reference to show instead
+	data       []byte             // the file
+	documents  map[*string][]byte // what stands in the file where its address is to be read into
+	sections   []*section         // of the servers, in the order of Config.Servers
 	faults     Faults
 	warnings   Faults
 }

@@ -24,6 +24,8 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(string(data))
 	}
+	f.Add("servers: { é: { rest: { openapi: { a: [é,\n b], \"c\": { } } } } }")
+	f.Add("servers:\n  x:\n    rest:\n      openapi: &a\n        ? b\n        : |\n          c\n      base_url: http://x\n  y: { rest: { openapi: *a } }")
 	// One of each kind that the schema knows, so that they get as far as possible.
 	values := []string{"zq7Secret7qz", "79190007", "-7919007s", "7919007KiB", "https://zq7Secret7qz/zq", "127.0.0.1:zq7", "zq7\"\nSecret: [{"}
 	f.Fuzz(func(t *testing.T, text string) {

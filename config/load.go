@@ -106,6 +106,7 @@ func (d *decoder) tree(data []byte) (root ast.Node, ok bool) {
 		// string, so they can all go.
 		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
 	}
+	d.data = data
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // we report duplicates ourselves
 	if err != nil {
 		d.syntax(data, err)

@@ -35,6 +35,10 @@ type tree json.RawMessage
 // v is one.
 func (d *decoder) restValue(x *slot, n ast.Node, v any) (ok, known bool) {
 	switch into := v.(type) {
+	case *string:
+		if _, inline := d.resolve(n).(ast.MapNode); inline && x.label == "openapi" {
+			return d.document(x, n, into), true
+		}
 	case *rest.Auth:
 		return d.auth(x, n, into), true
 	case *rest.Limits:
@@ -228,7 +232,7 @@ func overheard(address string) bool {
 // visitRest looks at the files that belong to an API. The document may come
 // later: what is in it, bridge check says.
 func (d *decoder) visitRest(sec *section, c *rest.Config) {
-	if !strings.HasPrefix(c.OpenAPI, "http://") && !strings.HasPrefix(c.OpenAPI, "https://") {
+	if c.Document == nil && !strings.HasPrefix(c.OpenAPI, "http://") && !strings.HasPrefix(c.OpenAPI, "https://") {
 		d.visitText(sec, "openapi", &c.OpenAPI)
 	}
 	d.visitText(sec, "catalog: file", &c.Catalog.File)

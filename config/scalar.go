@@ -172,6 +172,9 @@ func (d *decoder) section(x *slot, n ast.Node, t reflect.Type) (sec *section, li
 func (d *decoder) adapter(sec *section, list []entry, v reflect.Value) {
 	v.Set(reflect.New(v.Type().Elem()))
 	d.fields(sec, list, v.Elem())
+	if c, ok := v.Interface().(*rest.Config); ok {
+		c.Document = d.documents[&c.OpenAPI]
+	}
 	d.validate(sec, v.Interface())
 	if d.dir != "" {
 		d.visit(sec, v.Interface())

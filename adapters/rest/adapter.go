@@ -67,7 +67,7 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 
 // Check tells why the API cannot be used as things are.
 func (a *Adapter) Check() error {
-	if a.c.OpenAPI != "" && !isURL(a.c.OpenAPI) {
+	if a.c.OpenAPI != "" && a.c.Document == nil && !isURL(a.c.OpenAPI) {
 		if _, err := os.Stat(a.c.OpenAPI); err != nil {
 			return fmt.Errorf("openapi: %w", err)
 		}

@@ -21,6 +21,9 @@ import (
 type Config struct {
 	// OpenAPI is where the API's document is: a path or a URL.
 	OpenAPI string `yaml:"openapi"`
+	// Document is the document itself if it stands in the configuration. Then
+	// OpenAPI is the path of that, from which references start.
+	Document []byte `yaml:"-"`
 	// Catalog is where more tools are published.
 	Catalog Catalog `yaml:"catalog"`
 	// BaseURL is where the API is. Empty means what the document says.

@@ -61,7 +61,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	m := &material{}
 	var imported []*openapi.Tool
 	if c.OpenAPI != "" {
-		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Fetcher: fetch})
+		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch})
 		if err != nil {
 			return nil, err
 		}
