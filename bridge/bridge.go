@@ -39,6 +39,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/seal"
@@ -95,6 +97,10 @@ type Request struct {
 	// the client sent, and from the wrapper that knows the tool on, what the
 	// server gets. It is nil for a client whose wire has no headers.
 	Mirror http.Header
+	// Trace is what a server that is reached over HTTP is told in headers of the
+	// trace that the request belongs to. It is zero unless the bridge takes part
+	// in tracing, and then the message says the same.
+	Trace Trace
 	// Logs says that a modern server is asked for log messages with it, whatever
 	// its _meta said before it was changed.
 	Logs bool
@@ -226,6 +232,10 @@ type Options struct {
 	// Watch is told what becomes of each request of a client, at once and by
 	// several goroutines: it must not block. nil means that nobody wants to know.
 	Watch func(Report)
+	// Traces gets the spans of calls, and has servers told of them. nil means
+	// that the bridge takes no part in tracing: what clients say of their traces
+	// goes on to the servers as it is.
+	Traces trace.TracerProvider
 }
 
 // Bridge connects sessions with servers.
@@ -244,7 +254,8 @@ type Bridge struct {
 	maxBytes      int64
 	maxLanes      int64
 	version       string
-	ownParams     []byte // of initialize, where no client's will do
+	tracing       *tracing // nil without
+	ownParams     []byte   // of initialize, where no client's will do
 	lanes         atomic.Int64
 	dropped       atomic.Uint64 // notifications
 	watch         func(Report)  // nil when nobody wants to know what becomes of requests
@@ -295,6 +306,7 @@ func New(o Options) *Bridge {
 	}
 	b.instance = rand.Text()
 	b.hearing, b.deafen = context.WithCancel(context.Background())
+	b.tracing = newTracing(o.Traces, b.version)
 	b.ownParams = ownParams(b.version)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.log == nil {

@@ -38,6 +38,8 @@ type Outgoing struct {
 	// Mirror are the headers that repeat arguments of the call, encoded
 	// (2026-07-28, B8).
 	Mirror http.Header
+	// Trace tells of the trace that a call belongs to, for the headers of HTTP.
+	Trace Trace
 	// Cancels is the number of the call that notifications/cancelled takes back;
 	// 0 in everything else.
 	Cancels int64
@@ -129,7 +131,7 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
-	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header}
+	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Trace: r.Trace}
 	if modern {
 		out.Name, out.About = about(r.Message)
 		out.Mirror = r.Mirror

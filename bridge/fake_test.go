@@ -51,8 +51,9 @@ type fakeWire struct {
 	once   sync.Once
 	wg     sync.WaitGroup
 
-	mu  sync.Mutex // guards got
-	got []string   // what the server received, one line each
+	mu     sync.Mutex // guards the rest
+	got    []string   // what the server received, one line each
+	traces int        // of these came with headers about a trace
 }
 
 func (f *fake) Open(ctx context.Context, from *Caller, rest Client) (Upstream, error) {
@@ -95,12 +96,14 @@ func (w *fakeWire) run() {
 
 // Send implements Sender.
 func (w *fakeWire) Send(_ context.Context, m Outgoing) error {
-	line := m.Line
+	line, told := m.Line, m.Trace != Trace{}
 	text := string(line.B)
 	line.Free()
 	w.queue <- func() {
 		w.mu.Lock()
-		w.got = append(w.got, text)
+		if w.got = append(w.got, text); told {
+			w.traces++
+		}
 		w.mu.Unlock()
 		m, err := jsonrpc.Parse([]byte(text))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -121,6 +122,14 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 		b.refused("", g.From, m, a, nil)
 		return a, nil
 	}
+	ctx, span := b.tracing.door(ctx, m, g.Header, g.Server, g.From, nil)
+	a, err := b.admitted(ctx, m, g, id, span)
+	endSpan(span, a, err)
+	return a, err
+}
+
+// admitted answers a request that is in its span.
+func (b *Bridge) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := b.receive(g.From, m)
 	if err != nil {
 		b.refused("", g.From, m, nil, err)
@@ -151,7 +160,7 @@ func (b *Bridge) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrp
 	case ctx.Err() != nil:
 		return nil, ErrCancelled
 	}
-	b.log.Debug("call failed", "method", m.Method, "err", err)
+	b.log.Debug("call failed", "method", m.Method, "err", err, traceID(span))
 	return answer(id, err), err
 }
 

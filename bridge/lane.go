@@ -116,7 +116,7 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.Method == "initialize" {
 		return jsonrpc.NewResult(nil, w.up.Server().Result), nil // the lane's may be gone by now
 	}
-	m, err := w.up.Call(ctx, r)
+	m, err := l.perform(ctx, w, r)
 	l.route.fared(err)
 	if errors.Is(err, ErrUnsent) {
 		w.Gone(err) // in case that the news of it have not come yet
@@ -126,6 +126,14 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		return nil, &Error{Server: l.route.o.Name, Kind: ErrUnsent, Public: "its connection has ended"} // it may as well not have been sent
 	}
 	return m, err
+}
+
+// perform makes the call on the wire.
+func (l *lane) perform(ctx context.Context, w *wire, r *Request) (*jsonrpc.Message, error) {
+	if t := l.route.b.tracing; t != nil {
+		return t.call(ctx, l.route.o.Name, w.up, r)
+	}
+	return w.up.Call(ctx, r)
 }
 
 // pick returns what the allow-list forwards of h, under the names that the
@@ -276,12 +284,14 @@ func (l *lane) enter(ctx context.Context) (*wire, error) {
 		}
 		o := l.opening
 		l.mu.Unlock()
+		ended := l.route.b.tracing.opening(ctx, l.route.o.Name)
 		select {
 		case <-o.done:
-			if o.err != nil {
+			if ended(o.err); o.err != nil {
 				return nil, o.err
 			}
 		case <-ctx.Done():
+			ended(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -59,6 +60,7 @@ type inflight struct {
 	s          *Session
 	id         []byte // the client's own, raw
 	back       Stream
+	span       trace.Span // nil without tracing
 	cancel     context.CancelCauseFunc
 	prev, next *inflight // in the session's list
 	arrival    arrival
@@ -118,7 +120,9 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 		return nil, answer(mid, err), err
 	}
 	came := b.arrive(new(arrival), key)
-	a, err := s.initialize(ctx, m, came)
+	life, span := b.tracing.door(s.ctx, m, h, server, caller, s)
+	a, err := s.initialize(ctx, life, m, came)
+	endSpan(span, a, err)
 	b.depart(came, caller, m, a, err)
 	if err != nil {
 		s.End(err)
@@ -212,8 +216,8 @@ func (b *Bridge) enroll(s *Session) error {
 }
 
 // initialize opens the connection to the server and makes the client's answer
-// of the server's.
-func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, came *arrival) (*jsonrpc.Message, error) {
+// of the server's. ctx is the client's request's, life the session's.
+func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *arrival) (*jsonrpc.Message, error) {
 	up, err := s.b.upstream(s.server, s.caller, receiver{s})
 	if err != nil {
 		return nil, err
@@ -229,7 +233,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, came *arri
 		return nil, context.Cause(s.ctx)
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	a, err := up.Call(s.ctx, &Request{Message: m, From: s.caller, arrival: came})
+	a, err := up.Call(life, &Request{Message: m, From: s.caller, arrival: came})
 	if !stop() { // the client has gone; with it, so has the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -295,13 +299,16 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 		s.b.refused(s.id, s.caller, m, a, nil)
 		return no(a, nil)
 	}
+	life, span := s.b.tracing.door(s.ctx, m, h, s.server, s.caller, s)
 	if err := s.b.enter(s.caller, m); err != nil {
 		s.b.refused(s.id, s.caller, m, nil, err)
+		endSpan(span, nil, err)
 		return no(answer(id, err), err)
 	}
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	c := &inflight{s: s, id: id, back: back, cancel: cancel}
+	ctx, cancel := context.WithCancelCause(life)
+	c := &inflight{s: s, id: id, back: back, span: span, cancel: cancel}
 	if err := s.enter(c); err != nil {
+		endSpan(span, nil, err)
 		cancel(nil)
 		s.b.leave(s.caller)
 		s.b.refused(s.id, s.caller, m, nil, err)
@@ -310,7 +317,9 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back Stream) func() (
 	return func() (*jsonrpc.Message, error) {
 		defer s.b.leave(s.caller)
 		defer cancel(nil)
-		return s.call(ctx, m, h, c)
+		a, err := s.call(ctx, m, h, c)
+		endSpan(c.span, a, err)
+		return a, err
 	}
 }
 
@@ -330,7 +339,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	}
-	s.log.Debug("call failed", "method", m.Method, "err", err)
+	s.log.Debug("call failed", "method", m.Method, "err", err, traceID(c.span))
 	return answer(c.id, err), err
 }
 

@@ -68,7 +68,7 @@ func (l *lower) begin(ctx context.Context, v *visit, inner *Request, s *legacy) 
 		c.r.Message = inner.Clone()
 	}
 	c.r.Back, c.r.Keep, c.r.Mirror = c, nil, nil
-	c.ctx, c.cancel = context.WithCancelCause(l.ctx)
+	c.ctx, c.cancel = context.WithCancelCause(l.p.r.b.tracing.following(l.ctx, ctx))
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()

@@ -59,6 +59,22 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 		return nil
 	}
 	q = withParams(q, params)
+	if about == nil || about.span == nil {
+		return s.pose(q, reply, about)
+	}
+	q, reply, ended := s.b.tracing.question(about.span, q, reply)
+	back := s.pose(q, reply, about)
+	if back == nil {
+		return nil
+	}
+	return func() {
+		back()
+		ended()
+	}
+}
+
+// pose puts the question, which is such as the client understands it.
+func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func()) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= maxQuestions {
 		s.mu.Unlock()

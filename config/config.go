@@ -16,6 +16,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
@@ -78,6 +80,9 @@ type Config struct {
 	// Servers are the servers to publish, in file order; at least one.
 	Servers []Server `yaml:"servers"`
 
+	// Traces gets the spans of calls. Only a program can set it: the commands do so
+	// when the environment variables of OpenTelemetry ask for it. Default: none.
+	Traces trace.TracerProvider `yaml:"-"`
 	// Warnings are remarks that keep nothing from working, as "file:line: text",
 	// sorted by line.
 	Warnings []string `yaml:"-"`

@@ -199,6 +199,10 @@ func (u *upstream) equipped(t *tool, r *bridge.Request, args []byte) *wire.Call 
 	if call.Header = r.Header; call.Header == nil {
 		call.Header = u.header
 	}
+	if r.Trace != (bridge.Trace{}) {
+		call.Trace = http.Header{}
+		r.Trace.Put(call.Trace)
+	}
 	if token := r.Token(); token != nil && r.Back != nil {
 		call.Progress = func(n int, text string) {
 			p := strconv.AppendInt(append(append([]byte(`{"progressToken":`), token...), `,"progress":`...), int64(n), 10)

@@ -292,6 +292,7 @@ func (o *poster) request(ctx context.Context, p *post) *http.Request {
 	r := o.c.u.client.Request(ctx, http.MethodPost, o.c.endpoint, h, p.Line.B)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "*/*")
+	p.Trace.Put(r.Header)
 	return r
 }
 

@@ -39,7 +39,9 @@ func (e *exchange) run() {
 	defer e.end()
 	w := e.w
 	res, err := e.send(w.a.do, func(ctx context.Context) *http.Request {
-		return w.request(ctx, http.MethodPost, e.header, e.line.B)
+		r := w.request(ctx, http.MethodPost, e.header, e.line.B)
+		e.traced.Put(r.Header)
+		return r
 	})
 	e.free()
 	switch {

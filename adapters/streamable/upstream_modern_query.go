@@ -3,6 +3,7 @@ package streamable
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"unicode"
@@ -109,9 +110,8 @@ func (q *query) request(ctx context.Context) *http.Request {
 	case q.out.About:
 		h[era.HeaderName] = []string{era.EncodeHeader(q.out.Name)}
 	}
-	for name, values := range q.out.Mirror {
-		h[name] = values
-	}
+	maps.Copy(h, q.out.Mirror)
+	q.traced.Put(h)
 	return r
 }
 

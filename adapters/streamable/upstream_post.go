@@ -25,6 +25,7 @@ type posting struct {
 	id     []byte // the call's, raw
 	method string
 	header http.Header
+	traced bridge.Trace
 	line   *jsonrpc.Buffer
 	ctx    context.Context
 	stop   context.CancelFunc
@@ -45,7 +46,7 @@ type posting struct {
 }
 
 func (p *posting) init(l *link, m bridge.Outgoing, deliver func(*jsonrpc.Message)) {
-	p.l, p.call, p.id, p.method, p.header, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Line
+	p.l, p.call, p.id, p.method, p.header, p.traced, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Trace, m.Line
 	p.deliver = deliver
 	p.ctx, p.stop = context.WithCancel(l.ctx)
 	p.trace.GotConn = func(httptrace.GotConnInfo) { p.writes.Add(1) }

@@ -21,6 +21,12 @@ func (m *Message) Edited(edits ...Edit) *Message {
 	return &c
 }
 
+// Untouched reports whether no edit concerns the bytes from From to To of the
+// params or the result, or puts something beside them.
+func (m *Message) Untouched(from, to int) bool {
+	return !slices.ContainsFunc(m.edits, func(e Edit) bool { return e.From <= to && e.To >= from })
+}
+
 // Edit changes the result of an answer, of which the caller is the owner.
 // Result goes on showing what was there before.
 func (m *Message) Edit(edits ...Edit) { m.edits = merged(m.edits, edits) }

@@ -58,7 +58,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	o := bridge.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: c.Grants(), PerPrincipal: c.PerPrincipal,
-		Watch: s.watch,
+		Watch: s.watch, Traces: c.Traces,
 	}
 	for i := range c.Servers {
 		r := reach(s, &c.Servers[i])

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 
@@ -209,6 +210,13 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
+	p, flush, err := traces(ctx, log, os.Stderr)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p != nil {
+		c.Traces = p
+	}
 	limitMemory(log)
 	s = server.New(c, log)
 	var wg sync.WaitGroup
@@ -217,6 +225,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	return s, func() {
 		cancel()
 		wg.Wait()
+		flush()
 	}, nil
 }
 

@@ -30,6 +30,7 @@ type Plan struct {
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings
+	trace       http.Header
 }
 
 // userAgent is how the bridge introduces itself, unless the configuration says
@@ -41,6 +42,11 @@ func (p *Plan) request(ctx context.Context) *http.Request {
 	r := (&http.Request{Method: p.Method, URL: p.URL, Host: p.URL.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: p.Header.Clone()}).WithContext(ctx)
 	if r.Header.Get("User-Agent") == "" {
 		r.Header.Set("User-Agent", userAgent)
+	}
+	for name, values := range p.trace {
+		if r.Header[name] == nil {
+			r.Header[name] = values
+		}
 	}
 	if p.Body != nil {
 		r.ContentLength = int64(len(p.Body))

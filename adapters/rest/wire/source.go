@@ -325,6 +325,10 @@ type Call struct {
 	// Header is what the caller sent; of it only what Options.Forward lists is
 	// passed on.
 	Header http.Header
+	// Trace are headers that tell of the trace which the call belongs to, where
+	// the request has none of these names. What is kept of answers does not
+	// depend on them.
+	Trace http.Header
 	// Result is a gjson path that the configuration applies to the answer, and
 	// Pick one that the model asks for, applied to what Result leaves.
 	Result, Pick string
@@ -396,6 +400,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 	}
 	if s.trusted.has(p.URL) {
 		s.equip(p, c.Header)
+		p.trace = c.Trace
 	}
 	return p, nil
 }
