@@ -13,6 +13,7 @@ type gauges struct {
 	each     []eachGauge
 	children *prometheus.Desc
 	sessions *prometheus.Desc
+	refused  *prometheus.Desc
 }
 
 // wholeGauge is a metric of the bridge as a whole.
@@ -33,6 +34,7 @@ var _ prometheus.Collector = (*gauges)(nil)
 
 func newGauges(s *Server) *gauges {
 	g := &gauges{s: s}
+	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "Calls that a limit of the server has refused, by the limit.", []string{"server", "limit"}, nil)
 	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
 	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
 	whole := func(name, help string, kind prometheus.ValueType, value func(*bridge.Totals) float64) {
@@ -51,12 +53,16 @@ func newGauges(s *Server) *gauges {
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *bridge.Totals) float64 { return float64(t.Dropped) })
 	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *bridge.Status) float64 { return truth(st.Usable) })
 	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *bridge.Status) float64 { return float64(st.Calls) })
+	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *bridge.Status) float64 { return float64(st.Queued) })
 	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *bridge.Status) float64 { return float64(st.Parked) })
 	each("connections", "Connections that are open or being opened.", gauge, func(st *bridge.Status) float64 { return float64(st.Lanes) })
 	each("connections_opened_total", "Connections that were opened.", counter, func(st *bridge.Status) float64 { return float64(st.Opened) })
 	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *bridge.Status) float64 { return float64(st.Losses) })
 	each("restarts_total", "Attempts to open a connection again that was lost.", counter, func(st *bridge.Status) float64 { return float64(st.Restarts) })
 	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *bridge.Status) float64 { return float64(st.Failures) })
+	if g.s.access != nil {
+		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*bridge.Totals) float64 { return float64(g.s.access.lost.Load()) })
+	}
 	return g
 }
 
@@ -77,6 +83,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	}
 	to <- g.children
 	to <- g.sessions
+	to <- g.refused
 }
 
 // Collect implements prometheus.Collector.
@@ -90,6 +97,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(st.Sessions), st.Name)
 		for _, e := range g.each {
 			to <- prometheus.MustNewConstMetric(e.desc, e.kind, e.value(&st), st.Name)
+		}
+		for limit, n := range st.Refused {
+			to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), st.Name, limit)
 		}
 		if g.s.reached[i].transport() == transportStdio {
 			to <- prometheus.MustNewConstMetric(g.children, prometheus.GaugeValue, float64(st.Lanes), st.Name)

@@ -48,6 +48,7 @@ type state struct {
 	Revision    string `json:"revision,omitempty"`
 	Sessions    int    `json:"sessions"`
 	Calls       int    `json:"calls"`
+	Queued      int    `json:"queued,omitempty"`
 	Parked      int    `json:"parked_calls,omitempty"`
 	Connections int    `json:"connections"`
 	Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
@@ -91,7 +92,7 @@ func (s *Server) readiness() *readiness {
 func (s *Server) state(place int, st *bridge.Status) state {
 	row := state{
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.reached[place].transport(),
-		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Parked: st.Parked, Connections: st.Lanes,
+		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
 		Restarts: st.Restarts, LastError: st.Last, LastErrorAt: moment(st.LastAt),
 	}
 	if row.Transport == transportStdio {

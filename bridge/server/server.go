@@ -41,6 +41,8 @@ type Server struct {
 	keys       *auth.Keys // nil when there are no access rules
 	complaints complaints // about wrong keys
 	metrics    *metrics
+	access     *accessLog // nil when there is none
+	fault      error      // why the bridge cannot be served as it is configured
 	http       *http.Server
 	cert       *certificate // nil without TLS
 }
@@ -66,6 +68,11 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		o.Servers = append(o.Servers, options(&c.Servers[i], r))
 	}
 	s.metrics = newMetrics(names(c))
+	var err error
+	if s.access, err = openAccessLog(c.AccessLog, log); err != nil {
+		s.fault = err
+		log.Error("there is no access log", "err", err)
+	}
 	s.b = bridge.New(o)
 	s.metrics.registry.MustRegister(newGauges(s))
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
@@ -85,7 +92,12 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 }
 
 // watch takes what became of a request.
-func (s *Server) watch(p bridge.Report) { s.metrics.take(&p) }
+func (s *Server) watch(p bridge.Report) {
+	s.metrics.take(&p)
+	if s.access != nil {
+		s.access.take(&p)
+	}
+}
 
 // names returns the names of the configured servers.
 func names(c *config.Config) []string {
@@ -238,6 +250,9 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("tls: %w", err)
 		}
 	}
+	if s.fault != nil {
+		return nil, s.fault
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.c.Listen)
 	if err != nil {
@@ -302,5 +317,8 @@ func (s *Server) Close(ctx context.Context) {
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // what is left are clients that do not read
+	}
+	if s.access != nil {
+		s.access.Close(ctx.Done())
 	}
 }
