@@ -95,19 +95,28 @@ func (c *connection) forget(p *post, status int) {
 // acted on it is unknown when the fault is one of its own or of a gateway.
 func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	status := res.StatusCode
+	after, said := retryAfter(res.Header.Get("Retry-After"))
+	later := ""
+	if said {
+		later = fmt.Sprintf("; try again in %d s", int(after.Seconds()))
+	}
+	late := func(e *bridge.Error) *bridge.Error {
+		e.After = after
+		return e
+	}
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return u.declined(bridge.ErrCredentials, fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
 	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
-		return u.declined(bridge.ErrDeclined, fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+		return late(u.declined(bridge.ErrDeclined, fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
 	case status == http.StatusServiceUnavailable:
-		return u.unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+		return late(u.unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
 	case status == http.StatusRequestEntityTooLarge:
 		return u.declined(bridge.ErrDeclined, fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
 	case status >= 500 && status != http.StatusNotImplemented && res.Request.Method == http.MethodPost:
 		return u.lost(fmt.Sprintf("it failed (HTTP %d)", status), nil)
 	case status >= 500:
-		return u.unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later(res.Header.Get("Retry-After"))), nil)
+		return late(u.unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later), nil))
 	}
 	if status/100 == 4 {
 		return u.declined(bridge.ErrDeclined, fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
@@ -115,13 +124,17 @@ func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	return u.unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 }
 
-// later says what Retry-After means: seconds, or a date.
-func later(v string) string {
+// longestAfter bounds for how long a server can send its clients away.
+const longestAfter = 24 * time.Hour
+
+// retryAfter reads the header of that name: seconds, or a date. It reports
+// whether it says anything.
+func retryAfter(v string) (time.Duration, bool) {
 	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return fmt.Sprintf("; try again in %d s", s)
+		return min(time.Duration(s)*time.Second, longestAfter), true
 	}
 	if at, err := http.ParseTime(v); err == nil {
-		return fmt.Sprintf("; try again in %d s", max(0, int(time.Until(at).Seconds())))
+		return min(max(time.Until(at), 0), longestAfter), true
 	}
-	return ""
+	return 0, false
 }

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -130,6 +132,9 @@ func TestUpstreamRefusedStream(t *testing.T) {
 		e, ok := errors.AsType[*bridge.Error](err)
 		if !ok || !errors.Is(e.Kind, bridge.ErrUnavailable) || errors.Is(err, httpclient.ErrOtherTransport) != test.other || !strings.Contains(e.Public, test.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("HTTP %d %s: Open = %v, want %q, another transport %v", test.status, test.kind, err, test.want, test.other)
+		}
+		if s, _ := strconv.Atoi(test.after); bridge.RetryAfter(err) != time.Duration(s)*time.Second {
+			t.Errorf("HTTP %d: After is %v, want %s s", test.status, bridge.RetryAfter(err), test.after)
 		}
 	}
 }

@@ -44,15 +44,18 @@ func readRefusal(res *http.Response) *refusal {
 	return r
 }
 
+// longestAfter bounds for how long a server can send its clients away.
+const longestAfter = 24 * time.Hour
+
 // retryAfter reads the header of that name: seconds, or a date.
 func retryAfter(v string) time.Duration {
+	var after time.Duration
 	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(s) * time.Second
+		after = time.Duration(s) * time.Second
+	} else if t, err := http.ParseTime(v); err == nil {
+		after = max(time.Until(t), 0).Round(time.Second)
 	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(time.Until(t), 0).Round(time.Second)
-	}
-	return 0
+	return min(after, longestAfter)
 }
 
 // String is for logs.
@@ -206,6 +209,7 @@ func (a *Upstream) refused(r *refusal) *bridge.Error {
 			what += fmt.Sprintf("; it asks to wait for %v", r.after)
 		}
 		e := a.unavailable(what, nil)
+		e.After = r.after
 		if r.status == http.StatusTooManyRequests { // it works, for others perhaps, and says when it will for us
 			e.Kind = bridge.ErrDeclined
 		}

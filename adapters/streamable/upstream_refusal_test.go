@@ -127,6 +127,7 @@ func TestUpstreamStatuses(t *testing.T) {
 		{"403", respond(403, secret), bridge.ErrUnavailable, "it refuses our credentials (HTTP 403)"},
 		{"429", respond(429, secret, "Retry-After", "7"), bridge.ErrUnavailable, "wait for 7s"},
 		{"503", respond(503, secret, "Retry-After", "120"), bridge.ErrUnavailable, "wait for 2m0s"},
+		{"503, as if for ever", respond(503, secret, "Retry-After", "99999999"), bridge.ErrUnavailable, "wait for 24h0m0s"},
 		{"503 without a time", respond(503, secret), bridge.ErrUnavailable, "HTTP 503"},
 		{"400", respond(400, secret), bridge.ErrUnavailable, "it refused the request (HTTP 400)"},
 		{"400 with a message", respond(400, failure("null", -32600, "no\nway")), bridge.ErrUnavailable, "(HTTP 400): no way"},
@@ -163,6 +164,9 @@ func TestUpstreamStatuses(t *testing.T) {
 			}
 			if strings.Contains(text, secret) {
 				t.Errorf("the body of a refusal is passed on: %s", text)
+			}
+			if _, said, _ := strings.Cut(text, "wait for "); said != "" && said != bridge.RetryAfter(o.Err).String() { // which clients are told
+				t.Errorf("After is %v, want %s", bridge.RetryAfter(o.Err), said)
 			}
 			if n := len(s.wait(t, 1, "POST tools/call")); n != 1 {
 				t.Errorf("%d POSTs, want 1", n)
