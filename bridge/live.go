@@ -99,7 +99,7 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
 		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
-		b.refused(key, nil, m, a, nil)
+		b.refused(key, &Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
 	caller.Header = b.forwarded(h)

@@ -14,6 +14,7 @@ type gauges struct {
 	children *prometheus.Desc
 	sessions *prometheus.Desc
 	refused  *prometheus.Desc
+	breaker  *prometheus.Desc
 }
 
 // wholeGauge is a metric of the bridge as a whole.
@@ -34,7 +35,8 @@ var _ prometheus.Collector = (*gauges)(nil)
 
 func newGauges(s *Server) *gauges {
 	g := &gauges{s: s}
-	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "Calls that a limit of the server has refused, by the limit.", []string{"server", "limit"}, nil)
+	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the state that the circuit breaker of a server is in: closed, open (the server is left alone) or half-open (it is tried).", []string{"server", "state"}, nil)
+	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "What a limit of the server has refused, by the limit. Without a server: a limit of what one caller may have.", []string{"server", "limit"}, nil)
 	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
 	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
 	whole := func(name, help string, kind prometheus.ValueType, value func(*bridge.Totals) float64) {
@@ -53,6 +55,7 @@ func newGauges(s *Server) *gauges {
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *bridge.Totals) float64 { return float64(t.Dropped) })
 	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *bridge.Status) float64 { return truth(st.Usable) })
 	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *bridge.Status) float64 { return float64(st.Calls) })
+	each("circuit_breaker_opened_total", "How often the server began to be left alone because it fails.", counter, func(st *bridge.Status) float64 { return float64(st.Trips) })
 	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *bridge.Status) float64 { return float64(st.Queued) })
 	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *bridge.Status) float64 { return float64(st.Parked) })
 	each("connections", "Connections that are open or being opened.", gauge, func(st *bridge.Status) float64 { return float64(st.Lanes) })
@@ -65,6 +68,11 @@ func newGauges(s *Server) *gauges {
 	}
 	return g
 }
+
+// breakerStates are those of a circuit breaker that is not off.
+var breakerStates = []string{"closed", "open", "half-open"}
+
+const breakerOff = "off"
 
 func truth(b bool) float64 {
 	if b {
@@ -84,6 +92,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	to <- g.children
 	to <- g.sessions
 	to <- g.refused
+	to <- g.breaker
 }
 
 // Collect implements prometheus.Collector.
@@ -93,10 +102,18 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&totals))
 	}
 	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
+	for limit, n := range totals.Refused {
+		to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), "", limit)
+	}
 	for i, st := range g.s.b.Status() {
 		to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(st.Sessions), st.Name)
 		for _, e := range g.each {
 			to <- prometheus.MustNewConstMetric(e.desc, e.kind, e.value(&st), st.Name)
+		}
+		if st.Breaker != breakerOff {
+			for _, state := range breakerStates {
+				to <- prometheus.MustNewConstMetric(g.breaker, prometheus.GaugeValue, truth(st.Breaker == state), st.Name, state)
+			}
 		}
 		for limit, n := range st.Refused {
 			to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), st.Name, limit)

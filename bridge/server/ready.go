@@ -53,6 +53,11 @@ type state struct {
 	Connections int    `json:"connections"`
 	Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
 	Restarts    uint64 `json:"restarts"`
+	// Breaker is whether the server is left alone because it fails: closed when it
+	// is not, open until RetryAt when it is, half-open while it is tried, or off.
+	Breaker string     `json:"circuit_breaker,omitempty"`
+	RetryAt *time.Time `json:"retry_at,omitempty"`
+	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
 	// LastError is the last failure or loss, also when the server has recovered.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
@@ -93,7 +98,7 @@ func (s *Server) state(place int, st *bridge.Status) state {
 	row := state{
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.reached[place].transport(),
 		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
-		Restarts: st.Restarts, LastError: st.Last, LastErrorAt: moment(st.LastAt),
+		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
 	}
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections
@@ -138,7 +143,7 @@ func (r *readiness) table(now time.Time) string {
 	fmt.Fprintf(&b, "\n%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n\n",
 		r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tLAST ERROR")
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tBREAKER\tLAST ERROR")
 	for _, s := range r.Servers {
 		last := "-"
 		if s.LastError != "" {
@@ -146,8 +151,12 @@ func (r *readiness) table(now time.Time) string {
 		} else if s.Reason != "" {
 			last = line(s.Reason)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
-			s.Sessions, s.Calls, s.Connections, s.Restarts, last)
+		breaker := dash(s.Breaker)
+		if s.RetryAt != nil {
+			breaker += " for " + max(0, s.RetryAt.Sub(now)).Round(time.Second).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
+			s.Sessions, s.Calls, s.Connections, s.Restarts, breaker, last)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()
