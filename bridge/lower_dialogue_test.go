@@ -20,6 +20,7 @@ import (
 
 // visitor is a client without a session.
 type visitor struct {
+	server    string // empty means the only one
 	principal string
 	caps      string
 	meta      string // further members of _meta, each with a comma before it
@@ -50,7 +51,7 @@ func (c visitor) ask(t testing.TB, b *Bridge, id, method, params string) *visiti
 	v := &visiting{done: make(chan struct{})}
 	var ctx context.Context
 	ctx, v.cancel = context.WithCancelCause(context.Background())
-	g, no := NewGuest("", c.principal, m)
+	g, no := NewGuest(c.server, c.principal, m)
 	if no != nil {
 		v.answer = text(no)
 		close(v.done)

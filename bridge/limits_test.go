@@ -1,0 +1,285 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// inquisitive is a server whose tool ask puts a question to the client, of the method
+// that is its argument q, and answers when that has an answer; slow never
+// answers.
+func inquisitive() *fake {
+	var mu sync.Mutex
+	waiting := map[string]*jsonrpc.Message{} // calls, by the id of their question
+	return &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case m.Name() == "ask":
+			id := fmt.Sprintf(`"q%d"`, len(waiting))
+			waiting[id] = m.Clone()
+			params := map[bool]string{true: `{}`, false: `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`}
+			method := "elicitation/create"
+			if strings.Contains(string(m.Params), "roots/list") {
+				method = "roots/list"
+			}
+			w.say(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params[method == "roots/list"] + `}`)
+		case m.IsResponse():
+			w.answer(waiting[string(m.ID)], `{"content":[]}`)
+		default:
+			return m.Name() == "slow"
+		}
+		return true
+	}}
+}
+
+const askTool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"q":"%s"}}}`
+
+// A call that waits for a person has no place meanwhile, whether the wire tells
+// which call a question is about or not.
+func TestQuestionGivesPlaceBack(t *testing.T) {
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
+		t.Run(string(share), func(t *testing.T) {
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: Limits{Calls: 1, Wait: time.Second}}}}
+			limited(t, o, func(t *testing.T, b *Bridge) {
+				s, st := begin(t, b, "")
+				other, _ := begin(t, b, "")
+				call := start(t, s, fmt.Sprintf(askTool, "elicitation/create"))
+				if call.over() {
+					t.Fatalf("the call ended: %s", call.answer)
+				}
+				if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
+					t.Errorf("%d places, %d that ask, want none and 1", g.Places, g.Asking)
+				}
+				contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
+				asked := append(call.back.take(), st.take()...)
+				id := parse(t, asked[len(asked)-1]).ID
+				if err := s.Answer(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"cancel"}}`, id))); err != nil {
+					t.Error(err)
+				}
+				if !call.over() || !strings.Contains(call.answer, `"content":[]`) {
+					t.Errorf("the call ended with %q", call.answer)
+				}
+
+				// Roots need nobody's attention.
+				roots := start(t, s, fmt.Sprintf(askTool, "roots/list"))
+				if roots.over() {
+					t.Fatalf("the call ended: %s", roots.answer)
+				}
+				if g := b.Status()[0]; g.Places != 1 || g.Asking != 0 {
+					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Places, g.Asking)
+				}
+				contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
+			})
+		})
+	}
+	// A question that is refused at once lets nobody wait.
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: ShareAll, Limits: Limits{Calls: 1}}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
+		synctest.Wait()
+		u := b.routes[0].hubs[""].lane
+		(&wire{l: u}).Ask(parse(t, `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`), func(*jsonrpc.Message) {})
+		if g := b.Status()[0]; g.Places != 1 || slow.over() {
+			t.Errorf("%d places, want 1", g.Places)
+		}
+	})
+}
+
+// The same for a client without a session, whose call is parked.
+func TestParkedCallGivesPlaceBack(t *testing.T) {
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: Limits{Calls: 1, Wait: time.Second}}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
+		if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
+			t.Errorf("%d places, %d that ask, want none and 1", g.Places, g.Asking)
+		}
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+	})
+}
+
+// Subscriptions have no place once they have begun, also after the connection
+// was lost, when there is none for them at once.
+func TestListenHasNoPlace(t *testing.T) {
+	p := newPeer()
+	answer := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(w, m) }
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: Limits{Calls: 1, Wait: time.Second}}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		var all []*visiting
+		for range 3 {
+			all = append(all, visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`))
+			synctest.Wait()
+		}
+		for i, v := range all {
+			if got := v.take(); len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+				t.Errorf("subscription %d: %q", i, got)
+			}
+		}
+		if g := b.Status()[0]; g.Places != 0 || g.Asking != 3 {
+			t.Errorf("%d places, %d others, want none and 3", g.Places, g.Asking)
+		}
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"got"`)
+
+		p.wire(1).die()
+		slow := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		time.Sleep(10 * time.Second)
+		slow.cancel(ErrCancelled)
+		<-slow.done
+		time.Sleep(time.Minute)
+		for i, v := range all {
+			if got := v.take(); len(got) == 0 || !strings.Contains(got[0], "tools/list_changed") {
+				t.Errorf("subscription %d after a loss: %q", i, got)
+			}
+			v.cancel(ErrCancelled)
+			<-v.done
+		}
+	})
+}
+
+// T-ISO: a server that hangs, with its queue full, is nobody else's problem: what
+// is too much for it is refused at once, and calls to another one go on.
+func TestLimitsIsolate(t *testing.T) {
+	hanging := &fake{serve: silent("tools/call")}
+	o := Options{Servers: []ServerOptions{
+		{Name: "hanging", Adapter: hanging, Limits: Limits{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
+	}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		began := time.Now()
+		var all []*visiting
+		for range 80 {
+			all = append(all, visitor{server: "hanging", caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`))
+		}
+		synctest.Wait()
+		contains(t, visitor{server: "hanging"}.call(t, b, "tools/call", `"name":"x"`), "server hanging: it has 40 calls under way and 40 more that wait (limits: calls, queue)")
+		s, _ := begin(t, b, "")
+		for i := range 1000 {
+			if got := do(t, s, fmt.Sprint(i), "tools/call", tool("x")); !strings.Contains(got, `"result"`) {
+				t.Fatal(got)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("that took %v", took)
+		}
+		for _, st := range b.Status() {
+			if st.Name == "hanging" && (st.Places != 40 || st.Queued != 40 || st.Refused["queue"] != 1) {
+				t.Errorf("%+v", st)
+			}
+		}
+		for _, v := range all {
+			v.cancel(ErrCancelled)
+			<-v.done
+		}
+	})
+}
+
+// Where each call has a process of its own, one that waits for a place has none
+// yet.
+func TestQueueStartsNothing(t *testing.T) {
+	f := &fake{serve: silent("slow")}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: Limits{Calls: 2}}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "") // which starts one to know what it is
+		var all []*pendingCall
+		for i := range 5 {
+			all = append(all, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"slow"}`, i)))
+			synctest.Wait()
+		}
+		if n := f.opened(); n != 3 {
+			t.Errorf("%d processes were started, want 3", n)
+		}
+		for i := range 2 {
+			s.Notify(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
+			<-all[i].done
+			synctest.Wait()
+		}
+		if n := f.opened(); n != 5 {
+			t.Errorf("%d processes after two calls have ended, want 5", n)
+		}
+	})
+}
+
+// Whatever becomes of calls, by whatever way they came, each has one answer and
+// its place comes back.
+func TestLimitsLeakNothing(t *testing.T) {
+	for seed := range uint64(5) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		f := inquisitive()
+		answers := f.serve
+		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Name() == "die" {
+				w.die()
+				return true
+			}
+			if m.Name() == "late" {
+				late := m.Clone()
+				time.AfterFunc(20*time.Millisecond, func() { w.answer(late, "{}") })
+				return true
+			}
+			return answers(w, m)
+		}
+		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
+		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
+			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: Breaker{Off: true},
+			Limits: Limits{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: Rate{PerSecond: 100, Burst: 20}},
+		}}}
+		limited(t, o, func(t *testing.T, b *Bridge) {
+			var open []*Session
+			for i := range 6 {
+				s, _ := begin(t, b, fmt.Sprint("p", i%3))
+				open = append(open, s)
+			}
+			var wg sync.WaitGroup
+			for i := range 300 {
+				tool := []string{"x", "late", "late", "slow", "ask", "die"}[rnd.IntN(6)]
+				after, leaves, ends := time.Duration(rnd.IntN(400))*time.Millisecond, time.Duration(rnd.IntN(200))*time.Millisecond, rnd.IntN(60) == 0
+				who, session := rnd.IntN(3), rnd.IntN(2) == 0
+				s := open[rnd.IntN(len(open))]
+				wg.Go(func() {
+					time.Sleep(after)
+					if !session {
+						ctx, cancel := context.WithTimeoutCause(t.Context(), leaves, ErrCancelled)
+						defer cancel()
+						v := visitor{principal: fmt.Sprint("p", who), caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"`+tool+`"`)
+						select {
+						case <-v.done:
+						case <-ctx.Done():
+							v.cancel(ErrCancelled)
+							<-v.done
+						}
+						return
+					}
+					time.AfterFunc(leaves, func() {
+						s.Notify(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
+						if ends {
+							s.End(ErrEnded)
+						}
+					})
+					a, err := s.Call(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool)), nil, nil)
+					if (a == nil) != errors.Is(err, ErrCancelled) {
+						t.Errorf("%s ended with %s, %v", tool, text(a), err)
+					}
+				})
+			}
+			wg.Wait()
+			synctest.Wait()
+			if n, _ := b.Activity(); n != 0 {
+				t.Errorf("%d calls are under way", n)
+			}
+			st := b.Status()[0]
+			if st.Refused["queue"]+st.Refused["wait"] == 0 || st.Refused["per_principal"] == 0 || st.Refused["rate"] == 0 {
+				t.Errorf("nothing was refused, so nothing was tried: %v", st.Refused)
+			}
+		})
+	}
+}
