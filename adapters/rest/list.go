@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,10 +33,30 @@ type catalog struct {
 	plain, templates []byte      // results of resources/list and resources/templates/list
 }
 
-// item is one of the tools that are listed.
+// item is one of the tools that are listed. It is written when it is asked for:
+// thousands of them would take as much memory again as their schemas.
 type item struct {
 	name string
-	raw  []byte
+	t    *tool
+	raw  []byte // in the place of t
+	size int
+	sum  uint64 // tells it from others
+}
+
+// itemSeed is of all sums.
+var itemSeed = maphash.MakeSeed()
+
+// itemOf returns the item of a tool that is written as raw.
+func itemOf(t *tool, raw []byte) item {
+	return item{name: t.Name, t: t, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
+}
+
+// append appends the item as it stands in a list.
+func (it *item) append(dst []byte) []byte {
+	if it.t == nil {
+		return append(dst, it.raw...)
+	}
+	return it.t.appendEntry(dst)
 }
 
 // keyRequest is where in _meta of a tool its request stands.
@@ -44,16 +65,20 @@ const keyRequest = "mcp-bridge/request"
 // newCatalog lists tools as mode says.
 func newCatalog(tools []*tool, mode string) *catalog {
 	c := &catalog{tools: tools, byName: map[string]*tool{}, mode: mode}
-	all := make([]item, len(tools))
-	for i, t := range tools {
+	var all []item
+	var scratch []byte
+	for _, t := range tools {
 		if t.call != t.Tool {
 			call := *t.call
 			call.InputSchema = t.InputSchema
 			t.call = &call
 		}
-		all[i] = item{t.Name, t.entry()}
-		c.size += len(all[i].raw) + 1
+		scratch = t.appendEntry(scratch[:0])
+		c.size += len(scratch) + 1
 		c.byName[t.Name] = t
+		if mode == ModeTools || mode != ModeSearch && c.size <= autoLimit {
+			all = append(all, itemOf(t, scratch))
+		}
 	}
 	if c.mode == "" || c.mode == ModeAuto {
 		c.mode = ModeTools
@@ -67,17 +92,19 @@ func newCatalog(tools []*tool, mode string) *catalog {
 	}
 	c.finder = newFinder(tools)
 	c.items = searchItems(len(tools))
-	for i, t := range tools {
+	for _, t := range tools {
 		if t.said != nil && !isSearch(t.Name) {
-			c.items = append(c.items, all[i])
+			scratch = t.appendEntry(scratch[:0])
+			c.items = append(c.items, itemOf(t, scratch))
 		}
 	}
 	return c
 }
 
-// entry returns the tool as it stands in a list.
-func (t *tool) entry() []byte {
-	out := gjson.AppendJSONString([]byte(`{"name":`), t.Name)
+// appendEntry appends the tool as it stands in a list.
+func (t *tool) appendEntry(dst []byte) []byte {
+	begin := len(dst)
+	out := gjson.AppendJSONString(append(dst, `{"name":`...), t.Name)
 	if t.Title != "" {
 		out = gjson.AppendJSONString(append(out, `,"title":`...), t.Title)
 	}
@@ -89,7 +116,9 @@ func (t *tool) entry() []byte {
 	a := t.Annotations
 	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
 	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.Operation.Method+" "+t.Operation.Path)
-	return oneLine(append(out, "}}"...))
+	out = append(out, "}}"...)
+	oneLine(out[begin:])
+	return out
 }
 
 // oneLine takes line breaks, which stand only between tokens, out of JSON.
@@ -119,15 +148,16 @@ func (c *catalog) page(cursor string) ([]byte, bool) {
 		from = i + 1
 	}
 	out := []byte(`{"tools":[`)
-	for i, it := range c.items[from:] {
+	for i := range c.items[from:] {
+		it := &c.items[from+i]
 		if i > 0 {
-			if len(out)+len(it.raw) > pageSize {
+			if len(out)+it.size > pageSize {
 				next := base64.RawURLEncoding.EncodeToString([]byte(c.items[from+i-1].name))
 				return append(out, `],"nextCursor":"`+next+`"}`...), true
 			}
 			out = append(out, ',')
 		}
-		out = append(out, it.raw...)
+		out = it.append(out)
 	}
 	return append(out, `]}`...), true
 }
@@ -139,7 +169,7 @@ func (c *catalog) sameResources(other *catalog) bool {
 
 // same reports whether clients see the same tools in both.
 func (c *catalog) same(other *catalog) bool {
-	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return bytes.Equal(a.raw, b.raw) })
+	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return a.size == b.size && a.sum == b.sum })
 }
 
 // combine lays the configuration over the tools of a document, of which there

@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"unicode"
@@ -40,7 +41,8 @@ func searchItems(n int) []item {
 	const reads = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`
 	one := func(name, title, about, schema, annotations string) item {
 		raw := gjson.AppendJSONString([]byte(`{"name":"`+name+`","title":"`+title+`","description":`), about)
-		return item{name, append(raw, `,"inputSchema":`+schema+`,`+annotations+`}`...)}
+		raw = append(raw, `,"inputSchema":`+schema+`,`+annotations+`}`...)
+		return item{name: name, raw: raw, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
 	}
 	return []item{
 		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of this API those that fit. Begin here; then use %s and %s.", n, describeTool, callTool), searchSchema, reads),

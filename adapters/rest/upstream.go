@@ -279,7 +279,7 @@ func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, t.entry()...)
+		out = t.appendEntry(out)
 	}
 	return append(out, ']'), nil
 }

@@ -22,9 +22,6 @@ func (w *render) def(n *node) string {
 			name += "_" + strconv.Itoa(i)
 		}
 		d = &def{defKey: key, name: name, opt: w.opt}
-		if w.defs == nil {
-			w.defs, w.names = map[defKey]*def{}, map[string]bool{}
-		}
 		w.defs[key] = d
 		w.names[name] = true
 		w.order = append(w.order, d)

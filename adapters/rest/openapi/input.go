@@ -49,7 +49,9 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	for i := 0; ; {
 		a := attempts[i]
 		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
-		w.b = l.buf[:0]
+		clear(l.defs)
+		clear(l.names)
+		w.b, w.defs, w.names = l.buf[:0], l.defs, l.names
 		write(w)
 		l.buf = w.b
 		switch {
@@ -76,7 +78,7 @@ func (t *Tool) params() []*Parameter {
 
 // root writes the object of all arguments.
 func (t *Tool) root(w *render, params []*Parameter) {
-	t.Arguments = t.Arguments[:0:0]
+	t.Arguments = make([]Argument, 0, len(params)+1)
 	flat := t.flat(w, params)
 	names := nameArguments(params)
 	if flat != nil {

@@ -286,15 +286,22 @@ func short(s string) string {
 
 // cut shortens s to n bytes at most, at a whole character.
 func cut(s string, n int) string {
+	begin, rest := beginning(s, n)
+	return begin + rest
+}
+
+// beginning returns what cut leaves of s, in two parts, of which the second is
+// the mark that there was more.
+func beginning(s string, n int) (begin, mark string) {
 	if len(s) <= n {
-		return s
+		return s, ""
 	}
 	if n < 3 {
-		return ""
+		return "", ""
 	}
 	end := n - len("…")
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return s[:end] + "…"
+	return s[:end], "…"
 }

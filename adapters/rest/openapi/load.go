@@ -70,6 +70,8 @@ type loader struct {
 	loops    map[hop]bool
 	patterns map[string]bool // whether they compile
 	buf      []byte          // to write schemas in
+	defs     map[defKey]*def // and what is used for that
+	names    map[string]bool
 	warned   map[string]bool
 	known    map[string]bool // what was told by Load
 	report   func(Warning)
@@ -94,7 +96,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 		src.Location = abs
 	}
 	l := &loader{ctx: ctx, src: src, left: src.MaxBytes, byLoc: map[string]uint16{},
-		targets: map[target]*node{}, problems: map[target]*failure{}, round: 1, labels: map[*node]string{}, loops: map[hop]bool{}, counts: map[*node]int{}, patterns: map[string]bool{}, warned: map[string]bool{}}
+		targets: map[target]*node{}, problems: map[target]*failure{}, round: 1, labels: map[*node]string{}, loops: map[hop]bool{}, counts: map[*node]int{}, patterns: map[string]bool{}, defs: map[defKey]*def{}, names: map[string]bool{}, warned: map[string]bool{}}
 	doc := &Document{Location: src.Location, load: l}
 	l.report = func(w Warning) { doc.Warnings = append(doc.Warnings, w) }
 	defer l.done()

@@ -303,15 +303,25 @@ func (w *render) types(types []string, nullable bool) {
 }
 
 func (w *render) describe(desc, note string) {
-	if desc = strings.TrimSpace(desc); len(desc) > w.longer {
-		desc = cut(desc, w.longer)
+	// There are very many of them: nothing is put together before it is written.
+	desc, mark := beginning(strings.TrimSpace(desc), w.longer)
+	if desc == "" && mark == "" && note == "" {
+		return
 	}
-	switch {
-	case desc != "" && note != "":
-		w.str("description", desc+" ("+note+")")
-	case desc+note != "":
-		w.str("description", desc+note)
+	w.key("description")
+	w.b = appendString(w.b, desc)
+	w.b = append(w.b[:len(w.b)-1], mark...)
+	if note != "" {
+		between, end := " (", ")"
+		if desc == "" && mark == "" {
+			between, end = "", ""
+		}
+		w.b = append(w.b, between...)
+		quote := len(w.b)
+		w.b = appendString(w.b, note)
+		w.b = append(append(w.b[:quote], w.b[quote+1:len(w.b)-1]...), end...)
 	}
+	w.b = append(w.b, '"')
 }
 
 func first(a, b string) string {
