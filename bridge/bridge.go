@@ -93,6 +93,9 @@ type Request struct {
 	// what the server's allow-list forwards, under the names that the server
 	// knows; what is above must not look at it.
 	Header http.Header
+	// since, if it is not zero, is the time that the answer must not be older than:
+	// what was kept before will not do.
+	since time.Time
 	// Mirror are headers that repeat arguments of the call (2026-07-28, B8): what
 	// the client sent, and from the wrapper that knows the tool on, what the
 	// server gets. It is nil for a client whose wire has no headers.
@@ -202,6 +205,9 @@ type ServerOptions struct {
 	Breaker Breaker
 	Limits  Limits
 	Retry   Retry
+	// Process says that opening a connection starts a process: a list that is kept
+	// is no reason for that.
+	Process bool
 	// Check tells why the server cannot work as things are, before it is
 	// started for the first time; nil means that nothing can be said.
 	Check func() error

@@ -358,6 +358,8 @@ func below(s *Session) Upstream {
 			up = u.Upstream
 		case *retrying:
 			up = u.Upstream
+		case *keeper:
+			up = u.Upstream
 		default:
 			return up
 		}

@@ -15,7 +15,7 @@ import (
 func (r *route) guarded(l *lane) Upstream {
 	up := r.bounded(r.tried(l))
 	l.asks = up.parkOne
-	return up
+	return r.cache.over(up, l.caller, l)
 }
 
 // tried is the inner part of that. It is all there is around a lane that serves

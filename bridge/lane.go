@@ -28,6 +28,7 @@ type lane struct {
 	cancel context.CancelFunc
 	force  context.Context // ends when Close has no more time
 	hurry  context.CancelFunc
+	origin origin // of what it lists
 
 	mu      sync.Mutex // guards the rest
 	wire    *wire      // the open connection, or nil
@@ -67,6 +68,7 @@ type wire struct {
 
 func newLane(r *route, from *Caller, rest Client) *lane {
 	l := &lane{route: r, caller: from, rest: rest}
+	r.cache.begin(&l.origin, from)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.force, l.hurry = context.WithCancel(context.Background())
 	return l
@@ -387,6 +389,9 @@ func (l *lane) open(o *opening) {
 		l.watch()
 	}
 	l.mu.Unlock()
+	if errors.Is(err, errAnother) {
+		l.route.cache.another()
+	}
 	if errors.Is(err, errAnother) { // those who come from now on do not share this attempt, and know nothing of what was before
 		l.rest.Gone(err)
 		l.mu.Lock()
@@ -420,7 +425,10 @@ func (l *lane) nextStart() time.Time {
 }
 
 // Notify passes on what the server says by itself.
-func (w *wire) Notify(n *jsonrpc.Message) { w.l.rest.Notify(n) }
+func (w *wire) Notify(n *jsonrpc.Message) {
+	w.l.route.cache.heard(&w.l.origin, n)
+	w.l.rest.Notify(n)
+}
 
 // Ask passes on what the server asks.
 func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
@@ -447,6 +455,7 @@ func (l *lane) Close(ctx context.Context) error {
 		l.pulse.Stop()
 	}
 	l.mu.Unlock()
+	l.route.cache.forget(&l.origin)
 	l.cancel()
 	stop := context.AfterFunc(ctx, l.hurry)
 	defer stop()

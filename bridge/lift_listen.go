@@ -377,11 +377,13 @@ func (h *hearing) broken() {
 func (h *hearing) changed(uris []string) {
 	for _, c := range listChanged {
 		if slices.Contains(h.lists, field(c.capability)) {
+			h.l.r.cache.changed(nil, c.method)
 			h.l.rest.Notify(jsonrpc.NewNotification(c.method, nil))
 		}
 	}
 	for _, uri := range uris {
 		if h.wants(uri) {
+			h.l.r.cache.updated(uri)
 			h.l.rest.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+quote(uri)+`}`)).Clone())
 		}
 	}

@@ -50,7 +50,7 @@ func TestLiftMeta(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &stateless{discover: silentServer, serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+			run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Bridge) {
 				s, _, _ := beginAs(t, b, able("2025-11-25"))
 				a, _ := s.Call(parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
 				if got := text(a); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {

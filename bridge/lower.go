@@ -92,6 +92,9 @@ func newVisit(r *Request) *visit {
 
 // Notify passes on what the server says about the call.
 func (v *visit) Notify(n *jsonrpc.Message) {
+	if v.l != nil { // a modern server may say it anywhere
+		v.l.p.r.cache.heard(nil, n)
+	}
 	if n.Method == "notifications/message" {
 		level := gjson.GetBytes(n.Params, "level").Str
 		if v.level == "" || severity(level) < severity(v.level) {
@@ -129,8 +132,10 @@ func (l *lower) Call(ctx context.Context, r *Request, said *Server, again *retry
 		}
 		rounds = state.Round
 	}
-	if err := l.verbose(ctx, v, s); err != nil {
-		return nil, err
+	if !holds(l.up, r, s.Server) { // otherwise there may be no connection, and no need of one
+		if err := l.verbose(ctx, v, s); err != nil {
+			return nil, err
+		}
 	}
 	inner := *r
 	inner.Message, inner.Mirror = lowered(r.Message, s.Revision), nil

@@ -25,7 +25,7 @@ func (w *fakeWire) sayOn(call int64, text string) {
 // whichever others there are.
 func TestLowerExactAttribution(t *testing.T) {
 	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+	run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Bridge) {
 		c := visitor{meta: `,"io.modelcontextprotocol/logLevel":"info"`}
 		one := c.ask(t, b, "1", "tools/call", `"name":"slow"`) // call 3, behind initialize and the level
 		synctest.Wait()

@@ -81,9 +81,10 @@ func (c *circle) note(r *Request, page []byte) {
 // survey lists the tools.
 func (l *lower) survey(ctx context.Context, from *Caller) {
 	params := []byte("{}")
+	since := time.Now().Add(-relistEvery)
 	var at mark
 	for range maxPages {
-		r := &Request{Message: request(lists[tools].method, params), From: from}
+		r := &Request{Message: request(lists[tools].method, params), From: from, since: since}
 		a, err := l.up.Call(ctx, r)
 		if err != nil || a.Error != nil {
 			a.Release()

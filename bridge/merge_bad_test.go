@@ -68,7 +68,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Bridge) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}}, func(t *testing.T, b *Bridge) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -85,7 +85,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 	hangs = false
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Bridge) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}}, func(t *testing.T, b *Bridge) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -270,7 +270,7 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 // again, before anything else.
 func TestMergeSubscribesAnew(t *testing.T) {
 	one, two := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"a:2"}]}`}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: Cache{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
 		s, _, _ := enter(t, b)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:1"}`)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:2"}`)

@@ -319,10 +319,12 @@ func (f *following) Notify(n *jsonrpc.Message) {
 	}
 	for _, c := range listChanged { // something may have been missed (R-149)
 		if f.part.changes[c.method] {
+			f.m.r.cache.changed(nil, c.method)
 			f.l.hear(jsonrpc.NewNotification(c.method, nil))
 		}
 	}
 	for _, uri := range what.uris {
+		f.m.r.cache.updated(uri)
 		f.l.hear(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+quote(uri)+`}`)).Clone())
 	}
 }

@@ -353,7 +353,7 @@ func TestMergeSlowList(t *testing.T) {
 		}()
 		return true
 	}
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *Bridge) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *Bridge) {
 		s, st, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		same(t, "meanwhile", names(t, do(t, s, "2", "tools/list", `{}`)), []string{"good__a"})
@@ -368,7 +368,7 @@ func TestMergeSlowList(t *testing.T) {
 	})
 	// While nothing has come an empty list would be wrong.
 	asked = 0
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *Bridge) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *Bridge) {
 		s, _, _ := enter(t, b)
 		same(t, "the only one", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"slow__s"})
 		done := make(chan string)

@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -67,8 +68,9 @@ func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 func (u *mirrored) refresh(ctx context.Context, from *Caller, c *catalog) bool {
 	params := []byte("{}")
 	var at mark
+	now := time.Now() // what was kept before was wrong
 	for {
-		a, err := u.Upstream.Call(ctx, &Request{Message: from.request(lists[tools].method, params), From: from})
+		a, err := u.Upstream.Call(ctx, &Request{Message: from.request(lists[tools].method, params), From: from, since: now})
 		if err != nil || a.Error != nil {
 			a.Release()
 			return false

@@ -137,7 +137,7 @@ func (p *pool) connect(ctx context.Context, r *Request, lane string) (*lower, *S
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := p.known(ctx, l, r.Method)
+		s, err := p.known(ctx, l, r)
 		if err == nil {
 			return l, s, nil
 		}
@@ -150,11 +150,19 @@ func (p *pool) connect(ctx context.Context, r *Request, lane string) (*lower, *S
 
 // known returns what the server said in a handshake. A connection is opened for
 // it when there is none, but for those who only want to know what is known.
-func (p *pool) known(ctx context.Context, l *lower, method string) (*Server, error) {
-	if s := l.lane.Server(); s != nil && method == "server/discover" && !s.Modern() {
+func (p *pool) known(ctx context.Context, l *lower, r *Request) (*Server, error) {
+	s := l.lane.Server()
+	if s == nil {
+		s = l.circle.known()
+	}
+	if holds(l.up, r, s) { // a list is no reason to open one
+		l.lane.presume(s)
 		return s, nil
 	}
-	if s := l.circle.known(); s != nil && (method == "server/discover" && !s.Modern() || p.r.share == ShareCall) {
+	if s := l.lane.Server(); s != nil && r.Method == "server/discover" && !s.Modern() {
+		return s, nil
+	}
+	if s := l.circle.known(); s != nil && (r.Method == "server/discover" && !s.Modern() || p.r.share == ShareCall) {
 		return s, nil
 	}
 	s, err := l.lane.known(ctx)

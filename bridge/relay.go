@@ -118,7 +118,7 @@ func regraded(r *Request, a *jsonrpc.Message, revision string) *jsonrpc.Message 
 // the bridge serves in place of the server's own (protocol.md D4, C4).
 func rediscovered(a *jsonrpc.Message) *jsonrpc.Message {
 	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
-	result := put(a.Result, "supportedVersions", []byte(versions))
+	result := put(a.Whole(), "supportedVersions", []byte(versions))
 	for _, must := range [][2]string{{"resultType", `"complete"`}, {"capabilities", "{}"}, {"ttlMs", "0"}, {"cacheScope", `"private"`}} { // R-088
 		if !gjson.GetBytes(result, must[0]).Exists() {
 			result = put(result, must[0], []byte(must[1]))

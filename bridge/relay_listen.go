@@ -128,10 +128,12 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 	had := gjson.GetBytes(n.Params, "notifications")
 	for _, f := range listChanged {
 		if had.Get(f.member).Bool() {
+			c.h.p.r.cache.changed(nil, f.method)
 			c.back.Notify(jsonrpc.NewNotification(f.method, nil))
 		}
 	}
 	for _, uri := range had.Get("resourceSubscriptions").Array() {
+		c.h.p.r.cache.updated(uri.String())
 		c.back.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+quote(uri.String())+`}`)).Clone())
 	}
 }

@@ -146,6 +146,9 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 	l.mu.Lock()
 	l.server, l.lost = w.up.Server(), nil
 	l.mu.Unlock()
+	if before != nil {
+		l.route.cache.reopened(&l.origin, lost != nil)
+	}
 	if before != nil && lost != nil {
 		l.route.log.Warn("connection opened again", "err", lost)
 		for _, n := range w.up.Server().changes() {

@@ -38,6 +38,7 @@ type route struct {
 	rates     *rates            // of calls; nil when they are not limited
 	breaker   *breaker          // nil when the server is never left alone
 	retries   *retries          // nil when calls are not made again
+	cache     *cache            // of what it lists; nil when nothing is kept
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -69,6 +70,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 	}
 	r.breaker, r.retries = newBreaker(r), newRetries(o.Retry)
 	r.sieves = newSieves(&o)
+	r.cache = newCache(r)
 	r.pool = newPool(r)
 	r.guests = r.paced(r.pool)
 	if r.sieves != (sieves{}) {
@@ -277,7 +279,7 @@ func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 		p := &perCall{route: r, caller: from, rest: rest}
 		up := r.bounded(p) // a call that waits has no process
 		p.asks = up.parkOne
-		return up, nil
+		return r.cache.over(up, from, nil), nil
 	}
 	l := newLane(r, from, rest)
 	l.own = true
@@ -353,6 +355,7 @@ func (r *route) close(ctx context.Context) {
 		wg.Go(func() { _ = h.lane.Close(ctx) })
 	}
 	wg.Go(func() { _ = r.pool.Close(ctx) })
+	wg.Go(r.cache.close)
 	wg.Wait()
 }
 
@@ -389,6 +392,8 @@ type Status struct {
 	Breaker string
 	RetryAt time.Time
 	Trips   uint64 // how often it began to be left alone
+	// Cache says what is kept of what it lists.
+	Cache CacheStatus
 }
 
 // Status returns how each server fares, in the order of Options.
@@ -416,7 +421,7 @@ func (b *Bridge) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load()), Parked: r.pool.waits()}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load()), Parked: r.pool.waits(), Cache: r.cache.status()}
 	r.mu.Lock()
 	failure, since, served := r.failure, r.since, r.served
 	if r.known != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -77,12 +78,12 @@ func (u *validating) refusal(ctx context.Context, r *Request) *jsonrpc.Message {
 	c, name := u.r.catalog(r.From.Principal), r.Name()
 	schema, edition, known := c.schema(name)
 	if !known {
-		u.relist(ctx, r, c, edition)
+		u.relist(ctx, r, c, edition, time.Time{})
 		schema, _, _ = c.schema(name)
 	}
 	faults := u.r.verify(name, schema, args)
 	if known && faults != nil {
-		u.relist(ctx, r, c, edition)
+		u.relist(ctx, r, c, edition, time.Now().Add(-relistEvery))
 		schema, _, _ = c.schema(name)
 		faults = u.r.verify(name, schema, args)
 	}
@@ -180,8 +181,13 @@ func (c *catalog) schema(tool string) (schema []byte, edition int, known bool) {
 	return schema, c.edition, known
 }
 
-// relist lists the tools for a call, unless that has happened since edition.
-func (u *validating) relist(ctx context.Context, r *Request, c *catalog, edition int) {
+// relistEvery is how often wrong arguments are a reason to ask the server anew
+// what its tools want.
+const relistEvery = time.Second
+
+// relist lists the tools for a call, unless that has happened since edition. What
+// is kept of a list will do if it is not older than since.
+func (u *validating) relist(ctx context.Context, r *Request, c *catalog, edition int, since time.Time) {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -193,7 +199,7 @@ func (u *validating) relist(ctx context.Context, r *Request, c *catalog, edition
 	}
 	short, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
-	found, whole := u.list(short, r)
+	found, whole := u.list(short, r, since)
 	if ctx.Err() != nil {
 		return // it was given up: whoever waits tries it
 	}
@@ -211,7 +217,7 @@ func (u *validating) relist(ctx context.Context, r *Request, c *catalog, edition
 
 // list lists the tools on behalf of a call. It reports whether it got to the
 // end of the list.
-func (u *validating) list(ctx context.Context, r *Request) (found schemas, whole bool) {
+func (u *validating) list(ctx context.Context, r *Request, since time.Time) (found schemas, whole bool) {
 	modern := u.modern || u.Upstream.Server().Modern()
 	params := []byte("{}")
 	var at mark
@@ -220,7 +226,7 @@ func (u *validating) list(ctx context.Context, r *Request) (found schemas, whole
 		if modern {
 			m = r.From.request(lists[tools].method, params)
 		}
-		a, err := u.Upstream.Call(ctx, &Request{Message: m, From: r.From, Header: r.Header})
+		a, err := u.Upstream.Call(ctx, &Request{Message: m, From: r.From, Header: r.Header, since: since})
 		if err != nil || a.Error != nil {
 			a.Release()
 			return found, false

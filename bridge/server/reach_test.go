@@ -250,7 +250,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c := config.Server{
-		Name: "a", Share: config.ShareCall, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
+		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
 		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
@@ -265,7 +265,7 @@ func TestOptions(t *testing.T) {
 	want := bridge.ServerOptions{
 		Name: "a", Adapter: fake, Share: bridge.ShareCall, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5,
 		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
-		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
+		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true,
 		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {

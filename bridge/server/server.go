@@ -116,6 +116,7 @@ func options(c *config.Server, r reached) bridge.ServerOptions {
 		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
+		Process:  c.Stdio != nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
 	if o.Idle == 0 {
