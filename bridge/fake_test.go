@@ -185,6 +185,14 @@ func (f *fake) wire(n int) *fakeWire {
 	return f.wires[n-1]
 }
 
+// open returns how many connections there were.
+func (f *fake) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.wires)
+}
+
+// opened returns how many were begun to be opened.
 func (f *fake) opened() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
