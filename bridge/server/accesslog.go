@@ -64,6 +64,9 @@ func openAccessLog(c config.AccessLog, log *slog.Logger) (*accessLog, error) {
 			return nil, fmt.Errorf("access_log: to is %s: %w", c.To, err)
 		}
 	}
+	if c.Payloads {
+		log.Warn("the access log has what is asked and answered: for debugging only (access_log: payloads)")
+	}
 	go l.run()
 	return l, nil
 }

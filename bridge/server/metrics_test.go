@@ -3,6 +3,8 @@ package server
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -49,6 +51,32 @@ func TestMetricsLint(t *testing.T) {
 		problems, err := testutil.GatherAndLint(r.s.metrics.registry)
 		if err != nil || len(problems) > 0 {
 			t.Errorf("GatherAndLint = %v, %v", problems, err)
+		}
+	})
+}
+
+// The documentation has every metric.
+func TestMetricsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, func(c *config.Config) { c.AccessLog.To = filepath.Join(t.TempDir(), "calls") }, []string{"one"}, func(t *testing.T, r *rig) {
+		r.begin("/mcp")
+		families, err := r.s.metrics.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, f := range families {
+			if name, ours := strings.CutPrefix(f.GetName(), "mcp_bridge_"); ours {
+				if n++; !strings.Contains(string(doc), "`"+name+"`") {
+					t.Errorf("docs/operations.md does not have %s", name)
+				}
+			}
+		}
+		if n < 20 {
+			t.Errorf("only %d metrics", n)
 		}
 	})
 }

@@ -126,6 +126,9 @@ func connectFile(file string, named bool, target []string) (*config.Config, erro
 	case err != nil:
 		return nil, err
 	}
+	if c.AccessLog.To == "stdout" {
+		return nil, usageError{fmt.Errorf("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)}
+	}
 	c.Access = nil // they are about those who come over the network
 	if len(target) == 0 {
 		return c, nil

@@ -288,6 +288,7 @@ func TestConnectMistakes(t *testing.T) {
 		{"a header without a value", []string{"https://example.com/mcp", "-H", "top-secret"}, "'NAME: VALUE'"},
 		{"a header with an unset variable", []string{"https://example.com/mcp", "-H", "A: ${NOT_SET_ANYWHERE}"}, "NOT_SET_ANYWHERE is not set"},
 		{"a reserved header", []string{"https://example.com/mcp", "-H", "Host: top-secret"}, "Host is set by the bridge itself"},
+		{"a log where the client reads", []string{"-c", file(t, "log.yaml", "access_log: { to: stdout }\n"+twoRemotes("https://example.com/mcp", "https://example.com/mcp"))}, "access_log: to is stdout"},
 		{"a faulty file", []string{"-c", file(t, "faulty.yaml", "servers: { one: { http: { uri: x } } }")}, `did you mean "url"?`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
