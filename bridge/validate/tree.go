@@ -51,38 +51,60 @@ func decode(b []byte) (any, *Fault) {
 	if fault := check(b); fault != nil {
 		return nil, fault
 	}
-	return value(gjson.ParseBytes(b), nil)
+	v, wrong := value(gjson.ParseBytes(b))
+	if wrong != nil {
+		slices.Reverse(wrong.place)
+		return nil, &Fault{Path: pathOf(wrong.place, nil), Text: wrong.text}
+	}
+	return v, nil
 }
 
-func value(r gjson.Result, at []string) (v any, fault *Fault) {
+// misfit is what is wrong in a value. Its place is put together on the way out,
+// the innermost step first: nearly all values are good, and need none.
+type misfit struct {
+	place []string
+	text  string
+}
+
+func (m *misfit) in(step string) *misfit {
+	if m != nil {
+		m.place = append(m.place, step)
+	}
+	return m
+}
+
+func value(r gjson.Result) (v any, wrong *misfit) {
 	switch {
 	case r.IsObject():
 		m := map[string]any{}
 		r.ForEach(func(k, one gjson.Result) bool {
 			name := k.String()
-			here := append(slices.Clip(at), name)
 			if _, twice := m[name]; twice {
-				fault = &Fault{Path: pathOf(here, nil), Text: "stands there twice"}
+				wrong = (&misfit{text: "stands there twice"}).in(name)
 				return false
 			}
-			m[name], fault = value(one, here)
-			return fault == nil
+			var member any
+			member, wrong = value(one)
+			m[name], wrong = member, wrong.in(name)
+			return wrong == nil
 		})
-		return m, fault
+		return m, wrong
 	case r.IsArray():
 		a := []any{}
 		r.ForEach(func(_, one gjson.Result) bool {
 			var item any
-			item, fault = value(one, append(slices.Clip(at), strconv.Itoa(len(a))))
+			if item, wrong = value(one); wrong != nil {
+				wrong.in(strconv.Itoa(len(a)))
+			}
 			a = append(a, item)
-			return fault == nil
+			return wrong == nil
 		})
-		return a, fault
+		return a, wrong
 	case r.Type == gjson.String:
 		return r.Str, nil
 	case r.Type == gjson.Number:
 		if !bounded(r.Raw) {
-			return nil, &Fault{Path: pathOf(at, nil), Text: "is a number with too many digits"}
+			return nil, &misfit{text: "is a number with too many digits"}
 		}
 		return json.Number(r.Raw), nil
 	case r.Type == gjson.Null:

@@ -34,9 +34,7 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 	defer s.wg.Done()
 	inner, cancel := context.WithTimeoutCause(ctx, s.timeout(c), errTimeout)
 	defer cancel()
-	inner, stop := context.WithCancelCause(inner)
-	defer stop(nil)
-	defer context.AfterFunc(s.life, func() { stop(errClosed) })()
+	defer context.AfterFunc(s.life, cancel)()
 	var fetch func(string) (*file, error)
 	if c.Resource != nil {
 		fetch = func(uri string) (*file, error) { return s.fetch(inner, c, uri) }

@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // set is the bytes that need no percent-encoding somewhere.
 type set [256]bool
@@ -46,11 +49,25 @@ func all() *set {
 const hexDigits = "0123456789ABCDEF"
 
 // escape percent-encodes s but for what is in keep.
-func escape(s string, keep *set) string { return string(appendEscaped(nil, s, keep, false)) }
+func escape(s string, keep *set) string {
+	for i := range len(s) {
+		if !keep[s[i]] {
+			return string(appendEscaped(make([]byte, 0, len(s)+12), s, keep, false))
+		}
+	}
+	return s
+}
 
 // literal percent-encodes what a template must not have. What is encoded
 // already stays.
-func literal(s string, keep *set) string { return string(appendEscaped(nil, s, keep, true)) }
+func literal(s string, keep *set) string {
+	for i := range len(s) {
+		if !keep[s[i]] {
+			return string(appendEscaped(make([]byte, 0, len(s)+12), s, keep, true))
+		}
+	}
+	return s
+}
 
 func appendEscaped(dst []byte, s string, keep *set, triples bool) []byte {
 	for i := range len(s) {
@@ -67,7 +84,10 @@ func appendEscaped(dst []byte, s string, keep *set, triples bool) []byte {
 // unescape decodes what is percent-encoded. As lenient servers do, it leaves
 // what only looks like it.
 func unescape(s string) string {
-	var out []byte
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
 			c, _ := strconv.ParseUint(s[i+1:i+3], 16, 8)

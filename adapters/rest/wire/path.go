@@ -91,6 +91,9 @@ func (a *assembly) inPath(name string) (string, error) {
 // is .., in the eyes of a server that decodes slashes, or decodes twice: many
 // take it away together with what is before it.
 func climbs(value string) bool {
+	if !strings.ContainsAny(value, ".%") {
+		return false
+	}
 	for range 5 {
 		parts := strings.FieldsFunc(value, func(c rune) bool { return c == '/' || c == '\\' })
 		for _, part := range parts {

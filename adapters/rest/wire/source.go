@@ -390,9 +390,11 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 		return nil, err
 	}
 	p.settings = c.Settings
-	at, err := server(s.o.Document, c.Tool.Operation, &s.o)
-	if err != nil {
-		return nil, refuse("%s", err)
+	at := s.home
+	if at == nil || s.o.BaseURL == "" && len(c.Tool.Operation.Servers) > 0 {
+		if at, err = server(s.o.Document, c.Tool.Operation, &s.o); err != nil {
+			return nil, refuse("%s", err)
+		}
 	}
 	p.base = at.RawQuery
 	if p.URL, err = join(at, p.path, p.query); err != nil {
