@@ -14,6 +14,7 @@ type gauges struct {
 	children *prometheus.Desc
 	sessions *prometheus.Desc
 	refused  *prometheus.Desc
+	cached   *prometheus.Desc
 	breaker  *prometheus.Desc
 }
 
@@ -36,6 +37,7 @@ var _ prometheus.Collector = (*gauges)(nil)
 func newGauges(s *Server) *gauges {
 	g := &gauges{s: s}
 	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the state that the circuit breaker of a server is in: closed, open (the server is left alone) or half-open (it is tried).", []string{"server", "state"}, nil)
+	g.cached = prometheus.NewDesc("mcp_bridge_cache_requests_total", "Requests for lists, by whether they were answered from what is kept (hit), were not (miss), waited for the answer to another (joined), or got something stale because the server cannot be asked (stale).", []string{"server", "result"}, nil)
 	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "What a limit of the server has refused, by the limit. Without a server: a limit of what one caller may have.", []string{"server", "limit"}, nil)
 	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
 	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
@@ -56,6 +58,9 @@ func newGauges(s *Server) *gauges {
 	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *bridge.Status) float64 { return truth(st.Usable) })
 	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *bridge.Status) float64 { return float64(st.Calls) })
 	each("circuit_breaker_opened_total", "How often the server began to be left alone because it fails.", counter, func(st *bridge.Status) float64 { return float64(st.Trips) })
+	each("cache_entries", "Answers of the server that are kept.", gauge, func(st *bridge.Status) float64 { return float64(st.Cache.Entries) })
+	each("cache_bytes", "Size of what is kept.", gauge, func(st *bridge.Status) float64 { return float64(st.Cache.Bytes) })
+	each("cache_stale", "Whether something is given out that is not fresh any more, because the server cannot be asked.", gauge, func(st *bridge.Status) float64 { return truth(st.Cache.Stale) })
 	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *bridge.Status) float64 { return float64(st.Queued) })
 	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *bridge.Status) float64 { return float64(st.Parked) })
 	each("connections", "Connections that are open or being opened.", gauge, func(st *bridge.Status) float64 { return float64(st.Lanes) })
@@ -92,6 +97,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	to <- g.children
 	to <- g.sessions
 	to <- g.refused
+	to <- g.cached
 	to <- g.breaker
 }
 
@@ -114,6 +120,12 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			for _, state := range breakerStates {
 				to <- prometheus.MustNewConstMetric(g.breaker, prometheus.GaugeValue, truth(st.Breaker == state), st.Name, state)
 			}
+		}
+		for _, c := range []struct {
+			result string
+			n      uint64
+		}{{"hit", st.Cache.Hits}, {"miss", st.Cache.Misses}, {"joined", st.Cache.Joined}, {"stale", st.Cache.Served}} {
+			to <- prometheus.MustNewConstMetric(g.cached, prometheus.CounterValue, float64(c.n), st.Name, c.result)
 		}
 		for limit, n := range st.Refused {
 			to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), st.Name, limit)

@@ -58,9 +58,20 @@ type state struct {
 	Breaker string     `json:"circuit_breaker,omitempty"`
 	RetryAt *time.Time `json:"retry_at,omitempty"`
 	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
+	Cache   *kept      `json:"cache,omitempty"`
 	// LastError is the last failure or loss, also when the server has recovered.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+}
+
+// kept is what is kept of what a server lists.
+type kept struct {
+	Entries int    `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	Oldest  string `json:"oldest"` // its age
+	Stale   bool   `json:"stale"`  // it is given out although it is not fresh any more
+	Hits    uint64 `json:"hits"`
+	Misses  uint64 `json:"misses"`
 }
 
 // transportStdio is what reached.transport says of a child process.
@@ -103,6 +114,9 @@ func (s *Server) state(place int, st *bridge.Status) state {
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections
 	}
+	if c := st.Cache; c.Entries > 0 {
+		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
+	}
 	if st.Revision != "" {
 		row.Era = eraNames[eraOf(st.Revision)]
 	}
@@ -143,7 +157,7 @@ func (r *readiness) table(now time.Time) string {
 	fmt.Fprintf(&b, "\n%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n\n",
 		r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tBREAKER\tLAST ERROR")
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tBREAKER\tCACHE\tLAST ERROR")
 	for _, s := range r.Servers {
 		last := "-"
 		if s.LastError != "" {
@@ -151,12 +165,19 @@ func (r *readiness) table(now time.Time) string {
 		} else if s.Reason != "" {
 			last = line(s.Reason)
 		}
+		cache := "-"
+		if s.Cache != nil {
+			cache = fmt.Sprintf("%d, %s old", s.Cache.Entries, s.Cache.Oldest)
+			if s.Cache.Stale {
+				cache += ", stale"
+			}
+		}
 		breaker := dash(s.Breaker)
 		if s.RetryAt != nil {
 			breaker += " for " + max(0, s.RetryAt.Sub(now)).Round(time.Second).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
-			s.Sessions, s.Calls, s.Connections, s.Restarts, breaker, last)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
+			s.Sessions, s.Calls, s.Connections, s.Restarts, breaker, cache, last)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()

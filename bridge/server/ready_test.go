@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -90,7 +91,7 @@ func TestReadyText(t *testing.T) {
 			if lines[0] != "ready" || column < 0 || !strings.HasPrefix(lines[4][column:], "ready ") || !strings.HasPrefix(lines[5][column:], "failing ") || !strings.HasSuffix(lines[5], "no such program") {
 				t.Errorf("%v:\n%s", at, a.Body())
 			}
-			if !regexp.MustCompile(`^one +ready +- +stdio +2025-11-25 +1 +0 +1 +0 +closed +-$`).MatchString(lines[4]) {
+			if !regexp.MustCompile(`^one +ready +- +stdio +2025-11-25 +1 +0 +1 +0 +closed +- +-$`).MatchString(lines[4]) {
 				t.Errorf("line %q", lines[4])
 			}
 		}
@@ -109,6 +110,22 @@ func TestReadyText(t *testing.T) {
 			t.Errorf("draining: %d %s", a.Status(), a.Body())
 		}
 	})
+}
+
+// A server that is left alone, of which old lists are given out.
+func TestReadyTextFailing(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	st := bridge.Status{
+		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 300), LastAt: now.Add(-2 * time.Second),
+		Breaker: "open", RetryAt: now.Add(3 * time.Second), Trips: 1,
+		Cache: bridge.CacheStatus{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
+	}
+	r := newRig(t, nil, "one")
+	all := &readiness{Reason: "no server works", Whole: &whole{}, Servers: []state{r.s.state(0, &st)}}
+	lines := strings.Split(all.table(now), "\n")
+	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{151}…$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
+		t.Errorf("table:\n%s", strings.Join(lines, "\n"))
+	}
 }
 
 // With access rules the status is everybody's, and the rest is for those who have a key, unless the configuration says otherwise.
