@@ -31,6 +31,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -400,6 +401,27 @@ func (b *Bridge) Reserve(n int) bool {
 
 // Return gives back what Reserve took.
 func (b *Bridge) Return(n int) { b.bytes.Add(int64(-n)) }
+
+// lightAnswer is the size up to which answers are not counted: of these, the
+// calls under way are the bound.
+const lightAnswer = 64 << 10
+
+// weigh counts an answer among the bytes under way until it is released. One that
+// has no room is released and refused: what was called for has been done, so the
+// client is not asked to do it again.
+func (b *Bridge) weigh(server string, a *jsonrpc.Message) error {
+	n := a.Len()
+	if n <= lightAnswer {
+		return nil
+	}
+	if !b.Reserve(n) {
+		a.Release()
+		return &Error{Server: server, Kind: ErrTooLarge,
+			Public: fmt.Sprintf("the answer of %d bytes has no room beside what is under way (max_bytes_in_flight); what was called has been done", n)}
+	}
+	a.OnRelease(func() { b.Return(n) })
+	return nil
+}
 
 // Drain refuses new calls and waits until those under way have ended, or ctx.
 func (b *Bridge) Drain(ctx context.Context) error {

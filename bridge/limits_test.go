@@ -283,3 +283,63 @@ func TestLimitsLeakNothing(t *testing.T) {
 		})
 	}
 }
+
+// Answers count among the bytes under way from when they come until they are
+// released, by whatever kind of client; what has no room is refused, and not as
+// if it could be called again (R-178).
+func TestAnswersUnderWay(t *testing.T) {
+	large := strings.Repeat("x", 300<<10)
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Name() == "large" {
+			w.answer(m, `{"content":[{"type":"text","text":"`+large+`"}]}`)
+		}
+		return m.Name() == "large"
+	}}
+	limited(t, Options{MaxBytes: 1 << 20, Servers: []ServerOptions{{Name: "fake", Adapter: f}}}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		guest := visitor{caps: "{}"}
+		call := func(session bool) (*jsonrpc.Message, error) {
+			m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large",`+guestReserved+`}}}`)
+			if session {
+				return s.Call(m, nil, nil)
+			}
+			g, no := NewGuest("", guest.principal, m)
+			if no != nil {
+				t.Fatal(text(no))
+			}
+			g.Back = &stream{}
+			return b.Call(t.Context(), m, *g)
+		}
+		var held []*jsonrpc.Message
+		for i := range 3 {
+			a, err := call(i%2 == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, a)
+		}
+		if n := b.bytes.Load(); n < 900<<10 || n > 1<<20 {
+			t.Errorf("%d bytes are under way", n)
+		}
+		for _, session := range []bool{true, false} {
+			a, err := call(session)
+			if !errors.Is(err, ErrTooLarge) || RetryAfter(err) != 0 {
+				t.Errorf("the fourth: %v", err)
+			}
+			contains(t, text(a), "has no room beside what is under way (max_bytes_in_flight); what was called has been done", `"bridge":"upstream_too_large"`)
+		}
+		contains(t, do(t, s, "1", "tools/call", tool("small")), `"result"`)
+		held[0].Release()
+		held[0].Release()
+		a, err := call(true)
+		if err != nil || len(a.Result) < len(large) {
+			t.Errorf("when one was released: %v", err)
+		}
+		for _, a := range append(held, a) {
+			a.Release()
+		}
+		if n := b.bytes.Load(); n != 0 {
+			t.Errorf("%d bytes are under way when all were released", n)
+		}
+	})
+}

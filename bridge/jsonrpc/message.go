@@ -11,7 +11,9 @@ package jsonrpc
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -36,6 +38,7 @@ type Message struct {
 	doubtful        bool   // see Doubtful
 	lines           bool   // line breaks stand between tokens
 	buf             *Buffer
+	freed           func() // see OnRelease
 }
 
 // IsRequest reports whether an answer is expected.
@@ -226,9 +229,21 @@ func (m *Message) Release() {
 	if m == nil {
 		return
 	}
-	buf := m.buf
+	buf, freed := m.buf, m.freed
 	*m = Message{}
 	buf.Free()
+	if freed != nil {
+		freed()
+	}
+}
+
+// OnRelease has f called once, when the message is released or, if it never is,
+// when it is garbage. It is for one f, of a message that is not copied; f must
+// not refer to the message.
+func (m *Message) OnRelease(f func()) {
+	f = sync.OnceFunc(f)
+	m.freed = f
+	runtime.AddCleanup(m, func(f func()) { f() }, f)
 }
 
 // Own makes m the owner of buf, which it was parsed from: Release frees both.
