@@ -186,7 +186,11 @@ func (x *explainer) arguments() {
 		}
 	}
 	for _, name := range sortedKeys(x.t.hidden) {
-		x.add("no argument "+name, "body or headers set what it is for", at(x.file, min(x.e.lineOf("body"), x.e.lineOf("headers"))))
+		key, what := "body", "body sets what it is for"
+		if slices.ContainsFunc(x.t.call.Arguments, func(a openapi.Argument) bool { return a.Name == name && a.Place == openapi.InHeader }) {
+			key, what = "headers", "headers set what it is for"
+		}
+		x.add("no argument "+name, what, x.config(key))
 	}
 }
 

@@ -210,3 +210,23 @@ func properties(schema gjson.Result) string {
 	}
 	return "(" + strings.Join(names, " ") + ")"
 }
+
+// What is not an argument any more has the line that is to blame.
+func TestExplainHidden(t *testing.T) {
+	c := Config{OpenAPI: file(t, orders), BaseURL: "https://x.example.com", Tools: []Tool{
+		{Key: "order", Line: 3, Lines: map[string]int{"body": 10, "headers": 20}, Headers: map[string]string{"x-trace": "x"}, Body: json.RawMessage(`[]`)},
+	}}
+	report, err := c.Inspect(t.Context(), "orders", quiet(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, l := range report.Explain("c.yaml", func(name string) bool { return name == "order" }, func(s string) string { return s })[0].Lines {
+		if strings.HasPrefix(l.What, "no argument") {
+			got += l.What + ": " + l.Text + " " + l.From + "\n"
+		}
+	}
+	if want := "no argument X-Trace: headers set what it is for c.yaml:20\nno argument body: body sets what it is for c.yaml:10\n"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
