@@ -65,4 +65,3 @@ func (s *Source) mask(b []byte) []byte {
 	}
 	return b
 }
-
