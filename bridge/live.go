@@ -121,6 +121,7 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 	}
 	came := b.arrive(new(arrival), key)
 	life, span := b.tracing.door(s.ctx, m, h, server, caller, s)
+	caller.Params = b.tracing.introduction(caller.Params)
 	a, err := s.initialize(ctx, life, m, came)
 	endSpan(span, a, err)
 	b.depart(came, caller, m, a, err)

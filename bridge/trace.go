@@ -151,6 +151,15 @@ func traceID(span trace.Span) slog.Attr {
 	return slog.String("trace_id", span.SpanContext().TraceID().String())
 }
 
+// introduction returns the params of initialize without what they say of a trace:
+// connections are opened with them again and again, and for others too.
+func (t *tracing) introduction(params []byte) []byte {
+	if t == nil || !mentions(params, keyTraceparent, keyTracestate) {
+		return params
+	}
+	return carrying(request("tools/list", params), nil).Whole() // of initialize itself nothing is changed
+}
+
 // following returns ctx with the span of another one: what is done for a call
 // under another life than its own is a part of it all the same.
 func (t *tracing) following(ctx, call context.Context) context.Context {

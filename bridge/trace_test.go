@@ -466,6 +466,20 @@ func TestTraceOwn(t *testing.T) {
 	}, ServerOptions{Name: "fake", Adapter: f})
 }
 
+// A handshake is made again and again, and carries no trace.
+func TestTraceHandshake(t *testing.T) {
+	f := &fake{}
+	traced(t, func(t *testing.T, b *Bridge, spans recorded) {
+		if _, a, err := initialize(t, b, "", strings.Replace(params, `{`, `{"_meta":{"k":1,"traceparent":"`+clientParent+`"},`, 1)); err != nil {
+			t.Fatal(a)
+		}
+		contains(t, f.wire(1).log()[0], `{"_meta":{"k":1},"protocolVersion"`)
+		if began := spans.named("initialize"); len(began) != 1 || began[0].Parent().SpanID().String() != clientSpan {
+			t.Errorf("handshakes: %v", began)
+		}
+	}, ServerOptions{Name: "fake", Adapter: f})
+}
+
 // A program that embeds the bridge may have a span of its own around a call.
 func TestTraceEmbedded(t *testing.T) {
 	f := &fake{}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -57,19 +58,12 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
 	if err != nil {
-		return nil, nil, usageError{fmt.Errorf("traces: %w", err)}
+		return nil, nil, usageError{errors.New("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values")} // the error shows them
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
 	e.life, e.cancel = context.WithCancel(context.Background())
 	sdk := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e), sdktrace.WithResource(r))
-	return sdk, func() {
-		hurry := time.AfterFunc(goodbyeLimit, e.cancel)
-		defer hurry.Stop()
-		if err := sdk.Shutdown(context.Background()); err != nil {
-			e.complain(err)
-		}
-		e.cancel()
-	}, nil
+	return sdk, func() { e.goodbye(sdk) }, nil
 }
 
 // tracesTo returns where the environment wants spans: otlp, console, or
@@ -143,6 +137,16 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		e.complain(err)
 	}
 	return nil
+}
+
+// goodbye sends what is left and ends everything that belongs to the spans.
+func (e *exporter) goodbye(sdk *sdktrace.TracerProvider) {
+	hurry := time.AfterFunc(goodbyeLimit, e.cancel)
+	defer hurry.Stop()
+	if err := sdk.Shutdown(context.Background()); err != nil {
+		e.complain(err)
+	}
+	e.cancel()
 }
 
 // complain logs an error, unless one was logged a moment ago.
