@@ -164,13 +164,16 @@ func (c *keeper) list(ctx context.Context, r *Request, p *spot) (*jsonrpc.Messag
 		switch {
 		case v.why != nil:
 			c.cache.tell(v.e, v.why, v.first)
-			fallthrough
+			c.cache.r.b.tracing.note(ctx, "stale from the cache")
+			return v.e.answer(r, v.now), nil
 		case v.e != nil:
+			c.cache.r.b.tracing.note(ctx, "from the cache")
 			return v.e.answer(r, v.now), nil
 		case v.f == nil:
 			return c.direct(ctx, r, p)
 		}
 		f := v.f
+		c.cache.r.b.tracing.note(ctx, "fetched for all who ask")
 		if !c.await(ctx, f, tries) {
 			c.cache.leave(f, context.Cause(ctx))
 			if ctx.Err() != nil {

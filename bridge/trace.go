@@ -169,6 +169,13 @@ func (t *tracing) following(ctx, call context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, trace.SpanFromContext(call))
 }
 
+// note writes what happened to a call into its span.
+func (t *tracing) note(ctx context.Context, what string) {
+	if t != nil {
+		trace.SpanFromContext(ctx).AddEvent(what)
+	}
+}
+
 // opening begins the span of a call's waiting for a connection, which may be
 // opened for others too. ended is called with its outcome.
 func (t *tracing) opening(ctx context.Context, server string) (ended func(error)) {

@@ -480,6 +480,23 @@ func TestTraceHandshake(t *testing.T) {
 	}, ServerOptions{Name: "fake", Adapter: f})
 }
 
+// What is fetched for all who ask is in nobody's trace; whoever asked sees in
+// their own where it came from.
+func TestTraceCache(t *testing.T) {
+	f := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`})}
+	traced(t, func(t *testing.T, b *Bridge, spans recorded) {
+		s, _ := begin(t, b, "")
+		for i, want := range []string{"fetched for all who ask", "from the cache"} {
+			do(t, s, "1", "tools/list", `{"_meta":{"traceparent":"`+clientParent+`"}}`)
+			all := spans.named("tools/list")
+			if len(all) != i+1 || len(all[i].Events()) != 1 || all[i].Events()[0].Name != want {
+				t.Errorf("spans after list %d: %v", i+1, all)
+			}
+		}
+		lacks(t, strings.Join(f.wire(1).log(), "\n"), "traceparent")
+	}, ServerOptions{Name: "fake", Adapter: f})
+}
+
 // A program that embeds the bridge may have a span of its own around a call.
 func TestTraceEmbedded(t *testing.T) {
 	f := &fake{}
