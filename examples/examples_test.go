@@ -265,10 +265,15 @@ func TestConfigurations(t *testing.T) {
 	for _, path := range files(t) {
 		t.Run(filepath.ToSlash(path), func(t *testing.T) {
 			address, _ := far(t)
-			c := loadWith(t, path, map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address, "PETS_URL": shelter(t), "FLOWS_URL": engine(t, "")})
+			c := loadWith(t, path, map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address, "PETS_URL": shelter(t), "FLOWS_URL": engine(t, ""),
+				"AGENTS_TOKEN": agentsToken, "OPS_TOKEN": opsToken})
 			base := serve(t, c) + c.BasePath
+			sent := http.DefaultClient
+			if len(c.Access) > 0 {
+				sent = &http.Client{Transport: sending{"Authorization": "Bearer " + opsToken}}
+			}
 			for _, s := range c.Servers {
-				names := tools(t, &mcp.StreamableClientTransport{Endpoint: base + "/" + s.Name + "/mcp"})
+				names := tools(t, &mcp.StreamableClientTransport{Endpoint: base + "/" + s.Name + "/mcp", HTTPClient: sent})
 				want := "echo"
 				if s.Rest != nil {
 					want = map[string]string{"pets": "find_pets", "flows": "calculate"}[s.Name]
