@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -243,4 +244,113 @@ func BenchmarkMetrics(b *testing.B) {
 	for b.Loop() {
 		m.take(&p)
 	}
+}
+
+// What guards refuse, and what goes wrong at a server, has an outcome of its own.
+func TestMetricsOutcomes(t *testing.T) {
+	const key, other = "0123456789abcdef", "fedcba9876543210"
+	run(t, func(c *config.Config) {
+		c.Access = []config.Access{{Name: "p", Token: key}, {Name: "q", Token: other, Servers: []string{"none*"}}}
+		c.PublicStatus = true
+		c.Servers[0].Limits = bridge.Limits{Calls: 1, Queue: 1}
+		c.Servers[1].Limits = bridge.Limits{Tools: map[string]bridge.Rate{"echo": {PerSecond: 0.01, Burst: 1}}}
+		c.Servers[2].Breaker = bridge.Breaker{Failures: 1, Pause: time.Minute}
+	}, []string{"narrow", "slow", "bad"}, func(t *testing.T, r *rig) {
+		head := func(id string) []string { return []string{"X-Api-Key", key, "Mcp-Session-Id", id} }
+		begin := func(path string) string {
+			return r.Do("POST", path, initialize, "X-Api-Key", key).Wait().Header("Mcp-Session-Id")
+		}
+		narrow := begin("/narrow/mcp")
+		x := r.Do("POST", "/narrow/mcp", call("1", "wait"), head(narrow)...)
+		synctest.Wait()
+		y := r.Do("POST", "/narrow/mcp", call("2", "wait"), head(narrow)...)
+		synctest.Wait()
+		r.Do("POST", "/narrow/mcp", call("3", "wait"), head(narrow)...).Wait() // overloaded
+		if got := r.scrape(`mcp_bridge_queue_length{server="narrow"}`); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
+			t.Errorf("queue: %q", got)
+		}
+		r.Do("POST", "/narrow/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, head(narrow)...).Wait()
+		r.f.Answer(`{}`)
+		x.Wait()
+		y.Leave()
+		r.Do("POST", "/narrow/mcp", call("4", "quit"), head(narrow)...).Wait() // lost
+
+		slow := begin("/slow/mcp")
+		r.Do("POST", "/slow/mcp", call("1", "echo"), head(slow)...).Wait()
+		r.Do("POST", "/slow/mcp", call("2", "echo"), head(slow)...).Wait() // too often
+
+		r.f.Before = func(context.Context) error {
+			return &bridge.Error{Server: "bad", Kind: bridge.ErrUnavailable, Public: "no such program"}
+		}
+		begin("/bad/mcp") // unavailable
+		begin("/bad/mcp") // left alone
+		r.Do("POST", "/narrow/mcp", initialize, "X-Api-Key", other).Wait()
+		synctest.Wait()
+		want := []string{
+			`{era="legacy",method="initialize",outcome="circuit_open",server="bad"} 1`,
+			`{era="legacy",method="initialize",outcome="denied",server=""} 1`,
+			`{era="legacy",method="initialize",outcome="ok",server="narrow"} 1`,
+			`{era="legacy",method="initialize",outcome="ok",server="slow"} 1`,
+			`{era="legacy",method="initialize",outcome="unavailable",server="bad"} 1`,
+			`{era="legacy",method="tools/call",outcome="cancelled",server="narrow"} 1`,
+			`{era="legacy",method="tools/call",outcome="lost",server="narrow"} 1`,
+			`{era="legacy",method="tools/call",outcome="ok",server="narrow"} 1`,
+			`{era="legacy",method="tools/call",outcome="ok",server="slow"} 1`,
+			`{era="legacy",method="tools/call",outcome="overloaded",server="narrow"} 1`,
+			`{era="legacy",method="tools/call",outcome="rate_limited",server="slow"} 1`,
+		}
+		got := r.scrape("mcp_bridge_calls_total")
+		for i := range got {
+			got[i] = strings.TrimPrefix(got[i], "mcp_bridge_calls_total")
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		for line, value := range map[string]string{
+			`mcp_bridge_circuit_breaker_state{server="bad",state="open"}`:      "1",
+			`mcp_bridge_circuit_breaker_state{server="bad",state="closed"}`:    "0",
+			`mcp_bridge_circuit_breaker_opened_total{server="bad"}`:            "1",
+			`mcp_bridge_circuit_breaker_state{server="narrow",state="closed"}`: "1",
+			`mcp_bridge_server_up{server="bad"}`:                               "0",
+			`mcp_bridge_server_failures_total{server="bad"}`:                   "1",
+			`mcp_bridge_refused_total{limit="queue",server="narrow"}`:          "1",
+			`mcp_bridge_refused_total{limit="rate",server="slow"}`:             "1",
+			`mcp_bridge_connections_lost_total{server="narrow"}`:               "1",
+		} {
+			if got := r.scrape(line); len(got) != 1 || !strings.HasSuffix(got[0], " "+value) {
+				t.Errorf("%s = %q, want %s", line, got, value)
+			}
+		}
+	})
+}
+
+// Metrics and /readyz may be read while clients come, call and go.
+func TestMetricsUnderLoad(t *testing.T) {
+	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				id := r.Do("POST", "/mcp", initialize).Wait().Header("Mcp-Session-Id")
+				for range 10 {
+					r.Do("POST", "/mcp", call("1", "one__echo"), "Mcp-Session-Id", id).Wait()
+				}
+				if i%2 == 0 {
+					r.Do("DELETE", "/mcp", "", "Mcp-Session-Id", id).Wait()
+				}
+			})
+		}
+		for _, path := range []string{"/metrics", "/readyz", "/readyz?format=text"} {
+			wg.Go(func() {
+				for range 10 {
+					if a := r.Do("GET", path, "").Wait(); a.Status() != 200 {
+						t.Errorf("%s = %d", path, a.Status())
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if got := r.scrape(`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="one"}`); len(got) != 1 || !strings.HasSuffix(got[0], " 40") {
+			t.Errorf("counted %q, want 40", got)
+		}
+	})
 }
