@@ -79,7 +79,7 @@ func (r recorded) pair(t *testing.T, name string) (door, call sdktrace.ReadOnlyS
 func attr(s sdktrace.ReadOnlySpan, key string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
