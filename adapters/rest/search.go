@@ -61,6 +61,23 @@ type doc struct {
 	fields [4][]string // words: of the name; of the title and the tags; of the path; of the description
 }
 
+// granted returns what is found of the catalogue by somebody who may use only
+// some of the tools.
+func (c *catalog) granted(may func(name string) bool) *catalog {
+	if may == nil {
+		return c
+	}
+	own := *c
+	own.finder, own.byName = &finder{}, map[string]*tool{}
+	for _, d := range c.finder.docs {
+		if may(d.t.Name) {
+			own.finder.docs = append(own.finder.docs, d)
+			own.byName[d.t.Name] = d.t
+		}
+	}
+	return &own
+}
+
 // weights are those of doc.fields.
 var weights = [4]int{6, 5, 4, 1}
 

@@ -32,6 +32,10 @@ type Options struct {
 	// Shows reports whether clients may see the tool of that name; nil means all.
 	// Only here can that be so for what ModeSearch finds and calls.
 	Shows func(name string) bool
+	// May returns what tells which tools a principal may use; that, or May itself,
+	// is nil when these are all. Only here can it be so for what ModeSearch finds
+	// and calls.
+	May func(principal string) func(name string) bool
 	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
 	MaxMessage int
 }

@@ -161,7 +161,11 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case !args.IsObject():
 		args = gjson.Result{Raw: "{}"}
 	}
-	t, given, answer := u.a.meant(e, r.Name(), []byte(args.Raw))
+	var may func(string) bool
+	if u.a.o.May != nil {
+		may = u.a.o.May(r.From.Principal)
+	}
+	t, given, answer := u.a.meant(e, r.Name(), []byte(args.Raw), may)
 	switch {
 	case answer != nil:
 		return jsonrpc.NewResult(nil, answer), nil
@@ -242,8 +246,10 @@ func (u *upstream) lost(ctx context.Context, err error) error {
 }
 
 // meant returns the tool that is called, with its arguments; or what is to be
-// answered at once; or nothing when there is no such tool.
-func (a *Adapter) meant(e *edition, name string, args []byte) (t *tool, given, answer []byte) {
+// answered at once; or nothing when there is no such tool. may, if it is not nil,
+// tells which tools the caller may use: others do not exist for those that find
+// and call tools.
+func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *tool, given, answer []byte) {
 	if e.mode == ModeSearch && isSearch(name) {
 		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, callTool: callSchema}[name]
 		args, err := a.schemas.Check([]byte(schema), args, true)
@@ -252,12 +258,12 @@ func (a *Adapter) meant(e *edition, name string, args []byte) (t *tool, given, a
 		}
 		switch name {
 		case searchTool:
-			return nil, nil, e.search(args)
+			return nil, nil, e.granted(may).search(args)
 		case describeTool:
-			return nil, nil, e.describe(args, maxDescribed)
+			return nil, nil, e.granted(may).describe(args, maxDescribed)
 		}
-		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil {
-			return nil, nil, textResult(e.unknown(gjson.GetBytes(args, "id").String()), true)
+		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil || may != nil && !may(t.Name) {
+			return nil, nil, textResult(e.granted(may).unknown(gjson.GetBytes(args, "id").String()), true)
 		}
 		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // none are as good as {}
 	}
@@ -292,7 +298,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", err
 	}
 	defer e.calls.Done()
-	t, given, answer := a.meant(e, name, args)
+	t, given, answer := a.meant(e, name, args, nil)
 	switch {
 	case answer != nil && isSearch(name) && name != callTool:
 		return "", errors.New(name + " sends no request")

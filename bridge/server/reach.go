@@ -46,7 +46,9 @@ func (s *Server) child(c *config.Server) reached {
 
 // api makes the adapter of an HTTP API.
 func (s *Server) api(c *config.Server) reached {
-	a, err := rest.New(c.Name, *c.Rest, RestOptions(c, int(s.c.MaxMessage), s.log))
+	o := RestOptions(c, int(s.c.MaxMessage), s.log)
+	o.May = mayCall(s.c)
+	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
 		return cannot(c, err)
 	}
@@ -55,6 +57,22 @@ func (s *Server) api(c *config.Server) reached {
 		r.hook = &hook{w.Secret, a.Renew}
 	}
 	return r
+}
+
+// mayCall returns what tells which tools a principal may use; nil without access
+// rules. The result is nil for who may use all.
+func mayCall(c *config.Config) func(principal string) func(tool string) bool {
+	grants := c.Grants()
+	if grants == nil {
+		return nil
+	}
+	return func(principal string) func(string) bool {
+		g, known := grants[principal]
+		if known && len(g.Allow)+len(g.Deny) == 0 {
+			return nil
+		}
+		return func(tool string) bool { return known && g.Passes(tool) }
+	}
 }
 
 // RestOptions makes the options of an HTTP API of its server's settings.
