@@ -488,3 +488,68 @@ func TestAccessSDK(t *testing.T) {
 		}
 	}
 }
+
+// What a server says on one principal's connection reaches nobody else, in
+// either era.
+func TestAccessChanges(t *testing.T) {
+	run(t, private, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		streams := map[string][]*wiretest.Reply{}
+		for _, key := range []string{aliceKey, bobKey} {
+			a := r.Do("POST", "/one/mcp", initialize, as(key)...).Wait()
+			session := append(as(key), "Mcp-Session-Id", a.Header("Mcp-Session-Id"))
+			r.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, session...).Wait()
+			streams[key] = append(streams[key], r.Do("GET", "/one/mcp", "", session...))
+			synctest.Wait()
+		}
+		take := func(key string, i int) string {
+			synctest.Wait()
+			return streams[key][i].Take()
+		}
+		const change = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+		r.f.Say(change) // on the newest connection, which is bob's
+		if alice, bob := take(aliceKey, 0), take(bobKey, 0); strings.Contains(alice, "list_changed") || !strings.Contains(bob, "list_changed") {
+			t.Errorf("alice hears %q, bob %q", alice, bob)
+		}
+		for _, key := range []string{aliceKey, bobKey} {
+			body, header := modernCall("subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+			streams[key] = append(streams[key], r.Do("POST", "/one/mcp", body, append(header, as(key)...)...))
+			synctest.Wait()
+			if got := streams[key][1].Take(); !strings.Contains(got, "acknowledged") {
+				t.Fatalf("a subscription: %s", got)
+			}
+		}
+		r.f.Say(change)
+		if alice, bob := take(aliceKey, 1), take(bobKey, 1); strings.Contains(alice, "list_changed") || !strings.Contains(bob, "list_changed") {
+			t.Errorf("without sessions, alice hears %q, bob %q", alice, bob)
+		}
+		for _, all := range streams {
+			for _, s := range all {
+				s.Leave()
+			}
+		}
+	})
+}
+
+// A question of a server's that a client without a session is to answer is for
+// the principal that made the call (R-123, R-180).
+func TestAccessQuestions(t *testing.T) {
+	run(t, private, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		ask := func(key, more string) *wiretest.Reply {
+			body, header := modernCall("tools/call", `"name":"ask","arguments":{},`+more)
+			body = strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{"sampling":{}}`, 1)
+			return r.Do("POST", "/one/mcp", body, append(append(header, "Mcp-Name", "ask"), as(key)...)...).Wait()
+		}
+		first := ask(aliceKey, "")
+		state, question := gjson.Get(first.Body(), "result.requestState").Raw, gjson.Get(first.Body(), "result.inputRequests.@keys.0").Raw
+		if state == "" || question == "" {
+			t.Fatalf("a call = %d %s", first.Status(), first.Body())
+		}
+		answers := `"requestState":` + state + `,"inputResponses":{` + question + `:{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}},`
+		if a := ask(bobKey, answers); !strings.Contains(a.Body(), `"code":-32602`) || !strings.Contains(a.Body(), "belongs to another request") {
+			t.Errorf("bob answers alice's question: %d %s", a.Status(), a.Body())
+		}
+		if a := ask(aliceKey, answers); !strings.Contains(a.Body(), `"result"`) || !strings.Contains(a.Body(), "yes") {
+			t.Errorf("alice answers her own: %d %s", a.Status(), a.Body())
+		}
+	})
+}
