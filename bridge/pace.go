@@ -56,25 +56,51 @@ func (p *pace) take(principal string, of []pacer, goesOn func() bool) (wait time
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire(now, 2) // more than can come
+	var room [4]*rate.Limiter
+	from := room[:0]
 	for _, r := range of {
-		if w := until(p.bucket(principal, r), now); w > wait {
-			wait, by = w, r
+		from = append(from, p.bucket(principal, r))
+	}
+	if has(from[1:], now) && from[0].AllowN(now, 1) {
+		spend(from[1:], now)
+		return 0, pacer{}
+	}
+	for i, l := range from {
+		if w := until(l, now); w > wait {
+			wait, by = w, of[i]
 		}
 	}
 	if wait > 0 {
 		if !goesOn() {
 			return wait, by
 		}
-		for _, r := range of {
-			if p.bucket(principal, r).TokensAt(now) < 1-maxOwed {
+		for _, l := range from {
+			if l.TokensAt(now) < 1-maxOwed {
 				return wait, by
 			}
 		}
 	}
-	for _, r := range of { // what it owes it takes from those to come
-		p.bucket(principal, r).ReserveN(now, 1)
-	}
+	spend(from, now)
 	return 0, pacer{}
+}
+
+// has reports whether all of the buckets have a token.
+func has(buckets []*rate.Limiter, now time.Time) bool {
+	for _, l := range buckets {
+		if l.TokensAt(now) < 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// spend takes a token of each; one that there is not, from those to come.
+func spend(buckets []*rate.Limiter, now time.Time) {
+	for _, l := range buckets {
+		if !l.AllowN(now, 1) {
+			l.ReserveN(now, 1)
+		}
+	}
 }
 
 // until returns how long it takes until the bucket has a token: to the
@@ -97,9 +123,10 @@ func (p *pace) bucket(principal string, r pacer) *rate.Limiter {
 }
 
 // expire forgets at most n of the buckets that were not used for longest and are
-// full again: they are as good as none. The caller holds p.mu.
+// full again: they are as good as none. A few stay: they would only be made anew.
+// The caller holds p.mu.
 func (p *pace) expire(now time.Time, n int) {
-	for range n {
+	for range min(n, p.buckets.Len()-keptCallers) {
 		k, l, ok := p.buckets.GetOldest()
 		if !ok || l.TokensAt(now) < float64(l.Burst()) {
 			return
