@@ -49,7 +49,8 @@ type breaker struct {
 // score counts how the server fares while it is in use.
 type score struct {
 	*gobreaker.CircuitBreaker[struct{}]
-	row atomic.Int64 // failures in a row; gobreaker forgets those that have left its window
+	row   atomic.Int64 // failures in a row; gobreaker forgets those that have left its window
+	turns atomic.Int64 // counts what was ever added to row
 }
 
 const (
@@ -190,12 +191,16 @@ func (b *breaker) good(t *score) {
 	_, _ = t.Execute(fine)
 }
 
-// bad notes a failure: err, about a request of that principal's.
-func (b *breaker) bad(t *score, err error, principal string) {
+// bad notes a failure: err, about a request of that principal's. turn is what
+// turns was when the request was made: requests that fail together, such as all
+// that are under way when a server is restarted, are one failure in a row.
+func (b *breaker) bad(t *score, turn int64, err error, principal string) {
 	if t == nil {
 		return
 	}
-	t.row.Add(1)
+	if t.turns.CompareAndSwap(turn, turn+1) {
+		t.row.Add(1)
+	}
 	if _, e := t.Execute(poor); errors.Is(e, errFault) && t.State() == gobreaker.StateOpen {
 		b.open(t, err, principal)
 	}
@@ -275,8 +280,8 @@ func (b *breaker) opening(t *score, l *lane, err error) {
 	case works:
 		b.good(t)
 	case fails:
-		if l.ctx.Err() == nil { // otherwise nobody wanted it any more
-			b.bad(t, err, l.caller.Principal)
+		if t != nil && l.ctx.Err() == nil { // otherwise nobody wanted it any more
+			b.bad(t, t.turns.Load(), err, l.caller.Principal) // each costs a start, also those that fail together
 		}
 	}
 }

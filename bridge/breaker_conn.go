@@ -44,6 +44,7 @@ func (b *breaker) parted(w *wire) {
 // before is how things were when a call began.
 type before struct {
 	score *score
+	turn  int64     // of score
 	bads  int64     // of the connection
 	asks  int64     // of the server
 	began time.Time // zero when it does not matter
@@ -55,7 +56,7 @@ func (u *counted) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if err != nil {
 		return nil, err
 	}
-	was := before{score: t, bads: u.bads.Load(), asks: u.w.asks.Load()}
+	was := before{score: t, turn: t.turns.Load(), bads: u.bads.Load(), asks: u.w.asks.Load()}
 	if u.b.o.Slow > 0 {
 		was.began = time.Now()
 	}
@@ -89,7 +90,7 @@ func (u *counted) settle(ctx context.Context, r *Request, was before, err error)
 		return
 	}
 	if u.news(was, err) {
-		u.b.bad(was.score, err, principal(r, u.w.l))
+		u.b.bad(was.score, was.turn, err, principal(r, u.w.l))
 	}
 }
 

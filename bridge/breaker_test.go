@@ -484,3 +484,36 @@ func TestBreakerOneLoss(t *testing.T) {
 		}
 	})
 }
+
+// A server that is restarted loses all calls under way: that is one failure in a
+// row, whosever they are. Where it is most of what was called, it counts.
+func TestBreakerRestart(t *testing.T) {
+	for _, n := range []int{15, 30} {
+		f := &fake{}
+		f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" }
+		run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Bridge) {
+			var calls []*pendingCall
+			var all []*Session
+			for range n {
+				s, _ := begin(t, b, "")
+				all = append(all, s)
+				calls = append(calls, start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`))
+			}
+			time.Sleep(time.Minute) // their handshakes do not count any more
+			for i := range calls {
+				f.wire(i + 1).die()
+			}
+			for _, c := range calls {
+				<-c.done
+			}
+			if st := state(b); (st.Trips == 1) != (n >= 20) {
+				t.Errorf("%d calls lost: left alone %d times", n, st.Trips)
+			}
+			if n < 20 {
+				for _, s := range all {
+					contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `"result"`)
+				}
+			}
+		})
+	}
+}
