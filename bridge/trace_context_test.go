@@ -79,10 +79,10 @@ func FuzzCarrying(f *testing.F) {
 		if err != nil || m.Params == nil || m.Method != "tools/call" {
 			t.Skip()
 		}
-		if changes&1 != 0 {
+		switch { // no request is both
+		case changes&1 != 0:
 			m = lowered(m, era.Rev20241105)
-		}
-		if changes&2 != 0 && (m.Meta() == nil || m.Meta()[0] == '{') {
+		case changes&2 != 0 && (m.Meta() == nil || m.Meta()[0] == '{'):
 			m = said.raise(m)
 		}
 		if changes&4 != 0 {
