@@ -18,13 +18,15 @@ import (
 // it, so it may know things that are gone; it is asked where something is, and
 // never whether it may be used.
 type catalog struct {
-	mu      sync.Mutex // guards the rest
-	each    [kinds]listing
-	mirrors map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
-	schemas schemas                // of tools whose calls are checked
-	calm    map[string]bool        // tools that may be called twice, by the server's name; not noted unless calls of tools are made again
-	edition int                    // counts how often the tools were listed to know them
-	turn    chan struct{}          // takes one: held meanwhile
+	mu        sync.Mutex // guards the rest
+	each      [kinds]listing
+	mirrors   map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
+	reflected looked                 // for mirrors
+	studied   looked                 // for schemas
+	schemas   schemas                // of tools whose calls are checked
+	calm      map[string]bool        // tools that may be called twice, by the server's name; not noted unless calls of tools are made again
+	edition   int                    // counts how often the tools were listed to know them
+	turn      chan struct{}          // takes one: held meanwhile
 }
 
 // listing is what is known of one kind.

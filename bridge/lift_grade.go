@@ -28,13 +28,13 @@ func (l *lift) grade(ctx context.Context, s *Server, r *Request) (*jsonrpc.Messa
 	if err != nil {
 		return nil, err
 	}
-	return downgraded(a, r.Method, uri, theirs, mine), nil
+	return l.r.downgraded(a, r.Method, uri, theirs, mine), nil
 }
 
 // downgraded returns the answer of a server of revision from to a request, as a
 // client of revision to understands it. The answer given is released if another
 // one is returned.
-func downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
+func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
 	var b *jsonrpc.Message
 	switch {
 	case a.Error != nil:
@@ -42,7 +42,7 @@ func downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Messa
 			b = &jsonrpc.Message{Error: e}
 		}
 	default:
-		if result := era.Result(method, a.Result, from, to); !identical(result, a.Result) {
+		if result := r.grades.result(a, method, from, to); !identical(result, a.Result) {
 			b = &jsonrpc.Message{Result: result}
 		}
 	}

@@ -41,7 +41,7 @@ func (c *raised) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 			return c.broken("its answer is of a kind that was not asked for: " + quote(kind[:min(len(kind), 40)]))
 		}
 	}
-	a = downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
+	a = c.l.r.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
 	if a.Error != nil {
 		return a
 	}

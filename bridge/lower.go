@@ -192,7 +192,10 @@ func (l *lower) conclude(v *visit, s *legacy, a *jsonrpc.Message) (*jsonrpc.Mess
 			return m, nil
 		}
 	case v.r.Method == lists[tools].method:
-		l.circle.note(v.r, a.Result)
+		l.circle.noted.at(a, func() bool {
+			l.circle.note(v.r, a.Result)
+			return true
+		})
 		a = l.p.r.pruned(l.p.r.catalog(v.r.From.Principal), a)
 	}
 	return s.upgrade(v.r, a), nil

@@ -15,6 +15,7 @@ type legacy struct {
 	info     []byte // what it said of itself, raw; nil when that is nothing
 	discover []byte // the answer to server/discover
 	logging  bool
+	grades   *grades
 	tasks    bool // its tools can be called as tasks
 	can      map[string]bool
 }
@@ -33,7 +34,7 @@ var gated = map[string]string{
 // newLegacy reads what a server said in its handshake. Without lasting nothing
 // is promised of changes.
 func newLegacy(s *Server, lasting bool) *legacy {
-	g := &legacy{Server: s, can: map[string]bool{}}
+	g := &legacy{Server: s, can: map[string]bool{}, grades: &grades{}}
 	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
 	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
 		raw := info.Raw
@@ -60,6 +61,7 @@ func (l *lower) legacy(s *Server) *legacy {
 		return g
 	}
 	g := newLegacy(s, l.p.r.share != ShareCall)
+	g.grades = &l.p.r.grades
 	l.about.Store(g)
 	return g
 }
@@ -81,7 +83,7 @@ func (s *legacy) upgrade(r *Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Result[firstByte(a.Result)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	if changed := era.Result(r.Method, a.Result, s.Revision, era.LatestModern); !untouched(changed, a.Result) {
+	if changed := s.grades.result(a, r.Method, s.Revision, era.LatestModern); !untouched(changed, a.Result) {
 		a = replaced(a, changed)
 	}
 	f := a.Found()

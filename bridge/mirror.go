@@ -87,12 +87,15 @@ func (u *mirrored) refresh(ctx context.Context, from *Caller, c *catalog) bool {
 // reflectAll notes what headers the tools of a list ask for. Their server has
 // none, but clients that reach it over HTTP send them (protocol.md D4).
 func (c *catalog) reflectAll(a *jsonrpc.Message) {
-	tools.items(a.Result, func(item []byte, key string) {
-		m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
-		if err != nil {
-			m = nil // whether the tool is of use is for the clients to judge
-		}
-		c.reflect(key, m)
+	c.reflected.at(a, func() bool {
+		tools.items(a.Result, func(item []byte, key string) {
+			m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
+			if err != nil {
+				m = nil // whether the tool is of use is for the clients to judge
+			}
+			c.reflect(key, m)
+		})
+		return true
 	})
 }
 
@@ -100,12 +103,15 @@ func (c *catalog) reflectAll(a *jsonrpc.Message) {
 // that cannot be, and notes what the others ask for.
 func (r *route) weeded(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 	bad := map[string]error{}
-	tools.items(a.Result, func(item []byte, key string) {
-		m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
-		if err != nil {
-			bad[key] = err
-		}
-		c.reflect(key, m)
+	c.reflected.at(a, func() bool {
+		tools.items(a.Result, func(item []byte, key string) {
+			m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
+			if err != nil {
+				bad[key] = err
+			}
+			c.reflect(key, m)
+		})
+		return len(bad) == 0
 	})
 	if len(bad) == 0 {
 		return a

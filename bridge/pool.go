@@ -41,7 +41,8 @@ type pool struct {
 // circle is the clients whose requests may go over the same connections: those
 // of one principal that send the same of the headers that are forwarded.
 type circle struct {
-	key string
+	key   string
+	noted looked // of lists of tools, for required
 
 	mu       sync.Mutex // guards the rest
 	server   *Server    // what the last handshake said; nil before the first
@@ -198,6 +199,7 @@ func (c *circle) learn(s *Server) {
 	c.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
 		c.required, c.whole = nil, false
+		c.noted.forget()
 	}
 }
 

@@ -38,6 +38,7 @@ type route struct {
 	rates     *rates            // of calls; nil when they are not limited
 	breaker   *breaker          // nil when the server is never left alone
 	retries   *retries          // nil when calls are not made again
+	grades    grades            // of its lists
 	cache     *cache            // of what it lists; nil when nothing is kept
 
 	mu       sync.Mutex // guards the rest

@@ -38,9 +38,11 @@ func (u *validating) Call(ctx context.Context, r *Request) (*jsonrpc.Message, er
 		a, err := u.Upstream.Call(ctx, r)
 		if err == nil && a.Error == nil {
 			c := u.r.catalog(r.From.Principal)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.schemas.study(a.Result)
+			c.studied.at(a, func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return c.schemas.study(a.Result)
+			})
 		}
 		return a, err
 	case "tools/call":
@@ -145,15 +147,18 @@ func arguments(params []byte) (args []byte, ok bool) {
 // schemas are the input schemas of tools, by the server's names of them. One is
 // nil when the server has the tool without it, or does not list the tool.
 type schemas struct {
-	of    map[string][]byte
-	bytes int
+	of     map[string][]byte
+	bytes  int
+	filled int // counts how often there was no more room
 }
 
 // maxSchemas bounds the schemas that are kept of one catalogue, in bytes.
 const maxSchemas = 16 << 20
 
-// study notes the schemas of a page of tools.
-func (s *schemas) study(page []byte) {
+// study notes the schemas of a page of tools. It reports whether there was room
+// for them.
+func (s *schemas) study(page []byte) bool {
+	before := s.filled
 	tools.items(page, func(item []byte, key string) {
 		var schema []byte
 		if in := gjson.GetBytes(item, "inputSchema"); in.Exists() {
@@ -161,6 +166,7 @@ func (s *schemas) study(page []byte) {
 		}
 		s.note(key, schema)
 	})
+	return s.filled == before
 }
 
 // note notes the schema of a tool.
@@ -168,6 +174,7 @@ func (s *schemas) note(tool string, schema []byte) {
 	s.bytes += len(schema) - len(s.of[tool])
 	if s.of == nil || len(s.of) >= maxCatalog || s.bytes > maxSchemas {
 		s.of, s.bytes = map[string][]byte{}, len(schema) // it is filled again when it is needed
+		s.filled++
 	}
 	s.of[tool] = schema
 }
@@ -213,6 +220,7 @@ func (u *validating) relist(ctx context.Context, r *Request, c *catalog, edition
 		found.note(r.Name(), nil) // the server may have it all the same
 	}
 	c.schemas = found
+	c.studied.forget()
 }
 
 // list lists the tools on behalf of a call. It reports whether it got to the

@@ -246,6 +246,10 @@ func (m *Message) OnRelease(f func()) {
 	runtime.AddCleanup(m, func(f func()) { f() }, f)
 }
 
+// Pooled reports whether the memory of m is used for something else after
+// Release.
+func (m *Message) Pooled() bool { return m.buf != nil }
+
 // Own makes m the owner of buf, which it was parsed from: Release frees both.
 func (m *Message) Own(buf *Buffer) *Message {
 	m.buf = buf
