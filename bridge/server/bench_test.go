@@ -125,8 +125,11 @@ func echo(r io.Reader, w io.Writer) error {
 			continue
 		}
 		result := m.Params
-		if m.Method == "initialize" {
+		switch m.Method {
+		case "initialize":
 			result = []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}`)
+		case "tools/list":
+			result = []byte(twentyTools)
 		}
 		out = append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":`...)
 		out = append(append(out, result...), "}\n"...)
