@@ -99,7 +99,7 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 			continue
 		}
 		if left == nil {
-			return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("it has too many connections", int(r.maxLanes))}
+			return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("it has too many connections: see max_children of the server", int(r.maxLanes))}
 		}
 		select { // a place that was given up is about to be free
 		case <-left:
@@ -109,7 +109,7 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 	}
 	if r.b.lanes.Add(1) > r.b.maxLanes {
 		r.released()
-		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("the bridge has too many connections", int(r.b.maxLanes))}
+		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("the bridge has too many connections: see max_children", int(r.b.maxLanes))}
 	}
 	select {
 	case r.openings <- struct{}{}:
