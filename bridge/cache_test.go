@@ -730,3 +730,63 @@ func TestCacheClose(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A server that is left alone because it fails has its lists all the same, at its
+// own address and where it is one of several.
+func TestCacheBreakerOpen(t *testing.T) {
+	bad, good := newLister(), newLister()
+	good.list = toolList("fine")
+	var dead bool
+	bad.before = func(context.Context, int) error {
+		if dead {
+			return &Error{Server: "bad", Kind: ErrUnavailable, Public: "it does not start"}
+		}
+		return nil
+	}
+	all(t, []stock{
+		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{Breaker: Breaker{Failures: 1}}},
+		{name: "good", prefix: "good__", f: good.fake},
+	}, func(t *testing.T, b *Bridge) {
+		list := func() []string { return names(t, visitor{}.call(t, b, "tools/list", "")) }
+		same(t, "at first", list(), []string{"bad__t1", "good__fine"})
+		dead = true
+		bad.wire(1).die()
+		synctest.Wait()
+		time.Sleep(2 * time.Minute)
+		contains(t, visitor{}.call(t, b, "tools/call", `"name":"bad__t1"`), `"error"`)
+		opened := bad.opened()
+		same(t, "then", list(), []string{"bad__t1", "good__fine"})
+		same(t, "then", list(), []string{"bad__t1", "good__fine"})
+		if st := b.Status()[0]; bad.opened() != opened || !st.Cache.Stale || st.Breaker != "open" {
+			t.Errorf("it was opened %d times more; %+v", bad.opened()-opened, st)
+		}
+	})
+}
+
+// Wrong arguments are a reason to ask anew what a tool wants, but not for each
+// call; and what is given out again is looked at once.
+func TestCacheValidated(t *testing.T) {
+	l := newLister()
+	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
+	run(t, ServerOptions{Adapter: l, Validate: true}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		for range 50 {
+			contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
+		}
+		if n := l.times(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		do(t, s, "1", "tools/list", `{}`)
+		time.Sleep(2 * time.Second)
+		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
+		lacks(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError"`)
+		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["b"]}}]}`
+		l.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		synctest.Wait()
+		do(t, s, "1", "tools/list", `{}`)
+		contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `b: is missing`)
+		if n := l.times(); n != 3 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
