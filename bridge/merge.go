@@ -24,8 +24,8 @@ type merge struct {
 	b       *Bridge
 	caller  *Caller
 	rest    Client
-	members []*member // the servers that the caller may use
-	places  []*member // the same, as Bridge.routes; nil for one that it may not
+	members []*member              // the servers that the caller may use
+	places  []*member              // the same, as Bridge.routes; nil for one that it may not
 	ears    *listeners             // of clients without sessions; nil for a session
 	last    atomic.Pointer[Caller] // the last of those
 	ctx     context.Context        // ends when Close is called

@@ -59,4 +59,3 @@ func (d *decoder) visitTLS(sec *section, t *TLS) {
 		d.warn(m.line, "%scert_file is %s: the certificate ended on %s", sec.where, m.shown, end.UTC().Format(time.DateOnly))
 	}
 }
-
