@@ -38,8 +38,9 @@ func isSecret(name string) bool {
 }
 
 // secretText finds what looks like a secret within a text: name=value,
-// name: value, and what follows the name of a scheme of credentials.
-var secretText = regexp.MustCompile(`(?i)([\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|authorization|cookie|session|credential)[\w-]*\\*["']?\s*[:=]\s*\\*["']?)(?:(?:bearer|basic|digest)\s+)?[^\s"'\\&,;]+|\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}`)
+// name: value, and what follows the name of a scheme of credentials. Where the
+// value begins like an object or a list, nobody knows where it ends.
+var secretText = regexp.MustCompile(`(?is)([\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|authorization|cookie|session|credential)[\w-]*\\*["']?\s*[:=]\s*\\*["']?)(?:[\[{].*|(?:(?:bearer|basic|digest)\s+)?[^\s"'\\&,;]+)|\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}`)
 
 // errFull is that there is no more room.
 var errFull = errors.New("full")
@@ -174,7 +175,7 @@ func (r *redactor) skip() error {
 // is searched for what looks like a secret.
 func (r *redactor) text(s string) error {
 	room := max(r.most-len(r.out), 0)
-	if inner := strings.TrimLeft(s, " \t\r\n"); inner != "" && (inner[0] == '{' || inner[0] == '[') {
+	if inner := strings.TrimLeft(s, " \t\r\n"); inner != "" && strings.IndexByte(`{["`, inner[0]) >= 0 {
 		if r.depth == maxNested {
 			return r.put([]byte(`"` + redacted + `"`))
 		}

@@ -23,6 +23,8 @@ func TestRedact(t *testing.T) {
 		{"lines of JSON in a text", `{"text":"{\"token\":\"x\"}\n{\"token\":\"y\"}"}`, `{"text":"{\"token\":\"[redacted]\"}\n{\"token\":\"[redacted]\"}"}`, 100, false},
 		{"text", `["see https://h/p?a=1&access_token=abc&b=2","Authorization: Bearer abc","sent Basic dXNlcjpwYXNz","a basic idea"]`,
 			`["see https://h/p?a=1\u0026access_token=[redacted]\u0026b=2","Authorization: [redacted]","sent Basic [redacted]","a basic idea"]`, 200, false},
+		{"JSON behind a text", `["got: {\"secret\":{\"a\":\"x\"}}, {\"b\":1}"]`, `["got: {\"secret\":[redacted]"]`, 100, false},
+		{"a text in a text", `["\"{\\\"token\\\":\\\"x\\\"}\""]`, `["\"{\\\"token\\\":\\\"[redacted]\\\"}\""]`, 100, false},
 		{"cut text", `{"a":"0123456789","b":1}`, `{"a":"01234…"}`, 10, true},
 		{"cut in a rune", `"ÄÖÜ"`, `"Ä…"`, 3, true},
 		{"cut array", `[1,[2,3,4],5]`, `[1,[2,3,null]]`, 8, true},

@@ -4,7 +4,7 @@
 // For a server NAME there are /NAME/mcp (Streamable HTTP), /NAME/sse and
 // /NAME/messages (HTTP+SSE). The same without /NAME is all servers as one. Where
 // it is configured, POST /hooks/NAME announces that a server's tools have
-// changed.
+// changed. /healthz, /readyz and /metrics are for operators.
 package server
 
 import (
