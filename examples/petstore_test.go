@@ -82,12 +82,12 @@ func TestPetstore(t *testing.T) {
 // What docs/rest.md shows of the petstore is what the commands print.
 func TestPetstorePage(t *testing.T) {
 	page := read(t, "../docs/rest.md")
-	shown := regexp.MustCompile("(?s)```sh\nbridge (.+?)\n```\n\n```text\n(.+?)\n```").FindAllStringSubmatch(page, -1)
-	if len(shown) < 2 {
+	shown := regexp.MustCompile("(?s)```sh\nbridge ([^\n]+)\n```\n\n```text\n(.+?)\n```").FindAllStringSubmatch(page, -1)
+	if len(shown) < 3 {
 		t.Fatalf("docs/rest.md shows %d commands with what they print", len(shown))
 	}
 	for _, one := range shown {
-		args := strings.Fields(one[1])
+		args := strings.Fields(strings.ReplaceAll(one[1], `"`, ""))
 		cmd := exec.Command(program(t, "bridge"), args...)
 		cmd.Dir = ".."
 		out, err := cmd.CombinedOutput()

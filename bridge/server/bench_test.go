@@ -89,6 +89,16 @@ const (
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
+// twentyTools is the list of a server with tools of usual size.
+var twentyTools = func() string {
+	var all []string
+	for i := range 20 {
+		all = append(all, fmt.Sprintf(`{"name":"tool_%d","title":"Tool %d","description":%q,"inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"What is meant"},"depth":{"type":"integer","minimum":0}},"required":["path"]},"annotations":{"readOnlyHint":true}}`,
+			i, i, strings.Repeat("does something useful ", 8)))
+	}
+	return `{"tools":[` + strings.Join(all, ",") + `]}`
+}()
+
 // TestEchoServer is no test: it is the server that the benchmark starts, and
 // does nothing otherwise. It starts no process.
 func TestEchoServer(t *testing.T) {

@@ -1,23 +1,13 @@
+//go:build unix
+
 package server_test
 
 import (
 	"bytes"
-	"fmt"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
-
-// twentyTools is the list of a server with tools of usual size.
-var twentyTools = func() string {
-	var all []string
-	for i := range 20 {
-		all = append(all, fmt.Sprintf(`{"name":"tool_%d","title":"Tool %d","description":%q,"inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"What is meant"},"depth":{"type":"integer","minimum":0}},"required":["path"]},"annotations":{"readOnlyHint":true}}`,
-			i, i, strings.Repeat("does something useful ", 8)))
-	}
-	return `{"tools":[` + strings.Join(all, ",") + `]}`
-}()
 
 // BenchmarkList measures lists of twenty tools that are kept, one after the other
 // over Streamable HTTP, and beside them what nothing at all costs that way. The
