@@ -42,7 +42,7 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	case a.streamed:
 		return s.joined(c, a)
 	case isJSON(kind) || kind == "" || kind == "text/plain" && looksJSON(a.body):
-		if body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")); s.usable(body, a) {
+		if body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")); usable(body, a) {
 			return s.json(c, body, a)
 		}
 		return s.text(c, a)
@@ -61,8 +61,9 @@ func looksJSON(b []byte) bool {
 // maxDepth is how deep JSON may be nested to be treated as such.
 const maxDepth = 500
 
-// usable reports whether a body is JSON, or the beginning of it.
-func (s *Source) usable(b []byte, a *answer) bool {
+// usable reports whether a body is JSON, or the beginning of it. It comes before
+// all that calls itself for each level, as gjson.Valid does.
+func usable(b []byte, a *answer) bool {
 	depth, str := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
@@ -239,7 +240,7 @@ func (s *Source) joined(c *Call, a *answer) []byte {
 		if len(all) > 1 {
 			all = append(all, ',')
 		}
-		if gjson.ValidBytes(line) && s.usable(line, &answer{}) {
+		if usable(line, &answer{}) {
 			all = append(all, line...)
 		} else {
 			all = appendString(all, string(line))

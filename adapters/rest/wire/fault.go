@@ -43,7 +43,7 @@ func (s *Source) said(t *Settings, a *answer) string {
 	case len(body) == 0:
 		return ""
 	case isJSON(kind) || looksJSON(body):
-		if s.usable(body, &answer{}) {
+		if usable(body, &answer{}) {
 			body = s.mask(body)
 			if told := t.told(body); told != "" {
 				return told

@@ -53,7 +53,7 @@ func (t *Settings) fails(a *answer) bool {
 		return false
 	}
 	body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf"))
-	if !gjson.ValidBytes(body) {
+	if !usable(body, &answer{}) {
 		return false
 	}
 	found, ok := shaped(body, t.FailureIf)

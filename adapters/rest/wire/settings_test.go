@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +46,28 @@ func TestSettingsFailure(t *testing.T) {
 		got := call(t, s, &Call{Tool: tool("GET", test.path), Settings: Settings{Failure: test.failure, FailureIf: test.when}})
 		if said(got) != test.want || got.Get("isError").Bool() != test.isError {
 			t.Errorf("%s, %q if %q: %s (error: %t), want %s", test.path, test.failure, test.when, said(got), got.Get("isError").Bool(), test.want)
+		}
+	}
+}
+
+// JSON that is nested so deeply that reading it would end the process is text,
+// wherever it is looked into.
+func TestSettingsDepth(t *testing.T) {
+	deep := strings.Repeat("[", defaultMaxBody-1)
+	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/lines" {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+		}
+		fmt.Fprint(w, deep)
+	})
+	s := newSource(t, Options{BaseURL: rec.URL})
+	for path, c := range map[string]*Call{
+		"/x":     {Settings: Settings{FailureIf: "error"}},
+		"/lines": {Result: "0"},
+	} {
+		c.Tool = tool("GET", path)
+		if got := call(t, s, c); got.Get("isError").Bool() || !strings.HasPrefix(said(got), `"[[[`) && !strings.HasPrefix(said(got), `[[[`) {
+			t.Errorf("%s: %.100s", path, said(got))
 		}
 	}
 }
