@@ -24,8 +24,12 @@ type Line struct{ What, Text, From string }
 
 // Explain says of the tools that match, by the names that clients see or by the
 // keys of the configuration, why they are as they are. file is the
-// configuration's, and redact takes secrets out of what stands in it.
+// configuration's, and redact takes secrets out of what stands in it. There are
+// none of an API whose document was not read.
 func (r *Report) Explain(file string, match func(name string) bool, redact func(string) string) []Explained {
+	if r.Unread {
+		return nil
+	}
 	var all []Explained
 	for i := range r.config.Tools {
 		if e := &r.config.Tools[i]; e.Off && match(e.Key) {

@@ -95,6 +95,10 @@ func TestCheckTools(t *testing.T) {
           args: { text: string }
           body: { q: "{text}", word: "${PETS_WORD}" }
 `)
+	far := file(t, "far.yaml", "servers: { far: { rest: { openapi: \"https://user.example.com/api.json\" } } }\n")
+	if code, stdout, stderr := in(t, "check", "-c", far, "--tools", "*"); code != exitUsage || stdout != "" || !strings.Contains(stderr, `no tool of an HTTP API is called "*"`) {
+		t.Errorf("of a document that is not read: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
 	code, stdout, stderr := in(t, "check", "-c", path, "--tools", "*")
 	want := `
   none (broken)
