@@ -63,6 +63,20 @@ func filledHeaders(headers map[string]*template, values map[string]gjson.Result)
 	return all, nil
 }
 
+// secrets returns what the headers of entries have that is probably a secret: the
+// API's own and credentials are known as such. An Idempotency-Key is none.
+func (c *Config) secrets() []string {
+	var all []string
+	for i := range c.Tools {
+		for name, text := range c.Tools[i].Headers {
+			if wire.Sensitive(name) && !strings.EqualFold(name, keyHeader) && !place.MatchString(text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
 // only returns the argument that is all of the text.
 func (t *template) only() string {
 	if t.asGiven {

@@ -2,6 +2,9 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,6 +102,28 @@ func TestOverlay(t *testing.T) {
 				t.Errorf("request = %s\nwant      %s", got, test.request)
 			}
 		})
+	}
+}
+
+// Secrets among the headers of an entry are shown by no result and by no dry run.
+func TestHeaderSecrets(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s, %s, %s", r.Header.Get("X-Api-Key"), r.Header.Get("X-Kind"), r.Header.Get("Idempotency-Key"))
+	}))
+	t.Cleanup(api.Close)
+	headers := map[string]string{"X-Api-Key": "the-secret-key", "X-Kind": "no-secret", "Idempotency-Key": "one-order"}
+	a := adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, Tools: []Tool{
+		{Key: "touch", Headers: headers}, {Key: "own", Request: "POST /own", Headers: headers},
+	}}, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	for tool, args := range map[string]string{"touch": `{"shop":"a"}`, "own": "{}"} {
+		if text, _ := call(t, up, tool, args); text != "***, no-secret, one-order" {
+			t.Errorf("%s: %s", tool, text)
+		}
+		plan, err := a.Plan(t.Context(), tool, []byte(args))
+		if err != nil || strings.Contains(plan, "the-secret-key") || !strings.Contains(plan, "X-Api-Key: ***\nX-Kind: no-secret\n") || !strings.Contains(plan, "Idempotency-Key: one-order\n") {
+			t.Errorf("dry run of %s:\n%s\n%v", tool, plan, err)
+		}
 	}
 }
 

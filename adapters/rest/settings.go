@@ -70,17 +70,19 @@ func repeatable(method string) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
 }
 
+// keyHeader names a request, so that the API knows it when it is made again.
+const keyHeader = "Idempotency-Key"
+
 // sendsKey reports whether requests have a key by which the API knows those that
 // are made again.
 func (t *Tool) sendsKey(op *openapi.Operation) bool {
-	const key = "Idempotency-Key"
 	for name := range t.Headers {
-		if strings.EqualFold(name, key) {
+		if strings.EqualFold(name, keyHeader) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
-		return p.In == openapi.InHeader && strings.EqualFold(p.Name, key)
+		return p.In == openapi.InHeader && strings.EqualFold(p.Name, keyHeader)
 	})
 }
 

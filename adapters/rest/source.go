@@ -160,7 +160,7 @@ func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *va
 	answer := min(or(int(c.Limits.Answer), 100<<10), most/4)
 	return wire.New(wire.Options{
 		Name: name, Document: doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward,
+		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(), Trusted: c.Trusted, Forward: o.Forward,
 		Timeout: o.Timeout, Retries: retries(c.Attempts), Rate: perSecond, Concurrent: c.Limits.Concurrent,
 		CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
 		Schemas: schemas, Log: o.Log,

@@ -209,16 +209,16 @@ func (k *keyring) secrets(o *Options) []string {
 		add(*o.Default)
 	}
 	for name, value := range o.Headers {
-		if sensitive(name) {
+		if Sensitive(name) {
 			out = append(out, value)
 		}
 	}
 	return out
 }
 
-// sensitive reports whether the value of a header, a parameter or a cookie is
+// Sensitive reports whether the value of a header, a parameter or a cookie is
 // probably a secret, by its name.
-func sensitive(name string) bool {
+func Sensitive(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"auth", "token", "key", "secret", "cookie", "password", "session", "signature", "credential"} {
 		if strings.Contains(name, word) {

@@ -30,6 +30,7 @@ type Plan struct {
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings
+	mask        func([]byte) []byte
 	trace       http.Header
 }
 
@@ -149,7 +150,7 @@ func (p *Plan) String() string {
 	slices.Sort(names)
 	for _, name := range names {
 		value := strings.Join(r.Header[name], ", ")
-		if (slices.Contains(p.forwarded, name) || slices.Contains(p.fixed, name)) && sensitive(name) {
+		if (slices.Contains(p.forwarded, name) || slices.Contains(p.fixed, name)) && Sensitive(name) {
 			value = masked
 		}
 		fmt.Fprintf(&b, "%s: %s\n", name, value)
@@ -163,5 +164,5 @@ func (p *Plan) String() string {
 	default:
 		fmt.Fprintf(&b, "\n%s\n", body)
 	}
-	return b.String()
+	return string(p.mask([]byte(b.String())))
 }

@@ -41,6 +41,8 @@ type Options struct {
 	// and the operation says that it needs none.
 	Credentials map[string]Credential
 	Default     *Credential
+	// Secrets are others that must not be shown, wherever they are sent.
+	Secrets []string
 	// Trusted are origins, such as https://uploads.example.com, that may have
 	// credentials, Headers and forwarded headers beside the API's own.
 	Trusted []string
@@ -187,10 +189,10 @@ func New(o Options) (*Source, error) {
 		s.stop()
 		return nil, err
 	}
-	secrets := s.keys.secrets(&o)
+	secrets := append(s.keys.secrets(&o), o.Secrets...)
 	if s.home != nil {
 		for name, values := range s.home.Query() {
-			if sensitive(name) {
+			if Sensitive(name) {
 				secrets = append(secrets, values...)
 			}
 		}
@@ -328,7 +330,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 	if err != nil {
 		return nil, err
 	}
-	p.settings = c.Settings
+	p.settings, p.mask = c.Settings, s.mask
 	at := s.home
 	if at == nil || s.o.BaseURL == "" && len(c.Tool.Operation.Servers) > 0 {
 		if at, err = server(s.o.Document, c.Tool.Operation, &s.o); err != nil {
