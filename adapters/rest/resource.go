@@ -94,7 +94,7 @@ func (t *tool) asResource(server string) *resource {
 			if j < 0 {
 				continue
 			}
-			value := url.PathEscape(gjson.ParseBytes(t.said.Args[j].Value).String())
+			value := url.PathEscape(textOf(gjson.ParseBytes(t.said.Args[j].Value)))
 			r.uri += value
 			pattern += regexp.QuoteMeta(value)
 			continue

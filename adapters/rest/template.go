@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
 // template is a value with places for arguments: one of a tree.
@@ -158,13 +160,21 @@ func (t *template) args() []string {
 	return all
 }
 
+// textOf returns a value as text. Numbers keep their digits.
+func textOf(v gjson.Result) string {
+	if v.Type == gjson.Number {
+		return wire.Plain(v.Raw)
+	}
+	return v.String()
+}
+
 // text returns a text with its places filled. What was left out is empty.
 func (t *template) text(values map[string]gjson.Result) string {
 	s := ""
 	for _, p := range t.parts {
 		s += p.literal
 		if p.arg != "" {
-			s += values[p.arg].String()
+			s += textOf(values[p.arg])
 		}
 	}
 	return s

@@ -114,6 +114,11 @@ func TestOwnTools(t *testing.T) {
 			tool:    Tool{Request: "POST /reports", Args: args(t, "place string", "tags? [string]"), Headers: map[string]string{"X-Tenant": "{tags}"}, Body: json.RawMessage(`{"labels":"{tags}","all":["{tags}"],"at":"{place}"}`)},
 			request: `POST /reports {"all":[],"at":"here"}`,
 		},
+		{
+			name: "numbers within text", args: `{"n":12345678901234567.25,"m":1.50,"e":12e2}`,
+			tool:    Tool{Request: "POST /r", Args: args(t, "n number", "m number", "e number"), Headers: map[string]string{"X-Trace": "{n}"}, Body: json.RawMessage(`{"x":"{n}, {m}, {e}"}`)},
+			request: `POST /r X-Trace=12345678901234567.25 {"x":"12345678901234567.25, 1.50, 1200"}`,
+		},
 		{name: "checked first", tool: Tool{Request: "POST /r", Args: args(t, "n integer"), Body: json.RawMessage(`{"x":"{n}"}`)}, args: `{"n":"many"}`, text: "n"},
 		{name: "coerced first", tool: Tool{Request: "POST /r", Args: args(t, "n integer"), Body: json.RawMessage(`{"x":"{n}"}`)}, args: `{"n":"5"}`, request: `POST /r {"x":5}`},
 		{name: "body of one", tool: Tool{Request: "PUT /r", Args: args(t, "all [integer]"), Body: json.RawMessage(`"{all}"`)}, hints: "false true true", args: `{"all":[1,2]}`, request: `PUT /r [1,2]`},

@@ -80,6 +80,15 @@ func plainNumber(raw string, whole bool) (string, bool) {
 	return sign + before, true
 }
 
+// Plain returns a number of JSON as it stands outside of JSON: with all its
+// digits, and without an exponent unless that is very large.
+func Plain(raw string) string {
+	if s, ok := plainNumber(raw, false); ok {
+		return s
+	}
+	return raw
+}
+
 // compact appends JSON without the space between its parts. raw is valid.
 func compact(dst []byte, raw string) []byte {
 	for i := 0; i < len(raw); i++ {
