@@ -58,6 +58,9 @@ func (f *Filter) Passes(own string) bool {
 	return len(f.Allow) == 0
 }
 
+// PassesURI is Passes for a URI, however it is spelled.
+func (f *Filter) PassesURI(uri string) bool { return (&sieve{Filter: *f, uris: true}).passesURI(uri) }
+
 // sieve is a filter that is ready for use. The nil sieve lets everything
 // through as it is.
 type sieve struct {

@@ -265,13 +265,17 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 }
 
 // readings returns what reads resources for the arguments of a call that are
-// files; nil when there are none.
-func (c *catalog) readings(server string, equip func(*tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
-	if len(c.resources) == 0 {
+// files; nil when there are none. What clients may not read is not there for
+// them either.
+func (a *Adapter) readings(e *edition, equip func(*tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
+	if len(e.resources) == 0 {
 		return nil
 	}
 	return func(uri string) (*wire.Call, error) {
-		r, args, err := c.resourceAt(server, uri)
+		if a.o.Reads != nil && !a.o.Reads(uri) {
+			return nil, wire.Refusal(errNoResource.Error())
+		}
+		r, args, err := e.resourceAt(a.name, uri)
 		if err != nil {
 			return nil, wire.Refusal(err.Error())
 		}

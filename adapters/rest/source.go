@@ -36,6 +36,9 @@ type Options struct {
 	// is nil when these are all. Only here can it be so for what ModeSearch finds
 	// and calls.
 	May func(principal string) func(name string) bool
+	// Reads reports whether clients may read the resource at that address; nil means
+	// all. Only here can that be so for files in arguments.
+	Reads func(uri string) bool
 	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
 	MaxMessage int
 }

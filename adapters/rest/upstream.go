@@ -175,7 +175,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	ctx, end := u.bound(ctx)
 	defer end()
 	call := u.equipped(t, r, given)
-	call.Resource = e.readings(u.a.name, func(t *tool, args []byte) *wire.Call {
+	call.Resource = u.a.readings(e, func(t *tool, args []byte) *wire.Call {
 		read := t.wire(args)
 		read.Header = call.Header
 		return read
@@ -308,7 +308,7 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", errors.New("there is no tool " + name)
 	}
 	call := t.wire(given)
-	call.Resource = e.readings(a.name, (*tool).wire)
+	call.Resource = a.readings(e, (*tool).wire)
 	p, err := e.source.Plan(call)
 	if err != nil {
 		return "", err

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -176,4 +177,53 @@ func (w withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set(w.name, w.value)
 	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A resource that clients do not see is not read for them either, where a file
+// of a call is to be one.
+func TestRESTHidden(t *testing.T) {
+	got := make(chan string, 100)
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Method + " " + r.URL.Path }))
+	defer api.Close()
+	path := filepath.Join(t.TempDir(), "files.yaml")
+	if err := os.WriteFile(path, []byte(`openapi: 3.1.0
+info: { title: Files, version: "1" }
+paths:
+  /open/{id}: { get: { operationId: open, parameters: [{ name: id, in: path, required: true, schema: { type: string } }], responses: { "200": { description: OK } } } }
+  /hidden/{id}: { get: { operationId: hidden, parameters: [{ name: id, in: path, required: true, schema: { type: string } }], responses: { "200": { description: OK } } } }
+  /put: { put: { operationId: put, requestBody: { content: { application/octet-stream: {} } }, responses: { "200": { description: OK } } } }
+  /all: { delete: { operationId: deleteAll, responses: { "200": { description: OK } } } }
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	s := config.DefaultServer("files", config.ShareAll)
+	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch, Tools: []rest.Tool{{Key: "open", As: rest.AsResource}, {Key: "hidden", As: rest.AsResource}}}
+	s.Resources = bridge.Filter{Deny: []string{"rest://files/hidden/*"}}
+	c.Servers = []config.Server{s}
+	c.Access = []config.Access{{Name: "alice", Token: aliceKey}}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	own := New(&c, slog.New(slog.DiscardHandler))
+	defer own.Close(context.Background())
+	for _, test := range []struct{ key, id, arguments, want, asked string }{
+		{aliceKey, "put", `{"body":"rest://files/open/1"}`, "", "GET /open/1, PUT /put"},
+		{aliceKey, "put", `{"body":"rest://files/hidden/1"}`, "there is no such resource", ""},
+		{aliceKey, "put", `{"body":"rest://files/%68idden/1"}`, "there is no such resource", ""},
+		{aliceKey, "deleteAll", `{}`, "", "DELETE /all"},
+	} {
+		body, header := modernCall("tools/call", `"name":"call_operation","arguments":{"id":"`+test.id+`","arguments":`+test.arguments+`},`)
+		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", "call_operation", "Accept", "*/*"), as(test.key)...)...)
+		q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		w := httptest.NewRecorder()
+		own.http.Handler.ServeHTTP(w, q)
+		var asked []string
+		for len(got) > 0 {
+			asked = append(asked, <-got)
+		}
+		if text := w.Body.String(); w.Code != 200 || !strings.Contains(text, test.want) || strings.Contains(text, `"isError":true`) != (test.want != "") || strings.Join(asked, ", ") != test.asked {
+			t.Errorf("%s %s: %d %s, the API was asked %q, want %q and %q", test.id, test.arguments, w.Code, text, asked, test.want, test.asked)
+		}
+	}
 }
