@@ -47,7 +47,7 @@ func (s *Server) child(c *config.Server) reached {
 // api makes the adapter of an HTTP API.
 func (s *Server) api(c *config.Server) reached {
 	o := RestOptions(c, int(s.c.MaxMessage), s.log)
-	o.May = mayCall(s.c)
+	o.May = mayCall(s.c, c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
 		return cannot(c, err)
@@ -59,9 +59,10 @@ func (s *Server) api(c *config.Server) reached {
 	return r
 }
 
-// mayCall returns what tells which tools a principal may use; nil without access
-// rules. The result is nil for who may use all.
-func mayCall(c *config.Config) func(principal string) func(tool string) bool {
+// mayCall returns what tells which tools of a server a principal may use; nil
+// without access rules. The result is nil for who may use all. Rules are about
+// the names that clients see, which renamed has by the server's own.
+func mayCall(c *config.Config, renamed map[string]string) func(principal string) func(tool string) bool {
 	grants := c.Grants()
 	if grants == nil {
 		return nil
@@ -71,7 +72,12 @@ func mayCall(c *config.Config) func(principal string) func(tool string) bool {
 		if known && len(g.Allow)+len(g.Deny) == 0 {
 			return nil
 		}
-		return func(tool string) bool { return known && g.Passes(tool) }
+		return func(tool string) bool {
+			if seen, ok := renamed[tool]; ok {
+				tool = seen
+			}
+			return known && g.Passes(tool)
+		}
 	}
 }
 

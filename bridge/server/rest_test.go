@@ -180,7 +180,8 @@ func (w withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A resource that clients do not see is not read for them either, where a file
-// of a call is to be one.
+// of a call is to be one. What a caller may use goes by the names that clients
+// see, also of operations that are found and called by tools.
 func TestRESTHidden(t *testing.T) {
 	got := make(chan string, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Method + " " + r.URL.Path }))
@@ -200,8 +201,9 @@ paths:
 	s := config.DefaultServer("files", config.ShareAll)
 	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch, Tools: []rest.Tool{{Key: "open", As: rest.AsResource}, {Key: "hidden", As: rest.AsResource}}}
 	s.Resources = bridge.Filter{Deny: []string{"rest://files/hidden/*"}}
+	s.Tools = bridge.Filter{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
 	c.Servers = []config.Server{s}
-	c.Access = []config.Access{{Name: "alice", Token: aliceKey}}
+	c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "store"}}}}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +214,8 @@ paths:
 		{aliceKey, "put", `{"body":"rest://files/hidden/1"}`, "there is no such resource", ""},
 		{aliceKey, "put", `{"body":"rest://files/%68idden/1"}`, "there is no such resource", ""},
 		{aliceKey, "deleteAll", `{}`, "", "DELETE /all"},
+		{bobKey, "put", `{"body":"x"}`, "", "PUT /put"},
+		{bobKey, "deleteAll", `{}`, "There is no operation", ""},
 	} {
 		body, header := modernCall("tools/call", `"name":"call_operation","arguments":{"id":"`+test.id+`","arguments":`+test.arguments+`},`)
 		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", "call_operation", "Accept", "*/*"), as(test.key)...)...)
