@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // A decoder turns the syntax tree of one file into a Config. It goes by the yaml
@@ -200,8 +202,11 @@ func (d *decoder) fields(sec *section, list []entry, v reflect.Value) {
 			sec: sec, label: e.key, line: e.line,
 			off: strings.HasSuffix(tagOf(v.Type(), e.key), ",off"),
 		}
-		if v.Type().PkgPath() == reflect.TypeFor[Config]().PkgPath() {
+		switch v.Type().PkgPath() {
+		case reflect.TypeFor[Config]().PkgPath():
 			x.rule = func(value any) (any, error) { return rule(e.key, value) }
+		case reflect.TypeFor[bridge.Limits]().PkgPath():
+			x.rule = notZero
 		}
 		ok := d.value(x, e.value, field)
 		sec.marks[e.key] = mark{line: x.line, shown: d.shown(e.value), bad: !ok}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -119,6 +120,41 @@ func (c *Config) Grants() map[string]bridge.Grant {
 		all[a.Name] = bridge.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
 	}
 	return all
+}
+
+// notZero refuses a 0, which to a program means the default, and to who writes it
+// in a file something else: none, or without end.
+func notZero(value any) (any, error) {
+	switch reflect.TypeOf(value).Kind() {
+	case reflect.Int, reflect.Int64: // durations too
+		if reflect.ValueOf(value).IsZero() {
+			return nil, errors.New("must not be 0: leave it out for its default")
+		}
+	}
+	return value, nil
+}
+
+// halfSaid notes what is there in the file and says nothing, or is about callers
+// where they cannot be told apart.
+func (d *decoder) halfSaid(top *section, c *Config) {
+	if m, set := top.marks["tls"]; set && !m.bad && c.TLS == (TLS{}) {
+		d.fault(m.line, "tls needs both cert_file and key_file; without tls it is HTTP")
+	}
+	if m, set := top.marks["access_log"]; set && !m.bad && c.AccessLog == (AccessLog{}) {
+		d.fault(m.line, "access_log needs to: stdout, stderr or a file")
+	}
+	if _, set := top.marks["access"]; set {
+		return
+	}
+	const alone = "needs access: without it everybody is one caller"
+	if m, set := top.marks["per_principal"]; set && !m.bad {
+		d.warn(m.line, "per_principal %s", alone)
+	}
+	for i, s := range c.Servers {
+		if m, _ := d.sections[i].at("limits: per_principal"); s.Limits.PerPrincipal > 0 {
+			d.warn(m.line, "%slimits: per_principal %s", d.sections[i].where, alone)
+		}
+	}
 }
 
 // group reads a mapping into a struct, which may check itself. One that can be

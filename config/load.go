@@ -217,6 +217,7 @@ func (d *decoder) config(root ast.Node) *Config {
 	for _, b := range c.breaches() {
 		d.breach(top, b)
 	}
+	d.halfSaid(top, &c)
 	d.prefixes(&c)
 	if _, set := top.marks["servers"]; !set && desktop == nil {
 		d.fault(top.line, "there are no servers: name at least one, %s", example)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,6 +80,11 @@ func (d *decoder) items(x *slot, n ast.Node, v reflect.Value) bool {
 	seq, ok := d.resolve(n).(*ast.SequenceNode)
 	if !ok {
 		return d.mistyped(x, n, `a list, such as ["a", "b"]`)
+	}
+	if len(seq.Values) == 0 && slices.Contains([]string{"access", "servers", "allow", "tools: allow"}, x.label) {
+		// Who writes it means nobody, or nothing; it would be everybody, or all.
+		d.fault(x.line, "%s%s is empty, which would let all pass: list what may, or leave it out", x.sec.where, x.label)
+		return false
 	}
 	list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
 	for i, item := range seq.Values {
@@ -164,7 +170,11 @@ func (d *decoder) inner(x *slot, n ast.Node, into any) (*section, bool) {
 func (d *decoder) section(x *slot, n ast.Node, t reflect.Type) (sec *section, list []entry, ok bool) {
 	sec = &section{where: x.sec.where + x.label + ": ", line: x.line}
 	if list, ok = d.entries(sec.where, n); !ok {
-		return nil, nil, d.mistyped(x, n, "a mapping with the keys "+strings.Join(keysOf(t), ", "))
+		expected := "a mapping with the keys " + strings.Join(keysOf(t), ", ")
+		if _, can := t.FieldByName("Off"); can {
+			expected += "; or off"
+		}
+		return nil, nil, d.mistyped(x, n, expected)
 	}
 	return sec, list, true
 }
