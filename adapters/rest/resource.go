@@ -132,15 +132,24 @@ func (t *tool) asResource(server string) *resource {
 	return r
 }
 
-// resources takes out of the tools those that are resources.
+// resources takes out of the tools those that are resources. Of several at the
+// same addresses nobody could tell which is meant.
 func (c *Config) resources(m *material, server string) {
+	known := map[string]*resource{}
 	m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool {
 		if t.said == nil || t.said.As != AsResource {
 			return false
 		}
-		if t.Operation.Method == http.MethodGet { // of others settings says what is wrong
-			m.resources = append(m.resources, t.asResource(server))
+		if t.Operation.Method != http.MethodGet {
+			return true // settings says what is wrong
 		}
+		r := t.asResource(server)
+		if other := known[r.path.String()]; other != nil {
+			m.faults = append(m.faults, t.said.keyFault("as", "as: its address %s is that of %s too: make one of them a tool", r.uri, other.said.Key))
+			return true
+		}
+		known[r.path.String()] = r
+		m.resources = append(m.resources, r)
 		return true
 	})
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -101,6 +102,23 @@ func TestResources(t *testing.T) {
 		if asked := api.count() > n; test.request != "any" && (asked != (test.request != "") || asked && api.last(t) != test.request) {
 			t.Errorf("%s: request %s, want %s", test.uri, api.last(t), test.request)
 		}
+	}
+}
+
+// Two resources at one address are a mistake: one of them could not be read.
+func TestResourcesAlike(t *testing.T) {
+	c := Config{BaseURL: "https://x.example.com", Tools: []Tool{
+		{Key: "code", Line: 1, As: AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
+		{Key: "users", Line: 2, Lines: map[string]int{"as": 3}, As: AsResource, Request: "GET /search?type=user{&name}", Args: args(t, "name? string")},
+		{Key: "other", Line: 4, As: AsResource, Request: "GET /search/{name}", Args: args(t, "name string")},
+		{Key: "same", Line: 5, As: AsResource, Request: "GET /search/{id}", Args: args(t, "id integer")},
+	}}
+	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
+	faults, _ := err.(Faults)
+	if got, want := fmt.Sprint([]Fault(faults)), "["+
+		"tools: users: as: its address rest://pets/search{?name} is that of code too: make one of them a tool "+
+		"tools: same: as: its address rest://pets/search/{id} is that of other too: make one of them a tool]"; got != want || faults[0].Line != 3 {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
