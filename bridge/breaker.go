@@ -255,7 +255,12 @@ const (
 
 // judge says so of an error. What the server has answered, though only by
 // refusing, is no failure: nor is what has not reached it for other reasons.
+// Where ctx has ended, it is for the reason of that: who ends a session closes
+// its connection too, and the call may have met with either first.
 func judge(ctx context.Context, err error) judgement {
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	switch {
 	case err == nil, errors.Is(err, ErrTooLarge), errors.Is(err, errAnother):
 		return works

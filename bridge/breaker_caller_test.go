@@ -1,0 +1,33 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// What a call comes to whose caller is gone says nothing about the server: the
+// end of a session closes its connection, and the call may meet either first.
+func TestBreakerGone(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		cause error // why the call's context has ended
+		err   error
+		want  judgement
+	}{
+		{"session ended", ErrEnded, ErrEnded, nothing},
+		{"session ended, connection closed", ErrEnded, failure(ErrLost), nothing},
+		{"cancelled while it could not be sent", ErrCancelled, failure(ErrUnavailable), nothing},
+		{"cancelled for a reason of the caller's own", errors.New("enough"), failure(ErrTimeout), nothing},
+		{"a deadline of the bridge's own", failure(ErrTimeout), failure(ErrTimeout), fails},
+		{"such a deadline, and no answer", failure(ErrTimeout), errors.New("unexpected EOF"), fails},
+		{"a handshake's deadline", failure(ErrUnavailable), context.DeadlineExceeded, fails},
+		{"answered all the same", ErrCancelled, nil, works},
+	} {
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(test.cause)
+		if got := judge(ctx, test.err); got != test.want {
+			t.Errorf("%s: judge(%v) = %d, want %d", test.name, test.err, got, test.want)
+		}
+	}
+}
