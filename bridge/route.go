@@ -209,7 +209,8 @@ func (r *route) fared(err error) {
 		if r.ill.Load() {
 			r.works()
 		}
-	case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOverloaded) && !errors.Is(err, ErrOpen) && !r.ill.Load():
+	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined) && !errors.Is(err, ErrCredentials):
+	case errors.Is(err, ErrUnavailable) && !r.ill.Load():
 		r.failed(err)
 	}
 }
