@@ -56,6 +56,10 @@ func (u *counted) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	if err != nil {
 		return nil, err
 	}
+	if r.Method != listen {
+		u.w.under.Add(1)
+		defer u.w.under.Add(-1)
+	}
 	was := before{score: t, turn: t.turns.Load(), bads: u.bads.Load(), asks: u.w.asks.Load()}
 	if u.b.o.Slow > 0 {
 		was.began = time.Now()

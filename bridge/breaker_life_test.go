@@ -62,6 +62,7 @@ func TestBreakerAwait(t *testing.T) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(ErrUnavailable) }
 		f.mute.Store(true)
+		f.closed.Store(true)
 		for range 2 {
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 		}
@@ -74,7 +75,7 @@ func TestBreakerAwait(t *testing.T) {
 		}
 		f.mute.Store(false)
 		time.Sleep(3 * time.Minute)
-		if told.Load() != 1 || state(b).Breaker != "closed" || f.opened() != 1 {
+		if told.Load() != 1 || state(b).Breaker != "closed" || f.open() != 1 {
 			t.Errorf("told %d times; %s; %d connections", told.Load(), state(b).Breaker, f.opened())
 		}
 	})

@@ -76,14 +76,17 @@ func (b *breaker) try(p *probe, from *Caller) {
 }
 
 // ask asks the server for a sign of life over an open connection. If there is
-// none, or it is of no use, opening one over l is the sign.
+// none, or it gives none, opening one over l is the sign. That is none where all
+// use the one connection, and it has work to do: it may only be slow.
 func (b *breaker) ask(l *lane) error {
 	dead := &Error{Server: b.r.o.Name, Kind: ErrTimeout, Public: fmt.Sprintf("it gave no sign of life within %v", b.r.handshake)}
 	ctx, stop := context.WithTimeoutCause(b.r.b.life, b.r.handshake, dead)
 	defer stop()
-	if w := b.wire(); w != nil {
+	w, silent := b.wire(), false
+	if w != nil {
 		err := w.ping(ctx, min(probePatient, b.r.handshake))
-		if err == nil || errors.Is(err, ErrTimeout) && !w.l.own { // a fresh start would not help those who share it
+		silent = errors.Is(err, ErrTimeout)
+		if err == nil || silent && b.r.share == ShareAll && w.busy() {
 			return err
 		}
 	}
@@ -91,8 +94,24 @@ func (b *breaker) ask(l *lane) error {
 	if err == nil {
 		l.leave()
 	}
+	if silent && (err == nil || errors.Is(err, ErrOverloaded)) {
+		w.giveUp(ctx)
+	}
 	return err
 }
+
+// giveUp ends a connection that several share and that has hung: it was silent
+// before, has nothing to do, and is silent still. Those who share it have no
+// other, and each of their calls would have to time out.
+func (w *wire) giveUp(ctx context.Context) {
+	if w.l.own || w.busy() || !errors.Is(w.ping(ctx, min(probePatient, w.l.route.handshake)), ErrTimeout) || w.busy() {
+		return
+	}
+	w.Gone(&Error{Server: w.l.route.o.Name, Kind: ErrLost, Public: "it gave no sign of life"})
+}
+
+// busy reports whether there are calls under way, but for those that last.
+func (w *wire) busy() bool { return w.under.Load() > 0 }
 
 // wire returns an open connection, if possible one without calls under way: it
 // may do one thing at a time.

@@ -203,6 +203,7 @@ func TestBreakerProbe(t *testing.T) {
 		}
 		f.outcome = nil
 		f.mute.Store(true)
+		f.closed.Store(true)
 		together := func() (answers []string) {
 			var mu sync.Mutex
 			var wg sync.WaitGroup
@@ -233,11 +234,12 @@ func TestBreakerProbe(t *testing.T) {
 				t.Errorf("they waited %v, want %v", took, probePatient)
 			}
 			synctest.Wait()
-			if p, c, o := f.pings.Load(), f.calls.Load(), f.opened(); p != int64(i+1) || c != 5 || o != 1 {
+			if p, c, o := f.pings.Load(), f.calls.Load(), f.opened(); p != int64(i+1) || c != 5 || o != i+2 {
 				t.Errorf("after probe %d: %d pings, %d calls, %d connections", i+1, p, c, o)
 			}
 		}
 		f.mute.Store(false)
+		f.closed.Store(false)
 		time.Sleep(2 * time.Minute)
 		for _, got := range together() {
 			contains(t, got, `"result"`)

@@ -64,6 +64,8 @@ type wire struct {
 	l    *lane
 	asks atomic.Int64 // questions of the server's that name no call
 	gone error        // guarded by l.mu
+
+	under atomic.Int64 // calls under way that are counted, but for those that last
 }
 
 func newLane(r *route, from *Caller, rest Client) *lane {

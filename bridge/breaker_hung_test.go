@@ -1,0 +1,118 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// hanging is a server whose first connection says nothing any more from some
+// time on, while new ones work.
+func hanging() (f *fake, hang *atomic.Bool) {
+	hang = &atomic.Bool{}
+	f = &fake{times: Timeouts{Idle: time.Minute}}
+	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return w.n == 1 && hang.Load() && m.IsRequest() }
+	return f, hang
+}
+
+// A connection that has hung is not used for ever because the breaker waits for
+// a sign of life on it: not while its clients go on calling, and not with a
+// subscription.
+func TestBreakerHung(t *testing.T) {
+	for _, share := range []Share{SharePrincipal, ShareAll} {
+		f, hang := hanging()
+		run(t, ServerOptions{Adapter: f, Share: share, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Bridge) {
+			s, _ := begin(t, b, "")
+			contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
+			hang.Store(true)
+			var got string
+			for began := time.Now(); time.Since(began) < 15*time.Minute; time.Sleep(time.Second) {
+				got = do(t, s, "1", "tools/call", `{"name":"x"}`)
+			}
+			contains(t, got, `"result"`)
+			if st := state(b); st.Breaker != "closed" || f.opened() > 3 || st.Lanes != 1 || !strings.Contains(strings.Join(f.wire(f.open()).received(), "\n"), "resources/subscribe") {
+				t.Errorf("%s: %s; %d connections were opened, %d are open", share, st.Breaker, f.opened(), st.Lanes)
+			}
+		})
+	}
+}
+
+// Nor does one of a principal's that has hung keep the others from the server.
+func TestBreakerHungOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, hang := hanging()
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: Breaker{Failures: 3}}}, Grants: map[string]Grant{"a": {}, "b": {}}})
+		defer b.Close(context.Background())
+		ask := func(principal string) string {
+			return visitor{principal: principal}.call(t, b, "tools/call", `"name":"x"`)
+		}
+		ask("a")
+		hang.Store(true)
+		for state(b).Trips == 0 {
+			ask("a")
+		}
+		time.Sleep(10 * time.Second)
+		for i := range 5 {
+			if i == 0 {
+				ask("b") // may be told to come again
+			} else {
+				contains(t, ask("b"), `"resultType":"complete"`)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		contains(t, ask("a"), `"resultType":"complete"`)
+	})
+}
+
+// One that has calls under way may only have much to do: it is not given up.
+func TestBreakerBusy(t *testing.T) {
+	f := &fake{times: Timeouts{Idle: time.Hour}}
+	var busy atomic.Bool
+	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		switch {
+		case m.Method == "tools/call" && m.Name() == "long":
+			busy.Store(true)
+			m = m.Clone()
+			w.wg.Go(func() {
+				select {
+				case <-time.After(10 * time.Minute):
+					busy.Store(false)
+					w.answer(m, `{"long":true}`)
+				case <-w.done:
+				}
+			})
+			return true
+		case m.Method == "tools/call" && busy.Load():
+			w.Abort(idOf(m), failure(ErrTimeout))
+			return true
+		}
+		return busy.Load() && m.Method == "ping"
+	}
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		long := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"long"}}`)
+		time.Sleep(time.Minute)
+		for range 8 * 60 {
+			do(t, s, "2", "tools/call", `{"name":"x"}`)
+			time.Sleep(time.Second)
+		}
+		if st := state(b); st.Breaker == "closed" || f.open() != 1 || st.Losses != 0 {
+			t.Errorf("%s, %d connections, %d losses", st.Breaker, f.open(), st.Losses)
+		}
+		<-long.done
+		contains(t, long.answer, `"long":true`)
+		time.Sleep(2 * time.Minute)
+		contains(t, do(t, s, "2", "tools/call", `{"name":"x"}`), `"result"`)
+	})
+}
+
+func idOf(m *jsonrpc.Message) (n int64) {
+	_, _ = fmt.Sscan(string(m.ID), &n)
+	return n
+}
