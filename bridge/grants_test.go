@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"testing/synctest"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // callers are the access rules of the tests: of the servers one and two.
@@ -187,4 +190,51 @@ func TestGrantsNone(t *testing.T) {
 			t.Error("something is in the way")
 		}
 	})
+}
+
+// What a server says of itself to one principal is told to nobody else, also
+// where several servers are one and are asked only once: it may depend on who
+// asks (D0.7, D1.3).
+func TestGreetingOfOthers(t *testing.T) {
+	personal := func(name string) *fake {
+		f := shop(name, map[string]string{"tools/list": toolList("a")})
+		serve := f.serve
+		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method != "initialize" {
+				return serve(w, m)
+			}
+			w.answer(m, strings.Replace(f.result, `"ask `+name+`"`, `"the secrets of [`+w.from.Principal+`]"`, 1))
+			return true
+		}
+		return f
+	}
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall, ShareAll} {
+		synctest.Test(t, func(t *testing.T) {
+			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+				{Name: "one", Prefix: "one__", Adapter: personal("one"), Share: share},
+				{Name: "two", Prefix: "two__", Adapter: personal("two"), Share: share},
+			}})
+			defer b.Close(context.Background())
+			for _, principal := range []string{"alice", "bob", "alice"} {
+				whose := "[" + principal + "]"
+				if share == ShareAll { // its operator says that it is the same for all
+					whose = "[]"
+				}
+				s, a, err := b.Initialize(context.Background(), "", string(share)+rand.Text(), principal, nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				discover, err := asks(t, b, principal, "", true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for wire, got := range map[string]string{"initialize": text(a), "server/discover": discover("server/discover", "")} {
+					if n := strings.Count(got, "the secrets of "); n != 2 || strings.Count(got, "the secrets of "+whose) != n {
+						t.Errorf("share %s: %s of %s says %s", share, wire, principal, gjson.Get(got, "result.instructions"))
+					}
+				}
+				s.End(ErrEnded)
+			}
+		})
+	}
 }

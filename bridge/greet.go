@@ -22,10 +22,10 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 		switch {
 		case m.r.failing() != nil:
 			failing = append(failing, m)
-		case m.r.said() == nil:
+		case m.said() == nil:
 			fresh = append(fresh, m)
 		}
-		if m.r.said() != nil {
+		if m.said() != nil {
 			known++
 		}
 	}
@@ -72,7 +72,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 func (g *merge) discovered() []byte {
 	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
 	for _, m := range g.members {
-		if s := m.r.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(tasksExtension)).Exists() {
+		if s := m.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(tasksExtension)).Exists() {
 			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
 			caps = union(caps, []byte(`{"extensions":{"`+tasksExtension+`":{}}}`))
 			return put(result, "capabilities", caps)
@@ -102,7 +102,7 @@ func (g *merge) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
 	for _, m := range g.members {
-		s := m.r.said()
+		s := m.said()
 		if s == nil {
 			caps = union(caps, []byte(`{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`))
 			continue

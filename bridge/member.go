@@ -84,7 +84,7 @@ func (m *member) ready(ctx context.Context) (Upstream, error) {
 		if err := m.tell(ctx, up, "initialize", m.g.caller.Params); err != nil {
 			return nil, err // it says whether there is logging
 		}
-		if s := m.r.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
+		if s := m.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
 			err := m.tell(short, up, "logging/setLevel", *level)
 			cancel()
@@ -239,7 +239,7 @@ func (m *member) Gone(err error) {
 
 // changed tells the client to look again at what this server may have.
 func (m *member) changed() {
-	s := m.r.said()
+	s := m.said()
 	for _, c := range listChanged {
 		if s == nil || gjson.GetBytes(s.Capabilities, c.capability).Exists() {
 			m.g.rest.Notify(jsonrpc.NewNotification(c.method, nil))
@@ -298,9 +298,12 @@ func (m *member) close(ctx context.Context) {
 // offers reports whether the server may have something of that kind to list:
 // nothing says that it has not.
 func (m *member) offers(k kind) bool {
-	s := m.r.said()
+	s := m.said()
 	return s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists()
 }
+
+// said returns what the server has said of itself to the caller, or nil.
+func (m *member) said() *Server { return m.r.said(m.g.caller.Principal) }
 
 func (m *member) leftOut() bool {
 	m.mu.Lock()

@@ -218,7 +218,7 @@ func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subs
 			continue
 		}
 		for _, m := range g.members {
-			if s := m.r.said(); s == nil || gjson.GetBytes(s.Capabilities, f.capability+".listChanged").Bool() {
+			if s := m.said(); s == nil || gjson.GetBytes(s.Capabilities, f.capability+".listChanged").Bool() {
 				of(m).changes[f.method] = true
 			}
 		}

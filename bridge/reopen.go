@@ -59,7 +59,7 @@ func (l *lane) attempt() (*wire, error) {
 	if err == nil {
 		w.up = l.route.breaker.joined(w)
 		if err = l.restore(ctx, w); err != nil {
-			l.route.learned(w.up.Server()) // it works, as another
+			l.route.learned(l.caller.Principal, w.up.Server()) // it works, as another
 			return w, err
 		}
 	}
@@ -68,7 +68,7 @@ func (l *lane) attempt() (*wire, error) {
 		l.failed(err)
 		return nil, err
 	}
-	l.route.learned(w.up.Server())
+	l.route.learned(l.caller.Principal, w.up.Server())
 	l.route.tally.opened.Add(1)
 	return w, nil
 }

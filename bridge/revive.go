@@ -88,19 +88,42 @@ func (r *route) try(from *Caller) {
 	_ = l.Close(r.b.force)
 }
 
-// learned notes what a handshake said: the server works.
-func (r *route) learned(s *Server) {
+// learned notes what a handshake on behalf of a principal said: the server
+// works.
+func (r *route) learned(principal string, s *Server) {
 	r.mu.Lock()
 	r.known = s
+	r.told[r.whose(principal)] = s
 	r.mu.Unlock()
 	r.works()
 }
 
-// said returns what the last handshake said, or nil.
-func (r *route) said() *Server {
+// said returns what the last handshake on behalf of a principal said, or nil.
+// What others were told may be about them.
+func (r *route) said(principal string) *Server {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.known
+	return r.told[r.whose(principal)]
+}
+
+// whose returns whom the server takes a principal for: where all share one
+// connection, for nobody in particular.
+func (r *route) whose(principal string) string {
+	if r.share == ShareAll {
+		return ""
+	}
+	return principal
+}
+
+// speaks returns the revision that the last handshake agreed on; empty before
+// the first.
+func (r *route) speaks() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil {
+		return ""
+	}
+	return r.known.Revision
 }
 
 // nobody is a Client that is not there.

@@ -45,6 +45,7 @@ type route struct {
 	hubs     map[string]*hub
 	catalogs map[string]*catalog // by principal
 	known    *Server             // what the last handshake said; nil before the first
+	told     map[string]*Server  // the same, by principal
 	waiters  map[*waiter]struct{}
 	probing  bool  // a goroutine tries whether the server works again
 	served   bool  // a connection was opened
@@ -61,6 +62,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		maxLanes:  int64(or(o.MaxLanes, 256)),
 		hubs:      map[string]*hub{},
 		catalogs:  map[string]*catalog{},
+		told:      map[string]*Server{},
 		waiters:   map[*waiter]struct{}{},
 		openings:  make(chan struct{}, maxOpenings),
 		gate:      newGate(o.Name, o.Limits),

@@ -163,12 +163,10 @@ func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	defer w.r.calls.Add(-1)
 	p := Report{Server: w.r.o.Name, Place: w.r.place, Session: r.arrival.session, Began: time.Now(), Request: r.Message}
 	a, err := w.Upstream.Call(ctx, r)
-	s := w.Upstream.Server()
-	if s == nil {
-		s = w.r.said()
-	}
-	if s != nil {
+	if s := w.Upstream.Server(); s != nil {
 		p.Speaks = s.Revision
+	} else {
+		p.Speaks = w.r.speaks()
 	}
 	why := err
 	if err != nil && ctx.Err() != nil {
