@@ -426,6 +426,30 @@ func TestAccessMount(t *testing.T) {
 	}
 }
 
+// Pages may ask what they may send to each endpoint, also where the bridge is
+// among the routes of somebody else's engine.
+func TestPreflightMount(t *testing.T) {
+	r := newRig(t, private, "one")
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	r.s.Mount(e.Group("/tools"))
+	for _, path := range []string{"/mcp", "/sse", "/messages", "/one/mcp", "/one/sse", "/one/messages"} {
+		ask := func(origin string) (mounted, own *httptest.ResponseRecorder) {
+			mounted, own = httptest.NewRecorder(), httptest.NewRecorder()
+			header := []string{"Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type"}
+			e.ServeHTTP(mounted, from(peer, loopback, "OPTIONS", "/tools"+path, header...))
+			r.s.http.Handler.ServeHTTP(own, from(peer, loopback, "OPTIONS", path, header...))
+			return mounted, own
+		}
+		if mounted, own := ask("http://localhost:1"); mounted.Code != 204 || own.Code != 204 || mounted.Header().Get("Access-Control-Allow-Origin") != "http://localhost:1" {
+			t.Errorf("%s: %d %v in another engine, %d in our own", path, mounted.Code, mounted.Header(), own.Code)
+		}
+		if mounted, own := ask("https://evil.example.com"); mounted.Code != 403 || own.Code != 403 {
+			t.Errorf("%s, another origin: %d in another engine, %d in our own", path, mounted.Code, own.Code)
+		}
+	}
+}
+
 // A webhook has a secret of its own, and a caller's key is none.
 func TestAccessHook(t *testing.T) {
 	c := config.Default()

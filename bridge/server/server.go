@@ -145,7 +145,7 @@ func (s *Server) Handler() http.Handler {
 	e.HandleMethodNotAllowed = true
 	e.Use(gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check)
 	e.NoRoute(func(c *gin.Context) { refuse(c, http.StatusNotFound, s.directions(c.Request)) })
-	e.NoMethod(func(c *gin.Context) { refuse(c, http.StatusMethodNotAllowed, "this method is not served here") })
+	e.NoMethod(noMethod)
 	s.routes(e.Group(s.c.BasePath))
 	return e
 }
@@ -190,6 +190,9 @@ func (s *Server) mount(at *gin.RouterGroup, name string) {
 		s.streamable.Serve(name, c.Writer, c.Request)
 	})
 	at.POST("/messages", func(c *gin.Context) { s.sse.Message(name, c.Writer, c.Request) })
+	// Preflights are answered before, but in an engine of somebody else's nothing
+	// sees a request that has no route.
+	at.OPTIONS("/messages", noMethod)
 }
 
 // outside returns what proxies have taken off the path under which the client
@@ -232,6 +235,10 @@ func (s *Server) directions(r *http.Request) string {
 		}
 	}
 	return "nothing is served here; MCP is at " + strings.Join(all, ", ")
+}
+
+func noMethod(c *gin.Context) {
+	refuse(c, http.StatusMethodNotAllowed, "this method is not served here")
 }
 
 func refuse(c *gin.Context, status int, why string) {
