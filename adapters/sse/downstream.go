@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -26,6 +27,7 @@ type Options struct {
 	Log        *slog.Logger  // nil means slog.Default()
 	MaxMessage int           // bytes of a body; 0 means 16 MiB
 	MaxStreams int           // open at once; 0 means 10,000
+	MaxEach    int           // of one principal, where there are access rules; 0 means 1,000
 	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
 }
 
@@ -45,8 +47,9 @@ type Downstream struct {
 	b *bridge.Bridge
 	o Options
 
-	mu    sync.RWMutex // guards peers
+	mu    sync.RWMutex // guards the rest
 	peers map[string]*peer
+	each  map[string]int // how many of them each principal has
 }
 
 // New makes a Downstream for the servers of b.
@@ -60,10 +63,13 @@ func New(b *bridge.Bridge, o Options) *Downstream {
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 10_000
 	}
+	if o.MaxEach <= 0 {
+		o.MaxEach = 1000
+	}
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 20 * time.Second
 	}
-	return &Downstream{b: b, o: o, peers: map[string]*peer{}}
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}, each: map[string]int{}}
 }
 
 // peer is one client: an open stream, and a session from initialize on.
@@ -119,20 +125,40 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage, Dropped: d.b.Dropped()})}
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
-	d.mu.Lock()
-	full := len(d.peers) >= d.o.MaxStreams || d.b.Draining()
-	if !full {
-		d.peers[p.token] = p
-	}
-	d.mu.Unlock()
-	if full {
+	if why := d.open(p); why != "" {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, "the bridge has too many clients, or is stopping; try again later", http.StatusServiceUnavailable)
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
 	defer p.close()
 	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
 		d.o.Log.Debug("stream ended", "server", server, "err", err)
+	}
+}
+
+// open enters a stream, or says why there is no room for it. Those that have no
+// session yet are bounded too: nobody takes the room of other principals.
+func (d *Downstream) open(p *peer) (why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case len(d.peers) >= d.o.MaxStreams || d.b.Draining():
+		return "the bridge has too many clients, or is stopping; try again later"
+	case p.whose != "" && d.each[p.whose] >= d.o.MaxEach:
+		return fmt.Sprintf("one caller may have %d streams open (per_principal: sessions); end those that are not used", d.o.MaxEach)
+	}
+	d.peers[p.token] = p
+	d.each[p.whose]++
+	return ""
+}
+
+// shut takes open back.
+func (d *Downstream) shut(p *peer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.peers, p.token)
+	if d.each[p.whose]--; d.each[p.whose] == 0 {
+		delete(d.each, p.whose)
 	}
 }
 
@@ -148,9 +174,7 @@ func (d *Downstream) Close() {
 
 // close ends the session: it lives as long as the stream.
 func (p *peer) close() {
-	p.d.mu.Lock()
-	delete(p.d.peers, p.token)
-	p.d.mu.Unlock()
+	p.d.shut(p)
 	p.cancel(bridge.ErrEnded)
 	p.mu.Lock()
 	p.over = true // no initialize begins any more

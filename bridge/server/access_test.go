@@ -279,6 +279,41 @@ func TestAccessSSE(t *testing.T) {
 	})
 }
 
+// A principal's streams are as many as its sessions may be, also before they have
+// one: nobody takes all the room that there is.
+func TestAccessStreams(t *testing.T) {
+	few := func(c *config.Config) {
+		private(c)
+		c.MaxSessions, c.PerPrincipal.Sessions = 3, 2
+	}
+	run(t, few, []string{"one"}, func(t *testing.T, r *rig) {
+		open := func(key string) *wiretest.Reply {
+			s := r.Do("GET", "/one/sse", "", as(key)...)
+			synctest.Wait()
+			return s
+		}
+		first, second := open(aliceKey), open(aliceKey)
+		for range 3 {
+			if a := open(aliceKey); a.Status() != 503 || a.Header("Retry-After") == "" || !strings.Contains(a.Body(), "per_principal: sessions") {
+				t.Errorf("alice's third stream: %d %s", a.Status(), a.Body())
+			}
+		}
+		bobs := open(bobKey)
+		if first.Status() != 200 || second.Status() != 200 || bobs.Status() != 200 {
+			t.Errorf("alice's streams: %d and %d, bob's: %d %s", first.Status(), second.Status(), bobs.Status(), bobs.Body())
+		}
+		first.Leave()
+		synctest.Wait()
+		again := open(aliceKey)
+		if again.Status() != 200 {
+			t.Errorf("alice's stream after one has ended: %d %s", again.Status(), again.Body())
+		}
+		for _, s := range []*wiretest.Reply{second, bobs, again} {
+			s.Leave()
+		}
+	})
+}
+
 // What each may use, over HTTP and in both eras.
 func TestAccessGrants(t *testing.T) {
 	run(t, private, []string{"one", "two"}, func(t *testing.T, r *rig) {

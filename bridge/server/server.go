@@ -76,7 +76,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.b = bridge.New(o)
 	s.metrics.registry.MustRegister(newGauges(s))
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
-	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, Heartbeat: c.Heartbeat})
+	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat})
 	s.http = &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
