@@ -38,6 +38,13 @@ type Override struct {
 	Annotations map[string]json.RawMessage
 }
 
+// Shows reports whether clients see what the server calls own, which is no URI.
+// They may not although it passes: its name may have been given to another.
+func (f *Filter) Shows(own string) bool {
+	_, ok := newSieve(*f, false).seen(own)
+	return ok
+}
+
 func (f *Filter) zero() bool {
 	return len(f.Allow)+len(f.Deny)+len(f.Rename)+len(f.Override) == 0
 }

@@ -100,3 +100,46 @@ func TestAccessSearch(t *testing.T) {
 		}
 	}
 }
+
+// An operation whose name was given to another one is hidden, and not called by
+// search mode either: rules for the name are about the other one.
+func TestAccessSearchReplaced(t *testing.T) {
+	got := make(chan string, 100)
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Method }))
+	defer api.Close()
+	path := filepath.Join(t.TempDir(), "pets.yaml")
+	if err := os.WriteFile(path, []byte(petsAPI), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	pets := config.DefaultServer("pets", "")
+	pets.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
+	pets.Tools.Rename = map[string]string{"listPets": "deletePets"}
+	c.Servers = []config.Server{pets}
+	c.Access = []config.Access{{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "deletePets"}}}}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s := New(&c, slog.New(slog.DiscardHandler))
+	defer s.Close(t.Context())
+	for _, tc := range []struct{ tool, arguments, calls string }{
+		{"deletePets", `{}`, "GET"},
+		{"call_operation", `{"id":"listPets"}`, "GET"},
+		{"call_operation", `{"id":"deletePets"}`, ""},
+		{"search_operations", `{}`, ""},
+	} {
+		body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":`+tc.arguments+",")
+		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(bobKey)...)...)
+		q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, q)
+		made := ""
+		select {
+		case made = <-got:
+		default:
+		}
+		if made != tc.calls || strings.Contains(w.Body.String(), "DELETE") {
+			t.Errorf("%s %s: the API got %q, want %q: %s", tc.tool, tc.arguments, made, tc.calls, w.Body)
+		}
+	}
+}
