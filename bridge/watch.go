@@ -82,9 +82,17 @@ func outcomeOf(err error) Outcome {
 type arrival struct {
 	session string
 	began   time.Time
-	seen    atomic.Bool           // it was reported, or will be
+	report  atomic.Int32          // who reports it: one of those below
 	meant   atomic.Pointer[route] // the server that was to get it; nil if none was
 }
+
+// Who reports a request: nobody yet, the servers that got it, or the bridge,
+// since none did in time.
+const (
+	byNobody int32 = iota
+	byServers
+	byBridge
+)
 
 // arrive notes that a request has come, in a. It returns nil when nobody wants
 // to know what becomes of requests.
@@ -101,7 +109,7 @@ const shownKey = 8
 
 // depart reports a request that no server got.
 func (b *Bridge) depart(a *arrival, from *Caller, request, answer *jsonrpc.Message, err error) {
-	if a == nil || a.seen.Load() {
+	if a == nil || !a.report.CompareAndSwap(byNobody, byBridge) {
 		return
 	}
 	p := Report{Place: -1, Session: a.session, Began: a.began, Request: request}
@@ -155,10 +163,9 @@ func (r *route) watched(up Upstream) Upstream {
 
 // Call makes a call.
 func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
-	if r.arrival == nil {
-		return w.Upstream.Call(ctx, r)
+	if r.arrival == nil || !r.arrival.report.CompareAndSwap(byNobody, byServers) && r.arrival.report.Load() == byBridge {
+		return w.Upstream.Call(ctx, r) // in the second case its client has gone meanwhile
 	}
-	r.arrival.seen.Store(true)
 	w.r.calls.Add(1)
 	defer w.r.calls.Add(-1)
 	p := Report{Server: w.r.o.Name, Place: w.r.place, Session: r.arrival.session, Began: time.Now(), Request: r.Message}

@@ -240,6 +240,14 @@ func TestWatchTogether(t *testing.T) {
 			}
 			l.want(t, "an unknown tool", `"" tools/call nobody's: error -32602`)
 		}
+		begun := s.Begin(parse(t, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`), nil, nil)
+		s.Notify(parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`), nil)
+		if _, err := begun(); !errors.Is(err, ErrCancelled) {
+			t.Errorf("a list that was cancelled before it was asked for: %v", err)
+		}
+		if got := l.got(); len(got) != 1 && slices.Contains(got, `"" tools/list: cancelled`) {
+			t.Errorf("a list that was cancelled before it was asked for: reported %q, once without a server and again with", got)
+		}
 		do(t, s, "1", "logging/setLevel", `{"level":"info"}`)
 		l.want(t, "a level", `"" logging/setLevel: ok`)
 		do(t, s, "1", "tools/call", `{"name":"dead__b"}`) // it cannot even be told the level
