@@ -252,6 +252,25 @@ func TestAccessLogStuck(t *testing.T) {
 	})
 }
 
+// A client that holds up the end of the bridge, or whoever is in a hurry, does not cost the lines that wait to be written.
+func TestAccessLogHastyEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "calls.jsonl")
+	run(t, func(c *config.Config) { c.AccessLog.To = path }, []string{"one"}, func(t *testing.T, r *rig) {
+		r.begin("/mcp")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.s.Close(ctx)
+		select {
+		case <-r.s.access.done:
+		default:
+			t.Error("the access log is still being written")
+		}
+		if got := logged(t, path); len(got) != 1 {
+			t.Errorf("%d lines, want 1", len(got))
+		}
+	})
+}
+
 // Lines of many callers are whole, and all are there.
 func TestAccessLogConcurrently(t *testing.T) {
 	f := &faulty{room: -1}

@@ -308,7 +308,7 @@ func (s *Server) serve(l net.Listener) error {
 }
 
 // closeLimit bounds how long responses may take to end once the bridge has
-// closed.
+// closed, and how long the access log may after that.
 const closeLimit = 2 * time.Second
 
 // Close stops everything at once: sessions, children, connections.
@@ -321,12 +321,14 @@ func (s *Server) Close(ctx context.Context) {
 			r.close()
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, closeLimit)
+	answers, cancel := context.WithTimeout(ctx, closeLimit)
 	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
+	if err := s.http.Shutdown(answers); err != nil {
 		_ = s.http.Close() // what is left are clients that do not read
 	}
-	if s.access != nil {
-		s.access.Close(ctx.Done())
+	if s.access != nil { // with time of its own: a client may have used up all other
+		lines, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		s.access.Close(lines.Done())
 	}
 }
