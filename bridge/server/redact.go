@@ -37,10 +37,15 @@ func isSecret(name string) bool {
 	return name == "auth" || name == "pwd" || name == "pin"
 }
 
-// secretText finds what looks like a secret within a text: name=value,
-// name: value, and what follows the name of a scheme of credentials. Where the
-// value begins like an object or a list, nobody knows where it ends.
-var secretText = regexp.MustCompile(`(?is)([\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|authorization|cookie|session|credential)[\w-]*\\*["']?\s*[:=]\s*\\*["']?)(?:[\[{].*|(?:(?:bearer|basic|digest)\s+)?[^\s"'\\&,;]+)|\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}`)
+// secretText finds what looks like a secret within a text: a header's line,
+// name=value, name: value, and what follows the name of a scheme of credentials.
+// A value in quotes ends with them. Where one begins like an object or a list, or
+// its quotes are those of a text within the text, nobody knows where it ends.
+var secretText = regexp.MustCompile(`(?is)` +
+	`([\w-]*(?:authorization|cookie)[\w-]*\s*:\s*)[^\s"'\\][^\r\n]*` +
+	`|([\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|authorization|cookie|session|credential)[\w-]*\\*["']?\s*(?::|=>?)\s*)` +
+	`(?:(")(?:[^"\\]|\\.)*|(')(?:[^'\\]|\\.)*|(\\+["']).*|[\[{].*|\\*(?:(?:bearer|basic|digest)\s+)?[^\s"'\\&,;]+)` +
+	`|\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}`)
 
 // errFull is that there is no more room.
 var errFull = errors.New("full")
@@ -200,7 +205,7 @@ func (r *redactor) text(s string) error {
 		}
 		s = s[:room]
 	}
-	s = secretText.ReplaceAllString(s, "${1}${2}"+redacted)
+	s = secretText.ReplaceAllString(s, "${1}${2}${3}${4}${5}${6}"+redacted)
 	if !whole {
 		s += "…"
 	}
