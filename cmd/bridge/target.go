@@ -44,7 +44,7 @@ func (t target) resolve() (*config.Config, string, error) {
 		s.HandshakeTimeout = max(s.HandshakeTimeout, s.Timeout)
 	}
 	c.Servers = []config.Server{s}
-	c.Access = nil // they are about those who come over the network
+	c.Access, c.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
 	if err := c.Validate(); err != nil {
 		return nil, "", usageError{err}
 	}

@@ -24,7 +24,8 @@ func resolved(t *testing.T, command []string, args ...string) (*config.Config, s
 
 func TestResolve(t *testing.T) {
 	t.Setenv("TARGET_TOKEN", "secret")
-	path := file(t, "bridge.yaml", `servers:
+	path := file(t, "bridge.yaml", `access_log: { to: stdout, payloads: true }
+servers:
   one: { stdio: { command: cat }, timeout: 20s, max_timeout: 40s }
   two: { http: { url: "https://example.com/mcp" }, tools: { allow: ["get_*"] } }
 `)
@@ -62,6 +63,9 @@ func TestResolve(t *testing.T) {
 		}
 		if s := c.Servers[0]; name != "one" || len(c.Servers) != 1 || s.Timeout != 20*time.Second || s.MaxTimeout != 40*time.Second {
 			t.Errorf("%d servers, the first %q is %+v, want one, with the time-outs of the file", len(c.Servers), name, s)
+		}
+		if c.AccessLog.To != "" {
+			t.Errorf("access log to %s, where the command writes: want none", c.AccessLog.To)
 		}
 	})
 	t.Run("a name and a time-out", func(t *testing.T) {
