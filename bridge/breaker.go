@@ -40,6 +40,7 @@ type breaker struct {
 
 	mu    sync.Mutex // guards the rest
 	why   string     // the server is left alone, for clients
+	since time.Time  // it is
 	pause time.Duration
 	again time.Time // when the pause is over
 	probe *probe    // under way, or nil
@@ -214,7 +215,8 @@ func (b *breaker) open(t *score, err error, principal string) {
 		return
 	}
 	b.pause = b.o.Pause
-	b.again = time.Now().Add(b.pause)
+	b.since = time.Now()
+	b.again = b.since.Add(b.pause)
 	b.why = reason(err, principal)
 	b.mu.Unlock()
 	b.trips.Add(1)
@@ -313,5 +315,8 @@ func (b *breaker) report(st *Status) {
 	}
 	if st.State != "failing" {
 		st.State, st.Reason = "failing", b.why
+	}
+	if st.Since.IsZero() || b.since.Before(st.Since) {
+		st.Since = b.since
 	}
 }

@@ -47,10 +47,11 @@ type route struct {
 	known    *Server             // what the last handshake said; nil before the first
 	told     map[string]*Server  // the same, by principal
 	waiters  map[*waiter]struct{}
-	probing  bool  // a goroutine tries whether the server works again
-	served   bool  // a connection was opened
-	failure  error // the last one, nil when the server works
-	since    time.Time
+	probing  bool      // a goroutine tries whether the server works again
+	served   bool      // a connection was opened
+	failure  error     // the last one, nil when the server works
+	since    time.Time // the first one of these
+	latest   time.Time // the last one
 }
 
 func newRoute(b *Bridge, o ServerOptions) *route {
@@ -199,7 +200,11 @@ func (r *route) failed(err error) {
 		level = slog.LevelDebug // said before
 	}
 	r.log.Log(context.Background(), level, "server failed", "err", err)
-	r.failure, r.since = err, time.Now()
+	now := time.Now()
+	if r.failure == nil {
+		r.since = now
+	}
+	r.failure, r.latest = err, now
 	r.tally.failed(err)
 }
 
@@ -267,7 +272,7 @@ func (r *route) caller(from *Caller) *Caller {
 func (r *route) failing() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failure != nil && time.Since(r.since) < failingFor {
+	if r.failure != nil && time.Since(r.latest) < failingFor {
 		return r.failure
 	}
 	return nil
@@ -366,11 +371,11 @@ func (r *route) close(ctx context.Context) {
 // Status says how a server fares.
 type Status struct {
 	Name     string
-	Usable   bool   // it works, or nothing speaks against trying it
-	State    string // "ready", "starting", "idle" or "failing"
-	Reason   string // of failing, for people; it may name programs and files
-	Since    time.Time
-	Lanes    int // connections open or being opened
+	Usable   bool      // it works, or nothing speaks against trying it
+	State    string    // "ready", "starting", "idle" or "failing"
+	Reason   string    // of failing, for people; it may name programs and files
+	Since    time.Time // it is failing
+	Lanes    int       // connections open or being opened
 	Sessions int
 	// Calls are the requests of clients under way, when Options.Watch is set.
 	Calls    int
@@ -427,7 +432,7 @@ func (b *Bridge) Status() []Status {
 func (r *route) status() Status {
 	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load()), Parked: r.pool.waits(), Cache: r.cache.status()}
 	r.mu.Lock()
-	failure, since, served := r.failure, r.since, r.served
+	failure, since, latest, served := r.failure, r.since, r.latest, r.served
 	if r.known != nil {
 		st.Revision = r.known.Revision
 	}
@@ -441,7 +446,7 @@ func (r *route) status() Status {
 	}
 	usable := false
 	if failure != nil {
-		usable = time.Since(since) > failingFor
+		usable = time.Since(latest) > failingFor
 	} else if !served && r.o.Check != nil {
 		failure = r.o.Check()
 	}

@@ -49,6 +49,52 @@ func TestStatusTally(t *testing.T) {
 	})
 }
 
+// A server is failing since it began to fail, however often it has been tried
+// since, and also when it is its calls that fail and not its connection.
+func TestStatusLeftAlone(t *testing.T) {
+	f := newFaulty(always(failure(ErrTimeout)))
+	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		f.mute.Store(true)
+		f.closed.Store(true)
+		for range 2 {
+			do(t, s, "1", "tools/call", `{"name":"x"}`)
+		}
+		began := time.Now()
+		for range 3 {
+			if st := state(b); st.State != "failing" || st.Reason == "" || !st.Since.Equal(began) {
+				t.Errorf("%v later: %+v", time.Since(began), st)
+			}
+			time.Sleep(10 * time.Second)
+			do(t, s, "1", "tools/call", `{"name":"x"}`)
+		}
+	})
+}
+
+func TestStatusFailing(t *testing.T) {
+	f := newFaulty(nil)
+	f.closed.Store(true)
+	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Bridge) {
+		initialize(t, b, "", params)
+		began := time.Now()
+		for range 5 {
+			if st := state(b); st.State != "failing" || st.Usable || !st.Since.Equal(began) || !st.LastAt.Equal(time.Now()) {
+				t.Errorf("%v later: %+v", time.Since(began), st)
+			}
+			time.Sleep(failingFor + time.Second)
+			if st := state(b); st.State != "failing" || !st.Usable {
+				t.Errorf("%v later, when somebody has to try it: %+v", time.Since(began), st)
+			}
+			initialize(t, b, "", params)
+		}
+		f.closed.Store(false)
+		initialize(t, b, "", params)
+		if st := state(b); st.State != "ready" || !st.Usable || !st.Since.IsZero() {
+			t.Errorf("when it works: %+v", st)
+		}
+	})
+}
+
 // The totals say what is there, of each kind of client.
 func TestTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
