@@ -170,7 +170,7 @@ func TestResourceFiles(t *testing.T) {
 	c.OpenAPI = file(t, shelves+`  /put: { put: { operationId: put, requestBody: { content: { application/octet-stream: {} } }, responses: { "200": { description: OK } } } }
   /many: { post: { operationId: many, requestBody: { content: { multipart/form-data: { schema: { type: object, properties: { files: { type: array, items: { type: string, format: binary } } } } } } }, responses: { "200": { description: OK } } } }
 `)
-	c.Limits.File = 100
+	c.Limits.File = 600
 	a := adapter(t, c, Options{})
 	up := connect(t, a, &adaptertest.Client{})
 	if list := ask(t, up, "tools/list", "{}").Raw; strings.Count(list, "or the rest:// address of a resource of this server") != 2 {
@@ -207,6 +207,10 @@ func TestResourceFiles(t *testing.T) {
 	plan, err := a.Plan(t.Context(), "put", []byte(`{"body":"rest://pets/shelves"}`))
 	if err != nil || !strings.Contains(plan, "(what is at rest://pets/shelves)") || api.count() > n {
 		t.Errorf("dry run: %s, %v", plan, err)
+	}
+	c.Limits.File = 100
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files that are given by their addresses have more than 100 bytes together") {
+		t.Errorf("two that are too large together: %s", text)
 	}
 	// Too large a file is no file, and without resources there are no addresses.
 	c.Limits.File = 50

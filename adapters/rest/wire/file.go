@@ -79,7 +79,15 @@ func (a *assembly) addressed(arg, uri string) (*file, error) {
 	if known, ok := errors.AsType[Refusal](err); ok {
 		return nil, refuse("%s: %.200q cannot be read: %s", arg, uri, known)
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	// What a client sends itself counts in the size of its message. These are a
+	// few words there, however large they are.
+	if a.read += len(f.data); a.read > a.maxFile && a.fetched > 1 {
+		return nil, refuse("%s: the files that are given by their addresses have more than %d bytes together, which is as much as is allowed", arg, a.maxFile)
+	}
+	return f, nil
 }
 
 func (f *file) object(arg string, v gjson.Result) error {

@@ -22,6 +22,7 @@ type assembly struct {
 	keys    *keyring
 	fetch   func(uri string) (*file, error) // nil: no addresses are files
 	fetched int                             // how many were
+	read    int                             // bytes of them
 }
 
 // assemble puts the arguments of a call, an object, where they belong. What
