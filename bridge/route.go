@@ -40,6 +40,7 @@ type route struct {
 	retries   *retries          // nil when calls are not made again
 	grades    grades            // of its lists
 	cache     *cache            // of what it lists; nil when nothing is kept
+	owners    *owners           // of tasks; nil when nobody need know
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -74,7 +75,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 	}
 	r.breaker, r.retries = newBreaker(r), newRetries(o.Retry)
 	r.sieves = newSieves(&o)
-	r.cache = newCache(r)
+	r.cache, r.owners = newCache(r), newOwners(r)
 	r.pool = newPool(r)
 	r.guests = r.paced(r.pool)
 	if r.sieves != (sieves{}) {
@@ -251,7 +252,7 @@ func (r *route) upstream(from *Caller, rest Client) (Upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	up = r.paced(up)
+	up = r.owned(from.Principal, r.paced(up))
 	if r.sieves != (sieves{}) {
 		up = &filtered{up, &r.sieves}
 	}

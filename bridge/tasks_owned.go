@@ -1,0 +1,119 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// owners remember whose the tasks are that a legacy server was given by sessions
+// (2025-11-25, tasks). All principals reach it as one, so that it cannot tell
+// (protocol.md D0, R-180).
+type owners struct {
+	mu  sync.Mutex // guards all
+	all *simplelru.LRU[ownedTask, struct{}]
+}
+
+type ownedTask struct{ principal, id string }
+
+// maxOwned bounds the tasks of a server of which it is known whose they are. One
+// that was forgotten is nobody's.
+const maxOwned = 10_000
+
+// newOwners returns nil where there is no need of them: there are no principals,
+// or each session has a process of its own.
+func newOwners(r *route) *owners {
+	if r.b.grants == nil || r.o.Process && r.share != SharePrincipal && r.share != ShareAll {
+		return nil
+	}
+	all, err := simplelru.NewLRU[ownedTask, struct{}](maxOwned, nil)
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
+	return &owners{all: all}
+}
+
+func (o *owners) note(principal, id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all.Add(ownedTask{principal, id}, struct{}{})
+}
+
+func (o *owners) has(principal, id string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, ok := o.all.Get(ownedTask{principal, id})
+	return ok
+}
+
+// owned is an Upstream of which a principal's session has the tasks that the
+// principal has made.
+type owned struct {
+	Upstream
+	owners    *owners
+	principal string
+}
+
+// owned returns up with the tasks of others out of reach.
+func (r *route) owned(principal string, up Upstream) Upstream {
+	if r.owners == nil {
+		return up
+	}
+	return &owned{up, r.owners, principal}
+}
+
+// Call makes a call, unless it is about a task of somebody else's.
+func (o *owned) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	switch {
+	case r.Method == "tasks/list":
+		a, err := o.Upstream.Call(ctx, r)
+		if err != nil || a.Error != nil {
+			return a, err
+		}
+		return o.own(a), nil
+	case tasksMethod(r.Method):
+		var params map[string]json.RawMessage
+		if json.Unmarshal(r.Whole(), &params) != nil {
+			return invalidParams("there is no such task"), nil
+		}
+		unmistakable(params, "taskId")
+		id := gjson.ParseBytes(params["taskId"])
+		if id.Type != gjson.String || !o.owners.has(o.principal, id.Str) {
+			return invalidParams("there is no such task"), nil
+		}
+		whole, err := json.Marshal(params) // a member that stood twice must not get by
+		if err != nil {
+			panic(err) // raw members that were just decoded always encode
+		}
+		inner := *r
+		inner.Message = request(r.Method, whole)
+		return o.Upstream.Call(ctx, &inner)
+	}
+	a, err := o.Upstream.Call(ctx, r)
+	if err == nil && a.Error == nil && mentions(r.Params, `"task"`) {
+		if id := gjson.GetBytes(a.Result, "task.taskId").Str; id != "" {
+			o.owners.note(o.principal, id)
+		}
+	}
+	return a, err
+}
+
+// own leaves of a list of tasks those of the principal.
+func (o *owned) own(a *jsonrpc.Message) *jsonrpc.Message {
+	whole := a.Whole()
+	list := gjson.GetBytes(whole, "tasks")
+	var mine []string
+	list.ForEach(func(_, task gjson.Result) bool {
+		if o.owners.has(o.principal, task.Get("taskId").Str) {
+			mine = append(mine, task.Raw)
+		}
+		return true
+	})
+	return replaced(a, put(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
+}
