@@ -66,7 +66,7 @@ func newGauges(s *Server) *gauges {
 	each("connections", "Connections that are open or being opened.", gauge, func(st *bridge.Status) float64 { return float64(st.Lanes) })
 	each("connections_opened_total", "Connections that were opened.", counter, func(st *bridge.Status) float64 { return float64(st.Opened) })
 	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *bridge.Status) float64 { return float64(st.Losses) })
-	each("restarts_total", "Attempts to open a connection again that was lost.", counter, func(st *bridge.Status) float64 { return float64(st.Restarts) })
+	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *bridge.Status) float64 { return float64(st.Restarts) })
 	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *bridge.Status) float64 { return float64(st.Failures) })
 	if g.s.access != nil {
 		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*bridge.Totals) float64 { return float64(g.s.access.lost.Load()) })
