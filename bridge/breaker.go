@@ -218,9 +218,16 @@ func (b *breaker) open(t *score, err error, principal string) {
 	b.since = time.Now()
 	b.again = b.since.Add(b.pause)
 	b.why = reason(err, principal)
+	note := b.note()
 	b.mu.Unlock()
 	b.trips.Add(1)
-	b.r.log.Warn("server is left alone: it has failed again and again", "for", b.o.Pause, "err", err)
+	b.r.noted(note)
+	b.r.log.Warn("server is left alone: it has failed again and again", "for", b.o.Pause.String(), "err", err)
+}
+
+// note is why the server is left alone, for /readyz. The caller holds b.mu.
+func (b *breaker) note() error {
+	return &Error{Server: b.r.o.Name, Kind: ErrOpen, Public: b.why}
 }
 
 // errSlow is the failure of a call that had its answer, but late.
@@ -314,7 +321,7 @@ func (b *breaker) report(st *Status) {
 		st.Usable = false
 	}
 	if st.State != "failing" {
-		st.State, st.Reason = "failing", b.why
+		st.State, st.Reason = "failing", b.note().Error()
 	}
 	if st.Since.IsZero() || b.since.Before(st.Since) {
 		st.Since = b.since

@@ -61,7 +61,7 @@ func (b *breaker) try(p *probe, from *Caller) {
 		b.pause = min(2*b.pause, max(maxPause, b.o.Pause))
 		b.why = reason(err, from.Principal)
 	}
-	pause := b.pause
+	pause, note := b.pause, b.note()
 	b.again = time.Now().Add(pause) // also when there was no room for a connection
 	b.mu.Unlock()
 	close(p.done)
@@ -70,7 +70,8 @@ func (b *breaker) try(p *probe, from *Caller) {
 		b.r.log.Info("server is used again")
 		b.r.works()
 	case fails:
-		b.r.log.Warn("server is left alone for longer", "for", pause, "err", err)
+		b.r.noted(note)
+		b.r.log.Warn("server is left alone for longer", "for", pause.String(), "err", err)
 	}
 	_ = l.Close(b.r.b.force)
 }

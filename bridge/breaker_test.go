@@ -124,7 +124,8 @@ func TestBreakerRefusal(t *testing.T) {
 		if time.Since(at) != 0 || f.calls.Load() != 2 {
 			t.Errorf("refused after %v; %d calls reached the server", time.Since(at), f.calls.Load())
 		}
-		if st := state(b); st.Usable || st.RetryAt != at.Add(6500*time.Millisecond) || st.State != "failing" {
+		if st := state(b); st.Usable || st.RetryAt != at.Add(6500*time.Millisecond) || st.State != "failing" || st.Since != at.Add(-500*time.Millisecond) ||
+			st.Reason != "server fake: HTTP 500: no row 7" || st.Last != st.Reason || st.LastAt != st.Since {
 			t.Errorf("status %+v", st)
 		}
 		time.Sleep(7 * time.Second)

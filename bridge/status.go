@@ -25,6 +25,11 @@ func (t *tally) failed(err error) {
 // lost notes that a connection has ended by itself.
 func (r *route) lost(err error) {
 	r.tally.losses.Add(1)
+	r.noted(err)
+}
+
+// noted notes what went wrong last.
+func (r *route) noted(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tally.last, r.tally.at = err, time.Now()
