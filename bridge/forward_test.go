@@ -168,6 +168,62 @@ func TestFared(t *testing.T) {
 	})
 }
 
+// One caller's wrong token, or a request that the server does not take, is no
+// failure of the server; that it refuses what the bridge itself shows is one.
+func TestFaredDeclined(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		kind  error
+		token string
+		want  string
+	}{
+		{"a caller's token", ErrCredentials, "wrong", "ready"},
+		{"the bridge's own", ErrCredentials, "", "failing"},
+		{"too large, or too often", ErrDeclined, "", "ready"},
+		{"out of reach", ErrUnavailable, "wrong", "failing"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fake{}
+			opens := true
+			f.before = func(context.Context, int) error {
+				if opens {
+					return nil
+				}
+				return failure(test.kind)
+			}
+			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+				return m.Method == "tools/call" && w.Abort(number(m.ID), failure(test.kind))
+			}
+			run(t, ServerOptions{Adapter: f, Forward: []Forward{{"X-Token", "Authorization"}}}, func(t *testing.T, b *Bridge) {
+				h := http.Header{}
+				if test.token != "" {
+					h.Set("X-Token", test.token)
+				}
+				first := parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`)
+				s, _, err := b.Initialize(context.Background(), "fake", "s", "", h, first)
+				if err != nil {
+					t.Fatal(err)
+				}
+				do(t, s, "1", "tools/call", `{"name":"x"}`)
+				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
+					t.Errorf("after a call: %s, usable %v, want %s", st.State, st.Usable, test.want)
+				}
+				do(t, s, "1", "tools/list", `{}`) // it works again
+				if test.kind == ErrDeclined {
+					return // a server to which no connection is made is of no use
+				}
+				opens = false
+				if _, _, err = b.Initialize(context.Background(), "fake", "s2", "", h, first); err == nil {
+					t.Fatal("there is a connection")
+				}
+				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
+					t.Errorf("after an opening: %s, usable %v, want %s", st.State, st.Usable, test.want)
+				}
+			})
+		})
+	}
+}
+
 // Slow servers do not keep others from being started, and not all start at once.
 func TestStarts(t *testing.T) {
 	var mu sync.Mutex

@@ -74,7 +74,8 @@ func (l *lane) attempt() (*wire, error) {
 }
 
 // failed notes that the server could not be opened, unless the attempt was
-// given up because nobody needs it any more.
+// given up because nobody needs it any more, or failed by what the caller had
+// forwarded: one wrong token is no failure of the server for others.
 func (l *lane) failed(err error) {
 	l.mu.Lock()
 	closed := l.closed != nil
@@ -83,7 +84,7 @@ func (l *lane) failed(err error) {
 		l.losses++
 	}
 	l.mu.Unlock()
-	if !closed {
+	if own := len(l.caller.Header) > 0 && errors.Is(err, ErrCredentials); !closed && !own {
 		l.route.failed(err)
 	}
 }

@@ -210,14 +210,15 @@ func (r *route) failed(err error) {
 }
 
 // fared notes how a call went: a server may be out of reach although its
-// session lives on.
-func (r *route) fared(err error) {
+// session lives on. One that does not take a request is not; that it refuses who
+// the bridge says it is concerns all calls, unless the caller said who it is.
+func (r *route) fared(err error, headers bool) {
 	switch {
 	case err == nil:
 		if r.ill.Load() {
 			r.works()
 		}
-	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined) && !errors.Is(err, ErrCredentials):
+	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined) && (headers || !errors.Is(err, ErrCredentials)):
 	case errors.Is(err, ErrUnavailable) && !r.ill.Load():
 		r.failed(err)
 	}
