@@ -270,6 +270,7 @@ func TestBytesInFlight(t *testing.T) {
 		for _, conn := range idle {
 			_ = conn.Close()
 		}
+		synctest.Wait() // until none of it counts any more
 		body := strings.Repeat("x", 3<<20)
 		first := c.call("2", "wait", `"`+body+`"`)
 		synctest.Wait()
