@@ -114,6 +114,9 @@ type Request struct {
 	// arrival is the client's request that this one is made for, if that is to be
 	// reported. Requests of the bridge's own have none.
 	arrival *arrival
+	// opens says that it is part of a handshake, for which ctx says how long it may
+	// take: a program may need longer to start than a call may be silent.
+	opens bool
 }
 
 // Caller is who asks. It is immutable.

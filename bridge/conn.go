@@ -106,7 +106,7 @@ func NewConn(server string, out Sender, rest Client, t Timeouts) *Conn {
 }
 
 // Call sends a request and waits for its answer, for as long as the time-outs
-// allow.
+// allow; one of a handshake has ctx only.
 func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == listen}
 	if token := r.Token(); token != nil {
@@ -144,8 +144,8 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	}
 	began := time.Now()
 	var timer *time.Timer
-	var expired <-chan time.Time                         // never, without a limit
-	if first := c.times.first(); first > 0 && !w.lasts { // otherwise for as long as anybody listens
+	var expired <-chan time.Time                                     // never, without a limit
+	if first := c.times.first(); first > 0 && !w.lasts && !r.opens { // otherwise for as long as anybody listens
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C

@@ -193,6 +193,30 @@ func TestConnTimeouts(t *testing.T) {
 	}
 }
 
+// A handshake may take as long as its own limit says, which is longer than a
+// call may be silent: programs have to start first.
+func TestConnTimeoutsOpening(t *testing.T) {
+	from := &Caller{Revision: "2026-07-28", Params: []byte(params)}
+	for name, open := range map[string]func(context.Context, *Conn) error{
+		"initialize": func(ctx context.Context, c *Conn) error { _, err := Handshake(ctx, c, from, ""); return err },
+		"discover":   func(ctx context.Context, c *Conn) error { _, _, err := Discover(ctx, c, from); return err },
+		"list":       func(ctx context.Context, c *Conn) error { _, err := Undiscovered(ctx, c, from); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				why := errors.New("it did not finish its handshake")
+				ctx, stop := context.WithTimeoutCause(t.Context(), time.Minute, why)
+				defer stop()
+				began := time.Now()
+				err := open(ctx, NewConn("fake", &wireOf{}, &asker{}, Timeouts{Idle: time.Second, Max: 2 * time.Second}))
+				if took := time.Since(began); took != time.Minute || !errors.Is(err, why) {
+					t.Errorf("ended after %v with %v", took, err)
+				}
+			})
+		})
+	}
+}
+
 // a cancelled call is cancelled at the server, with our id; a
 // handshake is not. A late answer is dropped.
 func TestConnCancels(t *testing.T) {

@@ -42,7 +42,7 @@ const (
 // the revisions that the server speaks.
 func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, error) {
 	ask := func() (*jsonrpc.Message, error) {
-		return c.Call(ctx, &Request{Message: from.request("server/discover", nil), From: from})
+		return c.Call(ctx, &Request{Message: from.request("server/discover", nil), From: from, opens: true})
 	}
 	a, err := ask()
 	if err == nil && a.Error != nil && refusesOurs(a.Error) { // once more, as it wants it
@@ -151,7 +151,7 @@ func Undiscovered(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
 	caps := []byte("{}")
 	found := false
 	for _, k := range []kind{tools, prompts, resources} {
-		a, err := c.Call(ctx, &Request{Message: from.request(lists[k].method, nil), From: from})
+		a, err := c.Call(ctx, &Request{Message: from.request(lists[k].method, nil), From: from, opens: true})
 		if err != nil {
 			return nil, err
 		}

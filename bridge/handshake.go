@@ -16,7 +16,7 @@ import (
 // server is offered the revision most at most; empty means no limit. The error
 // wraps ErrRefused when the server may be a modern one.
 func Handshake(ctx context.Context, c *Conn, from *Caller, most string) (*Server, error) {
-	a, err := c.Call(ctx, &Request{Message: request("initialize", capped(from.Params, most)), From: from})
+	a, err := c.Call(ctx, &Request{Message: request("initialize", capped(from.Params, most)), From: from, opens: true})
 	if err != nil {
 		return nil, err
 	}
