@@ -161,7 +161,7 @@ func (s *Server) Mount(at *gin.RouterGroup) {
 var looking = []string{http.MethodGet, http.MethodHead}
 
 func (s *Server) routes(at *gin.RouterGroup) {
-	at.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	at.Match([]string{http.MethodGet, http.MethodHead}, "/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	at.Match(looking, "/readyz", s.ready)
 	at.Match(looking, "/metrics", s.operator, gin.WrapH(s.metrics.handler()))
 	mcp := at.Group("", s.admit)

@@ -182,6 +182,9 @@ func TestHealth(t *testing.T) {
 			if a := r.Do("GET", "/healthz", "").Wait(); a.Status() != 200 || a.Body() != "ok\n" {
 				t.Errorf("%v: healthz = %d %q", test.names, a.Status(), a.Body())
 			}
+			if a := r.Do("HEAD", "/healthz", "").Wait(); a.Status() != 200 {
+				t.Errorf("%v: HEAD healthz = %d", test.names, a.Status())
+			}
 			a := r.Do("GET", "/readyz", "").Wait()
 			var got ready
 			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != test.status || got.Ready != (test.status == 200) || len(got.Servers) != len(test.names) {
