@@ -290,7 +290,7 @@ func (f *filtered) admit(k kind, r *Request) (*jsonrpc.Message, *jsonrpc.Message
 		return f.admitCompletion(r)
 	}
 	if k == resources {
-		if !f.sieves[k].passes(m.URI()) {
+		if m.URI() == "" || !f.sieves[k].passes(m.URI()) {
 			return nil, noResource(r.From, m.URI())
 		}
 		return m, nil
@@ -298,7 +298,7 @@ func (f *filtered) admit(k kind, r *Request) (*jsonrpc.Message, *jsonrpc.Message
 	seen := m.Name()
 	own, ok := f.sieves[k].meant(seen)
 	switch {
-	case !ok:
+	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
 		return nil, unknown(k, seen)
 	case own != seen:
 		m = m.Renamed(own)

@@ -314,3 +314,31 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 	b.Close(context.Background())
 }
+
+// A name that is no text is not passed on where some names are denied: there are
+// servers that make a text of it.
+func TestGrantsNoText(t *testing.T) {
+	one := shop("one", map[string]string{"tools/list": toolList("a", "b")})
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
+			{Name: "one", Adapter: one, Prompts: Filter{Deny: []string{"a"}}, Resources: Filter{Deny: []string{"x:a"}}},
+		}})
+		defer b.Close(context.Background())
+		for _, modern := range []bool{false, true} {
+			ask, err := asks(t, b, "some", "one", modern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range [][2]string{
+				{"tools/call", `"name":["a"]`}, {"tools/call", `"name":""`}, {"tools/call", ``}, {"prompts/get", `"name":["a"]`}, {"resources/read", `"uri":["x:a"]`},
+			} {
+				if got := ask(q[0], q[1]); !gjson.Get(got, "error.code").Exists() {
+					t.Errorf("%s with %s (modern: %t) reaches the server: %s", q[0], q[1], modern, got)
+				}
+			}
+			if got := ask("tools/call", `"name":"b"`); gjson.Get(got, "result.by").Str != "one" {
+				t.Errorf("a call of b: %s", got)
+			}
+		}
+	})
+}
