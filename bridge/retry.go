@@ -106,7 +106,7 @@ func (u *retrying) may(r *Request) bool {
 	switch {
 	case repeatable[r.Method]:
 	case r.Method == "tools/call" && u.r.retries.tools:
-		if !u.r.catalog(r.From.Principal).harmless(r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
+		if r.Doubtful() || !u.r.catalog(r.From.Principal).harmless(r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
 			return false
 		}
 	default:

@@ -84,6 +84,7 @@ func TestRetryMethods(t *testing.T) {
 		{"tools/call", tool("unknown"), Retry{Tools: true}, 1},
 		{"tools/call", `{"name":"reads","task":{"ttl":1}}`, Retry{Tools: true}, 1},
 		{"tools/call", `{"name":"reads","requestState":"s"}`, Retry{Tools: true}, 1},
+		{"tools/call", `{"name":"reads","Name":"sends"}`, Retry{Tools: true}, 1},
 	} {
 		t.Run(test.method+fmt.Sprintf("%+v", test.o), func(t *testing.T) {
 			retried(t, test.o, func(t *testing.T, r *route) {
