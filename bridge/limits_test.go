@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,60 @@ func TestQueueStartsNothing(t *testing.T) {
 		}
 		if n := f.opened(); n != 5 {
 			t.Errorf("%d processes after two calls have ended, want 5", n)
+		}
+	})
+}
+
+// Nor has one of a client without a session, of those that come before anything
+// is known of the server; and when the one that has asked what it is goes away,
+// or cannot be told, the others do not wait for nothing.
+func TestQueueStartsNothingCold(t *testing.T) {
+	f := &fake{serve: silent("tools/call")}
+	var broken atomic.Bool
+	f.before = func(ctx context.Context, _ int) error {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if broken.Load() {
+			return failure(ErrUnavailable)
+		}
+		return nil
+	}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: Limits{Calls: 2, Queue: 100}}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`) }
+		broken.Store(true)
+		began := time.Now()
+		var all []*visiting
+		for range 50 {
+			all = append(all, ask())
+		}
+		for _, v := range all {
+			<-v.done
+			contains(t, v.answer, "upstream_unavailable")
+		}
+		if n, took := f.opened(), time.Since(began); n > 2 || took > 3*time.Second {
+			t.Errorf("%d processes were started for nothing, in %v", n, took)
+		}
+		broken.Store(false)
+		before := f.opened()
+		first := ask()
+		synctest.Wait()
+		all = nil
+		for range 50 {
+			all = append(all, ask())
+		}
+		synctest.Wait()
+		first.cancel(ErrCancelled)
+		time.Sleep(10 * time.Second)
+		if st, n := state(b), f.opened()-before; st.Places != 2 || st.Queued != 48 || n > 4 {
+			t.Errorf("%d calls under way, %d in line, %d processes were started", st.Places, st.Queued, n)
+		}
+		for _, v := range all {
+			v.cancel(ErrCancelled)
+			<-v.done
 		}
 	})
 }

@@ -46,6 +46,7 @@ type circle struct {
 
 	mu       sync.Mutex // guards the rest
 	server   *Server    // what the last handshake said; nil before the first
+	meeting  *meeting   // with the server, where calls have processes of their own
 	required map[string]bool
 	whole    bool // required says of every tool whether it is called as a task
 }
@@ -166,11 +167,60 @@ func (p *pool) known(ctx context.Context, l *lower, r *Request) (*Server, error)
 	if s := l.circle.known(); s != nil && (r.Method == "server/discover" && !s.Modern() || p.r.share == ShareCall) {
 		return s, nil
 	}
+	if p.r.share == ShareCall {
+		return l.circle.meet(ctx, l.lane)
+	}
 	s, err := l.lane.known(ctx)
 	if err == nil {
 		l.circle.learn(s)
 	}
 	return s, err
+}
+
+// meeting is the first handshake for a circle.
+type meeting struct {
+	done   chan struct{} // closed when the rest is there
+	server *Server
+	err    error
+	moot   bool // the one whose it was has gone
+}
+
+// meet returns what the server says in a handshake of the lane, or in one that
+// another of the circle is about: the calls that come first start one process and
+// not one each, which they would have while they wait in line.
+func (c *circle) meet(ctx context.Context, l *lane) (*Server, error) {
+	for {
+		c.mu.Lock()
+		s, m := c.server, c.meeting
+		mine := s == nil && m == nil
+		if mine {
+			m = &meeting{done: make(chan struct{})}
+			c.meeting = m
+		}
+		c.mu.Unlock()
+		if s != nil {
+			return s, nil
+		}
+		if mine {
+			if m.server, m.err = l.known(ctx); m.err == nil {
+				c.learn(m.server)
+			}
+			m.moot = ctx.Err() != nil
+			c.mu.Lock()
+			c.meeting = nil
+			c.mu.Unlock()
+			close(m.done)
+			return m.server, m.err
+		}
+		select {
+		case <-m.done:
+			if m.err == nil || !m.moot {
+				return m.server, m.err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // known returns what the handshake of the lane's connection said. It opens one
