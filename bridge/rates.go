@@ -61,22 +61,26 @@ func (t *rates) matching(tool string) []pacer {
 		return t.all
 	}
 	t.knowing.Lock()
-	defer t.knowing.Unlock()
-	if all, ok := t.known[tool]; ok {
+	all, ok := t.known[tool]
+	t.knowing.Unlock()
+	if ok {
 		return all
 	}
-	all := slices.Clone(t.all)
-	for i, pattern := range t.patterns {
+	all = slices.Clone(t.all)
+	for i, pattern := range t.patterns { // which takes long for a long name: it is nobody else's time
 		if matches(pattern, tool) {
 			all = append(all, t.tools[i])
 		}
 	}
-	if len(tool) <= maxKnownName {
-		if len(t.known) >= maxKnownTools {
-			clear(t.known)
-		}
-		t.known[strings.Clone(tool)] = all
+	if len(tool) > maxKnownName {
+		return all
 	}
+	t.knowing.Lock()
+	defer t.knowing.Unlock()
+	if len(t.known) >= maxKnownTools {
+		clear(t.known)
+	}
+	t.known[strings.Clone(tool)] = all
 	return all
 }
 
