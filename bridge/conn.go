@@ -241,8 +241,14 @@ func (c *Conn) abandon(n int64, w *call, r *Request, why error) (*jsonrpc.Messag
 		var noWait context.Context // nil, as Sender has it
 		_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method, Header: r.Header, Cancels: n})
 	}
+	if errors.Is(why, ErrShutdown) && !r.opens { // which alone would say that the server has not got it
+		why = &Error{Server: c.server, Kind: ErrLost, Err: why, Public: stopped}
+	}
 	return nil, why
 }
+
+// stopped is what is said of calls that were under way when the bridge stopped.
+const stopped = "the bridge is stopping; whether the server acted on the request is unknown"
 
 // about returns what a request is about, as Mcp-Name says it (2026-07-28, B7).
 func about(m *jsonrpc.Message) (string, bool) {

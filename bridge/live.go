@@ -341,6 +341,9 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c
 		return nil, ErrCancelled
 	}
 	if cause := context.Cause(s.ctx); cause != nil {
+		if errors.Is(cause, ErrShutdown) && errors.Is(err, ErrLost) { // to say only that it is stopping would be to ask for another try
+			cause = &Error{Server: s.server, Kind: ErrLost, Public: stopped}
+		}
 		err = cause
 	}
 	s.log.Debug("call failed", "method", m.Method, "err", err, traceID(c.span))
