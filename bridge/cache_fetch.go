@@ -175,6 +175,9 @@ func (c *cache) left(f *fetch, e *entry) {
 	}
 	switch {
 	case e != nil && !f.void && !c.closed && (f.origin == nil || !f.c.lane.gone()):
+		if e.key != f.key { // from now on it is everybody's: what there was stands before that
+			c.kept.Remove(f.key)
+		}
 		c.put(e)
 	case f.done != nil && f.err == nil && f.e.m.Error != nil && f.paged: // the cursor is of a list that is no more (B13)
 		c.outdate(f.origin, func(p *spot) bool { return p.what == f.what && p.principal == f.principal && p.origin == f.origin })
