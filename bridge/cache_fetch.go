@@ -180,7 +180,7 @@ func (c *cache) left(f *fetch, e *entry) {
 		}
 		c.put(e)
 	case f.done != nil && f.err == nil && f.e.m.Error != nil && f.paged: // the cursor is of a list that is no more (B13)
-		c.outdate(f.origin, func(p *spot) bool { return p.what == f.what && p.principal == f.principal && p.origin == f.origin })
+		c.outdate(f.origin, func(p *spot) bool { return p.what == f.what && p.origin == f.origin && p.within(f.principal) })
 	}
 	if f.done != nil {
 		close(f.done)

@@ -88,8 +88,12 @@ func (c *cache) put(e *entry) {
 
 // follows reports whether p is a page of the list that first begins.
 func (p *spot) follows(first *spot) bool {
-	return p.origin == first.origin && p.principal == first.principal && p.key[:p.head] == first.key[:first.head]
+	return p.origin == first.origin && p.within(first.principal) && p.key[:p.head] == first.key[:first.head]
 }
+
+// within reports whether what is kept in a place is given to a principal, as part
+// of the list that it sees.
+func (p *spot) within(principal string) bool { return p.everybody || p.principal == principal }
 
 // index returns where an entry is found by what it is about. The caller holds
 // c.mu.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,4 +32,56 @@ func TestCacheBecomesPublic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// editions is a modern server whose list has two pages, and is another one with
+// each edition. With steady cursors the second page has the same one in each.
+type editions struct {
+	now    int
+	steady bool
+}
+
+func (s *editions) serve(w *statelessWire, m *jsonrpc.Message) bool {
+	if m.Method != "tools/list" {
+		return true
+	}
+	next := fmt.Sprintf(`"c%d"`, s.now)
+	if s.steady {
+		next = `"2"`
+	}
+	const terms = `"ttlMs":60000,"cacheScope":"public"`
+	switch params := string(m.Params); {
+	case !strings.Contains(params, `"cursor"`):
+		w.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"a%d"}],"nextCursor":%s,%s}`, s.now, next, terms))
+	case strings.Contains(params, next):
+		w.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"b%d"}],%s}`, s.now, terms))
+	default:
+		w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad cursor"}}`, m.ID))
+	}
+	return true
+}
+
+// B13: all pages go with a cursor that is not good any more, also those that
+// another caller has asked for.
+func TestCachePublicPages(t *testing.T) {
+	s := &editions{now: 1}
+	a, b := visitor{principal: "a"}, visitor{principal: "b"}
+	run(t, ServerOptions{Adapter: &stateless{serve: s.serve}}, func(t *testing.T, br *Bridge) {
+		a.call(t, br, "tools/list", "")
+		s.now = 2
+		contains(t, b.call(t, br, "tools/list", ""), `"a1"`)
+		contains(t, b.call(t, br, "tools/list", `"cursor":"c1"`), "bad cursor")
+		contains(t, b.call(t, br, "tools/list", ""), `"a2"`)
+		contains(t, b.call(t, br, "tools/list", `"cursor":"c2"`), `"b2"`)
+	})
+	s = &editions{now: 1, steady: true}
+	run(t, ServerOptions{Adapter: &stateless{serve: s.serve}}, func(t *testing.T, br *Bridge) {
+		a.call(t, br, "tools/list", "")
+		time.Sleep(50 * time.Second)
+		contains(t, b.call(t, br, "tools/list", `"cursor":"2"`), `"b1"`)
+		time.Sleep(15 * time.Second)
+		s.now = 2
+		contains(t, a.call(t, br, "tools/list", ""), `"a2"`)
+		contains(t, a.call(t, br, "tools/list", `"cursor":"2"`), `"b2"`)
+	})
 }
