@@ -61,7 +61,7 @@ func (c *keeper) place(r *Request, what kind, s *Server) (*spot, bool) {
 		key = append(append(key, 0), from.Revision...)
 	}
 	key = append(append(key, 0), from.Capabilities...)
-	p := &spot{what: what, principal: r.From.Principal, everybody: c.cache.o.Shared, revision: s.Revision}
+	p := &spot{what: what, principal: r.From.Principal, everybody: c.cache.o.Shared && what < kinds, revision: s.Revision}
 	if o := c.origin; o.differs(what) {
 		p.origin = o
 		key = strconv.AppendUint(append(key, 2), o.id, 36)

@@ -85,3 +85,21 @@ func TestCachePublicPages(t *testing.T) {
 		contains(t, a.call(t, br, "tools/list", `"cursor":"2"`), `"b2"`)
 	})
 }
+
+// R-110: a server that lists the same for everybody may well have private
+// resources. Whose they are is for the server to say.
+func TestCacheSharedIsForLists(t *testing.T) {
+	f, asked := hinted(`"contents":[{"uri":"a:","text":"%d"}],"ttlMs":60000,"cacheScope":"private"`)
+	run(t, ServerOptions{Adapter: f, Cache: Cache{Shared: true}}, func(t *testing.T, b *Bridge) {
+		for range 2 {
+			contains(t, visitor{principal: "a"}.call(t, b, "resources/read", `"uri":"a:"`), `"text":"1"`)
+			contains(t, visitor{principal: "b"}.call(t, b, "resources/read", `"uri":"a:"`), `"text":"2"`)
+		}
+		visitor{principal: "a"}.call(t, b, "server/discover", "")
+		before := len(f.wire(2).received("server/discover"))
+		visitor{principal: "b"}.call(t, b, "server/discover", "")
+		if n := len(f.wire(2).received("server/discover")); n != before+1 || asked() != 2 {
+			t.Errorf("what the server says of itself to one was told another")
+		}
+	})
+}

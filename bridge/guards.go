@@ -38,8 +38,9 @@ type Cache struct {
 	// Stale is for how long after that a list is still served while the server
 	// cannot be had: it sleeps, starts, or fails. 0 means 1 h.
 	Stale time.Duration `yaml:"stale"`
-	// Shared says that the server lists the same for everybody. Otherwise lists go
-	// to other principals only when the server says that they are public.
+	// Shared says that the server lists the same for everybody. Otherwise lists,
+	// and in any case resources and what the server says of itself, go to other
+	// principals only when the server says that they are public.
 	Shared bool `yaml:"shared"`
 	// Bytes bounds what is kept of the server. 0 means 16 MiB.
 	Bytes int64 `yaml:"bytes"`
