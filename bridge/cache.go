@@ -263,6 +263,7 @@ func (c *keeper) direct(ctx context.Context, r *Request, p *spot) (*jsonrpc.Mess
 	c.cache.enter(f)
 	c.cache.mu.Unlock()
 	a, err := c.Upstream.Call(ctx, r)
+	f.err = err
 	var e *entry
 	if err == nil && a.Error == nil {
 		if t := c.terms(p, a); t.fresh > 0 {

@@ -12,7 +12,8 @@ type fetch struct {
 	*spot
 	c     *keeper
 	began time.Time
-	void  bool // it is outdated; guarded by the cache's mu
+	void  bool  // it is outdated; guarded by the cache's mu
+	err   error // why there is no answer, once it has ended
 
 	// Of one that is for all who want to know. It belongs to none of them, and
 	// ends when they have all gone.
@@ -21,9 +22,8 @@ type fetch struct {
 	waiters int           // guarded by the cache's mu
 	pinned  bool          // it goes on without any; guarded by the cache's mu
 	e       *entry        // the answer, whether it is kept or not
-	err     error         // why there is none
 	alone   bool          // the answer is only for who asks himself
-	moot    bool          // there is none because the connection was closed for good
+	moot    bool          // there is no answer because the connection was closed for good
 }
 
 // found is what a request for a list finds: an entry, or a fetch to wait for, or
@@ -167,7 +167,7 @@ func (c *cache) left(f *fetch, e *entry) {
 	if c.fetches[f.key] == f {
 		delete(c.fetches, f.key)
 	}
-	if f.err == nil && f.done != nil {
+	if f.err == nil {
 		c.old = false
 	}
 	if e != nil {

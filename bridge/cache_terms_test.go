@@ -103,3 +103,28 @@ func TestCacheSharedIsForLists(t *testing.T) {
 		}
 	})
 }
+
+// What is stale is said once each time that the server cannot be had, and shown
+// until it has answered: also when nothing but resources is asked for.
+func TestCacheStaleReadsEnd(t *testing.T) {
+	dead := false
+	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		switch {
+		case m.Method != "resources/read":
+		case dead:
+			w.die()
+		default:
+			w.reply(m, `{"resultType":"complete","contents":[],"ttlMs":1000,"cacheScope":"private"}`)
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Retry: Retry{Off: true}}, func(t *testing.T, b *Bridge) {
+		for _, dead = range []bool{false, true, false, true} {
+			contains(t, visitor{}.call(t, b, "resources/read", `"uri":"a:"`), `"contents":[]`)
+			if stale := b.Status()[0].Cache.Stale; stale != dead {
+				t.Errorf("the server is dead: %t, and what is given out is stale: %t", dead, stale)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
