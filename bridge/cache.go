@@ -288,7 +288,7 @@ func (c *keeper) holds(r *Request, s *Server) bool {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	e, now := c.cache.get(p), time.Now()
-	return e != nil && !e.pass && e.since(r.since) && (now.Before(e.fresh) || now.Before(e.until) && what != contents && c.away() != present)
+	return e != nil && !e.pass && e.since(r.since) && (now.Before(e.fresh) || now.Before(e.until) && what != contents && c.away(s) != present)
 }
 
 // holds reports whether a call to up would be answered without its connection.
@@ -306,10 +306,11 @@ const (
 	down            // it was lost
 )
 
-// away says whether the connection is there. What is only closed, and is opened
-// again by sending a few messages, counts as there.
-func (c *keeper) away() absence {
-	if c.lane == nil {
+// away says whether the connection to a server that has said s is there. What is
+// only closed, and is opened again by sending a few messages, counts as there, and
+// so does what is opened for each call.
+func (c *keeper) away(s *Server) absence {
+	if c.lane == nil || c.cache.r.share == ShareCall && !s.Modern() {
 		return present
 	}
 	a := c.lane.away()

@@ -60,7 +60,7 @@ func (c *cache) visit(of *keeper, p *spot, r *Request, since time.Time) (v found
 		v.e = e
 		return v
 	default:
-		switch of.away() {
+		switch of.away(of.Server()) {
 		case asleep:
 			v.e, v.why, v.first = e, errAsleep, c.serve()
 			return v

@@ -128,3 +128,17 @@ func TestCacheStaleReadsEnd(t *testing.T) {
 		}
 	})
 }
+
+// A process that is started for each call does not sleep: a list that is not fresh
+// any more is a reason to start one, for clients of both eras.
+func TestCacheShareCall(t *testing.T) {
+	l := newLister()
+	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, b *Bridge) {
+		for i := range 3 {
+			contains(t, visitor{}.call(t, b, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
+			s, _ := begin(t, b, "")
+			contains(t, do(t, s, "1", "tools/list", `{}`), fmt.Sprintf(`"t%d"`, 2*i+2)) // its client can do something else
+			time.Sleep(unannouncedFor)
+		}
+	})
+}
