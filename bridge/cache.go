@@ -27,7 +27,7 @@ type cache struct {
 	r    *route
 	o    Cache           // with its defaults
 	ctx  context.Context // of the fetches; ends with close
-	stop context.CancelFunc
+	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // fetches
 
 	hits, misses, joined, served atomic.Uint64 // served ones were stale
@@ -75,7 +75,7 @@ func newCache(r *route) *cache {
 	for i := range c.shared {
 		c.shared[i] = map[string]*entry{}
 	}
-	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	var err error
 	if c.kept, err = simplelru.NewLRU(maxKept, c.dropped); err != nil {
 		panic(err) // the size is positive
@@ -433,6 +433,6 @@ func (c *cache) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.stop()
+	c.stop(ErrShutdown)
 	c.wg.Wait()
 }

@@ -726,8 +726,13 @@ func TestCacheClose(t *testing.T) {
 			s, _ := begin(t, b, "")
 			start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		}
-		visitor{}.ask(t, b, "1", "tools/list", "")
+		v := visitor{}.ask(t, b, "1", "tools/list", "")
 		synctest.Wait()
+		b.Close(context.Background())
+		<-v.done
+		if v.err == nil || errors.Is(v.err, context.Canceled) { // the client did not cancel it
+			t.Errorf("it was answered %s, for %v", v.answer, v.err)
+		}
 	})
 }
 
