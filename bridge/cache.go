@@ -158,9 +158,9 @@ func (c *keeper) pass(ctx context.Context, r *Request) (*jsonrpc.Message, error)
 // list answers a request for a list. Who asks for what is being fetched waits
 // for that, for a while also if it is fetched over another connection.
 func (c *keeper) list(ctx context.Context, r *Request, p *spot) (*jsonrpc.Message, error) {
-	since := r.since
+	after := r.since // when what to wait for has begun
 	for tries := 1; ; tries++ {
-		v := c.cache.visit(c, p, r, since)
+		v := c.cache.visit(c, p, r, after)
 		switch {
 		case v.why != nil:
 			c.cache.tell(v.e, v.why, v.first)
@@ -170,24 +170,28 @@ func (c *keeper) list(ctx context.Context, r *Request, p *spot) (*jsonrpc.Messag
 			c.cache.r.b.tracing.note(ctx, "from the cache")
 			return v.e.answer(r, v.now), nil
 		case v.f == nil:
-			return c.direct(ctx, r, p)
+			return c.own(ctx, r, p)
 		}
 		f := v.f
+		other := f.c.lane != c.lane
+		if other && tries == maxTries {
+			c.cache.leave(f, nil)
+			return c.own(ctx, r, p)
+		}
 		c.cache.r.b.tracing.note(ctx, "fetched for all who ask")
-		if !c.await(ctx, f, tries) {
+		if !await(ctx, f, other) {
 			c.cache.leave(f, context.Cause(ctx))
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			since = time.Now()
+			after = f.began.Add(1) // all who have waited for that one go on to the same other one
 			continue
 		}
-		other := f.c.lane != c.lane
 		switch {
-		case other && (f.moot || f.void) && tries < maxTries: // that connection has gone, or its list is only its own now
+		case other && (f.moot || f.void): // that connection has gone, or its list is only its own now
 			continue
-		case other && f.void, f.alone:
-			return c.direct(ctx, r, p)
+		case f.alone:
+			return c.own(ctx, r, p)
 		case f.err != nil:
 			return c.instead(r, p, f.err)
 		}
@@ -196,17 +200,17 @@ func (c *keeper) list(ctx context.Context, r *Request, p *spot) (*jsonrpc.Messag
 }
 
 // How long and how often a call waits for what is fetched over another's
-// connection: that may hang, and this one not.
+// connection before it uses its own: that may hang, and this one not.
 const (
 	joinPatience = 2 * time.Second
 	maxTries     = 3
 )
 
 // await waits until a fetch is done. It reports false when it is not, and is to
-// be left.
-func (c *keeper) await(ctx context.Context, f *fetch, tries int) bool {
+// be left. other says that it goes over another's connection.
+func await(ctx context.Context, f *fetch, other bool) bool {
 	var enough <-chan time.Time // never, of our own
-	if f.c.lane != c.lane && tries < maxTries {
+	if other {
 		timer := time.NewTimer(joinPatience)
 		defer timer.Stop()
 		enough = timer.C
@@ -218,6 +222,15 @@ func (c *keeper) await(ctx context.Context, f *fetch, tries int) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// own makes the call as it is, for want of a fetch to wait for.
+func (c *keeper) own(ctx context.Context, r *Request, p *spot) (*jsonrpc.Message, error) {
+	a, err := c.direct(ctx, r, p)
+	if err != nil {
+		return c.instead(r, p, err)
+	}
+	return a, nil
 }
 
 // instead returns what is kept although it is stale, in place of an error if it
@@ -246,14 +259,11 @@ func (c *keeper) read(ctx context.Context, r *Request, p *spot) (*jsonrpc.Messag
 		return e.answer(r, now), nil
 	}
 	c.cache.misses.Add(1)
-	a, err := c.direct(ctx, r, p)
-	switch {
-	case err != nil:
-		return c.instead(r, p, err)
-	case a.Error != nil:
+	a, err := c.own(ctx, r, p)
+	if err == nil && a.Error != nil {
 		c.doubt(r, a)
 	}
-	return a, nil
+	return a, err
 }
 
 // direct makes the call as it is, and keeps the answer if it may be kept.

@@ -42,9 +42,9 @@ var (
 	errDown   = errors.New("its connection was lost")
 )
 
-// visit finds out what becomes of a request for a list, whose answer must not be
-// older than since.
-func (c *cache) visit(of *keeper, p *spot, r *Request, since time.Time) (v found) {
+// visit finds out what becomes of a request for a list, which waits for no fetch
+// that began before after.
+func (c *cache) visit(of *keeper, p *spot, r *Request, after time.Time) (v found) {
 	v.now = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *cache) visit(of *keeper, p *spot, r *Request, since time.Time) (v found
 	case e.pass:
 		c.misses.Add(1)
 		return v
-	case !e.since(since):
+	case !e.since(r.since):
 	case v.now.Before(e.fresh):
 		c.hits.Add(1)
 		v.e = e
@@ -65,21 +65,22 @@ func (c *cache) visit(of *keeper, p *spot, r *Request, since time.Time) (v found
 			v.e, v.why, v.first = e, errAsleep, c.serve()
 			return v
 		case down: // it is tried again, and nobody has to wait for that
-			c.fetch(of, p, r, since, true)
+			c.fetch(of, p, r, after, true)
 			v.e, v.why, v.first = e, errDown, c.serve()
 			return v
 		}
 	}
-	v.f = c.fetch(of, p, r, since, false)
+	v.f = c.fetch(of, p, r, after, false)
 	return v
 }
 
-// fetch returns the fetch for what is asked, which begins now unless it is under
-// way; nil when the cache is closed. The caller holds c.mu, and leaves the fetch
-// if it does not wait until it is done; one that is pinned need not be left.
-func (c *cache) fetch(of *keeper, p *spot, r *Request, since time.Time, pinned bool) *fetch {
+// fetch returns the fetch for what is asked, which begins now unless one is under
+// way that did not begin before after; nil when the cache is closed. The caller
+// holds c.mu, and leaves the fetch if it does not wait until it is done; one that
+// is pinned need not be left.
+func (c *cache) fetch(of *keeper, p *spot, r *Request, after time.Time, pinned bool) *fetch {
 	f := c.fetches[p.key]
-	if f != nil && !f.began.Before(since) {
+	if f != nil && !f.began.Before(after) {
 		c.joined.Add(1)
 		if pinned {
 			f.pinned = true

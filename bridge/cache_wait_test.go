@@ -1,0 +1,82 @@
+package bridge
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// A server that takes a little longer for its list than those wait who ask over
+// other connections is not asked once for each of them.
+func TestCacheSlowServer(t *testing.T) {
+	l := newLister()
+	l.after = 3 * time.Second
+	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Bridge) {
+		var wg sync.WaitGroup
+		began := time.Now()
+		for i := range 100 {
+			s, _ := begin(t, b, "")
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				contains(t, do(t, s, "1", "tools/list", `{}`), `"t`)
+			})
+		}
+		wg.Wait()
+		if n, took := l.times(), time.Since(began); n > 2 || took > 2*l.after {
+			t.Errorf("it was asked %d times, which took %v", n, took)
+		}
+	})
+}
+
+// Whatever becomes of the connections of others, who has one that works gets the
+// list.
+func TestCacheAllOthersHang(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		t.Run(fmt.Sprint(gone), func(t *testing.T) {
+			const others = 6
+			l := newLister()
+			serve := l.serve
+			l.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+				return w.n <= others && m.Method == "tools/list" || serve(w, m)
+			}
+			run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Bridge) {
+				var bad []*Session
+				var lost []*pendingCall
+				for range others {
+					s, _ := begin(t, b, "")
+					bad = append(bad, s)
+				}
+				good, _ := begin(t, b, "")
+				for _, s := range bad {
+					lost = append(lost, start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+					time.Sleep(time.Millisecond)
+				}
+				c := start(t, good, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+				synctest.Wait()
+				if gone {
+					for i, s := range bad {
+						if n := len(requestsOf(l.wire(i+1).received(), "tools/list")); n > 0 { // it is waited for
+							s.End(ErrEnded)
+						}
+					}
+				}
+				time.Sleep(maxTries * joinPatience)
+				if !c.over() {
+					t.Error("it waits still")
+				}
+				for _, s := range bad {
+					s.End(ErrEnded)
+				}
+				<-c.done
+				contains(t, c.answer, `"t1"`)
+				for _, c := range lost {
+					<-c.done
+				}
+			})
+		})
+	}
+}
