@@ -175,7 +175,7 @@ func (c *cache) left(f *fetch, e *entry) {
 		e.got = f.began
 	}
 	switch {
-	case e != nil && !f.void && !c.closed && (f.origin == nil || !f.c.lane.gone()):
+	case e != nil && !f.void && !c.closed && (f.origin == nil || !f.c.lane.gone()) && !c.outrun(e):
 		if e.key != f.key { // from now on it is everybody's: what there was stands before that
 			c.kept.Remove(f.key)
 		}
@@ -186,4 +186,11 @@ func (c *cache) left(f *fetch, e *entry) {
 	if f.done != nil {
 		close(f.done)
 	}
+}
+
+// outrun reports whether what is kept in the place of an entry was asked for after
+// it. The caller holds c.mu.
+func (c *cache) outrun(e *entry) bool {
+	kept, ok := c.kept.Peek(e.key)
+	return ok && kept.got.After(e.got)
 }

@@ -80,3 +80,27 @@ func TestCacheAllOthersHang(t *testing.T) {
 		})
 	}
 }
+
+// An answer that was long in coming does not take the place of a newer one.
+func TestCacheOldAnswer(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		switch {
+		case m.Method != "tools/list":
+			return false
+		case w.n == 1:
+			time.AfterFunc(5*time.Second, func() { w.answer(m, toolList("old")) })
+		default:
+			w.answer(m, toolList("new"))
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		one, _ := begin(t, b, "")
+		two, _ := begin(t, b, "")
+		first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		synctest.Wait()
+		contains(t, do(t, two, "1", "tools/list", `{}`), `"new"`)
+		<-first.done
+		contains(t, do(t, two, "1", "tools/list", `{}`), `"new"`)
+	})
+}
