@@ -285,8 +285,8 @@ func (c *keeper) direct(ctx context.Context, r *Request, p *spot) (*jsonrpc.Mess
 }
 
 // holds reports whether a call would be answered without the connection, to a
-// server that has said s.
-func (c *keeper) holds(r *Request, s *Server) bool {
+// server that has said s. failed says that there can be none.
+func (c *keeper) holds(r *Request, s *Server, failed bool) bool {
 	what, may := matter(r.Method)
 	if !may {
 		return false
@@ -298,13 +298,20 @@ func (c *keeper) holds(r *Request, s *Server) bool {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	e, now := c.cache.get(p), time.Now()
-	return e != nil && !e.pass && e.since(r.since) && (now.Before(e.fresh) || now.Before(e.until) && what != contents && c.away(s) != present)
+	return e != nil && !e.pass && e.since(r.since) && (now.Before(e.fresh) || now.Before(e.until) && (failed || what != contents && c.away(s) != present))
 }
 
 // holds reports whether a call to up would be answered without its connection.
 func holds(up Upstream, r *Request, s *Server) bool {
 	c, ok := up.(*keeper)
-	return ok && s != nil && c.holds(r, s)
+	return ok && s != nil && c.holds(r, s, false)
+}
+
+// spares reports whether a call to up may be answered with what is kept, although
+// its connection could not be opened, for that reason.
+func spares(up Upstream, r *Request, s *Server, why error) bool {
+	c, ok := up.(*keeper)
+	return ok && s != nil && excused(why) && c.holds(r, s, true)
 }
 
 // absence is why a connection is not there.

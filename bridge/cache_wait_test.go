@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -103,4 +104,38 @@ func TestCacheOldAnswer(t *testing.T) {
 		<-first.done
 		contains(t, do(t, two, "1", "tools/list", `{}`), `"new"`)
 	})
+}
+
+// A connection that is closed and cannot be opened again, or must not, is no
+// reason to have no list.
+func TestCacheClosedAndFailing(t *testing.T) {
+	for _, v := range []visitor{{}, {meta: `,"io.modelcontextprotocol/logLevel":"debug"`}} {
+		l := newLister()
+		dead := false
+		l.before = func(context.Context, int) error {
+			if dead {
+				return &Error{Server: "fake", Kind: ErrUnavailable, Public: "it does not start"}
+			}
+			return nil
+		}
+		run(t, ServerOptions{Adapter: l, Breaker: Breaker{Failures: 1}}, func(t *testing.T, b *Bridge) {
+			list := func(v visitor) { t.Helper(); contains(t, v.call(t, b, "tools/list", ""), `"t1"`) }
+			list(v)
+			time.Sleep(25 * time.Minute)
+			if n := b.lanes.Load(); n != 0 {
+				t.Fatalf("%d connections are open", n)
+			}
+			dead = true
+			list(v)
+			list(v)
+			other := v
+			other.meta += `,"dev.mcp-bridge/lane":"another"`
+			if st := b.Status()[0].Breaker; st != "open" {
+				t.Errorf("the breaker is %s", st)
+			}
+			list(other) // of which none was ever open
+			contains(t, v.call(t, b, "tools/call", `"name":"t1"`), `"error"`)
+			contains(t, v.call(t, b, "tools/list", `"cursor":"c"`), `"error"`)
+		})
+	}
 }

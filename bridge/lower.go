@@ -133,7 +133,7 @@ func (l *lower) Call(ctx context.Context, r *Request, said *Server, again *retry
 		rounds = state.Round
 	}
 	if !holds(l.up, r, s.Server) { // otherwise there may be no connection, and no need of one
-		if err := l.verbose(ctx, v, s); err != nil {
+		if err := l.verbose(ctx, v, s); err != nil && !cached[r.Method] { // it may be answered all the same
 			return nil, err
 		}
 	}

@@ -170,11 +170,15 @@ func (p *pool) known(ctx context.Context, l *lower, r *Request) (*Server, error)
 	if p.r.share == ShareCall {
 		return l.circle.meet(ctx, l.lane)
 	}
-	s, err := l.lane.known(ctx)
-	if err == nil {
-		l.circle.learn(s)
+	now, err := l.lane.known(ctx)
+	switch {
+	case err == nil:
+		l.circle.learn(now)
+	case spares(l.up, r, s, err):
+		l.lane.presume(s)
+		return s, nil
 	}
-	return s, err
+	return now, err
 }
 
 // meeting is the first handshake for a circle.
