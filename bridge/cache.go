@@ -188,10 +188,10 @@ func (c *keeper) list(ctx context.Context, r *Request, p *spot) (*jsonrpc.Messag
 			continue
 		}
 		switch {
+		case other && f.bound, f.alone:
+			return c.own(ctx, r, p)
 		case other && (f.moot || f.void): // that connection has gone, or its list is only its own now
 			continue
-		case f.alone:
-			return c.own(ctx, r, p)
 		case f.err != nil:
 			return c.instead(r, p, f.err)
 		}

@@ -23,6 +23,7 @@ type fetch struct {
 	pinned  bool          // it goes on without any; guarded by the cache's mu
 	e       *entry        // the answer, whether it is kept or not
 	alone   bool          // the answer is only for who asks himself
+	bound   bool          // it is only for who uses the same connection
 	moot    bool          // there is no answer because the connection was closed for good
 }
 
@@ -174,9 +175,16 @@ func (c *cache) left(f *fetch, e *entry) {
 	if e != nil {
 		e.got = f.began
 	}
+	if f.origin == nil && (e != nil && e.goes || f.e != nil && f.e.goes) {
+		f.c.origin.said[f.what].Store(true)
+		f.bound = true
+		if e != nil {
+			e.spot = f.owned(f.c.origin)
+		}
+	}
 	switch {
-	case e != nil && !f.void && !c.closed && (f.origin == nil || !f.c.lane.gone()) && !c.outrun(e):
-		if e.key != f.key { // from now on it is everybody's: what there was stands before that
+	case e != nil && !f.void && !c.closed && (e.origin == nil || !f.c.lane.gone()) && !c.outrun(e):
+		if e.key == f.public { // from now on it is everybody's: what there was stands before that
 			c.kept.Remove(f.key)
 		}
 		c.put(e)

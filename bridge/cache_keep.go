@@ -14,6 +14,7 @@ type entry struct {
 	*spot
 	m     *jsonrpc.Message // of its own bytes, which nobody changes
 	hints bool             // it says for how long it holds
+	goes  bool             // on, with a cursor that is for its connection only
 	pass  bool             // there is none: what is asked here is not to be kept
 	got   time.Time        // when it was asked for: it may be as old as that
 	fresh time.Time        // until then it is given out
@@ -35,13 +36,24 @@ func (c *keeper) entry(p *spot, a *jsonrpc.Message, t terms) *entry {
 		mine.key, mine.everybody = p.public, true
 		p = &mine
 	}
-	e := &entry{spot: p, m: m, hints: m.Found().TTL.End > 0 && c.Server().Modern()}
+	e := &entry{spot: p, m: m, hints: m.Found().TTL.End > 0 && c.Server().Modern(), goes: c.binds(p, m)}
 	e.fresh = time.Now().Add(t.fresh)
 	if e.until = e.fresh.Add(c.cache.o.Stale); t.empty {
 		e.until = e.fresh
 	}
 	e.size = int64(len(m.Result)+len(m.Error)+len(p.key)) + entryBytes
 	return e
+}
+
+// binds reports whether the answer is a page that another follows, which may be
+// there for the same connection only: a legacy server's cursor is its session's,
+// or its process's. What is opened for each request has none that could be.
+func (c *keeper) binds(p *spot, m *jsonrpc.Message) bool {
+	if p.what >= kinds || c.origin == nil || c.cache.r.share == ShareCall || c.Server().Modern() {
+		return false
+	}
+	_, is := more(m.Result)
+	return is
 }
 
 // answer returns the answer for a request. Who gets it may change it and release

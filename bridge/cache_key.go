@@ -27,12 +27,13 @@ type spot struct {
 // origin is a connection as the cache sees it: what was kept of it, and whether
 // it may be what others are given, too. A connection that has said that its list
 // has changed may have another one than others have (share: session), so that
-// from then on its lists are its own.
+// from then on its lists are its own. So are those of a connection whose list has
+// pages: it need not know the cursors that another one has given.
 type origin struct {
 	id        uint64
 	principal string
 	all       bool               // principals share it
-	said      [kinds]atomic.Bool // set with the cache's mu
+	said      [kinds]atomic.Bool // that it has changed, or goes on; set with the cache's mu
 	kept      map[string]*entry  // its own; guarded by the cache's mu
 }
 
@@ -93,6 +94,16 @@ func (c *keeper) place(r *Request, what kind, s *Server) (*spot, bool) {
 		p.uri = r.URI()
 	}
 	return p, true
+}
+
+// owned returns the place of the same where only the connection's own is kept.
+func (p *spot) owned(o *origin) *spot {
+	mine := *p
+	mark := string(strconv.AppendUint([]byte{2}, o.id, 36))
+	mine.key = p.key[:p.head] + mark + p.key[p.head:]
+	mine.public = mine.key[:len(p.public)+len(mark)]
+	mine.head, mine.origin = p.head+len(mark), o
+	return &mine
 }
 
 // appendParams appends the params of a request without _meta to key. It reports false

@@ -3,10 +3,13 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -136,6 +139,49 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			list(other) // of which none was ever open
 			contains(t, v.call(t, b, "tools/call", `"name":"t1"`), `"error"`)
 			contains(t, v.call(t, b, "tools/list", `"cursor":"c"`), `"error"`)
+		})
+	}
+}
+
+// A cursor is for the connection that gave it: a legacy server may know it in one
+// session, or process, only (A4).
+func TestCacheCursorsAreNotShared(t *testing.T) {
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll} {
+		asked := 0
+		var mu sync.Mutex
+		f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method != "tools/list" {
+				return false
+			}
+			mu.Lock()
+			asked++
+			mu.Unlock()
+			switch params := string(m.Params); {
+			case !strings.Contains(params, `"cursor"`):
+				time.AfterFunc(time.Second, func() { w.answer(m, fmt.Sprintf(`{"tools":[{"name":"a"}],"nextCursor":"of%d"}`, w.n)) })
+			case strings.Contains(params, fmt.Sprintf(`"of%d"`, w.n)):
+				w.answer(m, `{"tools":[{"name":"b"}]}`)
+			default:
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad cursor"}}`, m.ID))
+			}
+			return true
+		}}
+		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Bridge) {
+			var wg sync.WaitGroup
+			for i := range 3 {
+				s, _ := begin(t, b, "")
+				wg.Go(func() {
+					for range 5 {
+						next := gjson.Get(do(t, s, "1", "tools/list", `{}`), "result.nextCursor").Str
+						time.Sleep(time.Duration(3-i) * time.Second) // the last to come is the first to go on
+						contains(t, do(t, s, "1", "tools/list", `{"cursor":`+quote(next)+`}`), `"b"`)
+					}
+				})
+			}
+			wg.Wait()
+			if n := asked; n > f.open()*2 {
+				t.Errorf("%s: asked %d times", share, n)
+			}
 		})
 	}
 }
