@@ -188,7 +188,7 @@ func (c *keeper) list(ctx context.Context, r *Request, p *spot) (*jsonrpc.Messag
 			continue
 		}
 		switch {
-		case other && f.bound, f.alone:
+		case other && f.bound, f.alone, f.principal != p.principal && f.personal():
 			return c.own(ctx, r, p)
 		case other && (f.moot || f.void): // that connection has gone, or its list is only its own now
 			continue

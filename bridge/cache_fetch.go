@@ -152,6 +152,15 @@ func (f *fetch) run(ctx context.Context, r *Request) {
 	}
 }
 
+// personal reports whether there is no list for a reason that may be the caller's,
+// on whose behalf the server was asked.
+func (f *fetch) personal() bool {
+	if f.err == nil {
+		return f.e.m.Error != nil
+	}
+	return !excused(f.err) || errors.Is(f.err, ErrDeclined) || errors.Is(f.err, ErrOverloaded)
+}
+
 // enter notes that something is about to be asked for. What is asked over a
 // connection whose list has just become its own is not kept for others. The
 // caller holds c.mu.

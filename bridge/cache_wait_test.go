@@ -185,3 +185,30 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 		})
 	}
 }
+
+// What a server has against one caller is not another's, also where all see the
+// same list.
+func TestCacheRefusalsAreNotShared(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method != "tools/list" {
+			return false
+		}
+		time.AfterFunc(time.Second, func() {
+			if w.from.Principal == "alice" {
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"alice has not paid"}}`, m.ID))
+			} else {
+				w.answer(m, toolList("t"))
+			}
+		})
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Cache: Cache{Shared: true}}, func(t *testing.T, b *Bridge) {
+		alice, _ := begin(t, b, "alice")
+		bob, _ := begin(t, b, "bob")
+		first := start(t, alice, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		synctest.Wait()
+		contains(t, do(t, bob, "1", "tools/list", `{}`), `"t"`)
+		<-first.done
+		contains(t, first.answer, "alice has not paid")
+	})
+}
