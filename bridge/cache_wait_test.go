@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -210,5 +211,45 @@ func TestCacheRefusalsAreNotShared(t *testing.T) {
 		contains(t, do(t, bob, "1", "tools/list", `{}`), `"t"`)
 		<-first.done
 		contains(t, first.answer, "alice has not paid")
+	})
+}
+
+// When a tool's headers are not what its list asked for, the list that clients get
+// is asked for anew, also where they say something that is forwarded.
+func TestCacheRefreshed(t *testing.T) {
+	lists, calls := 0, 0
+	f := &stateless{mirrors: true, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		switch m.Method {
+		case listen:
+			w.acknowledge(m)
+		case "tools/list":
+			lists++
+			w.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"t","title":"%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"private"}`, lists))
+		case "tools/call":
+			if calls++; calls == 1 {
+				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"a header is missing"}}`, m.ID))
+			} else {
+				w.reply(m, `{"resultType":"complete","content":[]}`)
+			}
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Forward: []Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *Bridge) {
+		h := http.Header{"X-Tenant": {"a"}}
+		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", h, parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+params+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func(method, params string) string {
+			a, _ := s.Call(parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), h, nil)
+			return text(a)
+		}
+		contains(t, call("tools/list", `{}`), `"title":"1"`)
+		time.Sleep(time.Second)
+		contains(t, call("tools/call", `{"name":"t"}`), `"content":[]`)
+		contains(t, call("tools/list", `{}`), `"title":"2"`)
+		if lists != 2 {
+			t.Errorf("the tools were listed %d times", lists)
+		}
 	})
 }

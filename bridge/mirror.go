@@ -49,7 +49,7 @@ func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 	if err != nil || a.Error == nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeHeaderMismatch {
 		return a, err
 	}
-	if !u.refresh(ctx, r.From, c) {
+	if !u.refresh(ctx, r, c) {
 		return a, nil
 	}
 	a.Release()
@@ -64,13 +64,13 @@ func (u *mirrored) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 	return a, err
 }
 
-// refresh lists the tools anew. It reports whether all of them could be listed.
-func (u *mirrored) refresh(ctx context.Context, from *Caller, c *catalog) bool {
+// refresh lists the tools anew for a call. It reports whether all of them could be listed.
+func (u *mirrored) refresh(ctx context.Context, r *Request, c *catalog) bool {
 	params := []byte("{}")
 	var at mark
 	now := time.Now() // what was kept before was wrong
 	for {
-		a, err := u.Upstream.Call(ctx, &Request{Message: from.request(lists[tools].method, params), From: from, since: now})
+		a, err := u.Upstream.Call(ctx, &Request{Message: r.From.request(lists[tools].method, params), From: r.From, Header: r.Header, since: now})
 		if err != nil || a.Error != nil {
 			a.Release()
 			return false
