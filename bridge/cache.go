@@ -143,7 +143,15 @@ func (c *keeper) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
 	case what == contents:
 		return c.read(ctx, r, p)
 	}
-	return c.list(ctx, r, p)
+	a, err := c.list(ctx, r, p)
+	if err == nil && a.Error == nil && what == tools && c.cache.r.retries.wantsTools() { // below, only what is fetched is seen
+		known := c.cache.r.catalog(r.From.Principal)
+		known.calmed.at(a, func() bool {
+			known.noteCalm(r, a.Result)
+			return true
+		})
+	}
+	return a, err
 }
 
 // pass makes a call of which nothing is kept.

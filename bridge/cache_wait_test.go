@@ -253,3 +253,27 @@ func TestCacheRefreshed(t *testing.T) {
 		}
 	})
 }
+
+// Which tools may be called twice is known from a list that another has asked for,
+// too.
+func TestCacheRetries(t *testing.T) {
+	calls := 0
+	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		switch m.Method {
+		case "tools/list":
+			w.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
+		case "tools/call":
+			if calls++; calls == 1 {
+				w.die()
+			} else {
+				w.reply(m, `{"resultType":"complete","content":[]}`)
+			}
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Retry: Retry{Tools: true}}, func(t *testing.T, b *Bridge) {
+		visitor{principal: "a"}.call(t, b, "tools/list", "")
+		visitor{principal: "b"}.call(t, b, "tools/list", "")
+		contains(t, visitor{principal: "b"}.call(t, b, "tools/call", `"name":"t"`), `"content":[]`)
+	})
+}

@@ -23,6 +23,7 @@ type catalog struct {
 	mirrors   map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
 	reflected looked                 // for mirrors
 	studied   looked                 // for schemas
+	calmed    looked                 // for calm
 	schemas   schemas                // of tools whose calls are checked
 	calm      map[string]bool        // tools that may be called twice, by the server's name; not noted unless calls of tools are made again
 	edition   int                    // counts how often the tools were listed to know them

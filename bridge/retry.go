@@ -55,6 +55,9 @@ func newRetries(o Retry) *retries {
 	return &retries{attempts: n, tools: o.Tools, few: rate.NewLimiter(fewRetries, fewRetries)}
 }
 
+// wantsTools reports whether calls of tools are made again.
+func (u *retries) wantsTools() bool { return u != nil && u.tools }
+
 // earn counts a call.
 func (u *retries) earn() {
 	if u.tenths.Load() < maxTenths {
