@@ -317,8 +317,11 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 	contents, err := e.source.Read(ctx, u.equipped(found.tool, r, args), uri)
 	if failed, ok := errors.AsType[*wire.Failure](err); ok {
 		code := jsonrpc.CodeInternal
-		if failed.Missing {
+		switch {
+		case failed.Missing:
 			code = codeNoResource
+		case failed.Refused:
+			code = jsonrpc.CodeInvalidParams
 		}
 		return jsonrpc.NewError(nil, code, failed.Text, data), nil
 	}

@@ -22,7 +22,8 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 }
 
 // perform makes a call and returns the answer, or the result that says what has
-// gone wrong. With an answer that says no there are both.
+// gone wrong. With an answer that says no there are both; there is no plan when
+// the arguments are to blame.
 func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wrong []byte, err error) {
 	s.mu.Lock()
 	if s.closed {
@@ -46,7 +47,7 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 	case err != nil && s.life.Err() != nil:
 		return nil, nil, nil, errClosed
 	case err != nil:
-		return nil, nil, s.refused(err), nil
+		return p, nil, s.refused(err), nil
 	}
 	a, err = s.exchange(inner, p, c)
 	switch {

@@ -14,13 +14,15 @@ type Failure struct {
 	Text string
 	// Missing: the API says that there is no such thing.
 	Missing bool
+	// Refused: the arguments are to blame, and nothing was sent.
+	Refused bool
 }
 
 func (f *Failure) Error() string { return f.Text }
 
 // failure makes a Failure of a result that says what has gone wrong.
-func failure(a *answer, result []byte) *Failure {
-	f := &Failure{Text: gjson.GetBytes(result, "content.0.text").String()}
+func failure(p *Plan, a *answer, result []byte) *Failure {
+	f := &Failure{Text: gjson.GetBytes(result, "content.0.text").String(), Refused: p == nil}
 	f.Missing = a != nil && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 	return f
 }
@@ -34,7 +36,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 	case err != nil:
 		return nil, err
 	case wrong != nil:
-		return nil, failure(a, wrong)
+		return nil, failure(p, a, wrong)
 	}
 	kind := a.contentType()
 	if kind == "" || a.streamed {
@@ -72,14 +74,14 @@ func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*file, error) 
 	if err != nil {
 		return nil, err
 	}
-	_, a, wrong, err := s.perform(ctx, read)
+	p, a, wrong, err := s.perform(ctx, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, refuse("it did not come in time")
 	case err != nil:
 		return nil, err
 	case wrong != nil:
-		return nil, Refusal(failure(a, wrong).Text)
+		return nil, Refusal(failure(p, a, wrong).Text)
 	case a.more:
 		return nil, refuse("it %s", a.why)
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
 
 // Answers as contents of resources.
@@ -37,6 +39,31 @@ func TestRead(t *testing.T) {
 		}
 		if !strings.HasPrefix(string(got), test.want) {
 			t.Errorf("%.40s: %s\nwant %s", test.answer, got, test.want)
+		}
+	}
+}
+
+// A failure is the arguments' where nothing could be asked because of them, and
+// nobody else's.
+func TestReadRefused(t *testing.T) {
+	s := newSource(t, Options{Document: &openapi.Document{}})
+	closed := newSource(t, Options{BaseURL: "http://127.0.0.1:1", Retries: -1})
+	needs := tool("GET", "/x/{id}", &openapi.Parameter{Name: "id", In: openapi.InPath})
+	for _, test := range []struct {
+		s       *Source
+		args    string
+		refused bool
+		want    string
+	}{
+		{closed, `{}`, true, "id: is missing"},
+		{closed, `{"id":".."}`, true, "id: must not have . or .."},
+		{closed, `{"id":"1"}`, false, "GET /x/1 got no answer"},
+		{s, `{"id":"1"}`, false, "no server is named"},
+	} {
+		_, err := test.s.Read(t.Context(), &Call{Tool: needs, Args: []byte(test.args)}, "u")
+		f, ok := errors.AsType[*Failure](err)
+		if !ok || f.Refused != test.refused || !strings.Contains(f.Text, test.want) {
+			t.Errorf("%s: %+v, %v; want %q, refused: %t", test.args, f, err, test.want, test.refused)
 		}
 	}
 }

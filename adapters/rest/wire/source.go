@@ -307,7 +307,8 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	})
 }
 
-// plan is Plan with files that fetch reads.
+// plan is Plan with files that fetch reads. Where there is a request, and only no
+// server for it, the plan is there beside the error.
 func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, error) {
 	schema := c.Tool.InputSchema
 	if len(schema) == 0 {
@@ -334,7 +335,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 	at := s.home
 	if at == nil || s.o.BaseURL == "" && len(c.Tool.Operation.Servers) > 0 {
 		if at, err = server(s.o.Document, c.Tool.Operation, &s.o); err != nil {
-			return nil, refuse("%s", err)
+			return p, refuse("%s", err)
 		}
 	}
 	p.base = at.RawQuery
