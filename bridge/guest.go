@@ -149,10 +149,7 @@ func (b *Bridge) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id [
 	came := b.arrive(&c.arrival, "")
 	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, arrival: came}
 	a, err := b.reception(g.Server, g.From.Principal).Call(ctx, r)
-	if err == nil {
-		err = b.weigh(g.Server, a)
-	}
-	b.depart(came, &from, m, a, err)
+	err = b.conclude(came, g.Server, &from, m, a, err)
 	switch {
 	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), ErrShutdown)):
 		a.Release()

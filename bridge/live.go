@@ -329,10 +329,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c
 	came := s.b.arrive(&c.arrival, s.id)
 	a, err := s.up.Call(ctx, &Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h), arrival: came})
 	s.leave(c)
-	if err == nil {
-		err = s.b.weigh(s.server, a)
-	}
-	s.b.depart(came, s.caller, m, a, err)
+	err = s.b.conclude(came, s.server, s.caller, m, a, err)
 	switch {
 	case err == nil:
 		a.ID = c.id

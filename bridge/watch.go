@@ -13,8 +13,9 @@ import (
 
 // Report says what became of one request of a client at one server. A request
 // that several servers got, such as one for the lists of all of them, is
-// reported for each; one that none got, once, without a server. The bridge's own
-// requests are not reported.
+// reported for each; one that none got, once, without a server, and so is one
+// whose answers have no room together. The bridge's own requests are not
+// reported.
 type Report struct {
 	Server    string // empty if none got it
 	Place     int    // of the server in Options.Servers; -1 if none got it
@@ -83,7 +84,8 @@ type arrival struct {
 	session string
 	began   time.Time
 	report  atomic.Int32          // who reports it: one of those below
-	meant   atomic.Pointer[route] // the server that was to get it; nil if none was
+	meant   atomic.Pointer[route] // the server of several that was to get it; nil if none was
+	weighed atomic.Bool           // the answer is among the bytes under way
 }
 
 // Who reports a request: nobody yet, the servers that got it, or the bridge,
@@ -117,6 +119,27 @@ func (b *Bridge) depart(a *arrival, from *Caller, request, answer *jsonrpc.Messa
 		p.Server, p.Place = r.o.Name, r.place
 	}
 	p.ended(b, from, answer, err)
+}
+
+// conclude counts the answer of a request among the bytes under way, and reports
+// what no server's report says: also that there is no room for what was made of
+// several servers' answers. It returns why the client gets no answer.
+func (b *Bridge) conclude(a *arrival, server string, from *Caller, request, answer *jsonrpc.Message, err error) error {
+	if err == nil && (a == nil || !a.weighed.Load()) {
+		if err = b.weigh(server, answer); err != nil && a != nil {
+			a.meant.Store(nil)
+			a.report.Store(byNobody)
+		}
+	}
+	b.depart(a, from, request, answer, err)
+	return err
+}
+
+// part reports whether the answer of one server is only a part of what the
+// client gets.
+func (a *arrival) part(method string) bool {
+	_, list := listed(method)
+	return list && a.meant.Load() != nil
 }
 
 // refused reports a request that was refused at the door.
@@ -161,7 +184,8 @@ func (r *route) watched(up Upstream) Upstream {
 	return &watched{up, r}
 }
 
-// Call makes a call.
+// Call makes a call. What has no room among the bytes under way is no answer: the
+// report says what the client gets.
 func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.arrival == nil || !r.arrival.report.CompareAndSwap(byNobody, byServers) && r.arrival.report.Load() == byBridge {
 		return w.Upstream.Call(ctx, r) // in the second case its client has gone meanwhile
@@ -170,6 +194,12 @@ func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	defer w.r.calls.Add(-1)
 	p := Report{Server: w.r.o.Name, Place: w.r.place, Session: r.arrival.session, Began: time.Now(), Request: r.Message}
 	a, err := w.Upstream.Call(ctx, r)
+	if err == nil && !r.arrival.part(r.Method) {
+		r.arrival.weighed.Store(true)
+		if err = w.r.b.weigh(w.r.o.Name, a); err != nil {
+			a = nil
+		}
+	}
 	if s := w.Upstream.Server(); s != nil {
 		p.Speaks = s.Revision
 	} else {

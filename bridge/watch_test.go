@@ -256,6 +256,56 @@ func TestWatchTogether(t *testing.T) {
 	})
 }
 
+// An answer that has no room among the bytes under way is reported as what the
+// client gets instead, once; so is a list of several servers that has none
+// although the parts of it were there.
+func TestWatchNoRoom(t *testing.T) {
+	long := strings.Repeat("x", 300<<10)
+	big := func(name string) *fake {
+		list := toolList("a")
+		list = strings.Replace(list, `"name":"a"`, `"name":"a","description":"`+long+`"`, 1)
+		return shop(name, map[string]string{"tools/list": list, "tools/call": `{"content":[{"type":"text","text":"` + long + `"}]}`})
+	}
+	for _, test := range []struct {
+		name    string
+		servers []ServerOptions
+		tool    string
+		list    []string
+		call    string
+	}{
+		{"one server", []ServerOptions{{Name: "one", Adapter: big("one")}}, "a", []string{`"one" tools/list: too_large`}, `"one" tools/call a: too_large`},
+		{
+			"several", []ServerOptions{{Name: "one", Prefix: "one__", Adapter: big("one")}, {Name: "two", Prefix: "two__", Adapter: big("two")}}, "one__a",
+			[]string{`"one" tools/list: ok`, `"two" tools/list: ok`, `"" tools/list: too_large`}, `"one" tools/call one__a: too_large`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &ledger{}
+				b := New(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
+				defer b.Close(context.Background())
+				s, a, err := b.Initialize(context.Background(), "", "id", "", nil, parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+params+`}`))
+				if err != nil {
+					t.Fatal(text(a), err)
+				}
+				l.got()
+				for _, ask := range []func(method, of string) string{
+					func(method, of string) string { return do(t, s, "1", method, "{"+of+"}") },
+					func(method, of string) string { return visitor{}.call(t, b, method, of) },
+				} {
+					contains(t, ask("tools/list", ""), `"bridge":"upstream_too_large"`)
+					l.want(t, "a list", test.list...)
+					contains(t, ask("tools/call", `"name":"`+test.tool+`"`), `"bridge":"upstream_too_large"`)
+					l.want(t, "a call", test.call)
+				}
+				if n := b.bytes.Load(); n != 0 {
+					t.Errorf("%d bytes are under way", n)
+				}
+			})
+		})
+	}
+}
+
 // The kinds of errors are told apart also where one is another's reason.
 func TestOutcomeOf(t *testing.T) {
 	for _, test := range []struct {
