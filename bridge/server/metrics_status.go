@@ -22,7 +22,13 @@ type gauges struct {
 type wholeGauge struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(*bridge.Totals) float64
+	value func(*overview) float64
+}
+
+// overview is how the bridge as a whole fares.
+type overview struct {
+	bridge.Totals
+	ready bool
 }
 
 // eachGauge is a metric of each server.
@@ -41,20 +47,20 @@ func newGauges(s *Server) *gauges {
 	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "What a limit of the server has refused, by the limit. Without a server: a limit of what one caller may have.", []string{"server", "limit"}, nil)
 	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
 	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
-	whole := func(name, help string, kind prometheus.ValueType, value func(*bridge.Totals) float64) {
+	whole := func(name, help string, kind prometheus.ValueType, value func(*overview) float64) {
 		g.whole = append(g.whole, wholeGauge{prometheus.NewDesc("mcp_bridge_"+name, help, nil, nil), kind, value})
 	}
 	each := func(name, help string, kind prometheus.ValueType, value func(*bridge.Status) float64) {
 		g.each = append(g.each, eachGauge{prometheus.NewDesc("mcp_bridge_"+name, help, []string{"server"}, nil), kind, value})
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	whole("ready", "Whether /readyz answers 200.", gauge, func(*bridge.Totals) float64 { return truth(s.readiness().Ready) })
-	whole("requests_in_flight", "Requests of clients that are under way, without subscriptions.", gauge, func(t *bridge.Totals) float64 { return float64(t.Calls) })
-	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *bridge.Totals) float64 { return float64(t.Guests) })
-	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *bridge.Totals) float64 { return float64(t.Listens) })
-	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *bridge.Totals) float64 { return float64(t.Bytes) })
-	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *bridge.Totals) float64 { return float64(t.MaxBytes) })
-	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *bridge.Totals) float64 { return float64(t.Dropped) })
+	whole("ready", "Whether /readyz answers 200.", gauge, func(t *overview) float64 { return truth(t.ready) })
+	whole("requests_in_flight", "Requests of clients that are under way, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
+	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Guests) })
+	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Listens) })
+	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
+	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
+	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
 	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *bridge.Status) float64 { return truth(st.Usable) })
 	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *bridge.Status) float64 { return float64(st.Calls) })
 	each("circuit_breaker_opened_total", "How often the server began to be left alone because it fails.", counter, func(st *bridge.Status) float64 { return float64(st.Trips) })
@@ -69,7 +75,7 @@ func newGauges(s *Server) *gauges {
 	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *bridge.Status) float64 { return float64(st.Restarts) })
 	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *bridge.Status) float64 { return float64(st.Failures) })
 	if g.s.access != nil {
-		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*bridge.Totals) float64 { return float64(g.s.access.lost.Load()) })
+		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(g.s.access.lost.Load()) })
 	}
 	return g
 }
@@ -103,15 +109,17 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
-	totals := g.s.b.Totals()
+	totals, servers := g.s.b.Totals(), g.s.b.Status()
+	why, _ := g.s.unready(servers)
+	all := overview{totals, why == ""}
 	for _, w := range g.whole {
-		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&totals))
+		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&all))
 	}
 	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
 	for limit, n := range totals.Refused {
 		to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), "", limit)
 	}
-	for i, st := range g.s.b.Status() {
+	for i, st := range servers {
 		to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(st.Sessions), st.Name)
 		for _, e := range g.each {
 			to <- prometheus.MustNewConstMetric(e.desc, e.kind, e.value(&st), st.Name)

@@ -56,6 +56,24 @@ func TestMetricsLint(t *testing.T) {
 	})
 }
 
+// It is looked once for all metrics how a server fares, and they say what /readyz
+// says.
+func TestMetricsLookOnce(t *testing.T) {
+	for want, names := range map[string][]string{"mcp_bridge_ready 1": {"broken", "whole"}, "mcp_bridge_ready 0": {"broken"}} {
+		run(t, nil, names, func(t *testing.T, r *rig) {
+			if got := r.scrape("mcp_bridge_ready"); len(got) != 1 || got[0] != want {
+				t.Errorf("%q, want %s", got, want)
+			}
+			if n := r.looks.Load(); n != int64(len(names)) {
+				t.Errorf("looked %d times how %d servers fare", n, len(names))
+			}
+			if status, got := r.readyz(); got.Ready != (want == "mcp_bridge_ready 1") || got.Ready != (status == 200) {
+				t.Errorf("/readyz = %d %+v", status, got)
+			}
+		})
+	}
+}
+
 // The documentation has every metric.
 func TestMetricsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")

@@ -84,24 +84,33 @@ func (s *Server) readiness() *readiness {
 		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Guests: t.Guests,
 		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
 	}}
+	servers := s.b.Status()
+	for i := range servers {
+		out.Servers = append(out.Servers, s.state(i, &servers[i]))
+	}
+	out.Reason, out.Draining = s.unready(servers)
+	out.Ready = out.Reason == ""
+	return out
+}
+
+// unready says why the bridge is not ready while its servers fare like that;
+// nothing when it is.
+func (s *Server) unready(servers []bridge.Status) (why string, draining bool) {
 	var useless []string
-	for i, st := range s.b.Status() {
-		out.Servers = append(out.Servers, s.state(i, &st))
-		if !st.Usable {
-			useless = append(useless, st.Name)
+	for i := range servers {
+		if !servers[i].Usable {
+			useless = append(useless, servers[i].Name)
 		}
 	}
-	switch out.Draining = s.b.Draining(); {
-	case out.Draining:
-		out.Reason = "the bridge is stopping"
-	case len(useless) == len(out.Servers):
-		out.Reason = "no server works"
+	switch {
+	case s.b.Draining():
+		return "the bridge is stopping", true
+	case len(useless) == len(servers):
+		return "no server works", false
 	case s.c.Ready == config.ReadyAll && len(useless) > 0:
-		out.Reason = strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)"
-	default:
-		out.Ready = true
+		return strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)", false
 	}
-	return out
+	return "", false
 }
 
 // state says how the server at that place fares.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -22,6 +23,8 @@ type rig struct {
 	t testing.TB
 	s *Server
 	f *wiretest.Server
+	// looks counts how often it was looked how a server fares that was not used yet.
+	looks atomic.Int64
 }
 
 func newRig(t testing.TB, change func(*config.Config), names ...string) *rig {
@@ -35,6 +38,7 @@ func newRig(t testing.TB, change func(*config.Config), names ...string) *rig {
 	r := &rig{t: t, f: &wiretest.Server{}}
 	r.s = build(&c, slog.New(slog.DiscardHandler), func(_ *Server, s *config.Server) reached {
 		check := func() error {
+			r.looks.Add(1)
 			if s.Name == "broken" {
 				return errors.New("no such program")
 			}
