@@ -280,6 +280,7 @@ type Bridge struct {
 	stop          context.CancelFunc
 	force         context.Context // ends when Close has no more time
 	hurry         context.CancelFunc
+	crew          *crew // makes the calls
 	wg            sync.WaitGroup
 
 	mu       sync.Mutex // guards the rest
@@ -308,6 +309,7 @@ func New(o Options) *Bridge {
 		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
 		starts:   make(chan struct{}, maxStarts),
+		crew:     newCrew(),
 		sessions: map[*Session]struct{}{}, door: newDoor(o.PerPrincipal),
 	}
 	var err error
@@ -461,6 +463,7 @@ func (b *Bridge) Close(ctx context.Context) {
 	wg.Wait()
 	b.stop()
 	b.wg.Wait()
+	b.crew.stop()
 	b.hurry()
 }
 

@@ -30,7 +30,11 @@ func (s *Session) Go(f func()) bool {
 	if s.ending {
 		return false
 	}
-	s.wg.Go(f)
+	s.wg.Add(1)
+	s.b.crew.run(func() {
+		defer s.wg.Done()
+		f()
+	})
 	return true
 }
 

@@ -218,6 +218,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 		c.Traces = p
 	}
 	limitMemory(log)
+	lower := raiseHeapFloor()
 	s = server.New(c, log)
 	var wg sync.WaitGroup
 	quiet, cancel := context.WithCancel(ctx)
@@ -225,6 +226,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	return s, func() {
 		cancel()
 		wg.Wait()
+		lower()
 		flush()
 	}, nil
 }
