@@ -29,7 +29,9 @@ func (t *Tool) headerTemplates(use func(name string) bool) (map[string]*template
 		case httpclient.Reserved(name) || strings.EqualFold(name, "Cookie"):
 			add("%s is set by the bridge itself: remove it", name)
 		}
-		all[name] = one
+		if one != nil {
+			all[name] = one
+		}
 	}
 	return all, faults
 }
@@ -45,16 +47,50 @@ func headerArguments(headers map[string]*template) []openapi.Argument {
 	return all
 }
 
+// standIns notes the defaults of arguments, which stand in their place in a header
+// that has other text too. of returns the default of an argument.
+func standIns(headers map[string]*template, of func(name string) gjson.Result) {
+	for _, t := range headers {
+		for i := range t.parts {
+			if p := &t.parts[i]; p.arg != "" && !t.asGiven {
+				p.standIn = of(p.arg)
+			}
+		}
+	}
+}
+
+// header returns the text of a header. It reports false when it is not sent: an
+// argument in it was left out, and has no default. One with a hole, such as the
+// Idempotency-Key "order-", would be that of others too.
+func (t *template) header(values map[string]gjson.Result) (string, bool) {
+	s := ""
+	for _, p := range t.parts {
+		s += p.literal
+		if p.arg == "" {
+			continue
+		}
+		v := values[p.arg]
+		if v.Type == gjson.Null { // as it is where there is none
+			v = p.standIn
+		}
+		if v.Type == gjson.Null {
+			return "", false
+		}
+		s += textOf(v)
+	}
+	return s, true
+}
+
 // filledHeaders fills these. What was made of arguments may not be sent: that is
 // told with the name of the header, since several may be to blame.
 func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]member, error) {
 	var all []member
 	for _, name := range sortedKeys(headers) {
 		t := headers[name]
-		if _, given := values[t.only()]; t.asGiven && !given {
+		text, ok := t.header(values)
+		if !ok {
 			continue
 		}
-		text := t.text(values)
 		if !httpguts.ValidHeaderFieldValue(text) {
 			return nil, wire.Refusal(fmt.Sprintf("%s: what comes into the header %s has a line break or another character that a header cannot have", strings.Join(t.args(), ", "), name))
 		}
@@ -75,12 +111,4 @@ func (c *Config) secrets() []string {
 		}
 	}
 	return all
-}
-
-// only returns the argument that is all of the text.
-func (t *template) only() string {
-	if t.asGiven {
-		return t.parts[0].arg
-	}
-	return ""
 }

@@ -51,6 +51,9 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults)
 	var wrong Faults
 	o.headers, wrong = e.headerTemplates(use("headers", nil))
 	faults = append(faults, wrong...)
+	standIns(o.headers, func(name string) gjson.Result {
+		return args[name].standIn([]byte(gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)).Raw))
+	})
 	if len(e.Body) > 0 {
 		var err error
 		if o.body, err = parseTemplate(gjson.ParseBytes(e.Body), use("body", o.used), 0); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,6 +125,71 @@ func TestHeaderSecrets(t *testing.T) {
 		if err != nil || strings.Contains(plan, "the-secret-key") || !strings.Contains(plan, "X-Api-Key: ***\nX-Kind: no-secret\n") || !strings.Contains(plan, "Idempotency-Key: one-order\n") {
 			t.Errorf("dry run of %s:\n%s\n%v", tool, plan, err)
 		}
+	}
+}
+
+// A header in which an argument was left out is left out, unless the argument has
+// a default; alone, the default is the API's affair.
+func TestHeaderHoles(t *testing.T) {
+	api := newAPI(t)
+	doc := file(t, `openapi: 3.1.0
+info: { title: Jobs, version: "1" }
+paths:
+  /jobs:
+    get:
+      operationId: jobs
+      parameters: [{ name: a, in: query, schema: {} }, { name: b, in: query, schema: { type: string, default: "b0" } }, { name: X-Trace, in: header, schema: { type: string } }]
+      responses: { "200": { description: OK } }
+`)
+	own := args(t, "a? any", "b? string = b0")
+	for _, test := range []struct {
+		header, args string
+		own, over    string // what is sent; empty if nothing is
+	}{
+		{"order-{a}", `{"a":"1"}`, "order-1", "order-1"},
+		{"order-{a}", `{}`, "", ""},
+		{"order-{a}", `{"a":null}`, "", ""},
+		{"order-{a}.", `{"a":""}`, "order-.", "order-."},
+		{"{a}-{b}", `{"a":"1"}`, "1-b0", "1-b0"},
+		{"{a}-{b}", `{"a":"1","b":"2"}`, "1-2", "1-2"},
+		{"{a}-{b}", `{"b":"2"}`, "", ""},
+		{"{b}", `{}`, "", ""},
+		{"{a}", `{"a":null}`, "", ""},
+		{"fixed", `{}`, "fixed", "fixed"},
+	} {
+		headers := map[string]string{"X-Trace": test.header}
+		up := connect(t, adapter(t, Config{OpenAPI: doc, BaseURL: api.URL, Tools: []Tool{
+			{Key: "own", Request: "GET /own{?a,b}", Args: own, Headers: headers}, {Key: "jobs", Headers: headers},
+		}}, Options{}), &adaptertest.Client{})
+		for tool, want := range map[string]string{"own": test.own, "jobs": test.over} {
+			if text, isError := call(t, up, tool, test.args); isError {
+				t.Fatal(text)
+			}
+			_, got, sent := strings.Cut(api.last(t), "X-Trace=")
+			if got != want || sent != (want != "") {
+				t.Errorf("%s: %s with %s: the header is %q, want %q", tool, test.header, test.args, got, want)
+			}
+		}
+	}
+}
+
+// A request whose key was left out is not made again.
+func TestNoKey(t *testing.T) {
+	var asked atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1)%2 == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(api.Close)
+	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []Tool{
+		{Key: "order", Request: "POST /orders", Args: args(t, "id? string"), Headers: map[string]string{"Idempotency-Key": "order-{id}"}, Attempts: 2},
+	}}, Options{}), &adaptertest.Client{})
+	if _, isError := call(t, up, "order", `{"id":"7"}`); isError || asked.Load() != 2 {
+		t.Errorf("with a key: %d requests (error: %t), want 2", asked.Load(), isError)
+	}
+	if _, isError := call(t, up, "order", `{}`); !isError || asked.Load() != 3 {
+		t.Errorf("without: %d requests (error: %t), want 1", asked.Load()-2, isError)
 	}
 }
 

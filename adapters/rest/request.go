@@ -239,6 +239,7 @@ func (b *own) templates() {
 	var wrong Faults
 	b.headers, wrong = b.entry.headerTemplates(use)
 	b.faults = append(b.faults, wrong...)
+	standIns(b.headers, func(name string) gjson.Result { return b.arg(name).standIn(nil) })
 }
 
 // rest finds a place for the arguments that have none yet: the query, or the
@@ -362,6 +363,20 @@ func (a *Arg) described(schema []byte) []byte {
 		schema = put(schema, "default", a.Default)
 	}
 	return schema
+}
+
+// standIn returns the default of an argument with a schema.
+func (a *Arg) standIn(schema []byte) gjson.Result {
+	if a == nil {
+		return gjson.GetBytes(schema, "default")
+	}
+	if a.Default != nil {
+		return gjson.ParseBytes(a.Default)
+	}
+	if own := gjson.GetBytes(a.Schema, "default"); own.Exists() {
+		return own
+	}
+	return gjson.GetBytes(schema, "default")
 }
 
 // annotations says what a method does, unless writes knows better.

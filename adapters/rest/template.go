@@ -23,7 +23,10 @@ type template struct {
 }
 
 // part is a piece of a text: literal, or the argument of that name.
-type part struct{ literal, arg string }
+type part struct {
+	literal, arg string
+	standIn      gjson.Result // in a header, for an argument that was left out
+}
 
 // place is {name}, or {{name}}, which stands for {name} literally. All other
 // braces are themselves.
