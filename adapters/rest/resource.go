@@ -243,15 +243,21 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 		}
 		var args []member
 		for i, name := range r.inPath {
-			value, err := url.PathUnescape(found[i+1])
-			if err != nil {
-				return nil, nil, fmt.Errorf("the path of %.200q is not encoded rightly", uri)
+			// Commas between values stand as they are, and those in values encoded.
+			parts := []string{found[i+1]}
+			if r.lists[name] {
+				parts = strings.Split(found[i+1], ",")
+			}
+			for j := range parts {
+				if parts[j], err = url.PathUnescape(parts[j]); err != nil {
+					return nil, nil, fmt.Errorf("the path of %.200q is not encoded rightly", uri)
+				}
 			}
 			if r.lists[name] {
-				args = append(args, member{name, list(strings.Split(value, ","))})
+				args = append(args, member{name, list(parts)})
 				continue
 			}
-			args = append(args, member{name, quoted(value)})
+			args = append(args, member{name, quoted(parts[0])})
 		}
 		for _, key := range sortedKeys(values) {
 			name, known := r.query[key]

@@ -105,6 +105,31 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// Values of a list in a path are told apart by commas: those in a value are
+// encoded, there and back.
+func TestResourceLists(t *testing.T) {
+	api := newAPI(t)
+	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []Tool{
+		{Key: "tags", As: AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
+		{Key: "sums", As: AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
+	}}, Options{}), &adaptertest.Client{})
+	for _, test := range []struct{ uri, request, want string }{
+		{"rest://pets/tags/a,b", "GET /tags/a,b", ""},
+		{"rest://pets/tags/a%2Cb,c", "GET /tags/a%2Cb,c", ""},
+		{"rest://pets/tags/a%2cb", "GET /tags/a%2Cb", ""},
+		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4", ""},
+		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy", ""},
+		{"rest://pets/sums/1%2C2/of/x", "", "numbers[0]: must be an integer"},
+		{"rest://pets/tags/a,%zz", "", "is not encoded rightly"},
+	} {
+		n := api.count()
+		m := raw(t, up, "resources/read", `{"uri":"`+test.uri+`"}`)
+		if asked := api.count() > n; asked != (test.request != "") || asked && api.last(t) != test.request || !strings.Contains(string(m.Error), test.want) {
+			t.Errorf("%s: request %s (%t), %s; want %s %s", test.uri, api.last(t), asked, m.Error, test.request, test.want)
+		}
+	}
+}
+
 // Two resources at one address are a mistake: one of them could not be read.
 func TestResourcesAlike(t *testing.T) {
 	c := Config{BaseURL: "https://x.example.com", Tools: []Tool{
