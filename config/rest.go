@@ -195,10 +195,19 @@ func (d *decoder) jsonOf(x *slot, n ast.Node, depth int, left *int) ([]byte, boo
 
 // restBreaches are the rules for an API beyond those of its adapter.
 func (s *Server) restBreaches() []breach {
-	if s.Rest == nil || s.Era == EraAuto && s.Revision == "" {
+	if s.Rest == nil {
 		return nil
 	}
-	return []breach{{"era", "revision", "is of no use with rest: the bridge itself is the server, and all clients can use it"}}
+	var all []breach
+	if s.Era != EraAuto || s.Revision != "" {
+		all = append(all, breach{"era", "revision", "is of no use with rest: the bridge itself is the server, and all clients can use it"})
+	}
+	for _, t := range s.Rest.Tools {
+		if t.Timeout > s.MaxTimeout {
+			all = append(all, breach{"rest: tools: " + t.Key + ": timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
+		}
+	}
+	return all
 }
 
 // restRemarks are remarks about an API.

@@ -317,6 +317,7 @@ type Report struct {
 	doc     *openapi.Document
 	config  *Config
 	timeout time.Duration
+	most    time.Duration // of all timeouts; 0 for no limit
 }
 
 // Inspect reads the document, if it is a file, and reports what becomes of it.
@@ -350,7 +351,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	list := c.catalog(m, name)
 	report := &Report{
 		Tools: len(list.tools), Size: list.size, Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
-		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout),
+		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, r := range m.resources {
 		report.tools, report.uris[r.tool] = append(report.tools, r.tool), r.uri

@@ -266,7 +266,11 @@ func (x *explainer) calls() {
 		}
 		return "default"
 	}
-	x.add("timeout", cmp.Or(e.Timeout, x.r.timeout).String(), set("timeout", e.Timeout > 0, true))
+	timeout := cmp.Or(e.Timeout, x.r.timeout)
+	if x.r.most > 0 {
+		timeout = min(timeout, x.r.most)
+	}
+	x.add("timeout", timeout.String(), set("timeout", e.Timeout > 0, true))
 	attempts := cmp.Or(e.Attempts, c.Attempts, 3)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {

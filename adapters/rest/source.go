@@ -23,6 +23,9 @@ type Options struct {
 	Log *slog.Logger // nil means slog.Default()
 	// Timeout is how long a call may take in all; 0 means 30 s.
 	Timeout time.Duration
+	// MaxTimeout is how long a call may take whatever its tool says; 0 means no
+	// limit.
+	MaxTimeout time.Duration
 	// Forward are the names of headers of callers that the API gets. They are as
 	// the API knows them.
 	Forward []string
@@ -164,7 +167,7 @@ func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *va
 	return wire.New(wire.Options{
 		Name: name, Document: doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
 		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(), Trusted: c.Trusted, Forward: o.Forward,
-		Timeout: o.Timeout, Retries: retries(c.Attempts), Rate: perSecond, Concurrent: c.Limits.Concurrent,
+		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: retries(c.Attempts), Rate: perSecond, Concurrent: c.Limits.Concurrent,
 		CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
 		Schemas: schemas, Log: o.Log,
 	})

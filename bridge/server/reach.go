@@ -83,7 +83,7 @@ func mayCall(c *config.Config, renamed map[string]string) func(principal string)
 
 // RestOptions makes the options of an HTTP API of its server's settings.
 func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
-	o := rest.Options{Log: log, Timeout: c.Timeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
+	o := rest.Options{Log: log, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
 	for _, f := range c.Forward {
 		o.Forward = append(o.Forward, f.To)
 	}

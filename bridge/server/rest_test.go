@@ -231,3 +231,12 @@ paths:
 		}
 	}
 }
+
+// What bounds calls to other servers bounds those to an API.
+func TestRestOptions(t *testing.T) {
+	s := config.DefaultServer("words", config.ShareSession)
+	s.Timeout, s.MaxTimeout = 3*time.Second, 7*time.Second
+	if o := RestOptions(&s, 1<<20, nil); o.Timeout != s.Timeout || o.MaxTimeout != s.MaxTimeout || o.MaxMessage != 1<<20 {
+		t.Errorf("RestOptions = %+v", o)
+	}
+}

@@ -10,7 +10,7 @@ import (
 // Settings are what holds for the calls of one tool. What is zero is as
 // Options has it.
 type Settings struct {
-	Timeout time.Duration // of a call with all its attempts
+	Timeout time.Duration // of a call with all its attempts; Options.MaxTimeout at most
 	Retries int           // beyond the first attempt; negative for none
 	// Repeat: the request may be sent again though its method does not promise
 	// that this does no harm.
@@ -29,10 +29,14 @@ type Settings struct {
 
 // timeout returns how long a call may take.
 func (s *Source) timeout(c *Call) time.Duration {
+	t := s.o.Timeout
 	if c.Settings.Timeout > 0 {
-		return c.Settings.Timeout
+		t = c.Settings.Timeout
 	}
-	return s.o.Timeout
+	if most := s.o.MaxTimeout; most > 0 {
+		t = min(t, most)
+	}
+	return t
 }
 
 // retries returns how often a request may be sent beyond the first time.

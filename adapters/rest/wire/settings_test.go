@@ -93,6 +93,28 @@ func TestSettingsAttempts(t *testing.T) {
 	})
 }
 
+// A tool's own time wins over the source's, and the longest that is allowed over
+// both.
+func TestSettingsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct{ source, most, own, want time.Duration }{
+			{time.Minute, 0, 0, time.Minute}, {time.Minute, 0, time.Hour, time.Hour}, {time.Minute, 0, time.Second, time.Second},
+			{time.Minute, 2 * time.Minute, time.Hour, 2 * time.Minute}, {time.Minute, 2 * time.Minute, time.Second, time.Second}, {time.Minute, time.Second, 0, time.Second},
+		} {
+			s, _ := scripted(t, Options{Timeout: test.source, MaxTimeout: test.most, Retries: -1}, func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+			began := time.Now()
+			got := call(t, s, &Call{Tool: tool("GET", "/x"), Settings: Settings{Timeout: test.own}})
+			if took := time.Since(began); took != test.want || !strings.Contains(said(got), "did not answer in time ("+test.want.String()+")") {
+				t.Errorf("%+v: %s after %v", test, said(got), took)
+			}
+			s.Close()
+		}
+	})
+}
+
 // What does not say how long it is fresh is kept as long as the tool has it,
 // and for no other; what says so itself is not.
 func TestSettingsKeep(t *testing.T) {

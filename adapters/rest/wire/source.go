@@ -51,6 +51,7 @@ type Options struct {
 	Forward []string
 
 	Timeout    time.Duration // of a call with all its attempts; 30 s
+	MaxTimeout time.Duration // the longest that a tool's own Timeout may be; 0 for no limit
 	Retries    int           // beyond the first attempt; 2, negative for none
 	Rate       float64       // requests a second; 0 for no limit
 	Burst      int           // of Rate; as many as come in a second
