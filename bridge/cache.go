@@ -33,7 +33,13 @@ type cache struct {
 	hits, misses, joined, served atomic.Uint64 // served ones were stale
 	origins                      atomic.Uint64 // numbers them
 
+	// announced says that the adapter announces changes itself: they are heard
+	// whatever is open. It is set once.
+	announced bool
+	unfollow  func() // ends that
+
 	mu      sync.Mutex // guards the rest, and all origins
+	ears    ears
 	kept    *simplelru.LRU[string, *entry]
 	bytes   int64
 	shared  [matters]map[string]*entry // those of kept that belong to no single connection
@@ -80,6 +86,7 @@ func newCache(r *route) *cache {
 	if c.kept, err = simplelru.NewLRU(maxKept, c.dropped); err != nil {
 		panic(err) // the size is positive
 	}
+	c.unfollow = c.follow(r.o.Adapter)
 	return c
 }
 
@@ -411,6 +418,7 @@ func excused(err error) bool {
 // terms are on what an answer may be kept.
 type terms struct {
 	fresh     time.Duration // not at all when it is 0
+	announced bool          // so long because a change would be announced
 	everybody bool          // it may be given to other principals
 	empty     bool          // it lists nothing
 }
@@ -433,8 +441,8 @@ func (c *keeper) terms(p *spot, a *jsonrpc.Message) (t terms) {
 		t.everybody = t.everybody || string(f.Scope.Of(a.Result)) == `"public"`
 	} else {
 		t.fresh = c.cache.o.Lists
-		if t.fresh == 0 && c.cache.r.share != ShareCall && gjson.GetBytes(s.Capabilities, lists[p.what].capability+".listChanged").Bool() {
-			t.fresh = announcedFor
+		if t.fresh == 0 && (c.cache.announced || c.cache.r.share != ShareCall) && gjson.GetBytes(s.Capabilities, lists[p.what].capability+".listChanged").Bool() {
+			t.fresh, t.announced = announcedFor, true
 		}
 		t.fresh = min(or(t.fresh, unannouncedFor), maxFresh)
 	}
@@ -458,6 +466,7 @@ func (c *cache) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	c.unfollow()
 	c.stop(ErrShutdown)
 	c.wg.Wait()
 }

@@ -191,6 +191,9 @@ func (c *cache) left(f *fetch, e *entry) {
 			e.spot = f.owned(f.c.origin)
 		}
 	}
+	if e != nil && e.announced && !c.overhears(f, e.spot) {
+		e.unheard(time.Now().Add(unannouncedFor))
+	}
 	switch {
 	case e != nil && !f.void && !c.closed && (e.origin == nil || !f.c.lane.gone()) && !c.outrun(e):
 		if e.key == f.public { // from now on it is everybody's: what there was stands before that

@@ -16,8 +16,11 @@ type entry struct {
 	hints bool             // it says for how long it holds
 	goes  bool             // on, with a cursor that is for its connection only
 	pass  bool             // there is none: what is asked here is not to be kept
+	// announced says that it is fresh for as long as it is because a change would be
+	// announced.
+	announced bool
 	got   time.Time        // when it was asked for: it may be as old as that
-	fresh time.Time        // until then it is given out
+	fresh time.Time        // until then it is given out; of one that counts on announcements guarded by the cache's mu
 	until time.Time        // and until then if there is no other
 	size  int64
 }
@@ -36,7 +39,7 @@ func (c *keeper) entry(p *spot, a *jsonrpc.Message, t terms) *entry {
 		mine.key, mine.everybody = p.public, true
 		p = &mine
 	}
-	e := &entry{spot: p, m: m, hints: m.Found().TTL.End > 0 && c.Server().Modern(), goes: c.binds(p, m)}
+	e := &entry{spot: p, m: m, hints: m.Found().TTL.End > 0 && c.Server().Modern(), goes: c.binds(p, m), announced: t.announced}
 	e.fresh = time.Now().Add(t.fresh)
 	if e.until = e.fresh.Add(c.cache.o.Stale); t.empty {
 		e.until = e.fresh
@@ -190,11 +193,18 @@ func (c *cache) changed(o *origin, method string) {
 // outdate drops what concerns a connection. The caller holds c.mu.
 func (c *cache) outdate(o *origin, which func(*spot) bool) {
 	which = both(o.concerns, which)
+	kept := func(e *entry) bool { return which(e.spot) }
 	for what := range c.shared {
-		c.drop(kind(what), func(e *entry) bool { return which(e.spot) })
+		c.drop(kind(what), kept)
 	}
 	if o != nil {
-		c.dropOwn(o, func(e *entry) bool { return which(e.spot) })
+		c.dropOwn(o, kept)
+	} else {
+		for _, e := range c.kept.Values() {
+			if e.origin != nil && kept(e) {
+				c.kept.Remove(e.key)
+			}
+		}
 	}
 	c.void(which)
 }

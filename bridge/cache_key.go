@@ -35,6 +35,7 @@ type origin struct {
 	all       bool               // principals share it
 	said      [kinds]atomic.Bool // that it has changed, or goes on; set with the cache's mu
 	kept      map[string]*entry  // its own; guarded by the cache's mu
+	open      int                // 1 while it is open, 2 while it is exchanged; guarded by the cache's mu
 }
 
 // begin makes the origin that of a connection on behalf of from.

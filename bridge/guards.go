@@ -33,7 +33,7 @@ type Cache struct {
 	Off bool `yaml:"-"`
 	// Lists is for how long the lists of a server are fresh that does not say so
 	// itself, as legacy ones do not. 0 means 60 s when the server announces their
-	// changes, and 5 s otherwise.
+	// changes and a connection is open that it can do so over, and 5 s otherwise.
 	Lists time.Duration `yaml:"lists"`
 	// Stale is for how long after that a list is still served while the server
 	// cannot be had: it sleeps, starts, or fails. 0 means 1 h.

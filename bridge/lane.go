@@ -354,6 +354,7 @@ func (l *lane) doze() {
 // retire closes a connection that is not the lane's any more.
 func (l *lane) retire(w *wire) {
 	l.route.breaker.parted(w)
+	l.route.cache.shut(&l.origin)
 	_ = w.up.Close(l.force) // the wire logs what matters
 	l.route.released()
 }

@@ -58,6 +58,7 @@ func (l *lane) attempt() (*wire, error) {
 	l.route.breaker.opening(t, l, err)
 	if err == nil {
 		w.up = l.route.breaker.joined(w)
+		l.route.cache.opened(&l.origin)
 		if err = l.restore(ctx, w); err != nil {
 			l.route.learned(l.caller.Principal, w.up.Server()) // it works, as another
 			return w, err

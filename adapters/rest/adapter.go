@@ -34,10 +34,27 @@ type Adapter struct {
 	now     *edition   // nil until it was read for the first time
 	reading *reading   // the first, while it is under way
 	open    map[*upstream]struct{}
+	told    []*func(method string) // who else wants to know of changes
 	closed  bool
 }
 
-var _ bridge.Adapter = (*Adapter)(nil)
+var (
+	_ bridge.Adapter   = (*Adapter)(nil)
+	_ bridge.Announcer = (*Adapter)(nil)
+)
+
+// Announce has changed called when the tools or the resources are others.
+func (a *Adapter) Announce(changed func(method string)) (stop func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told := &changed
+	a.told = append(a.told, told)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.told = slices.DeleteFunc(a.told, func(f *func(string)) bool { return f == told })
+	}
+}
 
 // reading is the first attempt to read everything.
 type reading struct {
@@ -258,7 +275,7 @@ func (a *Adapter) swap(e *edition) bool {
 	if !old.sameResources(e.catalog) {
 		changed = append(changed, "resources")
 	}
-	tell := slices.Collect(maps.Keys(a.open))
+	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
 	a.wg.Go(func() {
 		ended := make(chan struct{})
 		go func() {
@@ -274,8 +291,11 @@ func (a *Adapter) swap(e *edition) bool {
 		}
 	})
 	a.mu.Unlock()
-	for _, up := range tell {
-		for _, kind := range changed {
+	for _, kind := range changed {
+		for _, f := range told {
+			(*f)(listChanged(kind))
+		}
+		for _, up := range tell {
 			up.changed(kind)
 		}
 	}

@@ -64,6 +64,9 @@ func TestReload(t *testing.T) {
 	c.Tools = []Tool{{Key: "slow", About: "Takes its time."}}
 	log := &said{}
 	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	announced := make(chan string, 10)
+	defer a.Announce(func(method string) { announced <- method })()
+	a.Announce(func(string) { t.Error("who does not want to know any more was told of a change") })()
 	one, other := &adaptertest.Client{}, &adaptertest.Client{}
 	up := connect(t, a, one)
 	connect(t, a, other)
@@ -98,6 +101,9 @@ func TestReload(t *testing.T) {
 		if got := client.WaitSaid(t, 1); !slices.Equal(got, []string{changed}) {
 			t.Errorf("the client was told %s", got)
 		}
+	}
+	if got := <-announced; got != "notifications/tools/list_changed" || len(announced) > 0 {
+		t.Errorf("announced %s and %d more", got, len(announced))
 	}
 	if got, want := names(t, up), "allPets addPet getPet deletePet watchEvents"; got != want {
 		t.Errorf("tools = %s, want %s", got, want)

@@ -98,9 +98,12 @@ func (u *upstream) changed(kind string) {
 	u.telling.Lock()
 	defer u.telling.Unlock()
 	if !u.told {
-		u.rest.Notify(jsonrpc.NewNotification("notifications/"+kind+"/list_changed", nil))
+		u.rest.Notify(jsonrpc.NewNotification(listChanged(kind), nil))
 	}
 }
+
+// listChanged returns the method that says so.
+func listChanged(kind string) string { return "notifications/" + kind + "/list_changed" }
 
 // enter begins a call. It reports false when the connection is closed.
 func (u *upstream) enter() bool {

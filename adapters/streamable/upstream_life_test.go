@@ -68,6 +68,9 @@ func TestUpstreamNoStanding(t *testing.T) {
 				if gone := rest.Gones(); len(gone) > 0 {
 					t.Errorf("Gone(%v)", gone)
 				}
+				if d, ok := up.(interface{ Deaf() bool }); !ok || !d.Deaf() {
+					t.Error("it is not said that changes of lists will not be heard")
+				}
 				_ = up.Close(t.Context())
 			})
 		})

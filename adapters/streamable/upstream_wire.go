@@ -212,6 +212,10 @@ func (w *wire) shut() {
 	w.hurry()
 }
 
+// Deaf reports whether the server cannot say anything by itself: it has no
+// standing stream.
+func (w *wire) Deaf() bool { return w.heed.Err() != nil }
+
 // goodbye ends the server's session. Many servers do not let their clients do
 // so.
 func (w *wire) goodbye() {
