@@ -24,6 +24,7 @@ type toolKeys struct {
 	Args    []rest.Arg        `yaml:"args"`
 	Body    tree              `yaml:"body"`
 	Headers map[string]string `yaml:"headers"`
+	Query   tree              `yaml:"query"`
 	Result  string            `yaml:"result"`
 	Error   failure           `yaml:"error"`
 	As      string            `yaml:"as"`
@@ -146,6 +147,7 @@ func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
 		}
 		t.Name, t.Title, t.About, t.Request, t.Args = k.Name, k.Title, k.About, k.Request, k.Args
 		t.Body, t.Headers, t.Result = json.RawMessage(k.Body), k.Headers, k.Result
+		t.Query = json.RawMessage(k.Query)
 		t.As = k.As
 		t.Error, t.ErrorIf = k.Error.Text, k.Error.When
 		t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age

@@ -190,11 +190,11 @@ func (x *explainer) arguments() {
 		}
 	}
 	for _, name := range sortedKeys(x.t.hidden) {
-		key, what := "body", "body sets what it is for"
-		if slices.ContainsFunc(x.t.call.Arguments, func(a openapi.Argument) bool { return a.Name == name && a.Place == openapi.InHeader }) {
-			key, what = "headers", "headers set what it is for"
+		key, what := x.t.hidden[name], " sets what it is for"
+		if key == "headers" {
+			what = " set what it is for"
 		}
-		x.add("no argument "+name, what, x.config(key))
+		x.add("no argument "+name, key+what, x.config(key))
 	}
 }
 
@@ -215,7 +215,7 @@ func (x *explainer) argument(a openapi.Argument, shown string, e *Arg) string {
 	switch {
 	case shown == pickArg && x.t.picks:
 		return generated + " (pick)"
-	case x.own() && e != nil:
+	case e != nil && (x.own() || a.Place == ""): // the document does not have it
 		return at(x.file, e.Line)
 	case a.Parameter != nil && x.r.doc != nil:
 		if file, line := x.r.doc.Where(a.Parameter); line > 0 {
@@ -239,6 +239,10 @@ func (x *explainer) templates() {
 	for _, name := range sortedKeys(x.e.Headers) {
 		x.add("header "+name, x.e.Headers[name], x.config("headers: "+name))
 	}
+	gjson.ParseBytes(x.e.Query).ForEach(func(k, v gjson.Result) bool {
+		x.add("query "+k.String(), v.Raw, x.config("query: "+k.String()))
+		return true
+	})
 	body := gjson.ParseBytes(x.e.Body)
 	if !body.IsObject() {
 		x.add("body", body.Raw, x.config("body"))

@@ -47,15 +47,16 @@ func headerArguments(headers map[string]*template) []openapi.Argument {
 	return all
 }
 
-// standIns notes the defaults of arguments, which stand in their place in a header
-// that has other text too. of returns the default of an argument.
-func standIns(headers map[string]*template, of func(name string) gjson.Result) {
-	for _, t := range headers {
-		for i := range t.parts {
-			if p := &t.parts[i]; p.arg != "" && !t.asGiven {
-				p.standIn = of(p.arg)
-			}
+// standIns notes the defaults of arguments, which stand in their place within
+// other text of a header or the query. of returns the default of an argument.
+func (t *template) standIns(of func(name string) gjson.Result) {
+	for i := range t.parts {
+		if p := &t.parts[i]; p.arg != "" && !t.asGiven {
+			p.standIn = of(p.arg)
 		}
+	}
+	for _, inner := range t.inner {
+		inner.standIns(of)
 	}
 }
 
@@ -99,7 +100,7 @@ func filledHeaders(headers map[string]*template, values map[string]gjson.Result)
 	return all, nil
 }
 
-// secrets returns what the headers of entries have that is probably a secret: the
+// secrets returns what the headers and queries of entries have that is probably a secret: the
 // API's own and credentials are known as such. An Idempotency-Key is none.
 func (c *Config) secrets() []string {
 	var all []string
@@ -109,6 +110,12 @@ func (c *Config) secrets() []string {
 				all = append(all, text)
 			}
 		}
+		gjson.ParseBytes(c.Tools[i].Query).ForEach(func(name, v gjson.Result) bool {
+			if v.Type == gjson.String && wire.Sensitive(name.String()) && !place.MatchString(v.Str) {
+				all = append(all, v.Str)
+			}
+			return true
+		})
 	}
 	return all
 }

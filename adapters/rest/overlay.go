@@ -8,34 +8,39 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
 // overlay is what an entry puts into the requests of an operation of the
-// document: headers, and members of the body or all of it. What it sets clients
+// document: headers, parameters of the query, and members of the body or all of
+// it. What it sets clients
 // do not see; what it uses goes where it says, and nowhere else in the body.
 type overlay struct {
 	body    *template
 	headers map[string]*template
+	query   []pair
 	used    map[string]bool   // arguments that the body uses
 	fields  map[string]string // those that are members of the body, to their names in it
-	hidden  map[string]bool   // arguments that clients do not see
+	hidden  map[string]string // arguments that clients do not see, to the keys that set what they are for
 	patches bool              // the body is put into the one that clients give
 	media   *openapi.MediaType
 }
 
-// overlay reads the body and the headers of an entry for a tool of the document.
-// args are the entry's, by their names. Without body and headers it is nil.
-func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults) {
-	if len(e.Body) == 0 && len(e.Headers) == 0 {
-		return nil, nil
+// overlay reads the body, the headers and the query of an entry for a tool of the
+// document. args are the entry's, by their names, and added those of them that
+// the document lacks. Without body, headers and query it is nil.
+func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*overlay, Faults) {
+	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
+		return nil, e.unused(t, added, nil)
 	}
-	o := &overlay{used: map[string]bool{}, fields: map[string]string{}, hidden: map[string]bool{}}
+	o := &overlay{used: map[string]bool{}, fields: map[string]string{}, hidden: map[string]string{}}
 	for _, a := range t.Arguments {
 		if a.Place == openapi.InBody && a.Field != "" {
 			o.fields[a.Name] = a.Field
 		}
 	}
 	var faults Faults
+	everywhere := map[string]bool{}
 	add := func(key, format string, args ...any) { faults = append(faults, e.keyFault(key, format, args...)) }
 	use := func(key string, into map[string]bool) func(string) bool {
 		return func(name string) bool {
@@ -45,15 +50,24 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults)
 			if into != nil {
 				into[name] = true
 			}
-			return slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool { return a.Name == name })
+			everywhere[name] = true
+			return slices.ContainsFunc(added, func(a *Arg) bool { return a.Name == name }) || slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool { return a.Name == name })
 		}
 	}
 	var wrong Faults
 	o.headers, wrong = e.headerTemplates(use("headers", nil))
 	faults = append(faults, wrong...)
-	standIns(o.headers, func(name string) gjson.Result {
+	o.query, wrong = e.queryTemplates(use("query", nil))
+	faults = append(faults, wrong...)
+	standIn := func(name string) gjson.Result {
 		return args[name].standIn([]byte(gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)).Raw))
-	})
+	}
+	for _, header := range o.headers {
+		header.standIns(standIn)
+	}
+	for _, q := range o.query {
+		q.value.standIns(standIn)
+	}
 	if len(e.Body) > 0 {
 		var err error
 		if o.body, err = parseTemplate(gjson.ParseBytes(e.Body), use("body", o.used), 0); err != nil {
@@ -62,6 +76,7 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults)
 			add("body", "body %s", why)
 		}
 	}
+	faults = append(faults, e.unused(t, added, everywhere)...)
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -75,17 +90,41 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg) (*overlay, Faults)
 	o.hide(t)
 	for _, header := range sortedKeys(o.headers) {
 		for _, name := range o.headers[header].args() {
-			if o.hidden[name] {
+			if o.hidden[name] != "" {
 				add("headers: "+header, "headers: %s: has {%s}, which clients do not see: the entry sets what it is for", header, name)
+			}
+		}
+	}
+	for _, q := range o.query {
+		for _, name := range q.value.args() {
+			if o.hidden[name] != "" {
+				add("query: "+q.name, "query: %s: has {%s}, which clients do not see: the entry sets what it is for", q.name, name)
 			}
 		}
 	}
 	for name := range o.hidden {
 		if a := args[name]; a != nil && !a.Off {
-			faults = append(faults, e.argFault(a, "clients do not see it: body or headers of the entry set what it is for"))
+			faults = append(faults, e.argFault(a, "clients do not see it: body, headers or query of the entry set what it is for"))
 		}
 	}
 	return o, faults
+}
+
+// unused tells of added arguments that no template uses: they are a slip, such as
+// another name for one of the document's.
+func (e *Tool) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
+	var faults Faults
+	for _, a := range added {
+		if used[a.Name] {
+			continue
+		}
+		f := e.argFault(a, "%s has no such argument, and it is used nowhere: put {%s} into query, headers or body", t.Operation.Key(), a.Name)
+		if near := validate.Nearest(a.Name, argumentNames(t)); near != "" {
+			f.Text += "; or did you mean " + near + "?"
+		}
+		faults = append(faults, f)
+	}
+	return faults
 }
 
 // fits says why the body of an operation cannot be that of the template; empty
@@ -127,20 +166,30 @@ func (o *overlay) hide(t *openapi.Tool) {
 		case a.Place == openapi.InHeader:
 			for name, template := range o.headers {
 				if strings.EqualFold(name, a.Parameter.Name) && !slices.Contains(template.args(), a.Name) {
-					o.hidden[a.Name] = true
+					o.hidden[a.Name] = "headers"
 				}
+			}
+		case a.Place == openapi.InQuery:
+			if i := o.queried(a); i >= 0 && !slices.Contains(o.query[i].value.args(), a.Name) {
+				o.hidden[a.Name] = "query"
 			}
 		case a.Place != openapi.InBody || o.body == nil || o.used[a.Name]:
 		case !o.patches, a.Field != "" && slices.Contains(o.body.names, a.Field):
-			o.hidden[a.Name] = true
+			o.hidden[a.Name] = "body"
 		case a.Field == "" && !gjson.GetBytes(o.without(t.InputSchema), "properties."+gjson.Escape(a.Name)).Exists():
-			o.hidden[a.Name] = true // nothing is left of it
+			o.hidden[a.Name] = "body" // nothing is left of it
 		}
 	}
 }
 
+// queried returns which part of the query takes the place of an argument; -1 if
+// none does.
+func (o *overlay) queried(a openapi.Argument) int {
+	return slices.IndexFunc(o.query, func(q pair) bool { return a.Place == openapi.InQuery && q.name == a.Parameter.Name })
+}
+
 // sets reports whether the overlay sets all that an argument is for.
-func (o *overlay) sets(arg string) bool { return o != nil && o.hidden[arg] }
+func (o *overlay) sets(arg string) bool { return o != nil && o.hidden[arg] != "" }
 
 // without returns an input schema without what the overlay sets.
 func (o *overlay) without(schema []byte) []byte {
@@ -239,7 +288,7 @@ func (o *overlay) equip(call *openapi.Tool) {
 	own := call.Arguments
 	call.Arguments = nil
 	for _, a := range own {
-		if o.body == nil || a.Place != openapi.InBody {
+		if (o.body == nil || a.Place != openapi.InBody) && o.queried(a) < 0 {
 			call.Arguments = append(call.Arguments, a)
 		}
 	}
@@ -247,6 +296,7 @@ func (o *overlay) equip(call *openapi.Tool) {
 		call.Body = o.media
 		call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
 	}
+	call.Arguments = append(call.Arguments, queryArguments(o.query)...)
 	call.Arguments = append(call.Arguments, headerArguments(o.headers)...)
 }
 
@@ -261,12 +311,13 @@ func (o *overlay) fill(args []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	more = append(more, filledQuery(o.query, values)...)
 	var given []byte // the body as clients give it
 	var flat []member
 	args = members(args, func(name string, value []byte) (string, []byte) {
 		field, isField := o.fields[name]
 		switch {
-		case strings.HasPrefix(name, ":") || o.hidden[name]:
+		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || o.hidden[name] != "":
 			return name, nil // not the client's to set
 		case o.body == nil:
 			return name, value

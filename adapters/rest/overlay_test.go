@@ -41,6 +41,7 @@ paths:
       responses: { "200": { description: OK } }
     delete: { operationId: cancel, responses: { "200": { description: OK } } }
     put: { operationId: touch, responses: { "200": { description: OK } } }
+  /page: { post: { operationId: page, parameters: [{ name: q, in: query, schema: { type: string } }, { name: size, in: query, schema: { type: integer } }], responses: { "200": { description: OK } } } }
   /list: { post: { operationId: list, requestBody: { required: true, content: { application/json: { schema: { type: array, items: { type: integer } } } } }, responses: { "200": { description: OK } } } }
   /form: { post: { operationId: form, requestBody: { content: { application/x-www-form-urlencoded: { schema: { type: object, properties: { a: { type: string }, b: { type: integer } } } } } }, responses: { "200": { description: OK } } } }
   /file: { post: { operationId: file, requestBody: { content: { application/octet-stream: { schema: { type: string, format: binary } } } }, responses: { "200": { description: OK } } } }
@@ -82,6 +83,21 @@ func TestOverlay(t *testing.T) {
 		{"a form", false, Tool{Key: "form", Body: body(`{"b":2}`)}, "body(a)", `{"body":{"a":"x y"}}`, `POST /form a=x%20y&b=2`},
 		{"a form without", false, Tool{Key: "form", Body: body(`{"b":2}`)}, "body(a)", `{}`, `POST /form b=2`},
 		{"text", false, Tool{Key: "text", Body: body(`"> {body}"`)}, "body", `{"body":"x"}`, `POST /text > x`},
+		{"an added argument in the query", false, Tool{Key: "cancel", Query: body(`{"since":"{since}","n":1.50,"tags":["{tags}","x"],"of":"{shop}/{since}"}`), Args: args(t, "since? string = now", "tags? any")}, "shop since tags",
+			`{"shop":"a"}`, `DELETE /orders/a?n=1.50&tags=x&of=a%2Fnow`},
+		{"and given", false, Tool{Key: "cancel", Query: body(`{"since":"{since}","tags":["{tags}","x"],"of":"{shop}/{since}"}`), Args: args(t, "since? string = now", "tags? string")}, "shop since tags",
+			`{"shop":"a","since":"1&2","tags":"t"}`, `DELETE /orders/a?since=1%262&tags=t&tags=x&of=a%2F1%262`},
+		{"a list in the query", false, Tool{Key: "touch", Query: body(`{"tags":"{tags}"}`), Args: args(t, "tags [string]")}, "shop tags", `{"shop":"a","tags":["b","c,d"]}`, `PUT /orders/a?tags=b&tags=c%2Cd`},
+		{"in a header", false, Tool{Key: "order", Headers: map[string]string{"X-Tenant": "{who}"}, Args: args(t, "who string")}, "shop X-Trace body(item source buyer seller odd_name next) who",
+			`{"shop":"a","X-Trace":"t","who":"me","body":{"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}}`, `POST /orders/a X-Tenant=me X-Trace=t {"item":"x","source":"s","buyer":{"name":"n","vat":"v"}}`},
+		{"in the body", false, Tool{Key: "touch", Body: body(`{"note":"{note}","by":["{by}"]}`), Args: args(t, "note string", "by? integer")}, "shop note by", `{"shop":"a","note":"n","by":"7"}`, `PUT /orders/a {"note":"n","by":[7]}`},
+		{"in a flat body", true, Tool{Key: "form", Body: body(`{"b":"{n}"}`), Args: args(t, "n integer")}, "a n", `{"a":"x","n":2}`, `POST /form a=x&b=2`},
+		{"in the place of all of the body", false, Tool{Key: "list", Body: body(`["{n}"]`), Args: args(t, "n integer")}, "n", `{"n":2}`, `POST /list [2]`},
+		{"required", false, Tool{Key: "touch", Query: body(`{"n":"{n}"}`), Args: args(t, "n integer")}, "shop n", `{"shop":"a"}`, `n: is missing`},
+		{"checked", false, Tool{Key: "touch", Query: body(`{"n":"{n}"}`), Args: args(t, "n integer")}, "shop n", `{"shop":"a","n":"x"}`, `n: must be an integer`},
+		{"a parameter of the query", false, Tool{Key: "page", Query: body(`{"size":100}`)}, "q", `{"q":"x"}`, `POST /page?q=x&size=100`},
+		{"around its argument", false, Tool{Key: "page", Query: body(`{"q":"is:open {q}","size":100}`)}, "q", `{"q":"x"}`, `POST /page?q=is%3Aopen%20x&size=100`},
+		{"with another name", false, Tool{Key: "page", Query: body(`{"q":"is:open {q}"}`), Args: []Arg{{Name: "q", As: "words"}, {Name: "size", Value: body("5")}}}, "words", `{"words":"x"}`, `POST /page?size=5&q=is%3Aopen%20x`},
 		{"a line break", false, Tool{Key: "order", Headers: map[string]string{"X-Tenant": "of {shop}"}, Body: body(`1`)}, "", `{"shop":"a\nb","X-Trace":"t"}`, "shop: what comes into the header X-Tenant has a line break"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,7 +109,7 @@ func TestOverlay(t *testing.T) {
 				t.Errorf("clients see %s, want %s\n%s", got, test.seen, seen)
 			}
 			text, isError := call(t, up, test.tool.Key, test.args)
-			if strings.HasPrefix(test.request, "P") == isError || isError && !strings.Contains(text, test.request) {
+			if (strings.HasPrefix(test.request, "P") || strings.HasPrefix(test.request, "D")) == isError || isError && !strings.Contains(text, test.request) {
 				t.Fatalf("%s (error: %t)", text, isError)
 			}
 			if isError {
@@ -114,7 +130,7 @@ func TestHeaderSecrets(t *testing.T) {
 	t.Cleanup(api.Close)
 	headers := map[string]string{"X-Api-Key": "the-secret-key", "X-Kind": "no-secret", "Idempotency-Key": "one-order"}
 	a := adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, Tools: []Tool{
-		{Key: "touch", Headers: headers}, {Key: "own", Request: "POST /own", Headers: headers},
+		{Key: "touch", Headers: headers, Query: json.RawMessage(`{"api_key":"the-secret-of-the-query"}`)}, {Key: "own", Request: "POST /own", Headers: headers},
 	}}, Options{})
 	up := connect(t, a, &adaptertest.Client{})
 	for tool, args := range map[string]string{"touch": `{"shop":"a"}`, "own": "{}"} {
@@ -122,7 +138,7 @@ func TestHeaderSecrets(t *testing.T) {
 			t.Errorf("%s: %s", tool, text)
 		}
 		plan, err := a.Plan(t.Context(), tool, []byte(args))
-		if err != nil || strings.Contains(plan, "the-secret-key") || !strings.Contains(plan, "X-Api-Key: ***\nX-Kind: no-secret\n") || !strings.Contains(plan, "Idempotency-Key: one-order\n") {
+		if err != nil || strings.Contains(plan, "the-secret") || tool == "touch" && !strings.Contains(plan, "?api_key=***") || !strings.Contains(plan, "X-Api-Key: ***\nX-Kind: no-secret\n") || !strings.Contains(plan, "Idempotency-Key: one-order\n") {
 			t.Errorf("dry run of %s:\n%s\n%v", tool, plan, err)
 		}
 	}
@@ -194,7 +210,7 @@ func TestNoKey(t *testing.T) {
 }
 
 func TestWrongOverlays(t *testing.T) {
-	lines := map[string]int{"body": 10, "body: a": 11, "headers": 20, "headers: X-Y": 21, "retry": 30, "cache": 31}
+	lines := map[string]int{"body": 10, "body: a": 11, "query": 40, "query: b": 41, "headers": 20, "headers: X-Y": 21, "retry": 30, "cache": 31}
 	yes := true
 	for _, test := range []struct {
 		tool Tool
@@ -208,9 +224,20 @@ func TestWrongOverlays(t *testing.T) {
 		{Tool{Key: "order", Body: json.RawMessage(`{"a":["{itme}"]}`)}, "11 tools: order: body has {itme}, and no argument is called that; write {{itme}} for the text itself"},
 		{Tool{Key: "order", Headers: map[string]string{"X-Y": "{body.item}"}}, "21 tools: order: headers: X-Y: has {body.item}, and no argument is called that; write {{body.item}} for the text itself"},
 		{Tool{Key: "order", Headers: map[string]string{"Host": "x"}}, "20 tools: order: headers: Host is set by the bridge itself: remove it"},
-		{Tool{Key: "order", Headers: map[string]string{"X-Trace": "x"}, Args: []Arg{{Name: "X-Trace", Line: 5, About: "x"}}}, "5 tools: order: args: X-Trace: clients do not see it: body or headers of the entry set what it is for"},
+		{Tool{Key: "order", Headers: map[string]string{"X-Trace": "x"}, Args: []Arg{{Name: "X-Trace", Line: 5, About: "x"}}}, "5 tools: order: args: X-Trace: clients do not see it: body, headers or query of the entry set what it is for"},
 		{Tool{Key: "list", Body: json.RawMessage(`[1]`), Headers: map[string]string{"X-Y": "{body}"}}, "21 tools: list: headers: X-Y: has {body}, which clients do not see: the entry sets what it is for"},
 		{Tool{Key: "form", Body: json.RawMessage(`{"a":"{body}"}`), Args: []Arg{{Name: "body", Line: 5, Off: true}}}, "10 tools: form: body has {body}, and that argument is off"},
+		{Tool{Key: "cancel", Args: []Arg{{Name: "since", Line: 5, Schema: json.RawMessage(`{"type":"string"}`)}}}, "5 tools: cancel: args: since: DELETE /orders/{shop} has no such argument, and it is used nowhere: put {since} into query, headers or body"},
+		{Tool{Key: "cancel", Args: []Arg{{Name: "shp", Line: 5, Schema: json.RawMessage(`{"enum":["a"]}`)}}, Query: json.RawMessage(`{"b":"{shop}"}`)}, "5 tools: cancel: args: shp: DELETE /orders/{shop} has no such argument, and it is used nowhere: put {shp} into query, headers or body; or did you mean shop?"},
+		{Tool{Key: "cancel", Args: []Arg{{Name: "shp", Line: 5, Schema: json.RawMessage(`{"minLength":2}`)}}}, "5 tools: cancel: args: shp: DELETE /orders/{shop} has no such argument: did you mean shop?"},
+		{Tool{Key: "cancel", Args: []Arg{{Name: "since", Line: 5, About: "x"}}}, "5 tools: cancel: args: since: DELETE /orders/{shop} has no such argument; one that is added needs a type"},
+		{Tool{Key: "cancel", Query: json.RawMessage(`{"b":"{since}"}`), Args: []Arg{{Name: "since", Line: 5, As: "x", Schema: json.RawMessage(`{}`)}}}, "5 tools: cancel: args: since: as is for arguments that the document has: call it x"},
+		{Tool{Key: "cancel", Query: json.RawMessage(`{"b":"{since}"}`), Args: []Arg{{Name: "since", Line: 4, Schema: json.RawMessage(`{}`)}, {Name: "since", Line: 5, Optional: true, Schema: json.RawMessage(`{}`)}}}, "5 tools: cancel: args: since: is there twice"},
+		{Tool{Key: "cancel", Args: []Arg{{Name: "shop", Line: 5, Optional: true, Schema: json.RawMessage(`{"type":"string"}`)}}}, "5 tools: cancel: args: shop: is required, as the document has it: take the ? away"},
+		{Tool{Key: "cancel", Query: json.RawMessage(`{"a":1,"b":{"c":2}}`)}, "41 tools: cancel: query: b: must be text, a number, true or false, or a list of these"},
+		{Tool{Key: "cancel", Query: json.RawMessage(`{"b":["{x}"]}`)}, "41 tools: cancel: query: b: has {x}, and no argument is called that; write {{x}} for the text itself"},
+		{Tool{Key: "cancel", Query: json.RawMessage(`{"":1}`)}, "40 tools: cancel: query has a parameter without a name"},
+		{Tool{Key: "page", Query: json.RawMessage(`{"q":1,"b":"{q}"}`)}, "41 tools: page: query: b: has {q}, which clients do not see: the entry sets what it is for"},
 		{Tool{Key: "order", Attempts: 2}, "30 tools: order: retry: what a POST does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers"},
 		{Tool{Key: "order", Cache: &yes}, "31 tools: order: cache is for GET: the answer to a POST is not kept"},
 	} {
@@ -306,18 +333,25 @@ func properties(schema gjson.Result) string {
 func TestExplainHidden(t *testing.T) {
 	c := Config{OpenAPI: file(t, orders), BaseURL: "https://x.example.com", Tools: []Tool{
 		{Key: "order", Line: 3, Lines: map[string]int{"body": 10, "headers": 20}, Headers: map[string]string{"x-trace": "x"}, Body: json.RawMessage(`[]`)},
+		{Key: "page", Line: 30, Lines: map[string]int{"query": 31, "query: q": 32}, Query: json.RawMessage(`{"q":"in {place}","size":5}`), Args: []Arg{{Name: "place", Line: 33, Schema: json.RawMessage(`{"type":"string"}`)}}},
 	}}
 	report, err := c.Inspect(t.Context(), "orders", quiet(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := ""
-	for _, l := range report.Explain("c.yaml", func(name string) bool { return name == "order" }, func(s string) string { return s })[0].Lines {
-		if strings.HasPrefix(l.What, "no argument") {
-			got += l.What + ": " + l.Text + " " + l.From + "\n"
+	for name, want := range map[string]string{
+		"order": "no argument X-Trace: headers set what it is for c.yaml:20\nno argument body: body sets what it is for c.yaml:10\n",
+		"page": "argument place: required, {\"type\":\"string\"} c.yaml:33\nno argument q: query sets what it is for c.yaml:31\nno argument size: query sets what it is for c.yaml:31\n" +
+			"query q: \"in {place}\" c.yaml:32\nquery size: 5 c.yaml:31\n",
+	} {
+		got := ""
+		for _, l := range report.Explain("c.yaml", func(one string) bool { return one == name }, func(s string) string { return s })[0].Lines {
+			if strings.HasPrefix(l.What, "no argument") || name == "page" && (strings.HasPrefix(l.What, "argument") || strings.HasPrefix(l.What, "query")) {
+				got += l.What + ": " + l.Text + " " + l.From + "\n"
+			}
 		}
-	}
-	if want := "no argument X-Trace: headers set what it is for c.yaml:20\nno argument body: body sets what it is for c.yaml:10\n"; got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		if got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
 	}
 }

@@ -25,8 +25,8 @@ type tool struct {
 	said    *Tool // what the configuration says of it, or nil
 	patch   func(schema []byte) []byte
 	// hidden are arguments that clients do not see because of what the
-	// configuration sets.
-	hidden map[string]bool
+	// configuration sets, to the keys that do.
+	hidden map[string]string
 	// settings are for its calls.
 	settings wire.Settings
 }
@@ -45,6 +45,10 @@ func (t *tool) full() []byte {
 // override lays an entry of the configuration over a tool of the document.
 func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 	names := argumentNames(t)
+	added := e.added(names)
+	for _, a := range added {
+		names = append(names, a.Name)
+	}
 	var faults Faults
 	args := map[string]*Arg{} // by the document's names
 	rename := map[string]string{}
@@ -53,13 +57,25 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 		a := &e.Args[i]
 		at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name })
 		switch {
+		case slices.Contains(added, a):
+			if a.As != "" {
+				faults = append(faults, e.argFault(a, "as is for arguments that the document has: call it %s", a.As))
+			}
+			args[a.Name] = a
+			continue
+		case at < 0 && args[a.Name] != nil:
+			faults = append(faults, e.argFault(a, "is there twice"))
 		case at < 0:
 			f := e.argFault(a, "%s has no such argument", t.Operation.Key())
 			if near := validate.Nearest(a.Name, names); near != "" {
 				f.Text += ": did you mean " + near + "?"
+			} else {
+				f.Text += "; one that is added needs a type"
 			}
 			faults = append(faults, f)
 			continue
+		case a.Optional && t.Arguments[at].Required:
+			faults = append(faults, e.argFault(a, "is required, as the document has it: take the ? away"))
 		case a.Off && t.Arguments[at].Required:
 			faults = append(faults, e.argFault(a, "is required: it cannot be off; give it a value"))
 		case a.As != "" && a.As != a.Name && slices.Contains(names, a.As):
@@ -97,14 +113,14 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 	var wrong Faults
 	out.settings, wrong = e.settings(t.Operation)
 	faults = append(faults, wrong...)
-	over, wrong := e.overlay(t, args)
+	over, wrong := e.overlay(t, args, added)
 	if faults = append(faults, wrong...); len(args) == 0 && over == nil {
 		return out, faults
 	}
 	if over != nil {
 		out.hidden = over.hidden
 	}
-	out.patch = func(schema []byte) []byte { return patched(over.without(schema), args) }
+	out.patch = func(schema []byte) []byte { return withAdded(patched(over.without(schema), args), added) }
 	seen.InputSchema = out.patch(t.InputSchema)
 	seen.Arguments = slices.DeleteFunc(slices.Clone(t.Arguments), func(one openapi.Argument) bool {
 		a := args[one.Name]
@@ -138,6 +154,56 @@ func argumentNames(t *openapi.Tool) []string {
 		names = append(names, a.Name)
 	}
 	return names
+}
+
+// added returns the arguments of an entry that an operation with arguments of
+// these names lacks. They say what they are; what does not is meant for one of
+// the operation's, and its name misspelled.
+func (e *Tool) added(names []string) []*Arg {
+	var all []*Arg
+	for i := range e.Args {
+		if a := &e.Args[i]; !slices.Contains(names, a.Name) && a.declares() {
+			all = append(all, a)
+			names = append(slices.Clone(names), a.Name)
+		}
+	}
+	return all
+}
+
+// declares reports whether what is said of the argument is enough for one that is
+// added: a type, or what stands for one.
+func (a *Arg) declares() bool {
+	if string(a.Schema) == "{}" { // the type any
+		return true
+	}
+	return slices.ContainsFunc([]string{"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"}, func(key string) bool {
+		return gjson.GetBytes(a.Schema, gjson.Escape(key)).Exists()
+	})
+}
+
+// withAdded returns the input schema with the arguments that the document lacks.
+func withAdded(schema []byte, added []*Arg) []byte {
+	if len(added) == 0 {
+		return schema
+	}
+	properties := []byte(gjson.GetBytes(schema, "properties").Raw)
+	if len(properties) == 0 {
+		properties = []byte("{}")
+	}
+	var required []string
+	for _, one := range gjson.GetBytes(schema, "required").Array() {
+		required = append(required, one.String())
+	}
+	for _, a := range added {
+		properties = put(properties, a.Name, a.described(a.Schema))
+		if !a.Optional {
+			required = append(required, a.Name)
+		}
+	}
+	if schema = put(schema, "properties", properties); len(required) > 0 {
+		schema = put(schema, "required", list(required))
+	}
+	return schema
 }
 
 // patched returns the input schema as the entries for its arguments have it.

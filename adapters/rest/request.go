@@ -239,7 +239,9 @@ func (b *own) templates() {
 	var wrong Faults
 	b.headers, wrong = b.entry.headerTemplates(use)
 	b.faults = append(b.faults, wrong...)
-	standIns(b.headers, func(name string) gjson.Result { return b.arg(name).standIn(nil) })
+	for _, header := range b.headers {
+		header.standIns(func(name string) gjson.Result { return b.arg(name).standIn(nil) })
+	}
 }
 
 // rest finds a place for the arguments that have none yet: the query, or the

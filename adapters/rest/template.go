@@ -25,7 +25,7 @@ type template struct {
 // part is a piece of a text: literal, or the argument of that name.
 type part struct {
 	literal, arg string
-	standIn      gjson.Result // in a header, for an argument that was left out
+	standIn      gjson.Result // in a header or the query, for an argument that was left out
 }
 
 // place is {name}, or {{name}}, which stands for {name} literally. All other

@@ -36,6 +36,9 @@ type Tool struct {
 	Body json.RawMessage
 	// Headers are templates of text, by their names.
 	Headers map[string]string
+	// Query is a JSON object of what is put into the query of an operation of the
+	// document, in the form of Body.
+	Query json.RawMessage
 	// Result is a gjson path that is applied to answers.
 	Result string
 	// Error is a gjson path of what an answer that says no has to say, and ErrorIf
@@ -55,7 +58,8 @@ type Tool struct {
 	Writes *bool
 }
 
-// Arg is an argument of a tool: a new one, or a change to one.
+// Arg is an argument of a tool: a new one, or a change to one. One that an
+// operation of the document lacks is new if its schema says what it is.
 type Arg struct {
 	Name     string
 	Line     int
@@ -135,17 +139,25 @@ func (t *Tool) Check() Faults {
 	}
 	faults = append(faults, t.settingFaults()...)
 	if t.Request != "" {
+		if len(t.Query) > 0 {
+			faults = append(faults, t.keyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
+		}
 		_, wrong := t.build()
 		return append(faults, wrong...)
 	}
 	if t.Name != "" && !plainName.MatchString(t.Name) {
 		faults = append(faults, t.fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
 	}
+	if len(t.Query) > 0 && !gjson.ParseBytes(t.Query).IsObject() {
+		faults = append(faults, t.keyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
+	}
 	for i := range t.Args {
 		a := &t.Args[i]
 		switch {
-		case a.Optional:
-			faults = append(faults, t.argFault(a, "the ? is for tools with a request: the document says what is required"))
+		case a.Optional && !a.declares():
+			faults = append(faults, t.argFault(a, "the ? is for tools with a request, and for arguments that are added, with a type: the document says what is required"))
+		case !plainName.MatchString(a.Name) && a.declares():
+			faults = append(faults, t.argFault(a, "the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'"))
 		case a.As != "" && !plainName.MatchString(a.As):
 			faults = append(faults, t.argFault(a, "as must have 1 to 64 letters, digits, '_', '.' and '-'"))
 		case (a.Off || a.Value != nil) && (a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil):

@@ -191,7 +191,9 @@ func TestWrongTools(t *testing.T) {
 		{Tool{Request: "POST /x", Attempts: 2}, "retry: what a POST does it may do twice: set writes: false"},
 		{Tool{Request: "PUT /x", Cache: &yes}, "cache is for GET: the answer to a PUT is not kept"},
 		{Tool{Timeout: -1}, "timeout must not be negative"},
-		{Tool{Args: args(t, "a? string")}, "args: a: the ? is for tools with a request"},
+		{Tool{Args: []Arg{{Name: "a", Optional: true, About: "x"}}}, "args: a: the ? is for tools with a request, and for arguments that are added"},
+		{Tool{Args: args(t, "a:b string")}, "args: a:b: the name of an argument has 1 to 64 letters"},
+		{Tool{Request: "GET /x", Query: json.RawMessage(`{"a":1}`)}, "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"},
 		{Tool{Args: []Arg{{Name: "a", Off: true, About: "x"}}}, "args: a: clients do not see it"},
 		{Tool{Args: []Arg{{Name: "a", As: "b c"}}}, "args: a: as must have 1 to 64 letters"},
 	} {

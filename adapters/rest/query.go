@@ -1,0 +1,103 @@
+package rest
+
+import (
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+)
+
+// pair is a parameter of the query that an entry sets.
+type pair struct {
+	name  string
+	value *template
+}
+
+// queryArg begins the names that these have among the arguments of a request,
+// which messages show. Names of arguments have no blank.
+const queryArg = "query "
+
+// queryTemplates reads the query of an entry.
+func (t *Tool) queryTemplates(use func(name string) bool) ([]pair, Faults) {
+	var all []pair
+	var faults Faults
+	add := func(name, format string, args ...any) {
+		faults = append(faults, t.keyFault("query: "+name, "query: "+name+": "+format, args...))
+	}
+	gjson.ParseBytes(t.Query).ForEach(func(k, v gjson.Result) bool {
+		name := k.String()
+		one, err := parseTemplate(v, use, 0)
+		switch {
+		case name == "":
+			faults = append(faults, t.keyFault("query", "query has a parameter without a name"))
+		case err != nil:
+			add(name, "%s", err)
+		case !one.flat(true):
+			add(name, "must be text, a number, true or false, or a list of these")
+		default:
+			all = append(all, pair{name, one})
+		}
+		return true
+	})
+	return all, faults
+}
+
+// flat reports whether the value is a scalar, or a list of such where that may
+// be.
+func (t *template) flat(list bool) bool {
+	switch {
+	case t.raw != nil:
+		return string(t.raw) != "null"
+	case t.isList:
+		return list && !slices.ContainsFunc(t.inner, func(inner *template) bool { return !inner.flat(false) })
+	}
+	return !t.object
+}
+
+// sent returns a value as it goes outside of a body. It reports false when it is
+// not sent: an argument in it was left out. Items of lists are left out one by
+// one.
+func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
+	switch {
+	case t.raw != nil:
+		return t.raw, true
+	case t.asGiven:
+		v := values[t.parts[0].arg]
+		return []byte(v.Raw), v.Type != gjson.Null
+	case !t.isList:
+		text, ok := t.header(values)
+		return quoted(text), ok
+	}
+	out := []byte{'['}
+	for _, inner := range t.inner {
+		if item, ok := inner.sent(values); ok {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, item...)
+		}
+	}
+	return append(out, ']'), true
+}
+
+// queryArguments are what these are among the arguments of a request.
+func queryArguments(query []pair) []openapi.Argument {
+	var all []openapi.Argument
+	for _, q := range query {
+		p := &openapi.Parameter{Name: q.name, In: openapi.InQuery, Style: "form", Explode: true}
+		all = append(all, openapi.Argument{Name: queryArg + q.name, Place: openapi.InQuery, Parameter: p})
+	}
+	return all
+}
+
+// filledQuery fills these.
+func filledQuery(query []pair, values map[string]gjson.Result) []member {
+	var all []member
+	for _, q := range query {
+		if value, ok := q.value.sent(values); ok {
+			all = append(all, member{queryArg + q.name, value})
+		}
+	}
+	return all
+}
