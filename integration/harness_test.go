@@ -52,10 +52,11 @@ var (
 	behindProgram            = builder("./integration/behind", false)
 	eraServerProgram         = builder("./integration/eraserver", false)
 	eraClientProgram         = builder("./integration/eraclient", false)
+	badServersProgram        = builder("./integration/badservers", false)
 	fakeProgram              = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
 )
 
-func builder(pkg string, race bool) func(t *testing.T) string {
+func builder(pkg string, race bool) func(t testing.TB) string {
 	build := sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp(buildDir, "") // the same program may be there with the race detector and without
 		if err != nil {
@@ -73,7 +74,7 @@ func builder(pkg string, race bool) func(t *testing.T) string {
 		}
 		return target, nil
 	})
-	return func(t *testing.T) string {
+	return func(t testing.TB) string {
 		t.Helper()
 		path, err := build()
 		if err != nil {
@@ -175,7 +176,7 @@ func bridgeCommand(t *testing.T, flags []string, command ...string) *exec.Cmd {
 	return exec.Command(bridgeProgram(t), append(append(args, "--"), command...)...)
 }
 
-func start(t *testing.T, cmd *exec.Cmd) *process {
+func start(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, output: &tail{}, exited: make(chan struct{})}
 	found := make(chan string, 1)
@@ -231,7 +232,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 
 // stop ends the process as a service manager would, and checks that it exits
 // with code 0 and takes all that it started with it.
-func (p *process) stop(t *testing.T) {
+func (p *process) stop(t testing.TB) {
 	t.Helper()
 	p.family.look()
 	p.cmd.Process.Signal(syscall.SIGTERM)
@@ -248,7 +249,7 @@ func (p *process) stop(t *testing.T) {
 }
 
 // allGone checks that no process is left of all that p ever started.
-func (p *process) allGone(t *testing.T) {
+func (p *process) allGone(t testing.TB) {
 	t.Helper()
 	if left, ok := eventually(func() ([]string, bool) {
 		left := p.family.left()
