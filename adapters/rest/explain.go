@@ -257,14 +257,20 @@ func (x *explainer) templates() {
 // calls is what holds for calls.
 func (x *explainer) calls() {
 	t, c := x.t, x.r.config
-	e := x.e
+	e := cmp.Or(x.e, t.published)
 	if e == nil {
 		e = &Tool{}
+	}
+	from := func(key string) string {
+		if x.e == nil {
+			return x.source()
+		}
+		return x.config(key)
 	}
 	set := func(key string, own, api bool) string {
 		switch {
 		case own:
-			return x.config(key)
+			return from(key)
 		case api:
 			return "as for the API"
 		}
@@ -275,7 +281,7 @@ func (x *explainer) calls() {
 		timeout = min(timeout, x.r.most)
 	}
 	x.add("timeout", timeout.String(), set("timeout", e.Timeout > 0, true))
-	attempts := cmp.Or(e.Attempts, c.Attempts, 3)
+	attempts := cmp.Or(e.Attempts, c.Attempts, defaultAttempts)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {
 	case !repeatable(t.Operation.Method) && !t.settings.Repeat && !e.sendsKey(t.Operation):
@@ -296,15 +302,13 @@ func (x *explainer) calls() {
 		}
 		x.add("cache", text, set("cache", e.Cache != nil, c.Cache > 0))
 	}
-	if x.e != nil {
-		x.add("result", e.Result, x.config("result"))
-		x.add("error", e.Error, x.config("error: text"))
-		x.add("error when", e.ErrorIf, x.config("error: when"))
-	}
+	x.add("result", e.Result, from("result"))
+	x.add("error", e.Error, from("error: text"))
+	x.add("error when", e.ErrorIf, from("error: when"))
 	switch {
 	case t.OutputSchema != nil:
 		x.add("output", string(t.OutputSchema), x.source())
 	case e.Result != "":
-		x.add("output", "no schema: result changes answers", x.config("result"))
+		x.add("output", "no schema: result changes answers", from("result"))
 	}
 }

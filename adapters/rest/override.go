@@ -23,7 +23,10 @@ type tool struct {
 	result  string
 	picks   bool  // it has pickArg
 	said    *Tool // what the configuration says of it, or nil
-	patch   func(schema []byte) []byte
+	// published is what a catalogue says of it, as far as that is taken over, or
+	// nil.
+	published *Tool
+	patch     func(schema []byte) []byte
 	// hidden are arguments that clients do not see because of what the
 	// configuration sets, to the keys that do.
 	hidden map[string]string

@@ -28,6 +28,9 @@ type Catalog struct {
 	// File and URL, what the catalogue is.
 	Webhook bool   `yaml:"webhook"`
 	Secret  string `yaml:"secret"`
+	// Retry: requests that are not harmless by their methods, such as POST, may be
+	// made again where the catalogue says that they are.
+	Retry bool `yaml:"retry"`
 }
 
 // minSecret is how many characters the secret of a webhook has at least.
@@ -59,6 +62,9 @@ func (c *Catalog) faults() []string {
 	for _, fault := range headerFaults(c.Headers) {
 		add(fault)
 	}
+	if c.Retry && !c.exists() {
+		add("retry is of no use without file, url or webhook")
+	}
 	switch {
 	case c.Webhook && len(c.Secret) < minSecret:
 		add(fmt.Sprintf("secret must have at least %d characters: whoever knows it can change the tools", minSecret))
@@ -88,7 +94,7 @@ func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, err
 }
 
 // addPublished adds the tools of the catalogue to the others.
-func (c *Config) addPublished(ctx context.Context, m *material, fetch openapi.Fetcher, brought []byte) error {
+func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetch openapi.Fetcher, brought []byte) error {
 	if !c.Catalog.exists() {
 		return nil
 	}
@@ -102,7 +108,7 @@ func (c *Config) addPublished(ctx context.Context, m *material, fetch openapi.Fe
 			return fmt.Errorf("catalog: %w", err)
 		}
 	}
-	err := c.published(m, data)
+	err := c.published(m, o, data)
 	if err != nil && brought != nil { // its sender has to know
 		return &CatalogError{err}
 	}
@@ -111,7 +117,7 @@ func (c *Config) addPublished(ctx context.Context, m *material, fetch openapi.Fe
 
 // published adds the tools of a catalogue to the others. One that cannot be used
 // is left out, with a warning.
-func (c *Config) published(m *material, data []byte) error {
+func (c *Config) published(m *material, o *Options, data []byte) error {
 	tools, warnings, err := publication.Parse(data)
 	if err != nil {
 		return err
@@ -133,7 +139,9 @@ func (c *Config) published(m *material, data []byte) error {
 	used := 0
 	for i := range tools {
 		p := &tools[i]
-		t, err := c.publish(p)
+		e := &Tool{Key: p.Name, Title: p.Title, About: p.Description, Body: p.Body, Headers: p.Headers, Result: p.Result, Error: p.Error, ErrorIf: p.ErrorIf}
+		bounded := c.bound(e, p, o)
+		t, err := c.publish(e, p)
 		switch {
 		case err != nil:
 			warn(fmt.Sprintf("tool %q: %s", p.Name, err))
@@ -143,6 +151,9 @@ func (c *Config) published(m *material, data []byte) error {
 			auth.secure(t.Operation)
 			m.tools = append(m.tools, t)
 			used++
+			for _, text := range bounded {
+				warn(fmt.Sprintf("tool %q: %s", p.Name, text))
+			}
 		}
 	}
 	if len(tools) > 0 && used == 0 {
@@ -151,14 +162,13 @@ func (c *Config) published(m *material, data []byte) error {
 	return nil
 }
 
-// publish makes a tool of an entry of a catalogue, as if the configuration had
-// it. Its input schema stays as it is.
-func (c *Config) publish(p *publication.Tool) (*tool, error) {
-	request, err := c.below(p.Request)
-	if err != nil {
+// publish makes a tool of e, which is as the catalogue has it, as if the
+// configuration had it. Its input schema stays as it is.
+func (c *Config) publish(e *Tool, p *publication.Tool) (*tool, error) {
+	var err error
+	if e.Request, err = c.below(p.Request); err != nil {
 		return nil, err
 	}
-	e := &Tool{Key: p.Name, Title: p.Title, About: p.Description, Request: request, Body: p.Body, Headers: p.Headers, Result: p.Result}
 	var required []string
 	for _, name := range gjson.GetBytes(p.InputSchema, "required").Array() {
 		required = append(required, name.Str)
@@ -171,7 +181,7 @@ func (c *Config) publish(p *publication.Tool) (*tool, error) {
 	if len(faults) > 0 {
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
-	t.said = nil // the configuration does not speak of it
+	t.said, t.published = nil, e // the configuration does not speak of it
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{
 		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,

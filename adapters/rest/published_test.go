@@ -92,12 +92,12 @@ func TestPublishedWarnings(t *testing.T) {
 	} {
 		m := &material{}
 		m.tools, _ = c.combine(nil, nil)
-		err := c.published(m, []byte(`[{"name":"ok","request":"GET https://flows.example.com/v1?q"},`+test.tool+`]`))
+		err := c.published(m, &Options{}, []byte(`[{"name":"ok","request":"GET https://flows.example.com/v1?q"},`+test.tool+`]`))
 		if err != nil || len(m.tools) != 2 || len(m.warnings) != 1 || !strings.HasPrefix(m.warnings[0].String(), "catalogue: "+test.want) {
 			t.Errorf("%s: %d tools, warnings %q, %v", test.tool, len(m.tools), m.warnings, err)
 		}
 	}
-	if err := c.published(&material{}, []byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "no tool of the catalogue can be used: tool \"x\"") {
+	if err := c.published(&material{}, &Options{}, []byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "no tool of the catalogue can be used: tool \"x\"") {
 		t.Errorf("only a bad one: %v", err)
 	}
 }
@@ -117,6 +117,8 @@ func TestCatalogSettings(t *testing.T) {
 		{Catalog{Webhook: true}, "catalog: secret must have at least 16 characters"},
 		{Catalog{Webhook: true, Secret: "short-secret"}, "catalog: secret must have at least 16 characters"},
 		{Catalog{File: "x", Secret: secret}, "catalog: secret is of no use without webhook"},
+		{Catalog{Retry: true}, "catalog: retry is of no use without file, url or webhook"},
+		{Catalog{File: "x", Retry: true}, ""},
 	} {
 		c := Config{BaseURL: "https://a.example", Catalog: test.c}
 		err := c.Validate()
@@ -344,7 +346,7 @@ func FuzzPublished(f *testing.F) {
 	schemas := validate.NewCache(1)
 	f.Fuzz(func(t *testing.T, text string) {
 		m := &material{}
-		if c.published(m, []byte(text)) != nil {
+		if c.published(m, &Options{}, []byte(text)) != nil {
 			return
 		}
 		list := newCatalog(m.tools, ModeTools)

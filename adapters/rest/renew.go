@@ -47,7 +47,7 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 		l.body = bytes.Clone(body)
 		// What is wrong with it is the sender's to know; what else may go wrong is
 		// not.
-		if err := a.c.published(&material{}, l.body); err != nil {
+		if err := a.c.published(&material{}, &a.o, l.body); err != nil {
 			return 0, &CatalogError{err}
 		}
 	}

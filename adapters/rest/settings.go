@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,15 +34,19 @@ func (t *Tool) settingFaults() Faults {
 	return faults
 }
 
-// maxAttempts is how often a request may be made.
-const maxAttempts = 10
+// maxAttempts is how often a request may be made, and defaultAttempts how often
+// it is unless it is said.
+const (
+	maxAttempts     = 10
+	defaultAttempts = 3
+)
 
 // settings returns what the entry says about the calls of its tool.
 func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf}
 	s.Retries = retries(t.Attempts)
 	var faults Faults
-	harmless := t.Writes != nil && !*t.Writes
+	harmless := t.harmless || t.Writes != nil && !*t.Writes
 	if t.Attempts > 1 && !repeatable(op.Method) {
 		s.Repeat = harmless
 		if !harmless && !t.sendsKey(op) {
@@ -76,14 +81,19 @@ const keyHeader = "Idempotency-Key"
 // sendsKey reports whether requests have a key by which the API knows those that
 // are made again.
 func (t *Tool) sendsKey(op *openapi.Operation) bool {
+	return t.hasKey() || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
+		return p.In == openapi.InHeader && strings.EqualFold(p.Name, keyHeader)
+	})
+}
+
+// hasKey reports whether the key is among the entry's headers.
+func (t *Tool) hasKey() bool {
 	for name := range t.Headers {
 		if strings.EqualFold(name, keyHeader) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
-		return p.In == openapi.InHeader && strings.EqualFold(p.Name, keyHeader)
-	})
+	return false
 }
 
 // keep settles whose answers are kept: without Config.Cache, only those of tools
@@ -91,8 +101,8 @@ func (t *Tool) sendsKey(op *openapi.Operation) bool {
 func (c *Config) keep(tools []*tool) {
 	for _, t := range tools {
 		t.settings.Uncached = c.Cache == 0
-		if t.said != nil && t.said.Cache != nil {
-			t.settings.Uncached = !*t.said.Cache
+		if e := cmp.Or(t.said, t.published); e != nil && e.Cache != nil {
+			t.settings.Uncached = !*e.Cache
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}
 	m.tools, m.faults = c.combine(m.doc, imported)
-	if err := c.addPublished(ctx, m, fetch, brought); err != nil {
+	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
 		return nil, err
 	}
 	c.keep(m.tools)

@@ -56,6 +56,8 @@ type Tool struct {
 	As string
 	// Writes says whether the tool changes anything; nil goes by the method.
 	Writes *bool
+
+	harmless bool // its request may be made again, whatever the method
 }
 
 // Arg is an argument of a tool: a new one, or a change to one. One that an

@@ -11,7 +11,8 @@
 //	      required: [expression]
 //	    request: POST /webhook/calculate
 //
-// What a tool's request, body, headers and result mean is the same as for tools
+// What a tool's request, body, headers and result mean, and its settings (timeout,
+// retry, cache and error), is the same as for tools
 // of the configuration; package rest makes tools of them.
 package catalog
 
@@ -46,6 +47,7 @@ type Tool struct {
 	Headers map[string]string
 	// Result is a gjson path that is applied to answers.
 	Result string
+	Settings
 	// Annotations are the hints that the catalogue gives, by their names.
 	Annotations map[string]bool
 }
@@ -144,6 +146,9 @@ func read(item gjson.Result) (*Tool, error) {
 		t.Body = []byte(body.Raw)
 	}
 	if t.Headers, err = headers(item.Get("headers")); err != nil {
+		return nil, err
+	}
+	if t.Settings, err = settings(item); err != nil {
 		return nil, err
 	}
 	hints := item.Get("annotations")

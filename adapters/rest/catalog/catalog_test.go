@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParse(t *testing.T) {
@@ -46,6 +47,40 @@ func TestParse(t *testing.T) {
 		got, warnings, err := Parse([]byte(text))
 		if err != nil || len(warnings) > 0 || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: Parse = %+v, %q, %v", name, got, warnings, err)
+		}
+	}
+}
+
+// What a tool has of its own beside its request.
+func TestParseSettings(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		text string
+		want Settings
+	}{
+		{`"timeout":null,"retry":null,"cache":null,"error":null`, Settings{}},
+		{`"timeout":"1m30s","retry":3,"cache":true,"error":"detail"`, Settings{Timeout: 90 * time.Second, Attempts: 3, Cache: &yes, Error: "detail"}},
+		{`"retry":"off","cache":"off","error":{"when":"error","text":"error.message"}`, Settings{Attempts: 1, Cache: &no, Error: "error.message", ErrorIf: "error"}},
+		{`"retry":false,"cache":false,"error":{"when":"error"}`, Settings{Attempts: 1, Cache: &no, ErrorIf: "error"}},
+		{`"cache":"10m"`, Settings{Cache: &yes, KeepFor: 10 * time.Minute}},
+	} {
+		tools, warnings, err := Parse([]byte(`[{"name":"x","request":"GET /",` + test.text + `}]`))
+		if err != nil || len(tools) != 1 || len(warnings) > 0 || !reflect.DeepEqual(tools[0].Settings, test.want) {
+			t.Errorf("%s: %+v, %q, %v", test.text, tools, warnings, err)
+		}
+	}
+	tools, _, err := Parse([]byte("- { name: x, request: GET /, timeout: 5s, retry: off, cache: 60s }\n"))
+	if err != nil || tools[0].Timeout != 5*time.Second || tools[0].Attempts != 1 || tools[0].KeepFor != time.Minute {
+		t.Errorf("YAML: %+v, %v", tools, err)
+	}
+	for text, want := range map[string]string{
+		`"timeout":5`: "timeout is no time", `"timeout":"soon"`: "timeout is no time", `"timeout":"-1s"`: "timeout is no time",
+		`"retry":0`: "retry is neither", `"retry":11`: "retry is neither", `"retry":2.5`: "retry is neither", `"retry":"3"`: "retry is neither", `"retry":true`: "retry is neither",
+		`"cache":60`: "cache is neither", `"cache":"on"`: "cache is neither", `"cache":"0s"`: "cache is neither",
+		`"error":1`: "error is no gjson path", `"error":{"when":[]}`: "error is no gjson path", `"error":"` + strings.Repeat("a", MaxPath+1) + `"`: "error is no gjson path",
+	} {
+		if _, _, err := Parse([]byte(`[{"name":"x","request":"GET /",` + text + `}]`)); err == nil || !strings.Contains(err.Error(), `tool 1 ("x"): `+want) {
+			t.Errorf("%.80s: %v, want %s", text, err, want)
 		}
 	}
 }
