@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // Config describes one API. At least one of OpenAPI, Tools and Catalog must be
@@ -71,11 +71,11 @@ type Bytes int64
 
 // Limits bound what calls may take. Zero means the default.
 type Limits struct {
-	Answer     Bytes  `yaml:"answer"`     // text in one result; 100 KiB
-	Body       Bytes  `yaml:"body"`       // read of one answer; 8 MiB
-	File       Bytes  `yaml:"file"`       // one file in arguments; 10 MiB
-	Rate       string `yaml:"rate"`       // requests, such as 10/s or 600/m; none
-	Concurrent int    `yaml:"concurrent"` // calls under way; 64
+	Answer     Bytes       `yaml:"answer"`     // text in one result; 100 KiB
+	Body       Bytes       `yaml:"body"`       // read of one answer; 8 MiB
+	File       Bytes       `yaml:"file"`       // one file in arguments; 10 MiB
+	Rate       bridge.Rate `yaml:"rate"`       // requests; none
+	Concurrent int         `yaml:"concurrent"` // calls under way; 64
 }
 
 // Auth is what the bridge shows to an API. Zero means nothing.
@@ -139,10 +139,7 @@ func (c *Config) Validate() error {
 	if !slices.Contains([]string{"", ModeAuto, ModeTools, ModeSearch}, c.Mode) {
 		add("mode must be auto, tools or search")
 	}
-	if _, err := c.Limits.rate(); err != nil {
-		add("limits: rate: %w", err)
-	}
-	if l := c.Limits; l.Answer != 0 && l.Answer < 1<<10 || l.Body != 0 && l.Body < 1<<10 || l.File < 0 || l.Concurrent < 0 {
+	if l := c.Limits; l.Answer != 0 && l.Answer < 1<<10 || l.Body != 0 && l.Body < 1<<10 || l.File < 0 || l.Rate.PerSecond < 0 || l.Rate.Burst < 0 || l.Concurrent < 0 {
 		add("limits must not be negative, and answer and body at least 1KiB")
 	}
 	if c.Attempts < 0 || c.Attempts > 10 {
@@ -188,20 +185,6 @@ func isURL(s string) bool {
 func isBase(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
-}
-
-// rate returns the requests that are allowed in a second; 0 means no limit.
-func (l Limits) rate() (float64, error) {
-	if l.Rate == "" {
-		return 0, nil
-	}
-	n, unit, ok := strings.Cut(l.Rate, "/")
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(unit)]
-	v, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
-	if !ok || err != nil || per == 0 || !(v > 0 && v < 1e9) {
-		return 0, errors.New("must be a number of requests and a time, such as 10/s, 600/m or 1000/h")
-	}
-	return v / per, nil
 }
 
 // http returns the settings of connections.

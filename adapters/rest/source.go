@@ -148,10 +148,6 @@ func cut(s string, most int) string {
 
 // way makes the way to the API.
 func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
-	perSecond, err := c.Limits.rate()
-	if err != nil {
-		return nil, fmt.Errorf("limits: rate: %w", err)
-	}
 	auth, err := c.Auth.of(doc)
 	if err != nil {
 		return nil, err
@@ -167,7 +163,7 @@ func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *va
 	return wire.New(wire.Options{
 		Name: name, Document: doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
 		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(), Trusted: c.Trusted, Forward: o.Forward,
-		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: retries(c.Attempts), Rate: perSecond, Concurrent: c.Limits.Concurrent,
+		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
 		CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
 		Schemas: schemas, Log: o.Log,
 	})

@@ -58,7 +58,7 @@ func (s *Source) step(ctx context.Context) error {
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
 		r.Cancel()
-		return &Fault{Text: fmt.Sprintf("was not sent: the limit of %v requests a second to this API is reached", s.o.Rate), After: wait}
+		return &Fault{Text: fmt.Sprintf("was not sent: the limit of %s for requests to this API is reached", s.o.Rate), After: wait}
 	}
 	if err := sleep(ctx, wait); err != nil {
 		r.Cancel()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -53,8 +54,7 @@ type Options struct {
 	Timeout    time.Duration // of a call with all its attempts; 30 s
 	MaxTimeout time.Duration // the longest that a tool's own Timeout may be; 0 for no limit
 	Retries    int           // beyond the first attempt; 2, negative for none
-	Rate       float64       // requests a second; 0 for no limit
-	Burst      int           // of Rate; as many as come in a second
+	Rate       bridge.Rate   // of requests; a Burst of 0 is as many as come in a second
 	Concurrent int           // calls under way; 64
 	// Failures in a row (5xx, no answer) after which a host is left alone for
 	// Pause; 5 and 30 s. Negative: never.
@@ -174,12 +174,9 @@ func New(o Options) (*Source, error) {
 	if err := s.checkHeaders(&o); err != nil {
 		return nil, err
 	}
-	if o.Rate > 0 {
-		burst := o.Burst
-		if burst == 0 {
-			burst = max(1, int(o.Rate))
-		}
-		s.pace = rate.NewLimiter(rate.Limit(o.Rate), burst)
+	if r := &s.o.Rate; r.PerSecond > 0 {
+		setDefault(&r.Burst, max(1, int(r.PerSecond)))
+		s.pace = rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)
 	}
 	if o.CacheBytes > 0 {
 		s.cache = newCache(o.CacheBytes)
