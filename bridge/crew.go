@@ -3,6 +3,7 @@ package bridge
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // crew runs functions in goroutines that are used again. What calls a server
@@ -18,8 +19,12 @@ type crew struct {
 	stopped bool
 }
 
-// maxIdle bounds the goroutines that wait for something to do.
-const maxIdle = 64
+// Bounds on the goroutines that wait for something to do: how many, and for how
+// long.
+const (
+	maxIdle = 64
+	idleFor = 5 * time.Second
+)
 
 // Go runs f in a goroutine that Close waits for, and that has probably made calls
 // before: it is for calls by clients that have no session.
@@ -44,6 +49,8 @@ func (c *crew) run(f func()) {
 }
 
 func (c *crew) serve(f func()) {
+	enough := time.NewTimer(idleFor)
+	defer enough.Stop()
 	for {
 		f()
 		f = nil // what it refers to is not kept for as long as there is nothing to do
@@ -51,10 +58,14 @@ func (c *crew) serve(f func()) {
 			c.idle.Add(-1)
 			return
 		}
+		enough.Reset(idleFor)
 		select {
 		case f = <-c.work:
-			c.idle.Add(-1)
+		case <-enough.C:
 		case <-c.over:
+		}
+		c.idle.Add(-1)
+		if f == nil {
 			return
 		}
 	}

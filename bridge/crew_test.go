@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Everything that is given to a crew is done once, whoever gives it and
@@ -33,12 +34,19 @@ func TestCrew(t *testing.T) {
 		if got, idle := done.Load(), c.idle.Load(); got != 4*maxIdle || idle != maxIdle {
 			t.Errorf("%d done and %d idle, want %d and %d", got, idle, 4*maxIdle, maxIdle)
 		}
+		time.Sleep(idleFor - time.Millisecond)
+		c.run(func() { done.Add(1) })
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if got, idle := done.Load(), c.idle.Load(); got != 4*maxIdle+1 || idle != 1 {
+			t.Errorf("after a while %d done and %d idle, want %d and the one that had something to do", got, idle, 4*maxIdle+1)
+		}
 		c.stop()
 		c.stop()
 		c.run(func() { done.Add(1) })
 		synctest.Wait()
-		if got := done.Load(); got != 4*maxIdle+1 {
-			t.Errorf("what came after the end was done %d times", got-4*maxIdle)
+		if got := done.Load(); got != 4*maxIdle+2 {
+			t.Errorf("what came after the end was done %d times", got-4*maxIdle-1)
 		}
 	})
 }
