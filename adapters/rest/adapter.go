@@ -179,7 +179,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	for _, f := range m.faults {
 		a.o.Log.Warn("the configuration does not fit the document any more", "what", f.String())
 	}
-	source, err := a.c.way(m.doc, a.name, &a.o, a.schemas)
+	source, err := a.c.way(m, a.name, &a.o, a.schemas)
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	source, err := c.way(m.doc, name, &o, nil)
+	source, err := c.way(m, name, &o, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -99,23 +99,3 @@ func filledHeaders(headers map[string]*template, values map[string]gjson.Result)
 	}
 	return all, nil
 }
-
-// secrets returns what the headers and queries of entries have that is probably a secret: the
-// API's own and credentials are known as such. An Idempotency-Key is none.
-func (c *Config) secrets() []string {
-	var all []string
-	for i := range c.Tools {
-		for name, text := range c.Tools[i].Headers {
-			if wire.Sensitive(name) && !strings.EqualFold(name, keyHeader) && !place.MatchString(text) {
-				all = append(all, text)
-			}
-		}
-		gjson.ParseBytes(c.Tools[i].Query).ForEach(func(name, v gjson.Result) bool {
-			if v.Type == gjson.String && wire.Sensitive(name.String()) && !place.MatchString(v.Str) {
-				all = append(all, v.Str)
-			}
-			return true
-		})
-	}
-	return all
-}

@@ -136,7 +136,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	for _, t := range m.tools {
 		names[t.Name] = true
 	}
-	used := 0
+	used, secrets := 0, map[string]bool{}
 	for i := range tools {
 		p := &tools[i]
 		e := &Tool{Key: p.Name, Title: p.Title, About: p.Description, Body: p.Body, Headers: p.Headers, Result: p.Result, Error: p.Error, ErrorIf: p.ErrorIf}
@@ -147,6 +147,8 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 			warn(fmt.Sprintf("tool %q: %s", p.Name, err))
 		case names[t.Name]:
 			warn(fmt.Sprintf("tool %q: the name is that of another tool already", p.Name))
+		case !e.hides(secrets):
+			warn(fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Name, maxPublishedSecrets))
 		default:
 			auth.secure(t.Operation)
 			m.tools = append(m.tools, t)

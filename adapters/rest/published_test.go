@@ -354,7 +354,7 @@ func FuzzPublished(f *testing.F) {
 		if !gjson.ValidBytes(page) {
 			t.Fatalf("%q is listed as %s", text, page)
 		}
-		source, err := c.way(nil, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
+		source, err := c.way(&material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
 		if err != nil {
 			t.Fatal(err)
 		}

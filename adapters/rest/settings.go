@@ -43,7 +43,7 @@ const (
 
 // settings returns what the entry says about the calls of its tool.
 func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
-	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf}
+	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, Masked: t.masked()}
 	s.Retries = retries(t.Attempts)
 	var faults Faults
 	harmless := t.harmless || t.Writes != nil && !*t.Writes

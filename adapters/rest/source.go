@@ -147,8 +147,8 @@ func cut(s string, most int) string {
 }
 
 // way makes the way to the API.
-func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
-	auth, err := c.Auth.of(doc)
+func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
+	auth, err := c.Auth.of(m.doc)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +161,8 @@ func (c *Config) way(doc *openapi.Document, name string, o *Options, schemas *va
 	body := min(or(int(c.Limits.Body), 8<<20), most*2/3)
 	answer := min(or(int(c.Limits.Answer), 100<<10), most/4)
 	return wire.New(wire.Options{
-		Name: name, Document: doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(), Trusted: c.Trusted, Forward: o.Forward,
+		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
+		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(m.tools), Trusted: c.Trusted, Forward: o.Forward,
 		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
 		CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
 		Schemas: schemas, Log: o.Log,

@@ -150,7 +150,7 @@ func (p *Plan) String() string {
 	slices.Sort(names)
 	for _, name := range names {
 		value := strings.Join(r.Header[name], ", ")
-		if (slices.Contains(p.forwarded, name) || slices.Contains(p.fixed, name)) && Sensitive(name) {
+		if (slices.Contains(p.forwarded, name) || slices.Contains(p.fixed, name)) && Sensitive(name) || slices.Contains(p.settings.Masked, name) {
 			value = masked
 		}
 		fmt.Fprintf(&b, "%s: %s\n", name, value)

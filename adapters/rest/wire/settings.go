@@ -25,6 +25,9 @@ type Settings struct {
 	// FailureIf is a gjson path of what answers with a status of success have when
 	// they say no after all: something that is not false, null, 0 or empty.
 	FailureIf string
+	// Masked are the headers, by their canonical names, whose values a plan does not
+	// show, whoever has set them.
+	Masked []string
 }
 
 // timeout returns how long a call may take.

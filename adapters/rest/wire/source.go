@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,6 +199,9 @@ func New(o Options) (*Source, error) {
 	for _, t := range secrets {
 		s.secret = append(s.secret, spellings(t)...)
 	}
+	// The longest first: one that is a part of another would leave the rest of it.
+	slices.SortFunc(s.secret, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	s.secret = slices.Compact(s.secret)
 	s.lasting = len(s.secret)
 	return s, nil
 }

@@ -1,0 +1,121 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+)
+
+// maxPublishedSecrets bounds the secrets of a catalogue: each is looked for in all
+// that clients are told.
+const maxPublishedSecrets = 100
+
+// secretHeader reports whether a header is probably a secret, by its name. An
+// Idempotency-Key is none.
+func secretHeader(name string) bool {
+	return wire.Sensitive(name) && !strings.EqualFold(name, keyHeader)
+}
+
+// secretParameter reports whether a parameter of the query is probably a secret.
+// Of these, author and keywords are none.
+func secretParameter(name string) bool {
+	name = strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
+	return slices.Contains([]string{"key", "auth", "sig"}, name) || slices.ContainsFunc(
+		[]string{"apikey", "accesskey", "authkey", "secretkey", "token", "secret", "password", "signature"},
+		func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// secrets returns what the headers and the query of an entry have of themselves
+// that is probably a secret: the API's own headers and credentials are known as
+// such.
+func (t *Tool) secrets() []string {
+	var all []string
+	for name, text := range t.Headers {
+		if secretHeader(name) {
+			all = append(all, literals(text)...)
+		}
+	}
+	add := func(name, text string) {
+		if secretParameter(name) {
+			all = append(all, literals(text)...)
+		}
+	}
+	gjson.ParseBytes(t.Query).ForEach(func(name, v gjson.Result) bool {
+		add(name.String(), v.String())
+		return true
+	})
+	_, query, _ := strings.Cut(t.Request, "?")
+	for one := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(one, "=")
+		add(name, value)
+		if plain, err := url.QueryUnescape(value); err == nil && plain != value {
+			add(name, plain)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// literals returns what a template has beside its arguments; of Bearer TOKEN, the
+// token too.
+func literals(text string) []string {
+	t, err := parseText(text, func(string) bool { return true })
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, p := range t.parts {
+		if p.literal == "" {
+			continue
+		}
+		all = append(all, p.literal)
+		if _, token, ok := strings.Cut(p.literal, " "); ok {
+			all = append(all, token)
+		}
+	}
+	return all
+}
+
+// hides adds the secrets of a catalogue's entry to those of the others. It reports
+// false when they would be too many.
+func (t *Tool) hides(known map[string]bool) bool {
+	own := slices.DeleteFunc(t.secrets(), func(s string) bool { return known[s] })
+	if len(known)+len(own) > maxPublishedSecrets {
+		return len(own) == 0
+	}
+	for _, s := range own {
+		known[s] = true
+	}
+	return true
+}
+
+// masked returns the names of the entry's headers whose values nobody is shown.
+func (t *Tool) masked() []string {
+	var all []string
+	for name := range t.Headers {
+		if secretHeader(name) {
+			all = append(all, http.CanonicalHeaderKey(name))
+		}
+	}
+	return all
+}
+
+// secrets returns those of all entries: of the configuration, and of a catalogue.
+func (c *Config) secrets(tools []*tool) []string {
+	var all []string
+	for i := range c.Tools {
+		all = append(all, c.Tools[i].secrets()...)
+	}
+	for _, t := range tools {
+		if t.published != nil {
+			all = append(all, t.published.secrets()...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

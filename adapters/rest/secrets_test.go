@@ -1,0 +1,75 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+)
+
+func TestSecretsOfEntries(t *testing.T) {
+	for _, test := range []struct {
+		tool Tool
+		want string // what is masked, and the headers that are
+	}{
+		{Tool{Headers: map[string]string{"authorization": "Bearer the-token", "X-Kind": "nothing", "Idempotency-Key": "order-{id}"}}, "[Bearer the-token the-token] [Authorization]"},
+		{Tool{Headers: map[string]string{"X-Api-Key": "{id}-the-rest", "X-Token": "{t}"}}, "[-the-rest] [X-Api-Key X-Token]"},
+		{Tool{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[["a"] the-key] []`},
+		{Tool{Request: "GET /x?access_token=a%2Fb&sort=token{&key}"}, "[a%2Fb a/b] []"},
+		{Tool{Request: "GET /x?sig={a}&q={token}"}, "[] []"},
+	} {
+		masked := test.tool.masked()
+		slices.Sort(masked)
+		if got := fmt.Sprint(test.tool.secrets(), masked); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.tool, got, test.want)
+		}
+	}
+}
+
+// Secrets that a catalogue has in its requests are shown by no result and by no
+// dry run, as those of the configuration are not.
+func TestPublishedSecrets(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s, %s, %s, %s", r.Header.Get("X-Engine-Key"), r.Header.Get("Authorization"), r.Header.Get("Idempotency-Key"), r.URL.RawQuery)
+	}))
+	t.Cleanup(api.Close)
+	a := adapter(t, Config{BaseURL: api.URL, Catalog: Catalog{File: file(t, `[{"name":"t","request":"POST /x?api_key=the-secret-of-the-query&sort=keys",`+
+		`"headers":{"X-Engine-Key":"the-secret-{id}-and-more-of-it","Authorization":"Bearer {id}","Idempotency-Key":"order-{id}"},"inputSchema":{"properties":{"id":{"type":"string"}}}}]`)}}, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	if text, isError := call(t, up, "t", `{"id":"7"}`); isError || text != "***7***, Bearer 7, order-7, api_key=***&sort=keys" {
+		t.Errorf("result = %s", text)
+	}
+	plan, err := a.Plan(t.Context(), "t", []byte(`{"id":"7"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"POST " + api.URL + "/x?api_key=***&sort=keys\n", "X-Engine-Key: ***\n", "Authorization: ***\n", "Idempotency-Key: order-7\n"} {
+		if !strings.Contains(plan, line) {
+			t.Errorf("dry run without %q:\n%s", line, plan)
+		}
+	}
+}
+
+// A catalogue cannot have so many secrets that looking for them takes all the
+// time; those that are like others cost nothing.
+func TestManySecrets(t *testing.T) {
+	var tools []string
+	for i := range maxPublishedSecrets + 5 {
+		tools = append(tools, fmt.Sprintf(`{"name":"own%d","request":"GET /","headers":{"X-Key":"the-secret-%d"}},{"name":"same%d","request":"GET /","headers":{"X-Key":"the-secret-0"}}`, i, i, i))
+	}
+	c, m := Config{BaseURL: "https://flows.example.com"}, &material{}
+	if err := c.published(m, &Options{}, []byte("["+strings.Join(tools, ",")+"]")); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.tools) != 2*maxPublishedSecrets+5 || len(m.warnings) != 5 || len(c.secrets(m.tools)) != maxPublishedSecrets {
+		t.Errorf("%d tools, %d warnings, %d secrets", len(m.tools), len(m.warnings), len(c.secrets(m.tools)))
+	}
+	if want := `tool "own100": the catalogue has more than 100 secrets`; !strings.Contains(m.warnings[0].String(), want) || strings.Contains(m.warnings[0].String(), "the-secret") {
+		t.Errorf("warning = %s, want %s", m.warnings[0], want)
+	}
+}
