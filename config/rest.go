@@ -44,6 +44,9 @@ func (d *decoder) restValue(x *slot, n ast.Node, v any) (ok, known bool) {
 	case *rest.Limits:
 		_, ok := d.inner(x, n, into)
 		return ok, true
+	case *rest.ToolLimits:
+		_, ok := d.inner(x, n, into)
+		return ok, true
 	case *rest.Catalog:
 		_, ok := d.inner(x, n, into)
 		return ok, true

@@ -32,6 +32,7 @@ type toolKeys struct {
 	Timeout time.Duration     `yaml:"timeout"`
 	Retry   attempts          `yaml:"retry"`
 	Cache   keeping           `yaml:"cache"`
+	Limits  rest.ToolLimits   `yaml:"limits"`
 }
 
 // failure is a path, or a mapping of several.
@@ -148,7 +149,7 @@ func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
 		t.Name, t.Title, t.About, t.Request, t.Args = k.Name, k.Title, k.About, k.Request, k.Args
 		t.Body, t.Headers, t.Result = json.RawMessage(k.Body), k.Headers, k.Result
 		t.Query = json.RawMessage(k.Query)
-		t.As = k.As
+		t.As, t.Limits = k.As, k.Limits
 		t.Error, t.ErrorIf = k.Error.Text, k.Error.When
 		t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
 		if _, set := sec.marks["writes"]; set {

@@ -44,6 +44,10 @@ func (c *Config) bound(e *Tool, p *publication.Tool, o *Options) (warnings []str
 			e.Attempts = 1
 		}
 	}
+	e.Limits.Answer = Bytes(min(p.Answer, c.maxAnswer()))
+	if p.Answer > c.maxAnswer() {
+		warn("limits: answer is %d, and the limits of the API allow %d", p.Answer, c.maxAnswer())
+	}
 	e.Cache, e.KeepFor = p.Cache, min(p.KeepFor, maxKept)
 	switch {
 	case p.Cache == nil || !*p.Cache:

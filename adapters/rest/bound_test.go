@@ -90,16 +90,20 @@ func TestPublishedSettings(t *testing.T) {
 			<-r.Context().Done()
 		case "/busy":
 			w.WriteHeader(http.StatusServiceUnavailable)
+		case "/long":
+			fmt.Fprint(w, strings.Repeat("long ", 1000))
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"error":{"message":"no such flow"}}`)
 		}
 	}))
 	t.Cleanup(api.Close)
-	a := adapter(t, Config{BaseURL: api.URL, Cache: 1 << 20, Catalog: Catalog{File: file(t, `[
+	a := adapter(t, Config{BaseURL: api.URL, Cache: 1 << 20, Limits: Limits{Answer: 2 << 10}, Catalog: Catalog{File: file(t, `[
 		{"name":"slow","request":"GET /slow","timeout":"1ms"},
 		{"name":"busy","request":"POST /busy","retry":3,"headers":{"Idempotency-Key":"k"}},
 		{"name":"kept","request":"GET /kept","cache":"1h"},
+		{"name":"long","request":"GET /long","limits":{"answer":1024}},
+		{"name":"toolong","request":"GET /long","limits":{"answer":9999999}},
 		{"name":"fails","request":"GET /fails","error":{"when":"error","text":"error.message"}}]`)}}, Options{})
 	up := connect(t, a, &adaptertest.Client{})
 	for _, test := range []struct {
@@ -111,6 +115,8 @@ func TestPublishedSettings(t *testing.T) {
 		{"busy", "503 Service Unavailable from POST /busy", true, 2},
 		{"kept", `{"error":{"message":"no such flow"}}`, false, 1},
 		{"fails", "200 OK from GET /fails\nno such flow", true, 2},
+		{"long", strings.Repeat("long ", 1000)[:1024], false, 2},
+		{"toolong", strings.Repeat("long ", 1000)[:2048], false, 2},
 	} {
 		before := asked.Load()
 		call(t, up, test.tool, "{}")
@@ -126,12 +132,12 @@ func TestPublishedSettings(t *testing.T) {
 	got := ""
 	for _, x := range report.Explain("c.yaml", func(string) bool { return true }, func(s string) string { return s }) {
 		for _, l := range x.Lines {
-			if l.From == "catalogue" && strings.Contains("timeout retry cache error when", l.What) {
+			if l.From == "catalogue" && strings.Contains("timeout retry cache error when answer", l.What) {
 				got += x.Name + " " + l.What + ": " + l.Text + "\n"
 			}
 		}
 	}
-	if want := "slow timeout: 1ms\nbusy retry: off\nkept cache: as the answers allow, otherwise 1h0m0s\nfails error: error.message\nfails error when: error\n"; got != want {
+	if want := "slow timeout: 1ms\nbusy retry: off\nkept cache: as the answers allow, otherwise 1h0m0s\nlong answer: at most 1024 bytes\ntoolong answer: at most 2048 bytes\nfails error: error.message\nfails error when: error\n"; got != want {
 		t.Errorf("explained:\n%s\nwant:\n%s", got, want)
 	}
 }

@@ -302,6 +302,9 @@ func (x *explainer) calls() {
 		}
 		x.add("cache", text, set("cache", e.Cache != nil, c.Cache > 0))
 	}
+	if most := t.settings.MaxAnswer; most > 0 {
+		x.add("answer", fmt.Sprintf("at most %d bytes", most), from("limits: answer"))
+	}
 	x.add("result", e.Result, from("result"))
 	x.add("error", e.Error, from("error: text"))
 	x.add("error when", e.ErrorIf, from("error: when"))

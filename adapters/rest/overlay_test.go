@@ -263,7 +263,7 @@ func TestToolSettings(t *testing.T) {
 		{Key: "listPets", Cache: &yes, KeepFor: time.Hour, Error: "title"},
 		{Key: "slow", Timeout: time.Millisecond, Attempts: 1},
 		{Key: "find", Request: "POST /find", Writes: &no, Attempts: 4},
-		{Key: "again", Request: "GET /pets", Cache: &yes},
+		{Key: "again", Request: "GET /pets", Cache: &yes, Limits: ToolLimits{Answer: 1 << 30}},
 		{Key: "missing", Request: "GET /pets/404", Error: "title", ErrorIf: "x"},
 	}
 	a := adapter(t, c, Options{})
@@ -301,6 +301,9 @@ func TestToolSettings(t *testing.T) {
 	}
 	if s := e.byName["slow"].settings; s.Retries != -1 || s.Repeat {
 		t.Errorf("slow: %+v", s)
+	}
+	if s := e.byName["again"].settings; s.MaxAnswer != 4<<20 { // a quarter of a message
+		t.Errorf("again: %+v", s)
 	}
 	// With a cache for all, off is off.
 	c = api.pets()

@@ -28,6 +28,9 @@ func (t *Tool) settingFaults() Faults {
 	if t.As != "" && t.As != "tool" && t.As != AsResource {
 		add("as", "must be tool or resource")
 	}
+	if t.Limits.Answer != 0 && t.Limits.Answer < 1<<10 {
+		faults = append(faults, t.keyFault("limits: answer", "limits: answer must be at least 1KiB"))
+	}
 	if t.KeepFor < 0 {
 		add("cache", "must not be negative")
 	}
@@ -43,7 +46,7 @@ const (
 
 // settings returns what the entry says about the calls of its tool.
 func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
-	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, Masked: t.masked()}
+	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, MaxAnswer: int(t.Limits.Answer), Masked: t.masked()}
 	s.Retries = retries(t.Attempts)
 	var faults Faults
 	harmless := t.harmless || t.Writes != nil && !*t.Writes
@@ -97,9 +100,11 @@ func (t *Tool) hasKey() bool {
 }
 
 // keep settles whose answers are kept: without Config.Cache, only those of tools
-// that ask for it.
-func (c *Config) keep(tools []*tool) {
+// that ask for it. What is kept, or told, of one is bounded by what a message may
+// have.
+func (c *Config) keep(tools []*tool, o *Options) {
 	for _, t := range tools {
+		t.settings.MaxAnswer = min(t.settings.MaxAnswer, o.maxMessage()/4)
 		t.settings.Uncached = c.Cache == 0
 		if e := cmp.Or(t.said, t.published); e != nil && e.Cache != nil {
 			t.settings.Uncached = !*e.Cache

@@ -93,7 +93,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
 		return nil, err
 	}
-	c.keep(m.tools)
+	c.keep(m.tools, o)
 	c.resources(m, name)
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool { return !o.Shows(t.Name) })
@@ -152,14 +152,11 @@ func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cac
 	if err != nil {
 		return nil, err
 	}
-	most := o.MaxMessage
-	if most == 0 {
-		most = 16 << 20
-	}
+	most := o.maxMessage()
 	// Of binary answers, results have four bytes for three; of texts, structured
 	// content beside them.
 	body := min(or(int(c.Limits.Body), 8<<20), most*2/3)
-	answer := min(or(int(c.Limits.Answer), 100<<10), most/4)
+	answer := min(c.maxAnswer(), most/4)
 	return wire.New(wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
 		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(m.tools), Trusted: c.Trusted, Forward: o.Forward,
@@ -168,6 +165,13 @@ func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cac
 		Schemas: schemas, Log: o.Log,
 	})
 }
+
+// maxMessage returns how many bytes a result may have.
+func (o *Options) maxMessage() int { return or(o.MaxMessage, 16<<20) }
+
+// maxAnswer returns how many bytes of text a result may have, unless its tool says
+// otherwise.
+func (c *Config) maxAnswer() int { return or(int(c.Limits.Answer), 100<<10) }
 
 func or(v, otherwise int) int {
 	if v == 0 {

@@ -52,12 +52,19 @@ type Tool struct {
 	// for how long those are that do not say so themselves.
 	Cache   *bool
 	KeepFor time.Duration
+	// Limits bound the results of its calls; what is 0 is as for the others.
+	Limits ToolLimits
 	// As is AsResource for a GET that is a resource, and otherwise empty.
 	As string
 	// Writes says whether the tool changes anything; nil goes by the method.
 	Writes *bool
 
 	harmless bool // its request may be made again, whatever the method
+}
+
+// ToolLimits are Limits for the calls of one tool.
+type ToolLimits struct {
+	Answer Bytes `yaml:"answer"` // text in one result
 }
 
 // Arg is an argument of a tool: a new one, or a change to one. One that an

@@ -12,7 +12,7 @@
 //	    request: POST /webhook/calculate
 //
 // What a tool's request, body, headers and result mean, and its settings (timeout,
-// retry, cache and error), is the same as for tools
+// retry, cache, error and limits), is the same as for tools
 // of the configuration; package rest makes tools of them.
 package catalog
 

@@ -62,6 +62,8 @@ func TestParseSettings(t *testing.T) {
 		{`"timeout":"1m30s","retry":3,"cache":true,"error":"detail"`, Settings{Timeout: 90 * time.Second, Attempts: 3, Cache: &yes, Error: "detail"}},
 		{`"retry":"off","cache":"off","error":{"when":"error","text":"error.message"}`, Settings{Attempts: 1, Cache: &no, Error: "error.message", ErrorIf: "error"}},
 		{`"retry":false,"cache":false,"error":{"when":"error"}`, Settings{Attempts: 1, Cache: &no, ErrorIf: "error"}},
+		{`"limits":{"answer":2000,"other":1}`, Settings{Answer: 2000}},
+		{`"limits":{}`, Settings{}},
 		{`"cache":"10m"`, Settings{Cache: &yes, KeepFor: 10 * time.Minute}},
 	} {
 		tools, warnings, err := Parse([]byte(`[{"name":"x","request":"GET /",` + test.text + `}]`))
@@ -77,6 +79,7 @@ func TestParseSettings(t *testing.T) {
 		`"timeout":5`: "timeout is no time", `"timeout":"soon"`: "timeout is no time", `"timeout":"-1s"`: "timeout is no time",
 		`"retry":0`: "retry is neither", `"retry":11`: "retry is neither", `"retry":2.5`: "retry is neither", `"retry":"3"`: "retry is neither", `"retry":true`: "retry is neither",
 		`"cache":60`: "cache is neither", `"cache":"on"`: "cache is neither", `"cache":"0s"`: "cache is neither",
+		`"limits":{"answer":10}`: "limits: answer is no number", `"limits":{"answer":"20KiB"}`: "limits: answer is no number", `"limits":{"answer":1e9}`: "limits: answer is no number",
 		`"error":1`: "error is no gjson path", `"error":{"when":[]}`: "error is no gjson path", `"error":"` + strings.Repeat("a", MaxPath+1) + `"`: "error is no gjson path",
 	} {
 		if _, _, err := Parse([]byte(`[{"name":"x","request":"GET /",` + text + `}]`)); err == nil || !strings.Contains(err.Error(), `tool 1 ("x"): `+want) {
@@ -143,6 +146,7 @@ func TestParseErrors(t *testing.T) {
 // FuzzParse: nothing makes it panic, and what it gives can be used.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"tools":[{"name":"a","request":"GET /","inputSchema":{"type":"object"}}]}`))
+	f.Add([]byte(`[{"name":"a","request":"GET /","timeout":"5s","retry":"off","cache":"1m","error":{"when":"a","text":"b"},"limits":{"answer":1024}}]`))
 	f.Add([]byte("- name: a\n  request: GET /\n  inputSchema: { properties: {} }\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tools, _, err := Parse(data)

@@ -23,6 +23,8 @@ type Settings struct {
 	// Error is a gjson path of what an answer that says no has to say, and ErrorIf
 	// one of what answers of success have when they say no after all.
 	Error, ErrorIf string
+	// Answer is how many bytes of text a result has.
+	Answer int
 }
 
 const (
@@ -30,6 +32,8 @@ const (
 	MaxAttempts = 10
 	// MaxPath is how long a gjson path may be.
 	MaxPath = 1 << 10
+	// MinAnswer is the least that Answer may be.
+	MinAnswer = 1 << 10
 )
 
 // settings reads the settings of a tool.
@@ -64,6 +68,11 @@ func settings(item gjson.Result) (s Settings, err error) {
 		}
 	}
 	s.Error, s.ErrorIf = text.Str, when.Str
+	if v := item.Get("limits.answer"); set(v) {
+		if s.Answer, err = strconv.Atoi(v.Raw); err != nil || s.Answer < MinAnswer {
+			return s, fmt.Errorf("limits: answer is no number of bytes from %d on", MinAnswer)
+		}
+	}
 	return s, nil
 }
 

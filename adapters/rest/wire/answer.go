@@ -136,9 +136,9 @@ const maxLine = 1000
 func (s *Source) text(c *Call, a *answer) []byte {
 	body := s.mask(decoded(a))
 	note := a.note()
-	if len(body) > s.o.MaxAnswer {
-		note = strings.TrimSpace(fmt.Sprintf("The first %d of %d bytes are shown. %s", s.o.MaxAnswer, len(body), note))
-		body = body[:s.o.MaxAnswer]
+	if most := s.maxAnswer(c); len(body) > most {
+		note = strings.TrimSpace(fmt.Sprintf("The first %d of %d bytes are shown. %s", most, len(body), note))
+		body = body[:most]
 		for len(body) > 0 && !utf8.RuneStart(body[len(body)-1]) {
 			body = body[:len(body)-1]
 		}

@@ -25,6 +25,8 @@ type Settings struct {
 	// FailureIf is a gjson path of what answers with a status of success have when
 	// they say no after all: something that is not false, null, 0 or empty.
 	FailureIf string
+	// MaxAnswer is how many bytes of text a result has.
+	MaxAnswer int
 	// Masked are the headers, by their canonical names, whose values a plan does not
 	// show, whoever has set them.
 	Masked []string
@@ -40,6 +42,14 @@ func (s *Source) timeout(c *Call) time.Duration {
 		t = min(t, most)
 	}
 	return t
+}
+
+// maxAnswer returns how many bytes of text a result may have.
+func (s *Source) maxAnswer(c *Call) int {
+	if c.Settings.MaxAnswer > 0 {
+		return c.Settings.MaxAnswer
+	}
+	return s.o.MaxAnswer
 }
 
 // retries returns how often a request may be sent beyond the first time.

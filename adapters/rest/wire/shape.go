@@ -55,12 +55,13 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 			body = v
 		}
 	}
-	if len(body) > s.o.MaxAnswer {
+	most := s.maxAnswer(c)
+	if len(body) > most {
 		body = compact(nil, string(body))
 	}
-	if len(body) > s.o.MaxAnswer {
+	if len(body) > most {
 		var k cutter
-		body = k.fit(nil, gjson.ParseBytes(body), "", s.o.MaxAnswer)
+		body = k.fit(nil, gjson.ParseBytes(body), "", most)
 		notes = append(notes, k.notes...)
 		notes = append(notes, advice(c))
 	}
