@@ -97,6 +97,7 @@ func TestOverlay(t *testing.T) {
 		{"checked", false, Tool{Key: "touch", Query: body(`{"n":"{n}"}`), Args: args(t, "n integer")}, "shop n", `{"shop":"a","n":"x"}`, `n: must be an integer`},
 		{"a parameter of the query", false, Tool{Key: "page", Query: body(`{"size":100}`)}, "q", `{"q":"x"}`, `POST /page?q=x&size=100`},
 		{"around its argument", false, Tool{Key: "page", Query: body(`{"q":"is:open {q}","size":100}`)}, "q", `{"q":"x"}`, `POST /page?q=is%3Aopen%20x&size=100`},
+		{"an argument that the document has learnt of since", false, Tool{Key: "page", Query: body(`{"q":"{q}"}`), Args: args(t, "q? string")}, "q size", `{"q":"x","size":2}`, `POST /page?size=2&q=x`},
 		{"with another name", false, Tool{Key: "page", Query: body(`{"q":"is:open {q}"}`), Args: []Arg{{Name: "q", As: "words"}, {Name: "size", Value: body("5")}}}, "words", `{"words":"x"}`, `POST /page?size=5&q=is%3Aopen%20x`},
 		{"a line break", false, Tool{Key: "order", Headers: map[string]string{"X-Tenant": "of {shop}"}, Body: body(`1`)}, "", `{"shop":"a\nb","X-Trace":"t"}`, "shop: what comes into the header X-Tenant has a line break"},
 	} {
