@@ -19,10 +19,10 @@ type entry struct {
 	// announced says that it is fresh for as long as it is because a change would be
 	// announced.
 	announced bool
-	got   time.Time        // when it was asked for: it may be as old as that
-	fresh time.Time        // until then it is given out; of one that counts on announcements guarded by the cache's mu
-	until time.Time        // and until then if there is no other
-	size  int64
+	got       time.Time // when it was asked for: it may be as old as that
+	fresh     time.Time // until then it is given out; of one that counts on announcements guarded by the cache's mu
+	until     time.Time // and until then if there is no other
+	size      int64
 }
 
 // entryBytes is about what an entry takes beside its texts.
