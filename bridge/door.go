@@ -16,8 +16,10 @@ type door struct {
 	rates   []pacer // one, or none
 	refused struct{ sessions, calls, listens atomic.Uint64 }
 
-	mu      sync.Mutex // guards callers, and what it points at
+	mu      sync.Mutex // guards the rest, and what it points at
 	callers map[string]*belongings
+	guests  map[string]*guestCall // calls of clients without sessions, by principal; the newest
+	out     map[string]struct{}   // principals whose key was taken away
 }
 
 // belongings are what a principal has.

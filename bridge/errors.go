@@ -46,6 +46,8 @@ var (
 	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrDeclined)
 	// ErrDenied: the caller may not use it.
 	ErrDenied = errors.New("not allowed")
+	// ErrRevoked: the caller's key was taken away. It is a kind of ErrDenied.
+	ErrRevoked = fmt.Errorf("key taken away: %w", ErrDenied)
 	// ErrShutdown: the bridge is stopping.
 	ErrShutdown = errors.New("the bridge is stopping")
 	// ErrIdle: the session was not used for too long.
@@ -104,6 +106,7 @@ var dataOf = []struct {
 	word string
 }{
 	{ErrLimited, "rate_limited"},
+	{ErrRevoked, "unauthorized"}, // before what it is a kind of
 	{ErrDenied, "denied"},
 	{ErrOpen, "circuit_open"}, // before what it is a kind of
 	{ErrOverloaded, "overloaded"},

@@ -72,6 +72,9 @@ func (r *route) reception(principal string) Upstream {
 // Allowed says whether a principal may use the server of that name, which is as
 // in Initialize. The error is ErrUnknownServer, or of the kind ErrDenied.
 func (b *Bridge) Allowed(server, principal string) error {
+	if err := b.door.barred(principal); err != nil {
+		return err
+	}
 	r := b.route(server)
 	switch {
 	case server != "" && r == nil:

@@ -137,12 +137,21 @@ func (b *Bridge) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id [
 	}
 	defer done()
 	c := &guestCall{back: g.Back}
-	if m.Method == listen {
-		c.subscription = id
+	if principal := g.From.Principal; m.Method == listen || principal != "" {
 		var stop context.CancelCauseFunc
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
-		defer context.AfterFunc(b.hearing, func() { stop(ErrShutdown) })()
+		if m.Method == listen {
+			c.subscription = id
+			defer context.AfterFunc(b.hearing, func() { stop(ErrShutdown) })()
+		}
+		if principal != "" {
+			if err := b.door.come(c, principal, stop); err != nil {
+				b.refused("", g.From, m, nil, err)
+				return answer(id, err), err
+			}
+			defer b.door.gone(c, principal)
+		}
 	}
 	from := *g.From
 	from.Header = b.forwarded(g.Header)
@@ -157,6 +166,8 @@ func (b *Bridge) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id [
 	case err == nil:
 		a.ID = id
 		return a, nil
+	case errors.Is(context.Cause(ctx), ErrRevoked):
+		return answer(id, revoked), revoked
 	case ctx.Err() != nil:
 		return nil, ErrCancelled
 	}
@@ -217,6 +228,10 @@ type guestCall struct {
 	back         Stream
 	subscription []byte // the id of the request, raw, if it is a subscription
 	arrival      arrival
+
+	// Of a call of a principal.
+	stop       context.CancelCauseFunc
+	prev, next *guestCall // in the door's list, whose mu guards them
 }
 
 var _ Client = (*guestCall)(nil)

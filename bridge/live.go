@@ -213,6 +213,9 @@ func (b *Bridge) enroll(s *Session) error {
 		_ = b.store.Delete(context.Background(), s.id)
 		return ErrShutdown
 	}
+	if err := b.door.barred(s.caller.Principal); err != nil {
+		s.End(err) // who puts it out may have looked at the sessions before
+	}
 	return nil
 }
 

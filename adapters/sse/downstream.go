@@ -131,6 +131,9 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		return
 	}
 	defer p.close()
+	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have come too early for this one
+		return
+	}
 	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
 		d.o.Log.Debug("stream ended", "server", server, "err", err)
 	}
@@ -170,6 +173,25 @@ func (d *Downstream) Close() {
 	for _, p := range d.peers {
 		p.cancel(bridge.ErrShutdown)
 	}
+}
+
+// Revoke ends the streams of a principal that have no session whose end would end
+// them: its key was taken away.
+func (d *Downstream) Revoke(principal string) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, p := range d.peers {
+		if p.whose == principal && !p.settled() {
+			p.cancel(bridge.ErrRevoked)
+		}
+	}
+}
+
+// settled reports whether there is a session.
+func (p *peer) settled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session != nil
 }
 
 // close ends the session: it lives as long as the stream.

@@ -68,6 +68,7 @@ type Keys struct {
 	turn  sync.Mutex // guards the rest; nobody waits for it, since it is held while they are read
 	files []*file    // as keys; nil for one that is in no file
 	said  []string   // as keys: what was logged last
+	heed  func(principal string, good bool)
 }
 
 // known is one key as it is compared.
@@ -80,7 +81,7 @@ type known struct {
 // New reads the files of the keys. A key that cannot be used keeps its principal
 // out, and nobody else; the log says so.
 func New(keys []Key, log *slog.Logger) *Keys {
-	k := &Keys{log: log, keys: keys, files: make([]*file, len(keys)), said: make([]string, len(keys))}
+	k := &Keys{log: log, keys: keys, heed: func(string, bool) {}, files: make([]*file, len(keys)), said: make([]string, len(keys))}
 	_, _ = rand.Read(k.salt[:]) // it never fails
 	for i := range keys {
 		if keys[i].File != "" {
@@ -94,6 +95,34 @@ func New(keys []Key, log *slog.Logger) *Keys {
 	return k
 }
 
+// Heed has f called when a principal has no key any more that can be used, after
+// the last request was let in by one; and with good when it has one again, before
+// the first is. One that gets another key in the place of its own has one all the
+// time. f must not show a key.
+func (k *Keys) Heed(f func(principal string, good bool)) {
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	k.heed = f
+}
+
+// Follow looks at the files until ctx ends, so that it does not take a request to
+// notice that one has changed. Without files it returns at once.
+func (k *Keys) Follow(ctx context.Context) {
+	if k.next.Load() == 0 {
+		return
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			k.refresh()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // lookEvery is how long a file may have changed before it is noticed.
 const lookEvery = 2 * time.Second
 
@@ -105,6 +134,11 @@ func (k *Keys) Principal(h http.Header) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return k.find(token)
+}
+
+// find returns whose key it is.
+func (k *Keys) find(token string) (string, error) {
 	sum := k.sum(token)
 	all := *k.known.Load()
 	found := -1

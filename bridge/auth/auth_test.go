@@ -3,11 +3,14 @@ package auth
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +182,71 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whoever loses its last key is told of once, when the files are looked at, also
+// if nobody calls. A key that another takes the place of is no loss.
+func TestHeed(t *testing.T) {
+	const fresh = "fresh-0123456789abcdef"
+	path := filepath.Join(t.TempDir(), "a.key")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, second := range []bool{false, true} { // a has two keys for a time
+		write(alpha)
+		keys := []Key{{Principal: "a", File: path}, {Principal: "b", Token: beta}}
+		if second {
+			keys = append(keys, Key{Principal: "a", Token: fresh + "2"})
+		}
+		synctest.Test(t, func(t *testing.T) {
+			k := New(keys, slog.New(slog.DiscardHandler))
+			var mu sync.Mutex // guards got
+			var got []string
+			k.Heed(func(principal string, good bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				_, err := k.find(alpha) // whom it is about is not let in while it is told
+				got = append(got, fmt.Sprint(principal, " ", good, " ", err == nil))
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			go k.Follow(ctx)
+			step := func(what string, want ...string) {
+				t.Helper()
+				if second {
+					want = nil
+				}
+				time.Sleep(lookEvery)
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: told %q, want %q", what, got, want)
+				}
+				got = nil
+			}
+			step("nothing")
+			write(fresh)
+			step("another key")
+			write("short")
+			step("a key of no use", "a false false")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			step("no file")
+			write(alpha)
+			step("a key again", "a true false")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			step("gone again", "a false false")
+			cancel()
+			synctest.Wait()
+		})
+	}
+	New([]Key{{Principal: "a", Token: alpha}}, slog.New(slog.DiscardHandler)).Follow(t.Context()) // there is nothing to follow
 }
 
 // Of a key that two have, the first has it: they could not be told apart.

@@ -71,7 +71,33 @@ func (k *Keys) look() {
 			take(i, token, err)
 		}
 	}
+	var before map[string]bool
+	if old := k.known.Load(); old != nil {
+		before = able(*old)
+	}
+	now := able(all)
+	for name := range now {
+		if before != nil && !before[name] {
+			k.heed(name, true)
+		}
+	}
 	k.known.Store(&all)
+	for name := range before {
+		if !now[name] {
+			k.heed(name, false)
+		}
+	}
+}
+
+// able returns the principals that have a key.
+func able(all []known) map[string]bool {
+	names := map[string]bool{}
+	for i := range all {
+		if all[i].usable == 1 {
+			names[all[i].principal] = true
+		}
+	}
+	return names
 }
 
 // say logs what has become of a key, once.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -21,6 +22,29 @@ func keysOf(c *config.Config) []auth.Key {
 		all = append(all, auth.Key{Principal: a.Name, Token: a.Token, File: a.TokenFile})
 	}
 	return all
+}
+
+// follow has what a principal has end when its key is taken away. stop ends that,
+// and returns when it has.
+func (s *Server) follow() (stop func()) {
+	if s.keys == nil {
+		return func() {}
+	}
+	s.keys.Heed(func(principal string, good bool) {
+		if good {
+			s.b.Restore(principal)
+			return
+		}
+		s.b.Revoke(principal)
+		s.sse.Revoke(principal)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.keys.Follow(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // admit lets those in who show a key, and notes in the request's context whose

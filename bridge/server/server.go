@@ -40,6 +40,7 @@ type Server struct {
 	guard      guard
 	keys       *auth.Keys // nil when there are no access rules
 	complaints complaints // about wrong keys
+	unfollow   func()     // ends following the files of keys, and returns when it has
 	metrics    *metrics
 	access     *accessLog // nil when there is none
 	fault      error      // why the bridge cannot be served as it is configured
@@ -77,6 +78,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.metrics.registry.MustRegister(newGauges(s))
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
 	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat})
+	s.unfollow = s.follow()
 	s.http = &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -313,6 +315,7 @@ const closeLimit = 2 * time.Second
 
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
+	s.unfollow()
 	s.b.Close(ctx)
 	s.sse.Close()
 	s.streamable.Close()
