@@ -120,7 +120,12 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.Method == "initialize" {
 		return jsonrpc.NewResult(nil, w.up.Server().Result), nil // the lane's may be gone by now
 	}
-	m, err := l.perform(ctx, w, r)
+	var m *jsonrpc.Message
+	if r.Method == listen {
+		m, err = l.listen(ctx, w, r)
+	} else {
+		m, err = l.perform(ctx, w, r)
+	}
 	l.route.fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0)
 	if errors.Is(err, ErrUnsent) {
 		w.Gone(err) // in case that the news of it have not come yet

@@ -339,6 +339,56 @@ func TestLimitsLeakNothing(t *testing.T) {
 	}
 }
 
+// A subscription that the server does not acknowledge in time has failed, and
+// gives its place back. That is no reason to leave the server alone.
+func TestListenNotAcknowledged(t *testing.T) {
+	p := newPeer()
+	mute := true
+	answer := p.serve
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == listen || answer(w, m) }
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: Limits{Calls: 1, Wait: time.Hour}}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		hear := func() *visiting { return visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`) }
+		for range 10 {
+			v := hear()
+			synctest.Wait()
+			call := visitor{}.ask(t, b, "2", "tools/call", `"name":"x"`)
+			time.Sleep(time.Minute - time.Millisecond)
+			if v.over() || call.over() {
+				t.Fatalf("it is over: %s %s", v.answer, call.answer)
+			}
+			time.Sleep(time.Millisecond)
+			if !v.over() || !call.over() {
+				t.Fatal("it goes on, or holds its place")
+			}
+			contains(t, v.answer, "server fake: it did not acknowledge the subscription within 1m0s")
+			contains(t, call.answer, `"got"`)
+		}
+		if st := b.Status()[0]; st.Breaker != "closed" || st.State != "ready" {
+			t.Errorf("the server is %s, its breaker %s", st.State, st.Breaker)
+		}
+
+		// One that has begun lasts, and ends if the server takes it no more.
+		mute = false
+		v := hear()
+		time.Sleep(time.Hour)
+		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+			t.Fatalf("it heard %q and ended with %s", got, v.answer)
+		}
+		mute = true
+		p.wire(1).die()
+		time.Sleep(2 * time.Minute)
+		if v.over() {
+			t.Errorf("it has ended soon: %s", v.answer)
+		}
+		time.Sleep(8 * time.Minute)
+		if !v.over() {
+			t.Error("it goes on, though the server does not acknowledge it")
+		}
+		contains(t, v.answer, `"resultType":"complete"`)
+	})
+}
+
 // Answers count among the bytes under way from when they come until they are
 // released, by whatever kind of client; what has no room is refused, and not as
 // if it could be called again (R-178).

@@ -28,7 +28,7 @@ func (l *lower) relayListen(ctx context.Context, up Upstream, r *Request, h *han
 		inner.Back = back
 		began := time.Now()
 		a, err := up.Call(ctx, &inner)
-		begun := back.interrupted()
+		begun, heard := back.interrupted()
 		switch {
 		case err == nil, ctx.Err() != nil, !begun:
 			return a, err
@@ -36,7 +36,7 @@ func (l *lower) relayListen(ctx context.Context, up Upstream, r *Request, h *han
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 		now := time.Now()
-		if now.Sub(began) >= maxBackOff {
+		if heard && now.Sub(began) >= maxBackOff {
 			lost, pause = time.Time{}, time.Second
 		}
 		if lost.IsZero() {
@@ -73,12 +73,14 @@ type relayed struct {
 var _ Client = (*relayed)(nil)
 
 // interrupted notes that the subscription has ended at the server. It reports
-// whether the client knows that it had begun.
-func (c *relayed) interrupted() bool {
+// whether the client knows that it had begun, and whether the server had
+// acknowledged it this time.
+func (c *relayed) interrupted() (begun, heard bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	heard = c.begun && !c.again
 	c.again = c.begun
-	return c.begun
+	return c.begun, heard
 }
 
 // wanted reports whether the client may be told. Of methods that we do
