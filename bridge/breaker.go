@@ -52,12 +52,14 @@ type score struct {
 	*gobreaker.CircuitBreaker[struct{}]
 	row   atomic.Int64 // failures in a row; gobreaker forgets those that have left its window
 	turns atomic.Int64 // counts what was ever added to row
+	hung  atomic.Int64 // when the last request was made of those in row that had no answer in time; Unix nanoseconds
 }
 
 const (
 	maxPause     = 2 * time.Minute
 	probePatient = 5 * time.Second // how long after a probe has begun callers wait for its outcome
 	buckets      = 10              // of a window
+	apart        = time.Second     // between requests that are not made together
 	never        = 100 * 365 * 24 * time.Hour
 )
 
@@ -193,18 +195,39 @@ func (b *breaker) good(t *score) {
 }
 
 // bad notes a failure: err, about a request of that principal's. turn is what
-// turns was when the request was made: requests that fail together, such as all
-// that are under way when a server is restarted, are one failure in a row.
-func (b *breaker) bad(t *score, turn int64, err error, principal string) {
+// turns was when the request was made, and began the time: requests that fail
+// together, such as all that are under way when a server is restarted, are one
+// failure in a row.
+func (b *breaker) bad(t *score, turn int64, began time.Time, err error, principal string) {
 	if t == nil {
 		return
 	}
-	if t.turns.CompareAndSwap(turn, turn+1) {
+	if t.another(turn, began, err) {
 		t.row.Add(1)
 	}
 	if _, e := t.Execute(poor); errors.Is(e, errFault) && t.State() == gobreaker.StateOpen {
 		b.open(t, err, principal)
 	}
+}
+
+// another reports whether a failure is one more in a row. It is when the request
+// was made after the one before had failed. Where the server says nothing any
+// more, that is to wait for a deadline each time: there it is enough that the
+// request was made a moment after the other.
+func (t *score) another(turn int64, began time.Time, err error) bool {
+	if !errors.Is(err, ErrTimeout) {
+		return t.turns.CompareAndSwap(turn, turn+1)
+	}
+	at, last := began.UnixNano(), t.hung.Load()
+	if !t.turns.CompareAndSwap(turn, turn+1) {
+		if at < last+int64(apart) || !t.hung.CompareAndSwap(last, at) {
+			return false
+		}
+		t.turns.Add(1)
+		return true
+	}
+	t.hung.Store(at)
+	return true
 }
 
 // open begins to leave the server alone.
@@ -295,7 +318,7 @@ func (b *breaker) opening(t *score, l *lane, err error) {
 		b.good(t)
 	case fails:
 		if t != nil && l.ctx.Err() == nil { // otherwise nobody wanted it any more
-			b.bad(t, t.turns.Load(), err, l.caller.Principal) // each costs a start, also those that fail together
+			b.bad(t, t.turns.Load(), time.Now(), err, l.caller.Principal) // each costs a start, also those that fail together
 		}
 	}
 }

@@ -47,7 +47,7 @@ type before struct {
 	turn  int64     // of score
 	bads  int64     // of the connection
 	asks  int64     // of the server
-	began time.Time // zero when it does not matter
+	began time.Time
 }
 
 // Call makes a call.
@@ -60,10 +60,7 @@ func (u *counted) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 		u.w.under.Add(1)
 		defer u.w.under.Add(-1)
 	}
-	was := before{score: t, turn: t.turns.Load(), bads: u.bads.Load(), asks: u.w.asks.Load()}
-	if u.b.o.Slow > 0 {
-		was.began = time.Now()
-	}
+	was := before{score: t, turn: t.turns.Load(), bads: u.bads.Load(), asks: u.w.asks.Load(), began: time.Now()}
 	if r.Back == nil {
 		m, err := u.Upstream.Call(ctx, r)
 		u.settle(ctx, r, was, err)
@@ -94,7 +91,7 @@ func (u *counted) settle(ctx context.Context, r *Request, was before, err error)
 		return
 	}
 	if u.news(was, err) {
-		u.b.bad(was.score, was.turn, err, principal(r, u.w.l))
+		u.b.bad(was.score, was.turn, was.began, err, principal(r, u.w.l))
 	}
 }
 

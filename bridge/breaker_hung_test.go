@@ -43,6 +43,56 @@ func TestBreakerHung(t *testing.T) {
 	}
 }
 
+// A server that hangs is left alone soon after the first deadline, however many
+// calls are under way by then: each that was made at another time has found out
+// for itself. Those that were made together have found out once.
+func TestBreakerHungUnderWay(t *testing.T) {
+	const deadline = 5 * time.Minute
+	for _, test := range []struct {
+		name  string
+		share Share
+		every time.Duration // between calls
+		after time.Duration // the first deadline; 0 means never
+	}{
+		{"now and then", ShareAll, 10 * time.Second, 41 * time.Second},
+		{"now and then, in sessions with connections of their own", ShareSession, 10 * time.Second, 41 * time.Second},
+		{"often", ShareAll, time.Second, 5 * time.Second},
+		{"all the time", ShareAll, 50 * time.Millisecond, 5 * time.Second},
+		{"at once", ShareAll, 0, 0},
+		{"nearly at once", ShareSession, time.Millisecond, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fake{times: Timeouts{Idle: deadline}}
+			f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/call" }
+			run(t, ServerOptions{Adapter: f, Share: test.share, Breaker: Breaker{Failures: 5}}, func(t *testing.T, b *Bridge) {
+				var all []*Session
+				for range 10 {
+					s, _ := begin(t, b, "")
+					all = append(all, s)
+				}
+				time.Sleep(time.Hour)
+				began := time.Now()
+				n := 0
+				for ; time.Since(began) < deadline-time.Second && (test.after > 0 || n < 10); n++ {
+					if s := all[n%len(all)]; n < 1000 {
+						start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`, n))
+					}
+					time.Sleep(test.every)
+				}
+				time.Sleep(deadline - time.Since(began) - time.Millisecond)
+				if st := state(b); st.Trips != 0 {
+					t.Fatal("left alone before anything was overdue")
+				}
+				within := or(test.after, deadline)
+				time.Sleep(within + time.Millisecond)
+				if st := state(b); (st.Trips == 1) != (test.after > 0) {
+					t.Errorf("%v after the first deadline: left alone %d times", within, st.Trips)
+				}
+			})
+		})
+	}
+}
+
 // Nor does one of a principal's that has hung keep the others from the server.
 func TestBreakerHungOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
