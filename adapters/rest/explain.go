@@ -125,7 +125,7 @@ func (x *explainer) head() {
 	if uri := x.r.uris[t]; uri != "" {
 		x.add("resource", uri, x.config("as"))
 	}
-	x.add("request", op.Method+" "+op.Path, x.source())
+	x.add("request", requestOf(op), x.source())
 	said := func(key, own, extension string) string {
 		switch {
 		case own != "":

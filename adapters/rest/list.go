@@ -115,7 +115,7 @@ func (t *tool) appendEntry(dst []byte) []byte {
 	}
 	a := t.Annotations
 	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
-	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.Operation.Method+" "+t.Operation.Path)
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), requestOf(t.Operation))
 	out = append(out, "}}"...)
 	oneLine(out[begin:])
 	return out

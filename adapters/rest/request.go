@@ -293,7 +293,7 @@ func (b *own) tool() *tool {
 		Operation: b.op, Arguments: b.args, Annotations: annotations(b.op.Method, e.Writes),
 	}
 	if seen.Description == "" {
-		seen.Description = b.op.Method + " " + b.op.Path
+		seen.Description = requestOf(b.op)
 	}
 	for _, a := range b.args {
 		if a.Place == openapi.InBody {

@@ -85,7 +85,7 @@ func newFinder(tools []*tool) *finder {
 	f := &finder{}
 	for _, t := range tools {
 		op := t.Operation
-		f.docs = append(f.docs, doc{t, [4][]string{words(t.Name), words(t.Title + " " + strings.Join(op.Tags, " ")), words(op.Path), words(t.Description)}})
+		f.docs = append(f.docs, doc{t, [4][]string{words(t.Name), words(t.Title + " " + strings.Join(op.Tags, " ")), words(pathOf(op)), words(t.Description)}})
 	}
 	return f
 }
@@ -200,7 +200,7 @@ func (c *catalog) search(args []byte) []byte {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(t.Name + ": " + t.Operation.Method + " " + t.Operation.Path)
+		b.WriteString(t.Name + ": " + requestOf(t.Operation))
 		if about := t.short(); about != "" {
 			b.WriteString(" (" + about + ")")
 		}
@@ -263,7 +263,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 			b.WriteString(t.Name + " does not fit in here: describe it by itself.")
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s %s\n%s\nArguments: %s", t.Name, t.Operation.Method, t.Operation.Path, t.Description, schema)
+		fmt.Fprintf(&b, "%s: %s\n%s\nArguments: %s", t.Name, requestOf(t.Operation), t.Description, schema)
 	}
 	return textResult(b.String(), unknown == len(ids))
 }

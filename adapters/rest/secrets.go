@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
@@ -28,6 +29,26 @@ func secretParameter(name string) bool {
 	return slices.Contains([]string{"key", "auth", "sig"}, name) || slices.ContainsFunc(
 		[]string{"apikey", "accesskey", "authkey", "secretkey", "token", "secret", "password", "signature"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// requestOf returns a request as clients are told it.
+func requestOf(op *openapi.Operation) string { return op.Method + " " + pathOf(op) }
+
+// pathOf returns the path and the query of a request. What the query has of
+// secrets is masked, unless it is the document's.
+func pathOf(op *openapi.Operation) string {
+	path, query, _ := strings.Cut(op.Path, "?")
+	if query == "" || op.File != "" {
+		return op.Path
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, _, valued := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil && valued && secretParameter(plain) {
+			pairs[i] = name + "=***"
+		}
+	}
+	return path + "?" + strings.Join(pairs, "&")
 }
 
 // secrets returns what the headers and the query of an entry have of themselves

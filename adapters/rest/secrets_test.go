@@ -73,3 +73,37 @@ func TestManySecrets(t *testing.T) {
 		t.Errorf("warning = %s, want %s", m.warnings[0], want)
 	}
 }
+
+// A secret in the query of a request is not told with the request: clients see it
+// in lists, and find operations by it.
+func TestSecretsOfRequests(t *testing.T) {
+	api := newAPI(t)
+	c := Config{BaseURL: api.URL, Tools: []Tool{
+		{Key: "own", Request: "GET /own?api_key=own-secret&sort=name"},
+		{Key: "thing", Request: "GET /thing?api%5Fkey=own-secret", As: AsResource},
+	}, Catalog: Catalog{File: file(t, `[{"name":"published","request":"GET /published?token=its-secret"}]`)}}
+	report, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := fmt.Sprint(report.Explain("c.yaml", func(string) bool { return true }, func(s string) string { return s }))
+	for _, mode := range []string{ModeTools, ModeSearch} {
+		c.Mode = mode
+		up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+		told += ask(t, up, "tools/list", "{}").Raw + ask(t, up, "resources/list", "{}").Raw
+		if mode == ModeSearch {
+			for _, word := range []string{"published", "its-secret"} {
+				text, _ := call(t, up, searchTool, `{"query":"`+word+`"}`)
+				told += text
+				if word == "its-secret" && strings.Contains(text, "GET") {
+					t.Errorf("a tool is found by its secret: %s", text)
+				}
+			}
+			text, _ := call(t, up, describeTool, `{"ids":["own","published"]}`)
+			told += text
+		}
+	}
+	if strings.Contains(told, "-secret") || !strings.Contains(told, "GET /own?api_key=***&sort=name") || !strings.Contains(told, "GET /published?token=***") || !strings.Contains(told, "GET /thing?api%5Fkey=***") {
+		t.Error(told)
+	}
+}
