@@ -67,12 +67,21 @@ func (t *Tool) secrets() []string {
 		}
 	}
 	gjson.ParseBytes(t.Query).ForEach(func(name, v gjson.Result) bool {
-		add(name.String(), v.String())
+		items := []gjson.Result{v}
+		if v.IsArray() {
+			items = v.Array()
+		}
+		for _, item := range items {
+			add(name.String(), item.String())
+		}
 		return true
 	})
 	_, query, _ := strings.Cut(t.Request, "?")
-	for one := range strings.SplitSeq(query, "&") {
+	for one := range strings.SplitSeq(inQuery.ReplaceAllString(query, "&"), "&") {
 		name, value, _ := strings.Cut(one, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
 		add(name, value)
 		if plain, err := url.QueryUnescape(value); err == nil && plain != value {
 			add(name, plain)

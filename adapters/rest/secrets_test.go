@@ -19,8 +19,11 @@ func TestSecretsOfEntries(t *testing.T) {
 	}{
 		{Tool{Headers: map[string]string{"authorization": "Bearer the-token", "X-Kind": "nothing", "Idempotency-Key": "order-{id}"}}, "[Bearer the-token the-token] [Authorization]"},
 		{Tool{Headers: map[string]string{"X-Api-Key": "{id}-the-rest", "X-Token": "{t}"}}, "[-the-rest] [X-Api-Key X-Token]"},
-		{Tool{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[["a"] the-key] []`},
+		{Tool{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[a the-key] []`},
 		{Tool{Request: "GET /x?access_token=a%2Fb&sort=token{&key}"}, "[a%2Fb a/b] []"},
+		{Tool{Request: "GET /x?api_key=the-key{&page}"}, "[the-key] []"},
+		{Tool{Request: "GET /x{?page}&api_key=the-key{&size}&sig=the-sig"}, "[the-key the-sig] []"},
+		{Tool{Request: "GET /x?api%5Fkey=the-key"}, "[the-key] []"},
 		{Tool{Request: "GET /x?sig={a}&q={token}"}, "[] []"},
 	} {
 		masked := test.tool.masked()
