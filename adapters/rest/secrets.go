@@ -61,11 +61,18 @@ func (t *Tool) secrets() []string {
 			all = append(all, literals(text)...)
 		}
 	}
-	add := func(name, text string) {
+	t.inQuery(func(name, text string) {
 		if secretParameter(name) {
 			all = append(all, literals(text)...)
 		}
-	}
+	})
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// inQuery calls add with the names and the values, which are templates, of the
+// entry's query.
+func (t *Tool) inQuery(add func(name, text string)) {
 	gjson.ParseBytes(t.Query).ForEach(func(name, v gjson.Result) bool {
 		items := []gjson.Result{v}
 		if v.IsArray() {
@@ -87,8 +94,6 @@ func (t *Tool) secrets() []string {
 			add(name, plain)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // literals returns what a template has beside its arguments; of Bearer TOKEN, the
@@ -132,6 +137,18 @@ func (t *Tool) masked() []string {
 			all = append(all, http.CanonicalHeaderKey(name))
 		}
 	}
+	return all
+}
+
+// maskedQuery returns the names of the parameters of the entry's query that have
+// something of themselves which nobody is shown.
+func (t *Tool) maskedQuery() []string {
+	var all []string
+	t.inQuery(func(name, text string) {
+		if secretParameter(name) && len(literals(text)) > 0 {
+			all = append(all, name)
+		}
+	})
 	return all
 }
 

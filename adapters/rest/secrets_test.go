@@ -110,3 +110,23 @@ func TestSecretsOfRequests(t *testing.T) {
 		t.Error(told)
 	}
 }
+
+// A dry run shows no secret, however short: those are not looked for in texts.
+func TestShortSecrets(t *testing.T) {
+	a := adapter(t, Config{
+		OpenAPI: "testdata/pets.yaml", BaseURL: "https://pets.example.com",
+		Tools: []Tool{
+			{Key: "listPets", Query: json.RawMessage(`{"api_key":"abc","sig":["a1","b2"]}`)},
+			{Key: "own", Request: "GET /own?x=1&api%5Fkey=abc&page_token={page}", Args: args(t, "page string")},
+		},
+	}, Options{})
+	for _, test := range []struct{ tool, args, want string }{
+		{"listPets", `{}`, "/pets?api_key=***&sig=***&sig=***\n"},
+		{"own", `{"page":"7"}`, "/own?x=1&api%5Fkey=***&page_token=7\n"},
+	} {
+		plan, err := a.Plan(t.Context(), test.tool, []byte(test.args))
+		if err != nil || !strings.Contains(plan, test.want) {
+			t.Errorf("%s: %v\n%s\nwant %s", test.tool, err, plan, test.want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ const (
 
 // settings returns what the entry says about the calls of its tool.
 func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
-	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, MaxAnswer: int(t.Limits.Answer), Masked: t.masked()}
+	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, MaxAnswer: int(t.Limits.Answer), Masked: t.masked(), MaskedQuery: t.maskedQuery()}
 	s.Retries = retries(t.Attempts)
 	var faults Faults
 	harmless := t.harmless || t.Writes != nil && !*t.Writes

@@ -115,6 +115,16 @@ func (p *Plan) String() string {
 		}
 		u.RawQuery = strings.Join(pairs, "&") + own
 	}
+	if len(p.settings.MaskedQuery) > 0 {
+		pairs := strings.Split(u.RawQuery, "&")
+		for i, pair := range pairs {
+			name, _, valued := strings.Cut(pair, "=")
+			if plain, err := url.QueryUnescape(name); err == nil && valued && slices.Contains(p.settings.MaskedQuery, plain) {
+				pairs[i] = name + "=" + masked
+			}
+		}
+		u.RawQuery = strings.Join(pairs, "&")
+	}
 	for _, one := range p.uses {
 		value := masked
 		if one.name == "Authorization" {

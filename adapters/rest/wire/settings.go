@@ -30,6 +30,8 @@ type Settings struct {
 	// Masked are the headers, by their canonical names, whose values a plan does not
 	// show, whoever has set them.
 	Masked []string
+	// MaskedQuery are such parameters of the query.
+	MaskedQuery []string
 }
 
 // timeout returns how long a call may take.
