@@ -359,3 +359,32 @@ func TestExplainHidden(t *testing.T) {
 		}
 	}
 }
+
+// Members of an object that is spread over the query do not stand in for what the
+// configuration sets there.
+func TestSpreadOverSet(t *testing.T) {
+	api := newAPI(t)
+	a := adapter(t, Config{BaseURL: api.URL, OpenAPI: file(t, `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/list":{"get":{"operationId":"list","parameters":[
+		{"name":"filter","in":"query","schema":{"type":"object"}},{"name":"region","in":"query","schema":{"type":"string"}}]}}}}`), Tools: []Tool{
+		{Key: "list", Query: json.RawMessage(`{"tenant":"acme","region":"eu"}`)},
+		{Key: "own", Request: "GET /own?tenant=acme&the%5Fregion=eu&f={f*}{&page}", Args: args(t, "f object", "page? integer")},
+	}}, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	for _, test := range []struct{ tool, args, want string }{
+		{"list", `{"filter":{"kind":"x"}}`, "GET /list?kind=x&tenant=acme&region=eu"},
+		{"list", `{"filter":{"tenant":"other"}}`, "filter: must not have a member called tenant, as another parameter is"},
+		{"list", `{"filter":{"region":"us"}}`, "filter: must not have a member called region, as another parameter is"},
+		{"own", `{"f":{"kind":"x"}}`, "GET /own?tenant=acme&the%5Fregion=eu&kind=x"},
+		{"own", `{"f":{"tenant":"other"}}`, "f: must not have a member called tenant, as another parameter is"},
+		{"own", `{"f":{"the_region":"us"}}`, "f: must not have a member called the_region, as another parameter is"},
+		{"own", `{"f":{"page":1}}`, "f: must not have a member called page, as another parameter is"},
+	} {
+		got, isError := call(t, up, test.tool, test.args)
+		if !isError {
+			got = api.last(t)
+		}
+		if got != test.want {
+			t.Errorf("%s %s: %s, want %s", test.tool, test.args, got, test.want)
+		}
+	}
+}

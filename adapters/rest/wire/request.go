@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -112,9 +113,32 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 // free refuses members of an exploded object that are called as another
 // parameter in the same place is, or a credential: they would be taken for it.
 func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) error {
-	for _, other := range a.tool.Operation.Parameters {
-		if other != arg.Parameter && other.In == in && escape(other.Name, unreserved) == encoded {
-			return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, other.Name)
+	taken := func(name string) error {
+		if escape(name, unreserved) != encoded {
+			return nil
+		}
+		return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, name)
+	}
+	others := slices.Clone(a.tool.Operation.Parameters)
+	for _, other := range a.tool.Arguments { // also what the configuration adds
+		others = append(others, other.Parameter)
+	}
+	for _, other := range others {
+		if other != nil && other != arg.Parameter && other.In == in {
+			if err := taken(other.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if _, fixed, _ := strings.Cut(a.tool.Operation.Path, "?"); fixed != "" && in == openapi.InQuery {
+		for one := range strings.SplitSeq(fixed, "&") {
+			name, _, _ := strings.Cut(one, "=")
+			if plain, err := url.QueryUnescape(name); err == nil {
+				name = plain
+			}
+			if err := taken(name); err != nil {
+				return err
+			}
 		}
 	}
 	if a.keys.taken(in, encoded) {
