@@ -102,6 +102,13 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*ov
 			}
 		}
 	}
+	if o.body != nil {
+		for _, name := range o.body.args() {
+			if o.hidden[name] != "" {
+				add("body", "body has {%s}, which clients do not see: the entry sets what it is for", name)
+			}
+		}
+	}
 	for name := range o.hidden {
 		if a := args[name]; a != nil && !a.Off {
 			faults = append(faults, e.argFault(a, "clients do not see it: body, headers or query of the entry set what it is for"))

@@ -239,6 +239,7 @@ func TestWrongOverlays(t *testing.T) {
 		{Tool{Key: "cancel", Query: json.RawMessage(`{"b":["{x}"]}`)}, "41 tools: cancel: query: b: has {x}, and no argument is called that; write {{x}} for the text itself"},
 		{Tool{Key: "cancel", Query: json.RawMessage(`{"":1}`)}, "40 tools: cancel: query has a parameter without a name"},
 		{Tool{Key: "page", Query: json.RawMessage(`{"q":1,"b":"{q}"}`)}, "41 tools: page: query: b: has {q}, which clients do not see: the entry sets what it is for"},
+		{Tool{Key: "order", Headers: map[string]string{"x-trace": "t"}, Body: json.RawMessage(`{"trace":"{X-Trace}"}`)}, "10 tools: order: body has {X-Trace}, which clients do not see: the entry sets what it is for"},
 		{Tool{Key: "order", Attempts: 2}, "30 tools: order: retry: what a POST does it may do twice: set writes: false if it changes nothing, or send an Idempotency-Key among its headers"},
 		{Tool{Key: "order", Cache: &yes}, "31 tools: order: cache is for GET: the answer to a POST is not kept"},
 	} {
