@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -156,6 +157,9 @@ func (r Rate) String() string {
 			break
 		}
 		n, unit = n*60, longer
+	}
+	if whole := math.Round(n); math.Abs(n-whole) < 1e-9*whole { // 5/3600*3600 is not quite 5
+		n = whole
 	}
 	s := strconv.FormatFloat(n, 'f', -1, 64) + "/" + unit
 	if r.Burst != max(1, int(r.PerSecond)) {

@@ -16,6 +16,9 @@ func TestParseRate(t *testing.T) {
 		{"600/m", bridge.Rate{PerSecond: 10, Burst: 10}, "10/s"},
 		{"6/m", bridge.Rate{PerSecond: 0.1, Burst: 1}, "6/m"},
 		{"36/h", bridge.Rate{PerSecond: 0.01, Burst: 1}, "36/h"},
+		{"5/h", bridge.Rate{PerSecond: 5.0 / 3600, Burst: 1}, "5/h"},
+		{"13/h", bridge.Rate{PerSecond: 13.0 / 3600, Burst: 1}, "13/h"},
+		{"31/m burst 2", bridge.Rate{PerSecond: 31.0 / 60, Burst: 2}, "31/m burst 2"},
 		{"0.5/s burst 7", bridge.Rate{PerSecond: 0.5, Burst: 7}, "30/m burst 7"},
 	} {
 		got, err := bridge.ParseRate(test.text)
