@@ -14,6 +14,7 @@ import (
 
 	publication "github.com/mcp-bridge/bridge/adapters/rest/catalog"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
 // Catalog says where tools are published that change while the bridge runs; see
@@ -171,6 +172,11 @@ func (c *Config) publish(e *Tool, p *publication.Tool) (*tool, error) {
 	if e.Request, err = c.below(p.Request); err != nil {
 		return nil, err
 	}
+	for _, path := range []string{e.Result, e.Error, e.ErrorIf} {
+		if what := wire.Growing(path); what != "" {
+			return nil, fmt.Errorf("the path %.60q has the modifier @%s, which a catalogue cannot use", path, what)
+		}
+	}
 	var required []string
 	for _, name := range gjson.GetBytes(p.InputSchema, "required").Array() {
 		required = append(required, name.Str)
@@ -183,6 +189,7 @@ func (c *Config) publish(e *Tool, p *publication.Tool) (*tool, error) {
 	if len(faults) > 0 {
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
+	t.settings.Bounded = true
 	t.said, t.published = nil, e // the configuration does not speak of it
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{

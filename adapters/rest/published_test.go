@@ -88,6 +88,8 @@ func TestPublishedWarnings(t *testing.T) {
 		{`{"name":"x","request":"GET https://flows.example.com/v11/x"}`, `tool "x": its request goes to another place than below base_url`},
 		{`{"name":"x","request":"GET /../v2/x"}`, `tool "x": its request has . or .. as a part of its path`},
 		{`{"name":"x","request":"GET https://flows.example.com/v1/a%2f%2E./x?y"}`, `tool "x": its request has . or .. as a part of its path`},
+		{`{"name":"x","request":"GET /","error":{"when":"@tostr|@tostr"}}`, `tool "x": the path "@tostr|@tostr" has the modifier @tostr, which a catalogue cannot use`},
+		{`{"name":"x","request":"GET /","result":"{a:@pretty}"}`, `tool "x": the path "{a:@pretty}" has the modifier @pretty`},
 		{`{"name":"x","request":"GET http://169.254.169.254/latest"}`, `tool "x": its request goes to another place than below base_url`},
 	} {
 		m := &material{}

@@ -25,6 +25,9 @@ type Settings struct {
 	// FailureIf is a gjson path of what answers with a status of success have when
 	// they say no after all: something that is not false, null, 0 or empty.
 	FailureIf string
+	// Bounded: Failure, FailureIf and the call's Result are bounded as paths are
+	// that models ask for.
+	Bounded bool
 	// MaxAnswer is how many bytes of text a result has.
 	MaxAnswer int
 	// Masked are the headers, by their canonical names, whose values a plan does not
@@ -75,7 +78,7 @@ func (t *Settings) fails(a *answer) bool {
 	if !usable(body, &answer{}) {
 		return false
 	}
-	found, ok := shaped(body, t.FailureIf)
+	found, ok := t.shaped(body, t.FailureIf)
 	return ok && !hollow(gjson.ParseBytes(found))
 }
 
@@ -106,7 +109,7 @@ func (t *Settings) told(body []byte) string {
 	if t.Failure == "" {
 		return ""
 	}
-	found, ok := shaped(body, t.Failure)
+	found, ok := t.shaped(body, t.Failure)
 	if !ok {
 		return ""
 	}

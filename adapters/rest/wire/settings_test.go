@@ -50,6 +50,34 @@ func TestSettingsFailure(t *testing.T) {
 	}
 }
 
+// Paths of a catalogue do not make much more of an answer than there is: each of
+// these doubles it as often as it is long.
+func TestSettingsBounded(t *testing.T) {
+	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		fmt.Fprint(w, `{"title":"Bad","@id":{"inner":"[1]"}}`)
+	})
+	s := newSource(t, Options{BaseURL: rec.URL})
+	for _, path := range []string{strings.Repeat("[@this,@this]|", 40) + "@this", strings.Repeat("@tostr|", 40) + "@this", strings.Repeat("@this|", 200) + "@this"} {
+		got := call(t, s, &Call{Tool: tool("GET", "/ok"), Result: path, Settings: Settings{Bounded: true, FailureIf: path}})
+		if said(got) != `{"title":"Bad","@id":{"inner":"[1]"}}` || got.Get("isError").Bool() {
+			t.Errorf("%.20s: %.100s", path, said(got))
+		}
+		got = call(t, s, &Call{Tool: tool("GET", "/bad"), Settings: Settings{Bounded: true, Failure: path}})
+		if said(got) != "400 Bad Request from GET /bad\nBad" {
+			t.Errorf("%.20s: %.100s", path, said(got))
+		}
+	}
+	for path, want := range map[string]string{"{title}": `{"title":"Bad"}`, "@id.inner|@fromstr|0": "1", "@id": `{"inner":"[1]"}`} {
+		if got := call(t, s, &Call{Tool: tool("GET", "/ok"), Result: path, Settings: Settings{Bounded: true}}); said(got) != want {
+			t.Errorf("%s: %s, want %s", path, said(got), want)
+		}
+	}
+}
+
 // JSON that is nested so deeply that reading it would end the process is text,
 // wherever it is looked into.
 func TestSettingsDepth(t *testing.T) {

@@ -41,7 +41,7 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 		}
 	}
 	if c.Result != "" {
-		if v, ok := shaped(body, c.Result); ok {
+		if v, ok := c.Settings.shaped(body, c.Result); ok {
 			body = v
 		} else {
 			s.once(c.Tool.Name, "nothing in the answer of a tool matches its result: it is given whole", nil)
@@ -121,22 +121,45 @@ func shaped(body []byte, path string) (v []byte, ok bool) {
 	return []byte(r.Raw), true
 }
 
-// harmless are the modifiers of paths that models may use: they make no more of
+// harmless are the modifiers of paths that models and catalogues may use: they make no more of
 // what there is.
-var harmless = []string{"this", "reverse", "flatten", "keys", "values", "ugly", "valid"}
+var harmless = []string{"this", "reverse", "flatten", "keys", "values", "ugly", "valid", "fromstr"}
 
 var modifier = regexp.MustCompile(`(?:^|[^\\])@([A-Za-z0-9_]*)`)
+
+// Growing returns the modifier in a path that may make more of an answer than
+// there is, so that models and catalogues may not use it; empty if there is none.
+func Growing(path string) string {
+	for _, m := range modifier.FindAllStringSubmatch(path, -1) {
+		if gjson.ModifierExists(m[1], nil) && !slices.Contains(harmless, m[1]) {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// tooMuch reports whether a path is too long, or may make too much of so many
+// bytes.
+func tooMuch(path string, of int) bool {
+	return len(path) > maxPick || growth(path) > maxShaped/max(of, 1)
+}
+
+// shaped applies a path to JSON, as far as the path is trusted.
+func (t *Settings) shaped(body []byte, path string) (v []byte, ok bool) {
+	if t.Bounded && (tooMuch(path, len(body)) || Growing(path) != "") {
+		return nil, false
+	}
+	return shaped(body, path)
+}
 
 // picked applies a path that a model asks for. A note says why that was not
 // possible.
 func picked(body []byte, path string) (v []byte, note string) {
-	if len(path) > maxPick || growth(path) > maxShaped/max(len(body), 1) {
+	if tooMuch(path, len(body)) {
 		return nil, "The path to pick is too long or asks for too much: the answer is given whole."
 	}
-	for _, m := range modifier.FindAllStringSubmatch(path, -1) {
-		if !slices.Contains(harmless, m[1]) {
-			return nil, "The path to pick has the modifier @" + m[1] + ", which cannot be used: the answer is given whole."
-		}
+	if what := Growing(path); what != "" {
+		return nil, "The path to pick has the modifier @" + what + ", which cannot be used: the answer is given whole."
 	}
 	if v, ok := shaped(body, path); ok {
 		return v, ""
