@@ -44,9 +44,9 @@ func (b *breaker) parted(w *wire) {
 // before is how things were when a call began.
 type before struct {
 	score *score
-	turn  int64     // of score
-	bads  int64     // of the connection
-	asks  int64     // of the server
+	turn  int64 // of score
+	bads  int64 // of the connection
+	asks  int64 // of the server
 	began time.Time
 }
 

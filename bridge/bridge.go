@@ -267,6 +267,7 @@ type Bridge struct {
 	tracing       *tracing // nil without
 	ownParams     []byte   // of initialize, where no client's will do
 	lanes         atomic.Int64
+	portions      *portions     // of these connections, by principal
 	dropped       atomic.Uint64 // notifications
 	watch         func(Report)  // nil when nobody wants to know what becomes of requests
 	seals         *seal.Key     // of the handles that clients without sessions keep
@@ -317,6 +318,7 @@ func New(o Options) *Bridge {
 		panic(err) // a random key always makes a cipher
 	}
 	b.instance = rand.Text()
+	b.portions = newPortions(b.maxLanes, len(b.grants))
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = newTracing(o.Traces, b.version)
 	b.ownParams = ownParams(b.version)

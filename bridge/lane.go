@@ -361,7 +361,7 @@ func (l *lane) retire(w *wire) {
 	l.route.breaker.parted(w)
 	l.route.cache.shut(&l.origin)
 	_ = w.up.Close(l.force) // the wire logs what matters
-	l.route.released()
+	l.route.released(l.caller.Principal)
 }
 
 // retireSoon does so in the background. The caller holds l.mu.

@@ -38,6 +38,9 @@ func (p *pool) room(principal, group string) error {
 	if full(maxProfiles, mine) {
 		return limited("it has too many connections for clients of different capabilities", maxProfiles)
 	}
+	if most := int(p.r.portions.most); most > 0 && principal != "" && full(most, mine) {
+		return p.r.portions.refusal(p.r.o.Name)
+	}
 	if full(int(p.r.maxLanes), func(*lower) bool { return true }) {
 		return limited("it has too many connections", int(p.r.maxLanes))
 	}
@@ -45,11 +48,12 @@ func (p *pool) room(principal, group string) error {
 }
 
 // yield gives up the connection that was not used for longest, for one that is
-// needed. It reports false when all are in use.
-func (p *pool) yield() bool {
+// needed; with own only one of the principal's. It reports false when all are in
+// use.
+func (p *pool) yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	oldest := p.oldest(func(*lower) bool { return true })
+	oldest := p.oldest(func(l *lower) bool { return !own || l.lane.caller.Principal == principal })
 	if oldest == nil || p.closed {
 		return false
 	}

@@ -39,14 +39,14 @@ func (l *lane) attempt() (*wire, error) {
 	turn, stop := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded,
 		Public: "too many of its connections are being opened"})
 	defer stop()
-	release, err := l.route.admit(turn)
+	release, err := l.route.admit(turn, l.caller.Principal)
 	if err != nil {
 		return nil, err // no fault of the server's
 	}
 	t, err := l.glance() // others have tried meanwhile
 	if err != nil {
 		release()
-		l.route.released()
+		l.route.released(l.caller.Principal)
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.route.handshake, &Error{Server: l.route.o.Name, Kind: ErrUnavailable,
@@ -65,7 +65,7 @@ func (l *lane) attempt() (*wire, error) {
 		}
 	}
 	if err != nil {
-		l.route.released()
+		l.route.released(l.caller.Principal)
 		l.failed(err)
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type route struct {
 	restarts  int
 	maxLanes  int64
 	lanes     atomic.Int64
+	portions  *portions    // of these connections, by principal
 	calls     atomic.Int64 // requests of clients under way, when they are reported
 	tally     tally
 	ill       atomic.Bool // failure is not nil
@@ -82,6 +83,7 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 		r.guests = &filtered{r.guests, &r.sieves}
 	}
 	r.rights = r.grant(b.grants)
+	r.portions = newPortions(r.maxLanes, len(r.rights))
 	r.guests = r.watched(r.guests)
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
@@ -89,18 +91,25 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 	return r
 }
 
-// admit takes a place for one more connection, and the right to open it until
-// done is called. Every success needs a released too, when the connection has
-// ended or was not opened.
-func (r *route) admit(ctx context.Context) (done func(), err error) {
+// admit takes a place for one more connection of a principal's, and the right to
+// open it until done is called. Every success needs a released too, when the
+// connection has ended or was not opened.
+func (r *route) admit(ctx context.Context, principal string) (done func(), err error) {
 	for {
 		left := r.leave.next()
-		if r.lanes.Add(1) <= r.maxLanes {
-			break
+		own := !r.portions.enter(principal) // it is about what the principal has itself
+		if !own {
+			if r.lanes.Add(1) <= r.maxLanes {
+				break
+			}
+			r.lanes.Add(-1)
+			r.portions.leave(principal)
 		}
-		r.lanes.Add(-1)
-		if left == nil && r.pool.yield() {
+		if left == nil && r.pool.yield(principal, own) {
 			continue
+		}
+		if left == nil && own {
+			return nil, r.portions.refusal(r.o.Name)
 		}
 		if left == nil {
 			return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("it has too many connections: see max_children of the server", int(r.maxLanes))}
@@ -111,20 +120,26 @@ func (r *route) admit(ctx context.Context) (done func(), err error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	if r.b.lanes.Add(1) > r.b.maxLanes {
-		r.released()
+	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.enter(principal)
+	if own {
+		r.left(principal)
+		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded,
+			Public: limitText("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.most))}
+	}
+	if full {
+		r.released(principal)
 		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded, Public: limitText("the bridge has too many connections: see max_children", int(r.b.maxLanes))}
 	}
 	select {
 	case r.openings <- struct{}{}:
 	case <-ctx.Done():
-		r.released()
+		r.released(principal)
 		return nil, context.Cause(ctx)
 	}
 	begun, err := r.b.start(ctx)
 	if err != nil {
 		<-r.openings
-		r.released()
+		r.released(principal)
 		return nil, err
 	}
 	return func() {
@@ -186,7 +201,15 @@ func (b *Bridge) start(ctx context.Context) (begun func(), err error) {
 	}, nil
 }
 
-func (r *route) released() {
+// released gives back the place of a connection of a principal's.
+func (r *route) released(principal string) {
+	r.b.portions.leave(principal)
+	r.left(principal)
+}
+
+// left is released, of one that has no place among the connections to all servers.
+func (r *route) left(principal string) {
+	r.portions.leave(principal)
 	r.lanes.Add(-1)
 	r.b.lanes.Add(-1)
 }
