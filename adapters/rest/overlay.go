@@ -65,8 +65,10 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*ov
 	for _, header := range o.headers {
 		header.standIns(standIn)
 	}
-	for _, q := range o.query {
+	for i := range o.query {
+		q := &o.query[i]
 		q.value.standIns(standIn)
+		q.parameter = q.described(t, args)
 	}
 	if len(e.Body) > 0 {
 		var err error

@@ -389,3 +389,20 @@ func TestSpreadOverSet(t *testing.T) {
 		}
 	}
 }
+
+// A parameter that the document has is written as it says there, whoever sets it;
+// another one by the type of its argument.
+func TestQueryStyles(t *testing.T) {
+	api := newAPI(t)
+	a := adapter(t, Config{BaseURL: api.URL, OpenAPI: file(t, `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/list":{"get":{"operationId":"list","parameters":[
+		{"name":"ids","in":"query","explode":false,"schema":{"type":"array","items":{"type":"string"}}},
+		{"name":"only","in":"query","style":"pipeDelimited","explode":false,"schema":{"type":"array","items":{"type":"string"}}},
+		{"name":"page","in":"query","schema":{"type":"integer"}}]}}}}`), Tools: []Tool{
+		{Key: "list", Query: json.RawMessage(`{"ids":["a","b"],"only":"{only}","from":"{page}","most":"{most}","more":["c","d"]}`), Args: args(t, "most integer")},
+	}}, Options{})
+	up := connect(t, a, &adaptertest.Client{})
+	text, isError := call(t, up, "list", `{"only":["x","y"],"page":2.0,"most":3.0}`)
+	if want := "GET /list?page=2&ids=a,b&only=x%7Cy&from=2&most=3&more=c&more=d"; isError || api.last(t) != want {
+		t.Errorf("%s: %s, want %s", text, api.last(t), want)
+	}
+}

@@ -10,8 +10,9 @@ import (
 
 // pair is a parameter of the query that an entry sets.
 type pair struct {
-	name  string
-	value *template
+	name      string
+	value     *template
+	parameter *openapi.Parameter
 }
 
 // queryArg begins the names that these have among the arguments of a request,
@@ -36,7 +37,7 @@ func (t *Tool) queryTemplates(use func(name string) bool) ([]pair, Faults) {
 		case !one.flat(true):
 			add(name, "must be text, a number, true or false, or a list of these")
 		default:
-			all = append(all, pair{name, one})
+			all = append(all, pair{name: name, value: one})
 		}
 		return true
 	})
@@ -81,12 +82,30 @@ func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	return append(out, ']'), true
 }
 
+// described returns how the parameter is written: as the document has it, and
+// otherwise by the type of the argument that is all of it.
+func (q *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
+	for _, a := range t.Arguments {
+		if a.Place == openapi.InQuery && a.Parameter.Name == q.name {
+			return a.Parameter
+		}
+	}
+	p := &openapi.Parameter{Name: q.name, In: openapi.InQuery, Style: "form", Explode: true}
+	if q.value.asGiven {
+		name := q.value.parts[0].arg
+		p.Type = gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)+".type").String()
+		if a := args[name]; a != nil && gjson.GetBytes(a.Schema, "type").Exists() {
+			p.Type = gjson.GetBytes(a.Schema, "type").String()
+		}
+	}
+	return p
+}
+
 // queryArguments are what these are among the arguments of a request.
 func queryArguments(query []pair) []openapi.Argument {
 	var all []openapi.Argument
 	for _, q := range query {
-		p := &openapi.Parameter{Name: q.name, In: openapi.InQuery, Style: "form", Explode: true}
-		all = append(all, openapi.Argument{Name: queryArg + q.name, Place: openapi.InQuery, Parameter: p})
+		all = append(all, openapi.Argument{Name: queryArg + q.name, Place: openapi.InQuery, Parameter: q.parameter})
 	}
 	return all
 }
