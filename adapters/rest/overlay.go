@@ -173,10 +173,8 @@ func (o *overlay) hide(t *openapi.Tool) {
 	for _, a := range t.Arguments {
 		switch {
 		case a.Place == openapi.InHeader:
-			for name, template := range o.headers {
-				if strings.EqualFold(name, a.Parameter.Name) && !slices.Contains(template.args(), a.Name) {
-					o.hidden[a.Name] = "headers"
-				}
+			if header := o.headed(a); header != nil && !slices.Contains(header.args(), a.Name) {
+				o.hidden[a.Name] = "headers"
 			}
 		case a.Place == openapi.InQuery:
 			if i := o.queried(a); i >= 0 && !slices.Contains(o.query[i].value.args(), a.Name) {
@@ -195,6 +193,19 @@ func (o *overlay) hide(t *openapi.Tool) {
 // none does.
 func (o *overlay) queried(a openapi.Argument) int {
 	return slices.IndexFunc(o.query, func(q pair) bool { return a.Place == openapi.InQuery && q.name == a.Parameter.Name })
+}
+
+// headed returns the header that takes the place of an argument; nil if none
+// does.
+func (o *overlay) headed(a openapi.Argument) *template {
+	if a.Place == openapi.InHeader {
+		for name, header := range o.headers {
+			if strings.EqualFold(name, a.Parameter.Name) {
+				return header
+			}
+		}
+	}
+	return nil
 }
 
 // sets reports whether the overlay sets all that an argument is for.
@@ -297,7 +308,7 @@ func (o *overlay) equip(call *openapi.Tool) {
 	own := call.Arguments
 	call.Arguments = nil
 	for _, a := range own {
-		if (o.body == nil || a.Place != openapi.InBody) && o.queried(a) < 0 {
+		if (o.body == nil || a.Place != openapi.InBody) && o.queried(a) < 0 && o.headed(a) == nil {
 			call.Arguments = append(call.Arguments, a)
 		}
 	}

@@ -406,3 +406,19 @@ func TestQueryStyles(t *testing.T) {
 		t.Errorf("%s: %s, want %s", text, api.last(t), want)
 	}
 }
+
+// Where the header of an entry is not sent, what it was to be made of is not sent
+// in its place.
+func TestHeaderOfParameter(t *testing.T) {
+	api := newAPI(t)
+	up := connect(t, adapter(t, Config{BaseURL: api.URL, OpenAPI: file(t, `openapi: 3.1.0
+info: { title: Jobs, version: "1" }
+paths:
+  /jobs: { get: { operationId: jobs, parameters: [{ name: a, in: query, schema: { type: string } }, { name: x-trace, in: header, schema: { type: string } }] } }
+`), Tools: []Tool{{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}}}, Options{}), &adaptertest.Client{})
+	for given, want := range map[string]string{`{"a":"1","x-trace":"t"}`: "GET /jobs?a=1 X-Trace=1-t", `{"x-trace":"t"}`: "GET /jobs", `{"a":"1"}`: "GET /jobs?a=1"} {
+		if text, isError := call(t, up, "jobs", given); isError || api.last(t) != want {
+			t.Errorf("%s: %s, want %s (%s)", given, api.last(t), want, text)
+		}
+	}
+}
