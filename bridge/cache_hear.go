@@ -14,9 +14,19 @@ type Announcer interface {
 	Announce(changed func(method string)) (stop func())
 }
 
-// deafening is an Upstream that may be open and yet not hear what the server says
+// Deafening is an Upstream that may be open and yet not hear what the server says
 // by itself, such as changes of its lists.
-type deafening interface{ Deaf() bool }
+type Deafening interface{ Deaf() bool }
+
+// Hearer is a Client that wants to know when an open connection ceases to hear
+// what the server says by itself. A Deafening calls Unheard then, after it has
+// become deaf.
+type Hearer interface{ Unheard() }
+
+var _ Hearer = (*wire)(nil)
+
+// Unheard implements Hearer.
+func (w *wire) Unheard() { w.l.route.cache.deafened(&w.l.origin) }
 
 // ears counts the connections that are open, by who hears of changes over them.
 type ears struct {
@@ -100,6 +110,27 @@ func (c *cache) shut(o *origin) {
 	}
 }
 
+// deafened notes that a connection does not hear of changes for now. That another
+// one may is not counted on.
+func (c *cache) deafened(o *origin) {
+	if c == nil || c.announced {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := time.Now().Add(unannouncedFor)
+	for _, e := range o.kept {
+		e.unheard(end)
+	}
+	for _, kept := range c.shared {
+		for _, e := range kept {
+			if o.concerns(e.spot) {
+				e.unheard(end)
+			}
+		}
+	}
+}
+
 // unheard notes that nobody will hear of a change. The caller holds the cache's
 // mu.
 func (e *entry) unheard(end time.Time) {
@@ -122,6 +153,6 @@ func (l *lane) deaf() bool {
 	if l.wire == nil {
 		return false
 	}
-	d, ok := l.wire.raw.(deafening)
+	d, ok := l.wire.raw.(Deafening)
 	return ok && d.Deaf()
 }

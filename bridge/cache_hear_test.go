@@ -126,6 +126,26 @@ func TestCacheDeaf(t *testing.T) {
 	})
 }
 
+// A connection that ceases to hear counts for nothing from then on, and counts
+// again when it hears again.
+func TestCacheDeafened(t *testing.T) {
+	for _, share := range []Share{ShareSession, ShareAll} {
+		l := newLister()
+		run(t, ServerOptions{Adapter: l, Share: share}, func(t *testing.T, b *Bridge) {
+			v := visitor{}
+			contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			time.Sleep(20 * time.Second)
+			contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			l.wire(1).rest.(Hearer).Unheard()
+			contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			time.Sleep(6 * time.Second)
+			contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
+			time.Sleep(50 * time.Second)
+			contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
+		})
+	}
+}
+
 // knowing is a server whose adapter says by itself what has changed.
 type knowing struct {
 	*lister

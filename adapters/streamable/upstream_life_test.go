@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,67 @@ func TestUpstreamNoStanding(t *testing.T) {
 			})
 		})
 	}
+}
+
+// hearer is told when a connection ceases to hear.
+type hearer struct {
+	*adaptertest.Client
+	told atomic.Int64
+}
+
+func (h *hearer) Unheard() { h.told.Add(1) }
+
+// While the standing stream is broken off the connection says that it does not
+// hear what the server says, and tells it when that begins.
+func TestUpstreamUnheard(t *testing.T) {
+	s := &script{session: "s"}
+	var tries atomic.Int64
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		switch tries.Add(1) {
+		case 1, 4:
+			events(w)
+			sleep(r.Context(), 30*time.Second)
+		case 5:
+			events(w)
+			sleep(r.Context(), time.Hour)
+		default:
+			w.WriteHeader(500)
+		}
+	}
+	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+		h := &hearer{Client: rest}
+		up := open(t, a, h)
+		d := up.(bridge.Deafening)
+		if d.Deaf() || h.told.Load() != 0 {
+			t.Error("it is deaf, though the stream is open")
+		}
+		deafFor := func() (n time.Duration) {
+			for d.Deaf() {
+				wiretest.Advance(100 * time.Millisecond)
+				synctest.Wait()
+				n += 100 * time.Millisecond
+			}
+			return n
+		}
+		wiretest.Advance(30*time.Second + time.Millisecond)
+		synctest.Wait()
+		if !d.Deaf() || h.told.Load() != 1 {
+			t.Errorf("deaf is %v and told of %d times, after the stream has broken", d.Deaf(), h.told.Load())
+		}
+		if n := deafFor(); n < 5*time.Second || tries.Load() != 4 {
+			t.Errorf("deaf for %v, %d tries", n, tries.Load())
+		}
+		told := h.told.Load()
+		wiretest.Advance(30*time.Second + time.Millisecond)
+		synctest.Wait()
+		if !d.Deaf() || h.told.Load() != told+1 {
+			t.Errorf("deaf is %v and told of %d times, after it has broken again", d.Deaf(), h.told.Load()-told)
+		}
+		if deafFor(); tries.Load() != 5 {
+			t.Errorf("%d tries", tries.Load())
+		}
+		_ = up.Close(t.Context())
+	})
 }
 
 // Field-notes H: a standing stream that ends at once, or fails, is opened again

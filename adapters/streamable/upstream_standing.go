@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -44,6 +45,14 @@ func (w *wire) listen(tried func()) {
 	}
 }
 
+// mute notes that there is no standing stream, until it is open again.
+func (w *wire) mute() {
+	w.muted.Store(true)
+	if h, ok := w.rest.(bridge.Hearer); ok {
+		h.Unheard()
+	}
+}
+
 // pause is how long to wait before the next attempt. Never less than a second:
 // there are servers that close each stream at once (field-notes H).
 func (s *standing) pause() time.Duration {
@@ -55,6 +64,7 @@ func (s *standing) pause() time.Duration {
 // be opened again.
 func (s *standing) once(ctx context.Context) (again bool) {
 	w := s.w
+	defer w.mute()
 	began := time.Now()
 	r := w.request(ctx, http.MethodGet, nil, nil)
 	if s.last != "" {
@@ -70,6 +80,7 @@ func (s *standing) once(ctx context.Context) (again bool) {
 		return s.refused(res)
 	}
 	s.opened = true
+	w.muted.Store(false)
 	news := s.read(res)
 	if s.fails++; news || time.Since(began) >= stableAfter {
 		s.fails = 0

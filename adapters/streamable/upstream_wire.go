@@ -20,6 +20,7 @@ type wire struct {
 	link
 	heed    context.Context // ends when there is nothing to listen to any more
 	deafen  context.CancelFunc
+	muted   atomic.Bool // the standing stream is not open now, after it was tried
 	over    atomic.Bool // rest has been told that the connection has ended
 	unknown atomic.Bool // the server says with 404 that it does not know initialize
 
@@ -212,9 +213,9 @@ func (w *wire) shut() {
 	w.hurry()
 }
 
-// Deaf reports whether the server cannot say anything by itself: it has no
-// standing stream.
-func (w *wire) Deaf() bool { return w.heed.Err() != nil }
+// Deaf implements bridge.Deafening: the server has no standing stream, or
+// it was broken off and is not open again.
+func (w *wire) Deaf() bool { return w.heed.Err() != nil || w.muted.Load() }
 
 // goodbye ends the server's session. Many servers do not let their clients do
 // so.
