@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -108,4 +109,34 @@ func TestUpstreamStuckRequest(t *testing.T) {
 		}
 		_ = up.Close(t.Context())
 	})
+}
+
+// A server that cannot be reached is said to be so, however short the time-out
+// of the call: that it did not answer would mean that it may have acted.
+func TestUpstreamUnreachableInTime(t *testing.T) {
+	for _, limits := range []bridge.Timeouts{{}, {Idle: 5 * time.Minute}, {Idle: 3 * time.Second}, {Idle: time.Minute, Max: 2 * time.Second}, {Idle: 50 * time.Millisecond}} {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) {
+			bubble(t, &script{session: "s"}, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+				a.o.Timeouts = limits
+				tries, do := 0, a.do
+				a.do = func(r *http.Request) (*http.Response, error) {
+					if r.Header.Get("X-Refused") == "" {
+						return do(r)
+					}
+					tries++
+					return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+				}
+				up := open(t, a, rest)
+				began := time.Now()
+				_, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Header: http.Header{"X-Refused": {"1"}}})
+				if !errors.Is(err, bridge.ErrUnavailable) || errors.Is(err, bridge.ErrTimeout) {
+					t.Errorf("the call ended with %v, want ErrUnavailable", err)
+				}
+				if took := time.Since(began); tries < 2 || took > reachFor {
+					t.Errorf("%d tries within %v, want several within %v", tries, took, reachFor)
+				}
+				_ = up.Close(t.Context())
+			})
+		})
+	}
 }

@@ -211,16 +211,30 @@ const (
 	reachPause = 100 * time.Millisecond
 )
 
+// patience returns for how long a server is tried that cannot be connected to:
+// not until the call times out, which would say that it may have been made.
+func (a *Upstream) patience() time.Duration {
+	t := a.o.Timeouts
+	most := reachFor
+	for _, limit := range []time.Duration{t.Idle, t.Max} {
+		if limit > 0 {
+			most = min(most, limit/2)
+		}
+	}
+	return most
+}
+
 // reach sends a request, again and again while it is certain that nothing of it
 // was sent, and somebody wants it.
 func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
-	began, pause := time.Now(), reachPause
+	most := a.patience()
+	began, pause := time.Now(), min(reachPause, most/2)
 	for {
 		if !wanted() {
 			return nil, errUnwanted
 		}
 		res, err := by(request())
-		if err == nil || !httpclient.Unsent(err) || time.Since(began)+pause > reachFor || !sleep(ctx, pause) {
+		if err == nil || !httpclient.Unsent(err) || time.Since(began)+pause > most || !sleep(ctx, pause) {
 			return res, err
 		}
 		pause = min(2*pause, time.Second)
