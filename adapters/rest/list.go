@@ -216,6 +216,9 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool) ([]*to
 		}
 		one, wrong := e.override(t)
 		faults = append(faults, wrong...)
+		if len(wrong) > 0 && e.confines() {
+			continue // without the entry clients could do what it keeps from them
+		}
 		tools = append(tools, one)
 	}
 	left := slices.Collect(maps.Values(entries))
@@ -235,6 +238,13 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool) ([]*to
 		names[t.Name] = t
 		return false
 	}), faults
+}
+
+// confines reports whether an entry sets or hides something that clients could
+// choose without it.
+func (e *Tool) confines() bool {
+	return len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 ||
+		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Off || a.Value != nil })
 }
 
 // sameName says that two tools are called the same.

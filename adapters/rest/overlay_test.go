@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
 
 const orders = `openapi: 3.1.0
@@ -253,6 +255,46 @@ func TestWrongOverlays(t *testing.T) {
 		if len(faults) != 1 || strconv.Itoa(faults[0].Line)+" "+faults[0].String() != test.want {
 			t.Errorf("%v\nwant %s", faults, test.want)
 		}
+	}
+}
+
+// An entry that does not fit the document any more costs its tool if it keeps
+// something from clients: they could choose it otherwise.
+func TestEntryKeepsItsTool(t *testing.T) {
+	gone := Arg{Name: "gone", About: "x"}
+	for _, test := range []struct {
+		name string
+		tool Tool
+		want bool
+	}{
+		{"about", Tool{About: "x", Args: []Arg{gone}}, true},
+		{"another name", Tool{Args: []Arg{{Name: "gone", As: "here"}}}, true},
+		{"the value of what is gone", Tool{Args: []Arg{{Name: "gone", Value: []byte(`"acme"`)}}}, false},
+		{"a value", Tool{Args: []Arg{gone, {Name: "shop", Value: []byte(`"acme"`)}}}, false},
+		{"off", Tool{Args: []Arg{{Name: "gone", Off: true}}}, false},
+		{"headers", Tool{Args: []Arg{gone}, Headers: map[string]string{"X-Tenant": "acme"}}, false},
+		{"query", Tool{Query: []byte(`{"tenant":"acme","x":"{gone}"}`)}, false},
+		{"body", Tool{Key: "order", Body: []byte(`{"tenant":"acme","x":"{gone}"}`)}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.tool.Key == "" {
+				test.tool.Key = "cancel"
+			}
+			doc, err := openapi.Load(t.Context(), openapi.Source{Data: []byte(orders)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			imported, _ := openapi.Tools(doc, openapi.Options{})
+			c := Config{Tools: []Tool{test.tool}}
+			tools, faults := c.combine(doc, imported)
+			if len(tools) < len(imported)-1 || len(faults) == 0 {
+				t.Errorf("%d of %d tools, and faults: %v", len(tools), len(imported), faults)
+			}
+			there := slices.ContainsFunc(tools, func(one *tool) bool { return one.Name == test.tool.Key })
+			if there != test.want {
+				t.Errorf("the tool is there: %t, want %t", there, test.want)
+			}
+		})
 	}
 }
 
