@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -207,6 +208,10 @@ func (d *decoder) fields(sec *section, list []entry, v reflect.Value) {
 			x.rule = func(value any) (any, error) { return rule(e.key, value) }
 		case reflect.TypeFor[bridge.Limits]().PkgPath():
 			x.rule = notZero
+		case reflect.TypeFor[rest.Config]().PkgPath():
+			if notZeroInRest[e.key] {
+				x.rule = notZero
+			}
 		}
 		ok := d.value(x, e.value, field)
 		sec.marks[e.key] = mark{line: x.line, shown: d.shown(e.value), bad: !ok}

@@ -28,6 +28,10 @@ type credentialKeys struct {
 	Client   *wire.Client `yaml:"client"`
 }
 
+// notZeroInRest are the keys of the kind rest, and of its limits, for which 0 is
+// refused. A cache of 0 is none.
+var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer": true, "body": true, "file": true, "concurrent": true}
+
 // tree is a value that stays JSON, however deep it is.
 type tree json.RawMessage
 
