@@ -53,6 +53,7 @@ type score struct {
 	row   atomic.Int64 // failures in a row; gobreaker forgets those that have left its window
 	turns atomic.Int64 // counts what was ever added to row
 	hung  atomic.Int64 // when the last request was made of those in row that had no answer in time; Unix nanoseconds
+	goods atomic.Int64 // successes
 }
 
 const (
@@ -188,21 +189,22 @@ func (b *breaker) good(t *score) {
 	if t == nil {
 		return
 	}
+	t.goods.Add(1)
 	if t.row.Load() != 0 {
 		t.row.Store(0)
 	}
 	_, _ = t.Execute(fine)
 }
 
-// bad notes a failure: err, about a request of that principal's. turn is what
-// turns was when the request was made, and began the time: requests that fail
-// together, such as all that are under way when a server is restarted, are one
-// failure in a row.
-func (b *breaker) bad(t *score, turn int64, began time.Time, err error, principal string) {
+// bad notes a failure: err, about a request of that principal's. was is how
+// things were when the request was made: requests that fail together, such as
+// all that are under way when a server is restarted, are one failure in a row.
+func (b *breaker) bad(was before, err error, principal string) {
+	t := was.score
 	if t == nil {
 		return
 	}
-	if t.another(turn, began, err) {
+	if t.another(was, err) {
 		t.row.Add(1)
 	}
 	if _, e := t.Execute(poor); errors.Is(e, errFault) && t.State() == gobreaker.StateOpen {
@@ -213,14 +215,14 @@ func (b *breaker) bad(t *score, turn int64, began time.Time, err error, principa
 // another reports whether a failure is one more in a row. It is when the request
 // was made after the one before had failed. Where the server says nothing any
 // more, that is to wait for a deadline each time: there it is enough that the
-// request was made a moment after the other.
-func (t *score) another(turn int64, began time.Time, err error) bool {
+// request was made a moment after the other, and nothing has succeeded since.
+func (t *score) another(was before, err error) bool {
 	if !errors.Is(err, ErrTimeout) {
-		return t.turns.CompareAndSwap(turn, turn+1)
+		return t.turns.CompareAndSwap(was.turn, was.turn+1)
 	}
-	at, last := began.UnixNano(), t.hung.Load()
-	if !t.turns.CompareAndSwap(turn, turn+1) {
-		if at < last+int64(apart) || !t.hung.CompareAndSwap(last, at) {
+	at, last := was.began.UnixNano(), t.hung.Load()
+	if !t.turns.CompareAndSwap(was.turn, was.turn+1) {
+		if was.goods != t.goods.Load() || at < last+int64(apart) || !t.hung.CompareAndSwap(last, at) {
 			return false
 		}
 		t.turns.Add(1)
@@ -318,7 +320,7 @@ func (b *breaker) opening(t *score, l *lane, err error) {
 		b.good(t)
 	case fails:
 		if t != nil && l.ctx.Err() == nil { // otherwise nobody wanted it any more
-			b.bad(t, t.turns.Load(), time.Now(), err, l.caller.Principal) // each costs a start, also those that fail together
+			b.bad(before{score: t, turn: t.turns.Load()}, err, l.caller.Principal) // each costs a start, also those that fail together
 		}
 	}
 }

@@ -45,6 +45,7 @@ func (b *breaker) parted(w *wire) {
 type before struct {
 	score *score
 	turn  int64 // of score
+	goods int64 // of score
 	bads  int64 // of the connection
 	asks  int64 // of the server
 	began time.Time
@@ -60,7 +61,7 @@ func (u *counted) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 		u.w.under.Add(1)
 		defer u.w.under.Add(-1)
 	}
-	was := before{score: t, turn: t.turns.Load(), bads: u.bads.Load(), asks: u.w.asks.Load(), began: time.Now()}
+	was := before{score: t, turn: t.turns.Load(), goods: t.goods.Load(), bads: u.bads.Load(), asks: u.w.asks.Load(), began: time.Now()}
 	if r.Back == nil {
 		m, err := u.Upstream.Call(ctx, r)
 		u.settle(ctx, r, was, err)
@@ -91,7 +92,7 @@ func (u *counted) settle(ctx context.Context, r *Request, was before, err error)
 		return
 	}
 	if u.news(was, err) {
-		u.b.bad(was.score, was.turn, was.began, err, principal(r, u.w.l))
+		u.b.bad(was, err, principal(r, u.w.l))
 	}
 }
 

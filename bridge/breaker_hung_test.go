@@ -93,6 +93,30 @@ func TestBreakerHungUnderWay(t *testing.T) {
 	}
 }
 
+// A server that has hung for a while and works again is not left alone for the
+// calls that it has lost then, which meet their deadlines much later.
+func TestBreakerHungBefore(t *testing.T) {
+	const deadline = 5 * time.Minute
+	var hang atomic.Bool
+	f := &fake{times: Timeouts{Idle: deadline}}
+	f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return hang.Load() && m.Method == "tools/call" }
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Bridge) {
+		s, _ := begin(t, b, "")
+		hang.Store(true)
+		for n := range 6 {
+			start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`, n))
+			time.Sleep(2 * time.Second)
+		}
+		hang.Store(false)
+		contains(t, do(t, s, "10", "tools/call", `{"name":"x"}`), `"result"`)
+		time.Sleep(deadline)
+		if st := state(b); st.Trips != 0 || st.Places != 0 {
+			t.Errorf("left alone %d times; %d calls are under way", st.Trips, st.Places)
+		}
+		contains(t, do(t, s, "11", "tools/call", `{"name":"x"}`), `"result"`)
+	})
+}
+
 // Nor does one of a principal's that has hung keep the others from the server.
 func TestBreakerHungOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
