@@ -65,7 +65,7 @@ type Keys struct {
 	known atomic.Pointer[[]known] // as keys
 	next  atomic.Int64            // when the files are looked at again, Unix nanoseconds; 0 means never
 
-	turn  sync.Mutex // guards the rest; nobody waits for it, since it is held while they are read
+	turn  sync.Mutex // guards the rest; no request waits for it, since it is held while they are read
 	files []*file    // as keys; nil for one that is in no file
 	said  []string   // as keys: what was logged last
 	heed  func(principal string, good bool)
@@ -116,7 +116,9 @@ func (k *Keys) Follow(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			k.refresh()
+			k.turn.Lock()
+			k.lookNow()
+			k.turn.Unlock()
 		case <-ctx.Done():
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +248,36 @@ func TestHeed(t *testing.T) {
 		})
 	}
 	New([]Key{{Principal: "a", Token: alpha}}, slog.New(slog.DiscardHandler)).Follow(t.Context()) // there is nothing to follow
+}
+
+// What has become of the files is known within lookEvery, whoever looks at them
+// in between because of a request.
+func TestFollow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.key")
+	if err := os.WriteFile(path, []byte(alpha), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		k := New([]Key{{Principal: "a", File: path}}, slog.New(slog.DiscardHandler))
+		var lost atomic.Bool
+		k.Heed(func(string, bool) { lost.Store(true) })
+		ctx, cancel := context.WithCancel(t.Context())
+		time.Sleep(lookEvery / 2)
+		go k.Follow(ctx)
+		time.Sleep(lookEvery/2 + time.Millisecond)
+		if _, err := k.Principal(headers("X-API-Key", alpha)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		if !lost.Load() {
+			t.Errorf("it is not known after %v", lookEvery)
+		}
+		cancel()
+	})
 }
 
 // Of a key that two have, the first has it: they could not be told apart.

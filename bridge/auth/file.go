@@ -31,9 +31,15 @@ func (k *Keys) refresh() {
 	}
 	defer k.turn.Unlock()
 	if k.next.Load() == due {
-		k.look()
-		k.next.Store(time.Now().Add(lookEvery).UnixNano())
+		k.lookNow()
 	}
+}
+
+// lookNow looks at the files, and notes when that is due again. The caller holds
+// k.turn.
+func (k *Keys) lookNow() {
+	k.look()
+	k.next.Store(time.Now().Add(lookEvery).UnixNano())
 }
 
 // look reads the files that have changed, and makes known what the keys are now.
