@@ -389,6 +389,34 @@ func TestListenNotAcknowledged(t *testing.T) {
 	})
 }
 
+// One that is for several servers does not ask the one that never acknowledges it
+// all the time.
+func TestListenNotAcknowledgedByOne(t *testing.T) {
+	p := newPeer()
+	answer, asked := p.serve, 0
+	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == listen {
+			asked++
+			return true
+		}
+		return answer(w, m)
+	}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: 2 * time.Minute}, {Name: "other", Adapter: newPeer()}}}
+	limited(t, o, func(t *testing.T, b *Bridge) {
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true}`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked < 15 || asked > 24 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+			t.Errorf("it heard %q and ended with %s", got, v.answer)
+		}
+		v.cancel(ErrCancelled)
+		<-v.done
+	})
+}
+
 // Answers count among the bytes under way from when they come until they are
 // released, by whatever kind of client; what has no room is refused, and not as
 // if it could be called again (R-178).

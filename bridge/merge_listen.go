@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -250,6 +251,7 @@ type following struct {
 	from  *Caller
 	heard chan<- subscribed
 	once  sync.Once
+	begun atomic.Bool // the server has acknowledged it this time
 }
 
 var _ Client = (*following)(nil)
@@ -259,6 +261,7 @@ var _ Client = (*following)(nil)
 func (f *following) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(f.part.raw()) + `}`)
 	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+		f.begun.Store(false)
 		began := time.Now()
 		a, err := f.m.call(ctx, &Request{Message: f.from.request(listen, params), From: f.from, Back: f})
 		refused := err == nil && a.Error != nil
@@ -271,7 +274,7 @@ func (f *following) run(ctx context.Context) {
 			f.m.r.log.Debug("it cannot be listened to")
 			return
 		}
-		if time.Since(began) > maxBackOff {
+		if f.begun.Load() && time.Since(began) > maxBackOff {
 			pause = time.Second
 		}
 		timer := time.NewTimer(pause)
@@ -298,6 +301,7 @@ func (f *following) acknowledged(what subscribed) (first bool) {
 func (f *following) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
+		f.begun.Store(true)
 	case "notifications/tasks":
 		own := gjson.GetBytes(n.Params, "taskId").String()
 		f.l.hear(jsonrpc.NewNotification(n.Method, put(n.Params, "taskId", []byte(quote(f.m.taskID(own))))))
