@@ -135,7 +135,11 @@ func TestUpstreamUnheard(t *testing.T) {
 		if deafFor(); tries.Load() != 5 {
 			t.Errorf("%d tries", tries.Load())
 		}
+		told = h.told.Load()
 		_ = up.Close(t.Context())
+		if h.told.Load() != told { // others that are open may hear of the same
+			t.Error("that it is closed is told as if it had broken off")
+		}
 	})
 }
 

@@ -45,8 +45,12 @@ func (w *wire) listen(tried func()) {
 	}
 }
 
-// mute notes that there is no standing stream, until it is open again.
+// mute notes that there is no standing stream, until it is open again. The end of
+// the connection is none of that: others may hear of the same changes.
 func (w *wire) mute() {
+	if w.heed.Err() != nil {
+		return
+	}
 	w.muted.Store(true)
 	if h, ok := w.rest.(bridge.Hearer); ok {
 		h.Unheard()
