@@ -8,13 +8,14 @@ import (
 	"sync"
 )
 
-// heapFloor is the size in bytes up to which the heap grows before it is
-// collected, however little of it is in use. What the bridge keeps is small, and
+// heapFloor is the size in bytes up to which the heap may grow before it is
+// collected, though little of it is in use. What the bridge keeps is small, and
 // what a call needs is garbage soon: Go's rule, to collect whenever the heap has
-// doubled, would stop all calls dozens of times a second for a few megabytes.
-const heapFloor = 24 << 20
+// doubled, would hold up all calls dozens of times a second for a few megabytes.
+const heapFloor = 64 << 20
 
-// Bounds on the growth that is allowed, in percent. The least is Go's default.
+// Bounds on the growth that is allowed, in percent. The least is Go's default;
+// the most keeps a bridge small that has little to do.
 const (
 	leastGrowth = 100
 	mostGrowth  = 400
@@ -29,8 +30,8 @@ func growth(live uint64) int {
 	return min(max(int(heapFloor*100/live)-100, leastGrowth), mostGrowth)
 }
 
-// raiseHeapFloor has the heap collected when it reaches heapFloor or twice what
-// is in use, whichever is more, until stop. A GOGC of the user's stays.
+// raiseHeapFloor has the heap collected when it reaches heapFloor, or five times
+// what is in use if that is less, or twice if that is more; until stop. A GOGC of the user's stays.
 func raiseHeapFloor() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

@@ -14,8 +14,8 @@ func TestGrowth(t *testing.T) {
 		want int
 	}{
 		{0, mostGrowth}, {1, mostGrowth}, {mb, mostGrowth}, // not for ever, even so
-		{4 * mb, mostGrowth}, {6 * mb, 300}, {8 * mb, 200},
-		{12 * mb, leastGrowth}, {13 * mb, leastGrowth}, {1 << 40, leastGrowth},
+		{12 * mb, mostGrowth}, {16 * mb, 300}, {20 * mb, 220},
+		{32 * mb, leastGrowth}, {33 * mb, leastGrowth}, {1 << 40, leastGrowth},
 	} {
 		if got := growth(c.live); got != c.want {
 			t.Errorf("growth(%d MB) = %d, want %d", c.live/mb, got, c.want)
