@@ -26,10 +26,6 @@ const (
 	idleFor = 5 * time.Second
 )
 
-// Go runs f in a goroutine that Close waits for, and that has probably made calls
-// before: it is for calls by clients that have no session.
-func (b *Bridge) Go(f func()) { b.crew.run(f) }
-
 func newCrew() *crew { return &crew{work: make(chan func()), over: make(chan struct{})} }
 
 // run has f called in a goroutine, and does not wait for it.

@@ -50,7 +50,7 @@ func newVisit(d *Downstream, m *jsonrpc.Message, g bridge.Guest, body *httpbody.
 	v.stop = stop
 	b := share(body)
 	g.Back, g.Keep = v, b.keep
-	d.b.Go(func() { v.call(ctx, m, g, b) })
+	go v.call(ctx, m, g, b)
 	return v
 }
 
