@@ -1,7 +1,8 @@
 # What is checked before a change goes in. CI runs the same, see .ci/run.
 
 GO        ?= go
-TESTFLAGS ?= -race -timeout 20m
+RACE      := $(if $(shell command -v $(firstword $(shell $(GO) env CC))),-race)
+TESTFLAGS ?= $(RACE) -timeout 20m
 BENCHTIME ?= 1s
 FUZZTIME  ?= 5s
 SYSTEMS   := linux darwin windows
@@ -34,9 +35,12 @@ lint: ## staticcheck, in the version that go.mod names
 	@echo '== staticcheck'
 	@$(GO) tool staticcheck ./...
 
-test: ## all tests, with the race detector
+# At the end gotestsum lists each skipped test with its reason, which go test
+# itself hides.
+test: ## all tests; with the race detector where there is a C compiler
 	@echo '== go test $(TESTFLAGS) ./...'
-	@$(GO) test $(TESTFLAGS) ./...
+	@$(if $(RACE),,echo 'There is no C compiler: the race detector is off.')
+	@$(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./...
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
 bench: ## what a call through the bridge costs, beside a direct one

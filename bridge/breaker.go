@@ -21,10 +21,14 @@ import (
 //	   |                                  |  v
 //	   +------- the probe succeeds ---- half-open -- it fails: a longer pause
 //
-// What is counted are the calls over connections, and the connections that are
-// opened. It stands below the lane, where both pass and where it is known what
-// has reached the server: a connection that cannot be opened is one failure,
-// however many calls wait for it.
+// Calls over connections are counted, and openings of connections. Each has a
+// score of its own: calls that fail stop everything, openings that fail stop
+// further openings only. A connection that is open needs nothing of what keeps
+// another one from being opened.
+//
+// It stands below the lane, where both pass and where it is known what has
+// reached the server: a connection that cannot be opened is one failure, however
+// many calls wait for it.
 //
 // The counting is gobreaker's; open and half-open are not. It has one pause for
 // all its life, and its probe is one of the calls, which may wait for a person
@@ -35,10 +39,11 @@ import (
 type breaker struct {
 	r     *route
 	o     Breaker
-	score atomic.Pointer[score] // nil while the server is left alone
-	trips atomic.Uint64         // how often it was opened
+	calls atomic.Pointer[score] // nil while none is let pass
+	opens atomic.Pointer[score] // of openings; nil while there are none, as is always so while there are no calls
+	trips atomic.Uint64         // how often the server began to be left alone, or its openings
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the rest, and the changes of calls and opens
 	why   string     // the server is left alone, for clients
 	since time.Time  // it is
 	pause time.Duration
@@ -47,7 +52,7 @@ type breaker struct {
 	wires map[*wire]struct{}
 }
 
-// score counts how the server fares while it is in use.
+// score counts how the calls fare, or the openings, while they are let pass.
 type score struct {
 	*gobreaker.CircuitBreaker[struct{}]
 	row   atomic.Int64 // failures in a row; gobreaker forgets those that have left its window
@@ -76,7 +81,8 @@ func newBreaker(r *route) *breaker {
 		Failures: or(o.Failures, 5), Percent: or(o.Percent, 60), Calls: or(o.Calls, 20),
 		Window: or(o.Window, 30*time.Second), Pause: or(o.Pause, 5*time.Second), Slow: o.Slow,
 	}
-	b.score.Store(b.fresh())
+	b.calls.Store(b.fresh())
+	b.opens.Store(b.fresh())
 	return b
 }
 
@@ -92,17 +98,29 @@ func (b *breaker) fresh() *score {
 	return t
 }
 
-// pass returns what is told how that fares which is about to be sent or opened
-// on behalf of from, or the error that it must not be. When the pause is over
-// it waits a moment for what the probe says.
+// pass returns what is told how a call fares that is about to be sent on behalf
+// of from, or the error that it must not be. When the pause is over it waits a
+// moment for what the probe says.
 func (b *breaker) pass(ctx context.Context, from *Caller) (*score, error) {
 	if b == nil {
 		return nil, nil
 	}
-	if t := b.score.Load(); t != nil {
+	return b.passes(ctx, from, &b.calls)
+}
+
+// passOpening is pass for a connection that is about to be opened.
+func (b *breaker) passOpening(ctx context.Context, from *Caller) (*score, error) {
+	if b == nil {
+		return nil, nil
+	}
+	return b.passes(ctx, from, &b.opens)
+}
+
+func (b *breaker) passes(ctx context.Context, from *Caller, what *atomic.Pointer[score]) (*score, error) {
+	if t := what.Load(); t != nil {
 		return t, nil
 	}
-	p, t, err := b.begin(from)
+	p, t, err := b.begin(from, what)
 	if p == nil {
 		return t, err
 	}
@@ -114,9 +132,14 @@ func (b *breaker) pass(ctx context.Context, from *Caller) (*score, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	return b.now(what)
+}
+
+// now returns what pass returns, without waiting.
+func (b *breaker) now(what *atomic.Pointer[score]) (*score, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := b.score.Load(); t != nil {
+	if t := what.Load(); t != nil {
 		return t, nil
 	}
 	return nil, b.refusal()
@@ -127,7 +150,7 @@ func (l *lane) pass() (*score, error) {
 	if l.probes {
 		return nil, nil
 	}
-	return l.route.breaker.pass(l.ctx, l.caller)
+	return l.route.breaker.passOpening(l.ctx, l.caller)
 }
 
 // glance is pass without waiting: for who has what the probe may need.
@@ -136,15 +159,7 @@ func (l *lane) glance() (*score, error) {
 	if b == nil || l.probes {
 		return nil, nil
 	}
-	if t := b.score.Load(); t != nil {
-		return t, nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t := b.score.Load(); t != nil {
-		return t, nil
-	}
-	return nil, b.refusal()
+	return b.now(&b.opens)
 }
 
 // refusal is the error of what must not be sent or opened. The caller holds
@@ -156,14 +171,18 @@ func (b *breaker) refusal() error {
 		e.After = max(time.Until(b.again), time.Millisecond)
 		when = fmt.Sprintf("in %d s", int(math.Ceil(e.After.Seconds())))
 	}
-	e.Public = "it has failed again and again (" + b.why + ") and is left alone; it is tried again " + when
+	if b.calls.Load() != nil {
+		e.Public = "opening a connection to it has failed again and again (" + b.why + "); it is tried again " + when
+	} else {
+		e.Public = "it has failed again and again (" + b.why + ") and is left alone; it is tried again " + when
+	}
 	return e
 }
 
-// shut reports whether the server is left alone.
-func (b *breaker) shut() bool { return b != nil && b.score.Load() == nil }
+// shut reports whether no connections are opened.
+func (b *breaker) shut() bool { return b != nil && b.opens.Load() == nil }
 
-// left returns for how much longer there is no use in trying.
+// left returns for how much longer there is no use in trying to open one.
 func (b *breaker) left() time.Duration {
 	if !b.shut() {
 		return 0
@@ -232,10 +251,17 @@ func (t *score) another(was before, err error) bool {
 	return true
 }
 
-// open begins to leave the server alone.
+// open begins to leave the server alone, if t is the score of its calls, or only
+// not to open connections.
 func (b *breaker) open(t *score, err error, principal string) {
 	b.mu.Lock()
-	if !b.score.CompareAndSwap(t, nil) {
+	what := "server is left alone: it has failed again and again"
+	switch {
+	case b.calls.CompareAndSwap(t, nil):
+		b.opens.Store(nil)
+	case b.opens.CompareAndSwap(t, nil):
+		what = "no more connections to the server are opened: that has failed again and again"
+	default:
 		b.mu.Unlock()
 		return
 	}
@@ -247,7 +273,7 @@ func (b *breaker) open(t *score, err error, principal string) {
 	b.mu.Unlock()
 	b.trips.Add(1)
 	b.r.noted(note)
-	b.r.log.Warn("server is left alone: it has failed again and again", "for", b.o.Pause.String(), "err", err)
+	b.r.log.Warn(what, "for", b.o.Pause.String(), "err", err)
 }
 
 // note is why the server is left alone, for /readyz. The caller holds b.mu.
@@ -298,7 +324,7 @@ func judge(ctx context.Context, err error) judgement {
 	switch {
 	case err == nil, errors.Is(err, ErrTooLarge), errors.Is(err, errAnother):
 		return works
-	case errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined), errors.Is(err, ErrRefused), errors.Is(err, ErrUnsent),
+	case lacking(err), errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined), errors.Is(err, ErrRefused), errors.Is(err, ErrUnsent),
 		errors.Is(err, ErrOverloaded), errors.Is(err, ErrLimited), errors.Is(err, ErrDenied),
 		errors.Is(err, ErrShutdown), errors.Is(err, ErrEnded), errors.Is(err, ErrIdle), errors.Is(err, ErrCancelled):
 		return nothing
@@ -310,7 +336,9 @@ func judge(ctx context.Context, err error) judgement {
 	return fails // whatever else it is, it is no answer
 }
 
-// opening notes how the opening of a connection went.
+// opening notes how the opening of a connection went. One that succeeds is a
+// success among the calls too: a client that makes its own connections end is no
+// reason to leave those of others alone as long as new ones can be opened.
 func (b *breaker) opening(t *score, l *lane, err error) {
 	if b == nil {
 		return
@@ -318,6 +346,7 @@ func (b *breaker) opening(t *score, l *lane, err error) {
 	switch judge(l.ctx, err) {
 	case works:
 		b.good(t)
+		b.good(b.calls.Load())
 	case fails:
 		if t != nil && l.ctx.Err() == nil { // otherwise nobody wanted it any more
 			b.bad(before{score: t, turn: t.turns.Load()}, err, l.caller.Principal) // each costs a start, also those that fail together

@@ -143,7 +143,7 @@ func (c *trial) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes on what the server asks about the call.
-func (c *trial) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *trial) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.alive()
 	return c.Client.Ask(q, reply)
 }

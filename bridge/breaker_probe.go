@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
 // probe is the one attempt to find out whether a server works again.
 type probe struct {
 	began time.Time
+	calls bool          // it is about calls too, and not only about openings
 	done  chan struct{} // closed when it is known
 }
 
 // begin returns the probe under way, which it begins when the pause is over.
 // Without one it returns the error that it is not, or what pass returns when the
 // server is not left alone any more.
-func (b *breaker) begin(from *Caller) (*probe, *score, error) {
+func (b *breaker) begin(from *Caller, what *atomic.Pointer[score]) (*probe, *score, error) {
 	b.mu.Lock()
-	t := b.score.Load()
+	t := what.Load()
 	switch {
 	case t != nil:
 		b.mu.Unlock()
@@ -30,7 +32,7 @@ func (b *breaker) begin(from *Caller) (*probe, *score, error) {
 		defer b.mu.Unlock()
 		return nil, nil, b.refusal()
 	}
-	p := &probe{began: time.Now(), done: make(chan struct{})}
+	p := &probe{began: time.Now(), calls: b.calls.Load() == nil, done: make(chan struct{})}
 	b.probe = p
 	b.mu.Unlock()
 	if !b.r.b.goes(func() { b.try(p, from) }) {
@@ -47,16 +49,22 @@ func (b *breaker) begin(from *Caller) (*probe, *score, error) {
 func (b *breaker) try(p *probe, from *Caller) {
 	l := newLane(b.r, from, nobody{})
 	l.probes = true
-	err := b.ask(l)
+	err := b.ask(l, p)
 	j := judge(b.r.b.life, err)
 	if errors.Is(err, ErrDeclined) || errors.Is(err, ErrRefused) {
 		j = works // it is there, and says so
 	}
 	b.mu.Lock()
 	b.probe = nil
+	if j == works && !p.calls && b.calls.Load() == nil {
+		j = nothing // the calls have begun to fail meanwhile
+	}
 	switch j {
 	case works:
-		b.score.Store(b.fresh())
+		if p.calls {
+			b.calls.Store(b.fresh())
+		}
+		b.opens.Store(b.fresh())
 	case fails:
 		b.pause = min(2*b.pause, max(maxPause, b.o.Pause))
 		b.why = reason(err, from.Principal)
@@ -78,12 +86,16 @@ func (b *breaker) try(p *probe, from *Caller) {
 
 // ask asks the server for a sign of life over an open connection. If there is
 // none, or it gives none, opening one over l is the sign. That is none where all
-// use the one connection, and it has work to do: it may only be slow.
-func (b *breaker) ask(l *lane) error {
+// use the one connection, and it has work to do: it may only be slow. Where the
+// openings alone have failed, there is no other sign.
+func (b *breaker) ask(l *lane, p *probe) error {
 	dead := &Error{Server: b.r.o.Name, Kind: ErrTimeout, Public: fmt.Sprintf("it gave no sign of life within %v", b.r.handshake)}
 	ctx, stop := context.WithTimeoutCause(b.r.b.life, b.r.handshake, dead)
 	defer stop()
-	w, silent := b.wire(), false
+	w, silent := (*wire)(nil), false
+	if p.calls {
+		w = b.wire()
+	}
 	if w != nil {
 		err := w.ping(ctx, min(probePatient, b.r.handshake))
 		silent = errors.Is(err, ErrTimeout)

@@ -31,7 +31,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -79,8 +78,9 @@ type Client interface {
 	Notify(n *jsonrpc.Message)
 	// Ask puts the server's question. reply is called exactly once, from any
 	// goroutine and perhaps before Ask returns, unless withdraw came first;
-	// its argument is valid during the call.
-	Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func())
+	// its argument is valid during the call. withdraw may be nil. It is told why
+	// the server does not want the answer any more, if the server has said so.
+	Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string))
 	// Gone says that the connection has ended by itself; err says why.
 	Gone(err error)
 }
@@ -166,11 +166,24 @@ const (
 	ShareAll Share = "all"
 )
 
+// Offer says which revisions of the protocol clients can use at an address of
+// the bridge, whatever its server speaks.
+type Offer string
+
+// What can be offered.
+const (
+	OfferAll    Offer = "all"    // all that the bridge knows
+	OfferLegacy Offer = "legacy" // those with a handshake and sessions, to 2025-11-25
+)
+
 // ServerOptions describe one server.
 type ServerOptions struct {
 	Name    string
 	Adapter Adapter
 	Share   Share // empty means ShareSession
+	// Offer is what clients can use at the server's own address; empty means
+	// Options.Offer.
+	Offer Offer
 	// EndWithServer ends a session when its connection is lost, for servers
 	// whose state lives in the process. Otherwise the session goes on with a
 	// new connection.
@@ -182,8 +195,13 @@ type ServerOptions struct {
 	// Handshake bounds the opening of a connection; 0 means 60 s.
 	Handshake time.Duration
 	// Restarts bounds how often a lost connection is opened again within a
-	// minute; 0 means 5.
+	// minute; 0 means 30. When half of that is used up, the rest is spread over
+	// the minute.
 	Restarts int
+	// MaxPause bounds the pause before a connection is opened again that could not
+	// be opened, or was lost before it had answered anything. The first pause is
+	// a second, and each is twice as long as the one before. 0 means 1 min.
+	MaxPause time.Duration
 	// MaxLanes bounds the connections to this server; 0 means 256.
 	MaxLanes int
 	// Prefix stands before the names of the server's tools and prompts where
@@ -225,11 +243,16 @@ type Options struct {
 	// Version is the program's own, as servers and clients are told; empty means
 	// "dev".
 	Version string
+	// Offer is what clients can use where several servers are offered as one, and
+	// at the address of each server that says nothing else. Empty means OfferAll.
+	Offer Offer
 	// SessionIdle is how long a session lives without a request, a call under
 	// way or an open stream; 0 means 30 minutes.
 	SessionIdle time.Duration
-	// MaxBytes bounds the bodies of all messages under way together; 0 means
-	// 512 MiB.
+	// MaxBytes bounds what messages hold together: the bodies of requests, large
+	// answers, and what event streams hold for their clients; 0 means 512 MiB. An
+	// eighth of it is for requests only. Where there are several principals, one of
+	// them has at most three quarters of it.
 	MaxBytes int64
 	// MaxLanes bounds the connections to all servers together; 0 means 1,024.
 	MaxLanes int
@@ -260,10 +283,10 @@ type Bridge struct {
 	idle          time.Duration
 	door          *door
 	guests        atomic.Int64 // calls under way of clients without sessions
-	bytes         atomic.Int64 // bodies under way
-	maxBytes      int64
+	bytes         budget
 	maxLanes      int64
 	version       string
+	offer         Offer
 	tracing       *tracing // nil without
 	ownParams     []byte   // of initialize, where no client's will do
 	lanes         atomic.Int64
@@ -306,9 +329,9 @@ func New(o Options) *Bridge {
 	b := &Bridge{
 		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch, grants: o.Grants,
 		idle:     or(o.SessionIdle, 30*time.Minute),
-		maxBytes: or(o.MaxBytes, 512<<20),
 		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
+		offer:    or(o.Offer, OfferAll),
 		starts:   make(chan struct{}, maxStarts),
 		crew:     newCrew(),
 		sessions: map[*Session]struct{}{}, door: newDoor(o.PerPrincipal),
@@ -319,6 +342,8 @@ func New(o Options) *Bridge {
 	}
 	b.instance = rand.Text()
 	b.portions = newPortions(b.maxLanes, len(b.grants))
+	b.bytes.most = or(o.MaxBytes, 512<<20)
+	b.bytes.portions = newPortions(b.bytes.most, len(b.grants))
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = newTracing(o.Traces, b.version)
 	b.ownParams = ownParams(b.version)
@@ -386,47 +411,26 @@ func (b *Bridge) Servers() []string {
 	return names
 }
 
+// OffersModern reports whether clients of 2026-07-28 and later are served as such
+// at the address of that server; an empty name means all servers as one, or the
+// only one. Where they are not, their requests are to be taken for those of a
+// client that has not begun its session.
+func (b *Bridge) OffersModern(server string) bool {
+	offer := b.offer
+	if r := b.route(server); r != nil {
+		offer = r.offer
+	} else if len(b.routes) == 1 {
+		offer = b.routes[0].offer
+	}
+	return offer != OfferLegacy
+}
+
 func (b *Bridge) route(name string) *route {
 	for _, r := range b.routes {
 		if r.o.Name == name {
 			return r
 		}
 	}
-	return nil
-}
-
-// Reserve takes room for a body of n bytes. It reports false when too much is
-// under way already: the message must be refused. Every successful Reserve
-// needs a Return.
-func (b *Bridge) Reserve(n int) bool {
-	if b.bytes.Add(int64(n)) > b.maxBytes {
-		b.bytes.Add(int64(-n))
-		return false
-	}
-	return true
-}
-
-// Return gives back what Reserve took.
-func (b *Bridge) Return(n int) { b.bytes.Add(int64(-n)) }
-
-// lightAnswer is the size up to which answers are not counted: of these, the
-// calls under way are the bound.
-const lightAnswer = 64 << 10
-
-// weigh counts an answer among the bytes under way until it is released. One that
-// has no room is released and refused: what was called for has been done, so the
-// client is not asked to do it again.
-func (b *Bridge) weigh(server string, a *jsonrpc.Message) error {
-	n := a.Len()
-	if n <= lightAnswer {
-		return nil
-	}
-	if !b.Reserve(n) {
-		a.Release()
-		return &Error{Server: server, Kind: ErrTooLarge,
-			Public: fmt.Sprintf("the answer of %d bytes has no room beside what is under way (max_bytes_in_flight); what was called has been done", n)}
-	}
-	a.OnRelease(func() { b.Return(n) })
 	return nil
 }
 
@@ -469,12 +473,13 @@ func (b *Bridge) Close(ctx context.Context) {
 	b.hurry()
 }
 
-// sweepEvery is how often idle sessions are looked for.
+// sweepEvery is how often idle sessions are looked for: more often where they
+// are not kept for long, so that none is kept for much longer.
 const sweepEvery = 30 * time.Second
 
 // sweep ends sessions that nobody uses, and tells the store which are in use.
 func (b *Bridge) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(max(min(sweepEvery, b.idle/4), 10*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {

@@ -318,14 +318,23 @@ func (c *keeper) holds(r *Request, s *Server, failed bool) bool {
 
 // holds reports whether a call to up would be answered without its connection.
 func holds(up Upstream, r *Request, s *Server) bool {
-	c, ok := up.(*keeper)
+	c, ok := keeping(up)
 	return ok && s != nil && c.holds(r, s, false)
+}
+
+// keeping returns what keeps lists for a connection, or for a part in one.
+func keeping(up Upstream) (*keeper, bool) {
+	if v, ok := up.(*view); ok {
+		up = v.h.up
+	}
+	c, ok := up.(*keeper)
+	return c, ok
 }
 
 // spares reports whether a call to up may be answered with what is kept, although
 // its connection could not be opened, for that reason.
 func spares(up Upstream, r *Request, s *Server, why error) bool {
-	c, ok := up.(*keeper)
+	c, ok := keeping(up)
 	return ok && s != nil && excused(why) && c.holds(r, s, true)
 }
 

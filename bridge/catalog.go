@@ -18,6 +18,8 @@ import (
 // it, so it may know things that are gone; it is asked where something is, and
 // never whether it may be used.
 type catalog struct {
+	slow slow
+
 	mu        sync.Mutex // guards the rest
 	each      [kinds]listing
 	mirrors   map[string]*era.Mirror // headers that calls carry, by the server's name of the tool

@@ -95,8 +95,9 @@ type call struct {
 }
 
 type asked struct {
-	withdraw func() // nil until Ask has returned
-	back     bool   // the server took it back before
+	withdraw func(why string) // nil until Ask has returned
+	back     bool             // the server took it back before
+	why      string           // it did
 }
 
 // NewConn makes the book-keeping for the server of that name. What the server
@@ -108,6 +109,9 @@ func NewConn(server string, out Sender, rest Client, t Timeouts) *Conn {
 // Call sends a request and waits for its answer, for as long as the time-outs
 // allow; one of a handshake has ctx only.
 func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if ctx.Err() != nil { // it was cancelled before it began, however fast the answer would be
+		return nil, context.Cause(ctx)
+	}
 	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == listen}
 	if token := r.Token(); token != nil {
 		w.token = append([]byte(nil), token...)
@@ -149,9 +153,6 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C
-	}
-	if ctx.Err() != nil { // it was cancelled before it began, however fast the answer is
-		return c.abandon(n, w, r, context.Cause(ctx))
 	}
 	for {
 		select {
@@ -234,6 +235,9 @@ func (c *Conn) abandon(n int64, w *call, r *Request, why error) (*jsonrpc.Messag
 		reason := ""
 		if errors.Is(why, ErrCancelled) || errors.Is(why, ErrTimeout) {
 			reason = "the request is not wanted any more"
+		}
+		if taken, ok := errors.AsType[*takenBack](why); ok {
+			reason = taken.why
 		}
 		m := jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason)
 		line := jsonrpc.NewBuffer(m.Len())
@@ -328,7 +332,7 @@ func (c *Conn) Fail(err error) bool {
 	}
 	c.err = err
 	calls := c.calls
-	var withdraw []func()
+	var withdraw []func(why string)
 	for _, a := range c.asked {
 		if a.withdraw != nil { // otherwise ask sees the error and does it
 			withdraw = append(withdraw, a.withdraw)
@@ -340,7 +344,7 @@ func (c *Conn) Fail(err error) bool {
 		w.answer <- nil
 	}
 	for _, f := range withdraw {
-		f()
+		f("")
 	}
 	return true
 }

@@ -39,11 +39,11 @@ func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	case modern:
 		c.hear(on, m)
 	case m.Method == "notifications/cancelled" && m.ID == nil:
-		c.withdraw(string(m.RequestID()))
-	case m.Method == "notifications/message" && m.ID == nil:
-		c.client(on).Notify(m)
-	case m.ID == nil:
+		c.withdraw(string(m.RequestID()), cancelReason(m))
+	case m.ID == nil && tellsChange(m.Method): // all who use the connection hear of it, the cache first
 		c.rest.Notify(m)
+	case m.ID == nil:
+		c.client(on).Notify(m)
 	case m.Method == "ping": // liveness is per hop
 		c.send(jsonrpc.NewResult(nil, []byte("{}")), m.ID, nil)
 	default:
@@ -140,6 +140,12 @@ func (c *Conn) Unanswerable(id []byte, public string) {
 // if it was meant as a request, a legacy server gets one. A modern one is never
 // answered.
 func (c *Conn) Invalid(text []byte, err error) {
+	if syntax, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok && syntax.Deep() {
+		var f jsonrpc.Finder
+		_, _ = f.Write(text)
+		c.useless(f.ID(), "its answer is "+syntax.Error(), "upstream_invalid")
+		return
+	}
 	bad, ok := errors.AsType[*jsonrpc.InvalidError](err)
 	if !ok || bad.ID == nil {
 		return
@@ -222,10 +228,10 @@ func (c *Conn) ask(q *jsonrpc.Message, to Client) {
 	})
 	c.mu.Lock()
 	a.withdraw = withdraw
-	late := c.err != nil || a.back
+	late, why := c.err != nil || a.back, a.why
 	c.mu.Unlock()
 	if late && withdraw != nil {
-		withdraw() // the connection ended, or the server thought better of it, between the two locks
+		withdraw(why) // the connection ended, or the server thought better of it, between the two locks
 	}
 }
 
@@ -244,8 +250,9 @@ func (c *Conn) settle(id string, a *asked) bool {
 	return true
 }
 
-// withdraw takes back a question that the server has cancelled.
-func (c *Conn) withdraw(id string) {
+// withdraw takes back a question that the server has cancelled, for the reason
+// that it has given.
+func (c *Conn) withdraw(id, why string) {
 	c.mu.Lock()
 	a := c.asked[id]
 	c.mu.Unlock()
@@ -253,10 +260,10 @@ func (c *Conn) withdraw(id string) {
 		return
 	}
 	c.mu.Lock()
-	a.back = true
+	a.back, a.why = true, why
 	withdraw := a.withdraw
 	c.mu.Unlock()
 	if withdraw != nil { // otherwise ask sees the mark and does it
-		withdraw()
+		withdraw(why)
 	}
 }

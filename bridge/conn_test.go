@@ -57,7 +57,7 @@ func (a *asker) Notify(n *jsonrpc.Message) {
 	a.said = append(a.said, text(n))
 }
 
-func (a *asker) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (a *asker) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	a.Notify(q)
 	if a.at != nil {
 		a.at(reply)
@@ -66,7 +66,7 @@ func (a *asker) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.replies = append(a.replies, reply)
-	return func() {
+	return func(string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.withdrawn++
@@ -270,6 +270,41 @@ func TestConnRaces(t *testing.T) {
 			t.Fatalf("%d outcomes of 20 calls", n)
 		}
 	}
+}
+
+// The reason of a cancellation is passed on when it is a text, and cut when it is
+// long; no character is cut in two.
+func TestCancelReason(t *testing.T) {
+	long := strings.Repeat("é", maxReason)
+	for _, tc := range []struct{ params, want string }{
+		{`{"requestId":1}`, ""},
+		{`{"requestId":1,"reason":"a\"\u00e9"}`, `a"é`},
+		{`{"requestId":1,"reason":{"a":1}}`, ""},
+		{`{"requestId":1,"reason":"` + long + `"}`, long[:maxReason]},
+		{`{"requestId":1,"reason":"x` + long + `"}`, "x" + long[:maxReason-2]},
+	} {
+		n := parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+tc.params+`}`)
+		if got := cancelReason(n); got != tc.want {
+			t.Errorf("of %.60s: %q, want %q", tc.params, got, tc.want)
+		}
+		if err := TakenBack(n); !errors.Is(err, ErrCancelled) || err.Error() != ErrCancelled.Error() {
+			t.Errorf("of %.60s: %v", tc.params, err)
+		}
+	}
+}
+
+// What a client must not send, a server may: its questions get their answers under
+// the id that it has given them.
+func TestConnQuestionWithFraction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, rest := &wireOf{}, &asker{}
+		c := NewConn("fake", w, rest, Timeouts{})
+		deliver(t, c, `{"jsonrpc":"2.0","id":1.50,"method":"roots/list"}`)
+		rest.replies[0](parse(t, `{"jsonrpc":"2.0","id":55,"result":{"roots":[]}}`))
+		if got, want := w.take(), `{"jsonrpc":"2.0","id":1.50,"result":{"roots":[]}}`; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
 }
 
 // The server's questions: answered under its own raw id, withdrawn when it

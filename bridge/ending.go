@@ -96,9 +96,13 @@ func (s *Session) finish(err error) bool {
 	}
 	s.ending = true
 	onEnd := s.onEnd
-	questions := s.questions
+	questions, pending := s.questions, s.pending
 	s.questions, s.onEnd, s.pending = nil, nil, nil
 	s.mu.Unlock()
+	s.changes.end(false)
+	if pending != nil {
+		pending.Close()
+	}
 	s.cancel(err)
 	for _, q := range questions {
 		q.timer.Stop()

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -24,6 +27,9 @@ var (
 	// ErrLost: the connection ended while the request was under way. Whether
 	// the server acted on it is unknown.
 	ErrLost = errors.New("lost")
+	// ErrInvalid: what the server answered is no answer to the request. Whether it
+	// acted on the request is unknown: it is a kind of ErrLost.
+	ErrInvalid = fmt.Errorf("no valid answer: %w", ErrLost)
 	// ErrTimeout: the server did not answer in time.
 	ErrTimeout = errors.New("timed out")
 	// ErrTooLarge: the server's answer is above the limit.
@@ -60,6 +66,16 @@ var (
 	// ErrUnknownServer: no server has this name.
 	ErrUnknownServer = errors.New("no such server")
 )
+
+// errLack: the bridge itself has no room for another connection. It is a kind of
+// ErrUnavailable and of ErrOverloaded.
+var errLack = fmt.Errorf("%w: %w", ErrUnavailable, ErrOverloaded)
+
+// lacking reports whether err is that the bridge, or the machine, has no files,
+// processes or memory left. That says nothing about a server.
+func lacking(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
+}
 
 // Error is a failed operation on a server, or one that the bridge has refused.
 type Error struct {
@@ -114,6 +130,7 @@ var dataOf = []struct {
 	{ErrUnsent, "upstream_unavailable"},
 	{ErrTimeout, "upstream_timeout"},
 	{ErrTooLarge, "upstream_too_large"},
+	{ErrInvalid, "upstream_invalid"}, // before what it is a kind of
 	{ErrLost, "upstream_lost"},
 	{ErrShutdown, "stopping"},
 }
@@ -164,3 +181,34 @@ func refusal(word string, err error) []byte {
 }
 
 func limitText(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }
+
+// TakenBack returns why a call ends that the client's notification n takes back:
+// ErrCancelled, with the reason that n gives for the server.
+func TakenBack(n *jsonrpc.Message) error {
+	if why := cancelReason(n); why != "" {
+		return &takenBack{why}
+	}
+	return ErrCancelled
+}
+
+// takenBack is ErrCancelled with the client's reason, which is for the server
+// alone: it may be about anything.
+type takenBack struct{ why string }
+
+// Error says the same as ErrCancelled.
+func (*takenBack) Error() string { return ErrCancelled.Error() }
+
+// Unwrap returns ErrCancelled.
+func (*takenBack) Unwrap() error { return ErrCancelled }
+
+// maxReason bounds the reason of a cancellation, in bytes. What is longer is cut.
+const maxReason = 1 << 10
+
+// cancelReason returns the reason that notifications/cancelled gives, or nothing.
+func cancelReason(n *jsonrpc.Message) string {
+	given := gjson.GetBytes(n.Params, "reason")
+	if given.Type != gjson.String || len(given.Str) <= maxReason {
+		return given.Str
+	}
+	return strings.ToValidUTF8(given.Str[:maxReason], "")
+}

@@ -33,6 +33,7 @@ type fake struct {
 	serve  func(w *fakeWire, m *jsonrpc.Message) bool // answers a message or reports false
 	after  func(w *fakeWire)                          // what happens between handshake and the return of Open
 	closes func(ctx context.Context, w *fakeWire)     // what Close waits for
+	told   bool                                       // the wire may say which call a question is about
 
 	mu    sync.Mutex // guards the rest
 	wires []*fakeWire
@@ -149,6 +150,9 @@ func (w *fakeWire) die() {
 
 func (w *fakeWire) Server() *Server { return w.server }
 
+// Attributes implements Attributing.
+func (w *fakeWire) Attributes() bool { return w.f.told }
+
 func (w *fakeWire) Close(ctx context.Context) error {
 	w.Fail(&Error{Server: "fake", Kind: ErrLost, Public: "its connection was closed"})
 	if w.f.closes != nil {
@@ -183,6 +187,17 @@ func (f *fake) wire(n int) *fakeWire {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wires[n-1]
+}
+
+// all returns what the server got over all connections, when all is quiet.
+func (f *fake) all() (lines []string) {
+	f.mu.Lock()
+	wires := slices.Clone(f.wires)
+	f.mu.Unlock()
+	for _, w := range wires {
+		lines = append(lines, w.received()...)
+	}
+	return lines
 }
 
 // open returns how many connections there were.

@@ -136,6 +136,14 @@ func (g *gate) enter(ctx context.Context, p *place) error {
 	return g.refusal("it has %d calls under way, and none of them ended within %v (limits: calls, wait)", g.calls, g.wait)
 }
 
+// lapsed counts a call that has waited for too long, and is its refusal.
+func (g *gate) lapsed(format string, args ...any) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refused.wait++
+	return g.refusal(format, args...)
+}
+
 func (g *gate) full() error {
 	return g.refusal("it has %d calls under way and %d more that wait (limits: calls, queue)", g.calls, g.queue)
 }

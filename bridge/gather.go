@@ -20,6 +20,19 @@ type gathering struct {
 	// needOne makes patience last until one has answered: nothing would be the
 	// wrong answer.
 	needOne bool
+	// slow says who is waited for no longer than slowPatience beside the others. It
+	// may be nil.
+	slow func(*member) bool
+}
+
+// only reports whether nobody is waited for but those who are slow.
+func (g *gathering) only(late map[*member]bool) bool {
+	for m := range late {
+		if g.slow == nil || !g.slow(m) {
+			return false
+		}
+	}
+	return true
 }
 
 // gather asks the servers, all at once, and returns when all have answered or
@@ -67,9 +80,11 @@ func (g *merge) gather(ctx context.Context, members []*member, patience time.Dur
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	expired, good := false, of.good
+	moment := time.NewTimer(slowPatience)
+	defer moment.Stop()
+	expired, passed, good := false, false, of.good
 	var failure error
-	for len(late) > 0 && !(expired && (good > 0 || !of.needOne)) {
+	for len(late) > 0 && !((expired || passed && of.only(late)) && (good > 0 || !of.needOne)) {
 		select {
 		case o := <-come:
 			delete(late, o.m)
@@ -85,6 +100,8 @@ func (g *merge) gather(ctx context.Context, members []*member, patience time.Dur
 			}
 		case <-timer.C:
 			expired = true
+		case <-moment.C:
+			passed = true
 		case <-ctx.Done():
 			mu.Lock()
 			over, dropped = true, true

@@ -79,6 +79,14 @@ func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Me
 	return &Guest{Server: server, From: c}, nil
 }
 
+// NotDiscovered answers server/discover where clients of stateless revisions are
+// not served, as a server does that has never heard of it. It is no error of
+// 2026-07-28: a client that knows both eras would take the server for a modern
+// one, and not fall back to initialize (2026-07-28, Versioning).
+func NotDiscovered(id []byte) *jsonrpc.Message {
+	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+era.LatestLegacy+" are offered here: begin with initialize", nil)
+}
+
 // unsupported is the data of the error that names the revisions served (B4).
 func unsupported(asked string) []byte {
 	return []byte(`{"supported":["` + strings.Join(era.Supported(), `","`) + `"],"requested":` + quote(asked) + `}`)
@@ -142,7 +150,8 @@ func (b *Bridge) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id [
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
 		if m.Method == listen {
-			c.subscription = id
+			c.subscription, c.changes = id, &changes{send: c.tell}
+			defer c.changes.end(false) // whatever becomes of it
 			defer context.AfterFunc(b.hearing, func() { stop(ErrShutdown) })()
 		}
 		if principal != "" {
@@ -159,6 +168,9 @@ func (b *Bridge) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id [
 	r := &Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, arrival: came}
 	a, err := b.reception(g.Server, g.From.Principal).Call(ctx, r)
 	err = b.conclude(came, g.Server, &from, m, a, err)
+	if c.changes != nil {
+		c.changes.end(ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrShutdown))
+	}
 	switch {
 	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), ErrShutdown)):
 		a.Release()
@@ -226,7 +238,8 @@ func mirrors(h http.Header) http.Header {
 // guestCall is the Client of a call of a client without a session.
 type guestCall struct {
 	back         Stream
-	subscription []byte // the id of the request, raw, if it is a subscription
+	subscription []byte   // the id of the request, raw, if it is a subscription
+	changes      *changes // that it is told of, if it is a subscription
 	arrival      arrival
 
 	// Of a call of a principal.
@@ -239,14 +252,22 @@ var _ Client = (*guestCall)(nil)
 // Notify passes on what belongs to the call. What belongs to a subscription
 // says so (R-143).
 func (c *guestCall) Notify(n *jsonrpc.Message) {
-	if c.subscription != nil {
-		n = tagged(n, c.subscription)
+	if c.subscription == nil {
+		c.back.Send(event(n))
+		return
 	}
-	c.back.Send(event(n))
+	if what := changed(n); what != "" {
+		c.changes.tell(what, n)
+		return
+	}
+	c.tell(n)
 }
 
+// tell passes on what belongs to the subscription.
+func (c *guestCall) tell(n *jsonrpc.Message) { c.back.Send(event(tagged(n, c.subscription))) }
+
 // Ask refuses: nobody asks a client without a session (R-083).
-func (c *guestCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *guestCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
 	return nil
 }

@@ -65,7 +65,8 @@ type wire struct {
 	asks atomic.Int64 // questions of the server's that name no call
 	gone error        // guarded by l.mu
 
-	under atomic.Int64 // calls under way that are counted, but for those that last
+	worked atomic.Bool  // a call has been answered
+	under  atomic.Int64 // calls under way that are counted, but for those that last
 }
 
 func newLane(r *route, from *Caller, rest Client) *lane {
@@ -129,6 +130,9 @@ func (l *lane) call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	l.route.fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0)
 	if errors.Is(err, ErrUnsent) {
 		w.Gone(err) // in case that the news of it have not come yet
+	}
+	if err == nil && !w.worked.Load() {
+		w.worked.Store(true)
 	}
 	if err == nil && m.Error == nil && !l.remember(w, r) {
 		m.Release()
@@ -420,14 +424,20 @@ func (l *lane) open(o *opening) {
 func (l *lane) nextStart() time.Time {
 	again := l.ended
 	if l.losses > 0 {
-		again = again.Add(min(time.Second<<min(l.losses-1, 6), maxBackOff))
+		again = again.Add(min(time.Second<<min(l.losses-1, 20), l.route.maxPause))
 	}
-	now := time.Now()
+	now, most := time.Now(), l.route.restarts
 	l.reopens = slices.DeleteFunc(l.reopens, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
-	if n := len(l.reopens); n >= l.route.restarts {
-		if free := l.reopens[n-l.route.restarts].Add(time.Minute); free.After(again) {
-			again = free
+	later := func(t time.Time) {
+		if t.After(again) {
+			again = t
 		}
+	}
+	switch n := len(l.reopens); {
+	case n >= most:
+		later(l.reopens[n-most].Add(time.Minute))
+	case n > most/2: // so that those who share the connection are not without it for the rest of the minute
+		later(l.reopens[n-1].Add(2 * time.Minute / time.Duration(most)))
 	}
 	return again
 }
@@ -439,7 +449,7 @@ func (w *wire) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes on what the server asks.
-func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	w.asks.Add(1)
 	if w.l.asks == nil {
 		return w.l.rest.Ask(q, reply)

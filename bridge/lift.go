@@ -141,7 +141,7 @@ func (c lifted) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes on what the server asks.
-func (c lifted) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c lifted) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	theirs := latest // of a server that asks before its handshake is noted, all that may be
 	if s := c.server(); s != nil {
 		theirs = s.Revision

@@ -251,7 +251,7 @@ func (t *conversation) ask(ctx context.Context, questions []*wantedQuestion, ans
 			replies <- reply{q, b.Clone()}
 		})
 		if withdraw != nil {
-			defer withdraw() // nothing is left to take back of one that was answered
+			defer withdraw("") // nothing is left to take back of one that was answered
 		}
 	}
 	for range questions {

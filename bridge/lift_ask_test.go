@@ -135,7 +135,7 @@ type hasty struct {
 	end context.CancelCauseFunc
 }
 
-func (h hasty) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (h hasty) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	h.end(ErrCancelled)
 	reply(jsonrpc.NewResult(nil, []byte(`{"roots":[]}`)))
 	return nil

@@ -95,7 +95,7 @@ func (g *graded) Notify(n *jsonrpc.Message) {
 
 // Ask passes on a question and its answer, or refuses what the client cannot be
 // asked.
-func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, mint)
 	if no != nil {
 		reply(refused(no))

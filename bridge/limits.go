@@ -65,7 +65,7 @@ func (c *boundedCall) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes on a question about the call, which waits for its answer.
-func (c *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return parking(c.back, q, reply, func() { c.of.gate.park(&c.place) })
 }
 
@@ -74,7 +74,7 @@ func (c *boundedCall) Gone(error) {}
 
 // parking puts a question to a client, and has park called when a call may wait
 // for long now: a person or a model has to answer. Roots a client knows by heart.
-func parking(to Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func()) {
+func parking(to Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
 	if q.Method == "roots/list" {
 		return to.Ask(q, reply)
 	}

@@ -41,6 +41,8 @@ type Session struct {
 	wg     sync.WaitGroup // calls and other goroutines of the session
 	seen   atomic.Int64   // last use, Unix nanoseconds
 
+	changes changes // that the client is told of
+
 	mu        sync.Mutex // guards the rest
 	ready     bool       // the client has finished the handshake
 	used      bool       // a request came after it
@@ -109,6 +111,7 @@ func (b *Bridge) Initialize(ctx context.Context, server, id, principal string, h
 	}
 	defer b.leave(caller)
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
+	s.changes.send = s.tell
 	if server != "" {
 		s.log = b.route(server).log
 	}
@@ -397,7 +400,7 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 		s.mu.Unlock()
 		return // the server was told when its connection was opened
 	case "notifications/cancelled":
-		s.cancelCall(m.RequestID())
+		s.cancelCall(m)
 		return
 	case "notifications/progress":
 		s.mu.Lock()
@@ -417,9 +420,11 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 	}
 }
 
-// cancelCall cancels the call with that id. When several have it, which is
-// against the protocol, it cannot be told which is meant, and none is.
-func (s *Session) cancelCall(id []byte) {
+// cancelCall cancels the call that a notification takes back. When several have
+// its id, which is against the protocol, it cannot be told which is meant, and
+// none is.
+func (s *Session) cancelCall(n *jsonrpc.Message) {
+	id := n.RequestID()
 	s.mu.Lock()
 	var found *inflight
 	for c := s.calls; c != nil; c = c.next {
@@ -434,20 +439,24 @@ func (s *Session) cancelCall(id []byte) {
 	}
 	s.mu.Unlock()
 	if found != nil {
-		found.cancel(ErrCancelled)
+		found.cancel(TakenBack(n))
 	}
 }
 
-// Notify passes progress on to the client, on the stream of its call only
-//
+// Notify passes on what the server says about the call, on the call's stream.
+// When that cannot take it, progress and log messages are dropped, and the
+// rest goes where goes what belongs to no call.
 func (c *inflight) Notify(n *jsonrpc.Message) {
-	if c.back != nil {
-		c.back.Send(event(n))
+	if c.back != nil && c.back.Send(event(n)) {
+		return
+	}
+	if n.Method != "notifications/progress" && n.Method != "notifications/message" {
+		receiver{c.s}.Notify(n)
 	}
 }
 
 // Ask passes a question about this call on to the client.
-func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.s.ask(q, reply, c)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -319,4 +320,26 @@ func TestCancelAtOnce(t *testing.T) {
 			t.Errorf("%d calls are under way", n)
 		}
 	})
+}
+
+// A session that is idle ends soon after its time, however short that is, and
+// not before.
+func TestSessionIdleSoon(t *testing.T) {
+	for _, idle := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			b := New(Options{SessionIdle: idle, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
+			defer b.Close(context.Background())
+			time.Sleep(idle / 3)
+			s, _, err := initialize(t, b, "", params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(t, s, "1", "x", `{}`)
+			began := time.Now()
+			<-s.Done()
+			if took := time.Since(began); took < idle || took > idle+min(idle/4, 30*time.Second) {
+				t.Errorf("idle for %v: ended after %v", idle, took)
+			}
+		})
+	}
 }

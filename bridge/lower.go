@@ -22,9 +22,11 @@ type lower struct {
 	key    string // by which requests find it
 	group  string // of those that do when it does not matter what can be asked
 	once   bool   // it serves one request
+	keyed  bool   // its clients have chosen it, and are as one
 	asks   bool   // the server may ask its clients something
 	lane   *lane
-	up     Upstream // the lane with its guards: what clients' calls go through
+	up     Upstream                    // the lane with its guards: what clients' calls go through
+	part   func(context.Context) error // ends the lane, or with share: all this part in it
 	about  atomic.Pointer[legacy]
 	ctx    context.Context // ends with close
 	cancel context.CancelCauseFunc
@@ -32,16 +34,17 @@ type lower struct {
 
 	// Guarded by p.mu.
 	users int
+	calls int    // of these, requests about which the server may ask something
 	use   uint64 // the last one
 	used  time.Time
 	timer *time.Timer // until the next look whether it is used
 
 	told chan struct{} // held while the server is told a level
 
-	mu      sync.Mutex // guards the rest, and what is said of the fields of others
-	order   uint64     // numbers sent and resumed calls
-	calls   map[*parked]struct{}
-	visits  map[*visit]struct{} // requests under way
+	mu      sync.Mutex           // guards the rest, and what is said of the fields of others
+	order   uint64               // numbers sent and resumed calls
+	asking  map[*parked]struct{} // calls about which its clients can be asked
+	visits  map[*visit]struct{}  // requests under way
 	held    []*heldAsk
 	tasks   map[string]*parked // by the server's id of the task
 	level   string             // as the server was told; empty when it was not
@@ -49,6 +52,7 @@ type lower struct {
 	listens map[*listener]struct{}
 	watched map[string]*watch // resources, by URI
 	lost    chan struct{}     // closed when the server is gone for good
+	doubted bool              // the server may yet ask about a call that has ended without its answer
 	closed  bool
 }
 
@@ -57,16 +61,19 @@ var _ Client = (*lower)(nil)
 func newLower(p *pool, c *circle, key string, from *Caller) *lower {
 	l := &lower{
 		p: p, circle: c, key: key, told: make(chan struct{}, 1), lost: make(chan struct{}),
-		calls: map[*parked]struct{}{}, visits: map[*visit]struct{}{}, listens: map[*listener]struct{}{}, watched: map[string]*watch{},
+		asking: map[*parked]struct{}{}, visits: map[*visit]struct{}{}, listens: map[*listener]struct{}{}, watched: map[string]*watch{},
 	}
-	offered := era.LegacyCapabilities(from.Capabilities)
-	for _, need := range []string{"roots", "sampling", "elicitation"} {
-		l.asks = l.asks || gjson.GetBytes(offered, need).Exists()
-	}
+	l.asks = askableOf(era.LegacyCapabilities(from.Capabilities))
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	if p.r.share == ShareAll {
+		if v, err := p.r.join(*from, l); err == nil { // there is one for everybody, so there is room for it
+			l.lane, l.up, l.part = v.h.lane, v, v.Close
+			return l
+		}
+	}
 	l.lane = newLane(p.r, from, l)
 	l.lane.give = func() { l.Gone(nil) }
-	l.up = p.r.guarded(l.lane)
+	l.up, l.part = p.r.guarded(l.lane), l.lane.Close
 	return l
 }
 
@@ -78,6 +85,8 @@ type visit struct {
 	out    chan upshot // takes one
 	l      *lower      // nil when the call can be parked
 	rounds int         // in which URLs had to be visited
+
+	relayed bool // to a modern server
 }
 
 var _ Client = (*visit)(nil)
@@ -94,6 +103,9 @@ func newVisit(r *Request) *visit {
 func (v *visit) Notify(n *jsonrpc.Message) {
 	if v.l != nil { // a modern server may say it anywhere
 		v.l.p.r.cache.heard(nil, n)
+		if !v.relayed && v.l.keeps(n) {
+			return
+		}
 	}
 	if n.Method == "notifications/message" {
 		level := gjson.GetBytes(n.Params, "level").Str
@@ -105,7 +117,7 @@ func (v *visit) Notify(n *jsonrpc.Message) {
 }
 
 // Ask takes what the server asks about a call that cannot carry a question.
-func (v *visit) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (v *visit) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return v.l.stray(q, reply)
 }
 
@@ -121,7 +133,7 @@ func (l *lower) Call(ctx context.Context, r *Request, said *Server, again *retry
 		return jsonrpc.NewResult(nil, slices.Clone(s.discover)), nil
 	case r.Method == listen:
 		return l.listen(ctx, r, s)
-	case !s.has(r):
+	case !s.carries(r):
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the server has no method "+r.Method, nil), nil
 	}
 	v := newVisit(r)
@@ -157,11 +169,13 @@ func (l *lower) Call(ctx context.Context, r *Request, said *Server, again *retry
 	return l.conclude(v, s, a)
 }
 
-// has reports whether the server has the method of a request, or an extension
-// that it may be of: both sides must have declared that.
-func (s *legacy) has(r *Request) bool {
-	if need, known := gated[r.Method]; known {
-		return s.can[need]
+// carries reports whether a request goes to the server: its method is one that
+// both eras have, or may be one of an extension that both sides have declared.
+// Whether the server has announced tools, prompts or resources is not asked: some
+// have the methods and announce nothing, and the others refuse by themselves.
+func (s *legacy) carries(r *Request) bool {
+	if carried[r.Method] {
+		return true
 	}
 	if tasksMethod(r.Method) {
 		return false
@@ -262,6 +276,20 @@ func (l *lower) Notify(n *jsonrpc.Message) {
 	}
 }
 
+// keeps reports whether what a legacy server says about a call is not for the
+// client: 2026-07-28 has progress and log messages there and nothing else.
+func (l *lower) keeps(n *jsonrpc.Message) bool {
+	switch n.Method {
+	case "notifications/progress", "notifications/message":
+		return false
+	case "notifications/elicitation/complete":
+		l.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
+	default:
+		l.p.r.log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+	}
+	return true
+}
+
 // Gone says that the server has ended for good, or came back another: requests
 // to come use a new connection.
 func (l *lower) Gone(error) {
@@ -286,6 +314,6 @@ func (l *lower) close(ctx context.Context) {
 		h.refuse()
 	}
 	l.cancel(ErrShutdown)
-	_ = l.lane.Close(ctx)
+	_ = l.part(ctx)
 	l.wg.Wait()
 }

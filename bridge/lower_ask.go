@@ -15,37 +15,89 @@ var askable = map[string]bool{"sampling/createMessage": true, "elicitation/creat
 // (2025-11-25, tasks).
 const keyTask = "io.modelcontextprotocol/related-task"
 
-// Ask takes a question of which the wire does not say what call it is about
-// (protocol.md D1.4, attribution). All calls of the connection are of the same
-// principal, so that a wrong guess shows the question at the wrong call and no
-// more: its answer goes back to where it came from, and when the server is done
-// with that call before, another one carries it.
-func (l *lower) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+// Ask takes a question of which the wire does not say what call it is about. It
+// is put only where no client can see another one's question: that of the only
+// call there is, or, on a connection that its clients have chosen and are as one,
+// a guess. A wrong guess shows the question at the wrong call and no more: its
+// answer goes back to where it came from, and when the server is done with that
+// call before, another one carries it.
+func (l *lower) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !l.p.stray.Load() && askable[q.Method] {
+		l.p.stray.Store(true)
+	}
 	l.mu.Lock()
-	c, guessed := l.carrier(q)
+	c, doubt := l.carrier(q)
 	l.mu.Unlock()
-	if c == nil {
+	switch {
+	case doubt:
+		l.p.warn("a question of the server's was refused: several calls are under way on its connection, and it does not say which one it is about", "method", q.Method)
+		l.p.part(l)
+		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
+		return nil
+	case c == nil:
 		return l.stray(q, reply)
 	}
-	return c.carry(q, reply, guessed)
+	return c.carry(q, reply, l.keyed)
 }
 
-// carrier returns the call that a question is about: that of its task, else a
-// guess. The caller holds l.mu.
-func (l *lower) carrier(q *jsonrpc.Message) (c *parked, guessed bool) {
+// carrier returns the call that a question is about, if there is one. doubt says
+// that it may be about several. The caller holds l.mu.
+func (l *lower) carrier(q *jsonrpc.Message) (c *parked, doubt bool) {
 	if id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str; id != "" {
 		if c := l.tasks[id]; c != nil {
 			return c, false
 		}
 	}
-	return l.likeliest(), true
+	n := 0
+	for other := range l.asking {
+		if !other.gone && !other.over {
+			n++
+		}
+	}
+	c = l.likeliest()
+	switch {
+	case c == nil:
+		return nil, false
+	case !l.keyed && (n > 1 || l.doubted):
+		return nil, true
+	case c.visit == nil && l.busy():
+		// The call waits for its client. What is under way is rather what the
+		// question is about, and cannot carry it.
+		return nil, false
+	}
+	return c, false
+}
+
+// busy reports whether a request is under way that cannot carry a question. The
+// caller holds l.mu.
+func (l *lower) busy() bool {
+	for v := range l.visits {
+		if v.l != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// doubt notes that a call has ended without its answer: the server may ask about
+// it yet. Of a server that asks, the connection is not used any more.
+func (l *lower) doubt() {
+	if l.keyed || l.once || !l.asks || l.p.r.share != ShareSession {
+		return
+	}
+	l.mu.Lock()
+	l.doubted = true
+	l.mu.Unlock()
+	if l.p.stray.Load() {
+		l.p.linger(l)
+	}
 }
 
 // likeliest returns the call that a question is most likely about: the last one
 // sent of those whose clients wait, else the one that was resumed last. The
 // caller holds l.mu.
 func (l *lower) likeliest() (best *parked) {
-	for c := range l.calls {
+	for c := range l.asking {
 		switch {
 		case c.gone || c.over:
 		case best == nil,
@@ -63,8 +115,8 @@ type heldAsk struct {
 	q        *jsonrpc.Message
 	reply    func(*jsonrpc.Message)
 	timer    *time.Timer
-	withdraw func() // of the call that has taken it; guarded by l.mu
-	back     bool   // the server took it back; guarded by l.mu
+	withdraw func(why string) // of the call that has taken it; guarded by l.mu
+	back     bool             // the server took it back; guarded by l.mu
 }
 
 // rootsPatience is how long a question for roots waits for a call that can carry
@@ -74,7 +126,7 @@ const rootsPatience = 10 * time.Second
 // stray takes a question that no call can carry: the client cannot be asked but
 // in answer to its requests (R-140). Servers like to ask for roots as soon as
 // they are initialized, so that is worth waiting for a moment.
-func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
@@ -119,13 +171,13 @@ func (l *lower) releaseHeld() []*heldAsk {
 
 // put makes a call carry the question.
 func (h *heldAsk) put(c *parked) {
-	withdraw := c.carry(h.q, h.reply, true)
+	withdraw := c.carry(h.q, h.reply, h.l.keyed)
 	h.l.mu.Lock()
 	h.withdraw = withdraw
 	back := h.back
 	h.l.mu.Unlock()
 	if back && withdraw != nil {
-		withdraw()
+		withdraw("")
 	}
 }
 
@@ -156,13 +208,13 @@ func (h *heldAsk) refuse() {
 	h.reply(strayed(h.q.Method))
 }
 
-func (h *heldAsk) takeBack() {
+func (h *heldAsk) takeBack(why string) {
 	h.l.mu.Lock()
 	h.back = true
 	h.remove()
 	withdraw := h.withdraw
 	h.l.mu.Unlock()
 	if withdraw != nil {
-		withdraw()
+		withdraw(why)
 	}
 }

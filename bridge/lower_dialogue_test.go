@@ -112,7 +112,8 @@ func stateOf(t testing.TB, answer string) string {
 //	                        method, "fail METHOD JSON" with an error; "dies"
 //	-- server got --        what has come to it since last time, without the handshake
 //	-- after DURATION --    time passes
-//	-- options --           share, revision, capabilities or ttl, before all else
+//	-- options --           before all else: share, result (of initialize), or the
+//	                        lane that all clients choose
 //
 // Where a line has … anything may stand. A requestState is written {s1}, {s2} …
 // in the order in which they appear.
@@ -142,6 +143,7 @@ type dialogue struct {
 	visits map[string]*visiting
 	told   map[string]bool // its answer was looked at
 	states []string
+	lane   string
 
 	mu   sync.Mutex // guards open, said
 	open []*jsonrpc.Message
@@ -159,6 +161,8 @@ func (d *dialogue) play(files []txtar.File) {
 				o.Share = Share(value)
 			case "result":
 				result = value
+			case "lane":
+				d.lane = `,"` + keyLane + `":"` + value + `"`
 			default:
 				d.t.Fatalf("unknown option %s", name)
 			}
@@ -206,7 +210,7 @@ func (d *dialogue) step(name, body string) {
 	switch {
 	case isRequest:
 		words := strings.Fields(head)
-		c := visitor{}
+		c := visitor{meta: d.lane}
 		for i := 1; i+1 < len(words); i += 2 {
 			switch words[i] {
 			case "as":
@@ -214,7 +218,7 @@ func (d *dialogue) step(name, body string) {
 			case "with":
 				c.caps = words[i+1]
 			case "meta":
-				c.meta = "," + words[i+1]
+				c.meta += "," + words[i+1]
 			}
 		}
 		for i, s := range d.states {

@@ -2,9 +2,12 @@ package bridge
 
 import (
 	"bytes"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -51,6 +54,59 @@ func TestLowerExactAttribution(t *testing.T) {
 		two.cancel(ErrCancelled)
 		list.cancel(ErrCancelled)
 		<-two.done
+		<-list.done
+	})
+}
+
+// Of what a legacy server says on a call's stream, a client without a session gets
+// progress and log messages. That a URL was visited is heard there too, on the
+// stream of whatever call.
+func TestLowerOnCall(t *testing.T) {
+	const complete = `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"%s"}}`
+	calls := map[string]int64{} // by name
+	f := &fake{told: true, serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		n, _ := strconv.ParseInt(string(m.ID), 10, 64)
+		switch {
+		case m.Method == "tools/list":
+			calls["list"] = n
+		case m.Name() == "slow":
+			calls["slow"] = n
+		case m.Name() != "":
+			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":%q}]}}}`, n, m.Name()))
+		default:
+			return false
+		}
+		return true
+	}}
+	run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Bridge) {
+		c := visitor{}
+		slow := c.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		synctest.Wait()
+		list := c.ask(t, b, "2", "tools/list", "")
+		synctest.Wait()
+		w := f.wire(1)
+		for on, call := range calls {
+			w.sayOn(call, `{"jsonrpc":"2.0","method":"notifications/x"}`)
+			first := c.call(t, b, "tools/call", `"name":"`+on+`s"`)
+			contains(t, first, `"input_required"`)
+			w.sayOn(call, fmt.Sprintf(complete, on+"s"))
+			synctest.Wait()
+			state := statePattern.FindStringSubmatch(first)[1]
+			began := time.Now()
+			c.call(t, b, "tools/call", `"name":"`+on+`s","inputResponses":{"r1":{"action":"accept"}},"requestState":"`+state+`"`)
+			if took := time.Since(began); took >= urlPatience {
+				t.Errorf("%s: the completion was not heard: the call was made after %v", on, took)
+			}
+		}
+		if len(calls) != 2 || f.open() != 1 {
+			t.Errorf("calls %v over %d connections", calls, f.open())
+		}
+		if slow.over() || list.over() || len(slow.take())+len(list.take()) != 0 {
+			t.Error("a client has got what its revision has not")
+		}
+		slow.cancel(ErrCancelled)
+		list.cancel(ErrCancelled)
+		<-slow.done
 		<-list.done
 	})
 }

@@ -194,11 +194,26 @@ func (l *lower) unwatch(ln *listener, uri string) {
 	}
 }
 
-// changed tells those who listen of a change.
+// changed tells those who listen of a change. Clients use several
+// connections at once: a list that changes on one of them may be what any of them
+// is given.
 func (l *lower) changed(n *jsonrpc.Message) {
-	l.mu.Lock()
+	if n.Method == "notifications/tools/list_changed" {
+		l.circle.outdated()
+	}
 	to := map[*listener]struct{}{}
-	if n.Method == "notifications/resources/updated" {
+	if n.Method != "notifications/resources/updated" {
+		for _, other := range l.p.siblings(l) {
+			other.mu.Lock()
+			for ln := range other.listens {
+				if ln.wants.changes[n.Method] {
+					to[ln] = struct{}{}
+				}
+			}
+			other.mu.Unlock()
+		}
+	} else {
+		l.mu.Lock()
 		for uri, w := range l.watched {
 			if within(n.URI(), uri) {
 				for ln := range w.listens {
@@ -206,14 +221,8 @@ func (l *lower) changed(n *jsonrpc.Message) {
 				}
 			}
 		}
-	} else {
-		for ln := range l.listens {
-			if ln.wants.changes[n.Method] {
-				to[ln] = struct{}{}
-			}
-		}
+		l.mu.Unlock()
 	}
-	l.mu.Unlock()
 	for ln := range to {
 		ln.hear(n)
 	}

@@ -17,24 +17,15 @@ type legacy struct {
 	logging  bool
 	grades   *grades
 	tasks    bool // its tools can be called as tasks
-	can      map[string]bool
 }
 
 // maxServerInfo is how much is told of the server with each result.
 const maxServerInfo = 1 << 10
 
-// gated are the methods that a server must announce.
-var gated = map[string]string{
-	"tools/list": "tools", "tools/call": "tools",
-	"prompts/list": "prompts", "prompts/get": "prompts",
-	"resources/list": "resources", "resources/templates/list": "resources", "resources/read": "resources",
-	completion: "completions",
-}
-
 // newLegacy reads what a server said in its handshake. Without lasting nothing
 // is promised of changes.
 func newLegacy(s *Server, lasting bool) *legacy {
-	g := &legacy{Server: s, can: map[string]bool{}, grades: &grades{}}
+	g := &legacy{Server: s, grades: &grades{}}
 	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
 	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
 		raw := info.Raw
@@ -44,12 +35,6 @@ func newLegacy(s *Server, lasting bool) *legacy {
 		g.info = []byte(raw)
 	}
 	caps := gjson.ParseBytes(s.Capabilities)
-	for _, c := range gated {
-		g.can[c] = caps.Get(c).Exists()
-	}
-	if s.Revision == era.Rev20241105 {
-		g.can["completions"] = true // it may have them, and has no way to say so
-	}
 	g.logging = caps.Get("logging").Exists()
 	g.tasks = s.Revision == era.Rev20251125 && caps.Get("tasks.requests.tools.call").Exists()
 	return g

@@ -30,6 +30,13 @@ func (l *lower) perform(ctx context.Context, r *Request, s *legacy, c *parked) (
 	}
 	name := r.Name()
 	required, known := l.circle.requires(name)
+	if !known && l.circle.mayAsk() {
+		// Some servers refuse a call that is not made as a task with a result that
+		// a client takes for the tool's own.
+		l.survey(ctx, r.From)
+		l.circle.asks()
+		required, known = l.circle.requires(name)
+	}
 	if !required {
 		a, err := once()
 		if known || err != nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
@@ -55,6 +62,36 @@ func (c *circle) requires(tool string) (required, known bool) {
 	defer c.mu.Unlock()
 	required, known = c.required[tool]
 	return required, known || c.whole
+}
+
+// mayAsk reports whether a list of the tools may be asked for before a call: what
+// does not come is not asked for with each.
+func (c *circle) mayAsk() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.asked) >= relistEvery
+}
+
+// asks notes that a list was asked for.
+func (c *circle) asks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = time.Now()
+}
+
+// seen notes that all pages were taken.
+func (c *circle) seen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.whole = c.required != nil
+}
+
+// outdated notes that the list of tools has changed.
+func (c *circle) outdated() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.required, c.whole, c.asked = nil, false, time.Time{}
+	c.noted.forget()
 }
 
 // note takes a page of a list of tools.
@@ -93,6 +130,9 @@ func (l *lower) survey(ctx context.Context, from *Caller) {
 		l.circle.note(r, a.Result)
 		next, more := more(a.Result)
 		a.Release()
+		if !more {
+			l.circle.seen()
+		}
 		if !more || !at.follow(next) {
 			return
 		}

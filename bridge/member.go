@@ -180,7 +180,7 @@ func (m *member) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes on what the server asks.
-func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if c := m.sole(); c != nil {
 		return c.Ask(m.marked(q), reply)
 	}
@@ -208,7 +208,7 @@ type memberCall struct {
 }
 
 // Ask passes on what the server asks about the call.
-func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.Client.Ask(c.m.marked(q), reply)
 }
 
@@ -296,10 +296,19 @@ func (m *member) close(ctx context.Context) {
 }
 
 // offers reports whether the server may have something of that kind to list:
-// nothing says that it has not.
+// nothing says that it has not. One that announces nothing at all which could be
+// listed may have everything: some servers have tools and do not say so.
 func (m *member) offers(k kind) bool {
 	s := m.said()
-	return s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists()
+	if s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists() {
+		return true
+	}
+	for _, c := range listChanged {
+		if gjson.GetBytes(s.Capabilities, c.capability).Exists() {
+			return false
+		}
+	}
+	return true
 }
 
 // said returns what the server has said of itself to the caller, or nil.

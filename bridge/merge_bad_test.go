@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,5 +284,95 @@ func TestMergeSubscribesAnew(t *testing.T) {
 		if strings.Count(got, `"resources/subscribe","params":{"uri":"a:1"}`) != 1 || strings.Count(got, `"resources/subscribe"`) != 1 || strings.Index(got, "subscribe") > strings.Index(got, "list") {
 			t.Errorf("the server was told\n%s", got)
 		}
+	})
+}
+
+// A slow server's list is waited for once. Sessions after that get the others' at
+// once, with what the slow one listed last, and are told when that is not true any
+// more; so are clients without sessions that listen.
+func TestMergeWaitsOnce(t *testing.T) {
+	good := shop("good", map[string]string{"tools/list": toolList("a")})
+	slow, tools, delay := shop("slow", nil), atomic.Pointer[string]{}, atomic.Int64{}
+	first := toolList("s")
+	tools.Store(&first)
+	delay.Store(int64(12 * time.Second))
+	changed := func(st *stream) int { return strings.Count(strings.Join(st.take(), ""), "tools/list_changed") }
+	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/list" {
+			a := *tools.Load()
+			time.AfterFunc(time.Duration(delay.Load()), func() { w.answer(m, a) })
+			return true
+		}
+		return false
+	}
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Lists: time.Millisecond}}}}, func(t *testing.T, b *Bridge) {
+		list := func(s *Session) ([]string, time.Duration) {
+			began := time.Now()
+			return names(t, do(t, s, "1", "tools/list", `{}`)), time.Since(began)
+		}
+		for i := range 7 {
+			s, st, _ := enter(t, b)
+			got, took := list(s)
+			switch {
+			case i == 0 && took != listPatience, i > 0 && took != slowPatience:
+				t.Errorf("session %d waited %v", i, took)
+			case i == 0:
+				same(t, "the first list", got, []string{"good__a"})
+			default:
+				same(t, "a later list", got, []string{"good__a", "slow__s"})
+			}
+			time.Sleep(time.Minute)
+			if n := changed(st); n != map[bool]int{true: 1, false: 0}[i == 0] {
+				t.Errorf("session %d was told %d times that the list has changed", i, n)
+			}
+			if i == 0 {
+				got, _ := list(s)
+				same(t, "the list of the first after that", got, []string{"good__a", "slow__s"})
+			}
+		}
+		second := toolList("s", "t")
+		tools.Store(&second)
+		s, st, _ := enter(t, b)
+		got, took := list(s)
+		same(t, "what was known", got, []string{"good__a", "slow__s"})
+		time.Sleep(time.Minute)
+		if n := changed(st); took != slowPatience || n != 1 {
+			t.Errorf("it took %v, and the client was told %d times of what is new", took, n)
+		}
+		got, _ = list(s)
+		same(t, "what is new", got, []string{"good__a", "slow__s", "slow__t"})
+		delay.Store(0) // it is well again
+		s, _, _ = enter(t, b)
+		list(s)
+		time.Sleep(time.Minute)
+		delay.Store(int64(time.Second))
+		s, _, _ = enter(t, b)
+		if got, took := list(s); took != time.Second {
+			t.Errorf("a server that is well again was not waited for: %v, %q", took, got)
+		}
+	})
+	// Without sessions.
+	delay.Store(int64(12 * time.Second))
+	tools.Store(&first)
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Lists: time.Millisecond}}}}, func(t *testing.T, b *Bridge) {
+		v := visitor{}.ask(t, b, `"l"`, listen, `"notifications":{"toolsListChanged":true}`)
+		time.Sleep(time.Minute)
+		v.take()
+		for i := range 3 {
+			began := time.Now()
+			got := names(t, visitor{}.call(t, b, "tools/list", ""))
+			if took := time.Since(began); i == 0 && took != listPatience || i > 0 && took > slowPatience { // the page that came late is there at once
+				t.Errorf("request %d took %v", i, took)
+			}
+			if i > 0 {
+				same(t, "a later list", got, []string{"good__a", "slow__s"})
+			}
+			time.Sleep(time.Minute)
+			if n := changed(&v.stream); n != map[bool]int{true: 1, false: 0}[i == 0] {
+				t.Errorf("after request %d the listener was told %d times", i, n)
+			}
+		}
+		v.cancel(ErrCancelled)
+		<-v.done
 	})
 }

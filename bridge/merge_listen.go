@@ -113,7 +113,7 @@ func (e *listeners) Notify(n *jsonrpc.Message) {
 }
 
 // Ask refuses: there is no call that it could be about.
-func (e *listeners) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (e *listeners) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return nobody{}.Ask(q, reply)
 }
 
@@ -334,7 +334,7 @@ func (f *following) Notify(n *jsonrpc.Message) {
 }
 
 // Ask refuses: it is no call that anybody could be asked about.
-func (f *following) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (f *following) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return nobody{}.Ask(q, reply)
 }
 

@@ -480,6 +480,23 @@ func TestMergeUp(t *testing.T) {
 	})
 }
 
+// A server that announces nothing that could be listed is asked for all lists; one
+// that announces something is asked for that.
+func TestMergeUnannounced(t *testing.T) {
+	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"prompts/list": `{"prompts":[{"name":"p"}]}`})
+	one.result = `{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"one","version":"1"}}`
+	two.result = `{"protocolVersion":"2025-11-25","capabilities":{"prompts":{}},"serverInfo":{"name":"two","version":"1"}}`
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
+		s, _, _ := enter(t, b)
+		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a"})
+		same(t, "prompts", names(t, do(t, s, "2", "prompts/list", `{}`)), []string{"two__p"})
+		same(t, "tools without a session", names(t, visitor{}.call(t, b, "tools/list", "")), []string{"one__a"})
+		if got := strings.Join(two.wire(1).received(), "\n"); strings.Contains(got, "tools/list") {
+			t.Errorf("the server without tools got %s", got)
+		}
+	})
+}
+
 // A server that comes back as another one is met anew; the session goes on.
 func TestMergeComesBackOther(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"tools/list": toolList("b")})

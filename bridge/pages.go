@@ -1,11 +1,13 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -84,6 +86,7 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 		return invalidParams("params.cursor is not one that was given for " + r.Method), nil
 	}
 	pages := make([]*jsonrpc.Message, len(g.members)) // by place
+	known := make([][]byte, len(g.members))           // what a slow one listed last, by place
 	var asked, absent []*member
 	good := 0
 	for _, m := range g.members {
@@ -94,6 +97,11 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 			continue
 		}
 		page, coming := m.takeLate(k)
+		if page == nil && m.offers(k) && !m.leftOut() {
+			if known[m.place] = m.lastKnown(k); known[m.place] != nil {
+				good++
+			}
+		}
 		switch {
 		case page != nil:
 			pages[m.place] = page
@@ -110,8 +118,10 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	}
 	params, header, caller, came := with(r.Params, "cursor", nil), r.Header.Clone(), r.From, r.arrival // r may not outlive this call
 	awaited := make([]*late, len(g.members))                                                           // by place
+	began := time.Now()
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true,
+		slow:    func(m *member) bool { return from == nil && m.catalog.slow.is(k) },
 		good:    good,
 		do: func(ctx context.Context, m *member) error {
 			params := params
@@ -120,11 +130,15 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 			}
 			var err error
 			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: caller, Header: header, arrival: came})
+			if err == nil && from == nil {
+				m.catalog.slow.took(k, time.Since(began))
+			}
 			return err
 		},
 		overdue: func(m *member) {
 			if from == nil { // otherwise it is asked again for the same page
 				awaited[m.place] = m.awaitPage(k)
+				m.catalog.slow.took(k, max(time.Since(began), slowList+1)) // or it was slow before
 			}
 		},
 		after: func(m *member, err error) {
@@ -133,7 +147,18 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 				page.Release()
 				page = nil
 			}
-			if m.keepPage(k, awaited[m.place], page) {
+			shown := known[m.place]
+			if page != nil {
+				result := resultOf(page)
+				if m.awaits(k, awaited[m.place]) { // otherwise the list has changed since
+					m.catalog.slow.keep(k, m.g.caller.Revision, result)
+				}
+				if bytes.Equal(result, shown) { // the client has it
+					page.Release()
+					page = nil
+				}
+			}
+			if m.keepPage(k, awaited[m.place], page) || err != nil && shown != nil {
 				g.rest.Notify(jsonrpc.NewNotification(lists[k].changed, nil))
 			}
 			if err != nil {
@@ -144,7 +169,12 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	if err != nil {
 		return nil, err
 	}
-	return g.join(k, from, pages, late)
+	for _, m := range asked {
+		if !late[m] { // what it has said counts, or that it said nothing
+			known[m.place] = nil
+		}
+	}
+	return g.join(k, from, pages, known, late)
 }
 
 // takeLate returns the page that came too late for the last request, or says
@@ -186,6 +216,13 @@ func (m *member) keepPage(k kind, l *late, page *jsonrpc.Message) bool {
 	return page != nil
 }
 
+// awaits reports whether l still stands for the page that is on its way.
+func (m *member) awaits(k kind, l *late) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return l != nil && m.late[k] == l
+}
+
 // outdate drops the pages that the notification makes wrong.
 func (m *member) outdate(changed string) {
 	m.mu.Lock()
@@ -193,13 +230,14 @@ func (m *member) outdate(changed string) {
 	for k := range kinds {
 		if lists[k].changed == changed {
 			m.late[k] = nil
+			m.catalog.slow.forget(k)
 		}
 	}
 }
 
 // join makes one answer of the servers' pages, of which those of late are not
-// there yet.
-func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*member]bool) (*jsonrpc.Message, error) {
+// there yet: what is known of them stands in their place.
+func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, known [][]byte, late map[*member]bool) (*jsonrpc.Message, error) {
 	next := cursor{Kind: k, At: map[string]*mark{}}
 	out := []byte(`{"` + lists[k].member + `":[`)
 	empty := len(out)
@@ -207,17 +245,17 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*m
 	var no *jsonrpc.Message // the first refusal
 	good := 0
 	for _, m := range g.members {
-		if late[m] { // its page may be written now
-			if from != nil {
-				next.At[m.r.o.Name] = from.At[m.r.o.Name]
-			}
+		var page *jsonrpc.Message
+		if !late[m] { // otherwise it may be written now
+			page = pages[m.place]
+		} else if from != nil {
+			next.At[m.r.o.Name] = from.At[m.r.o.Name]
+		}
+		result := known[m.place]
+		if page == nil && result == nil {
 			continue
 		}
-		if pages[m.place] == nil {
-			continue
-		}
-		page := pages[m.place]
-		if page.Error != nil {
+		if page != nil && page.Error != nil {
 			m.r.log.Debug("left out of a list", "method", lists[k].method, "err", string(page.Error))
 			if no == nil {
 				no = page
@@ -225,9 +263,13 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, late map[*m
 			continue
 		}
 		good++
-		result := page.Append(nil, nil, nil) // on one line, and of our own
-		page.Release()
-		result = []byte(gjson.GetBytes(result, "result").Raw)
+		if page != nil {
+			result = resultOf(page)
+			page.Release()
+			if from == nil {
+				m.catalog.slow.keep(k, g.caller.Revision, result)
+			}
+		}
 		at := &mark{}
 		if from != nil {
 			at = from.At[m.r.o.Name]

@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -79,7 +80,7 @@ func (l *lower) begin(ctx context.Context, v *visit, inner *Request, s *legacy) 
 	l.p.hold(l)
 	l.order++
 	c.order = l.order
-	l.calls[c] = struct{}{}
+	l.asking[c] = struct{}{}
 	l.visits[v] = struct{}{}
 	held := l.releaseHeld()
 	l.wg.Go(c.run)
@@ -95,6 +96,9 @@ func (c *parked) run() {
 	a, err := c.l.perform(c.ctx, &c.r, c.s, c)
 	if err == nil && a.Error == nil && a.ID == nil {
 		a.ID = []byte("0")
+	}
+	if err != nil && (c.ctx.Err() != nil || errors.Is(err, ErrTimeout)) {
+		c.l.doubt()
 	}
 	c.cancel(nil)
 	c.finish(a, err)
@@ -115,16 +119,25 @@ func (c *parked) await(ctx context.Context, v *visit) (*jsonrpc.Message, error) 
 		moot := c.discard()
 		l.mu.Unlock()
 		unanswered(moot)
-		c.cancel(ErrCancelled)
+		c.cancel(takenBackBy(ctx))
 		return nil, context.Cause(ctx)
 	}
 	l.mu.Unlock()
 	o := <-v.out
 	o.answer.Release()
 	if o.parked { // the client has not heard of it
-		c.drop(ErrCancelled)
+		c.drop(takenBackBy(ctx))
 	}
 	return nil, context.Cause(ctx)
+}
+
+// takenBackBy returns ErrCancelled, with the client's reason if it was the client
+// who has ended ctx.
+func takenBackBy(ctx context.Context) error {
+	if why := context.Cause(ctx); errors.Is(why, ErrCancelled) {
+		return why
+	}
+	return ErrCancelled
 }
 
 func (c *parked) conclude(v *visit, o upshot) (*jsonrpc.Message, error) {
@@ -150,7 +163,7 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	l := c.l
 	l.mu.Lock()
 	c.over = true
-	delete(l.calls, c)
+	delete(l.asking, c)
 	moot := c.asks
 	c.asks, c.shown = nil, 0
 	if err == nil {
@@ -173,7 +186,7 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	}
 	l.mu.Unlock()
 	unanswered(moot)
-	l.p.leave(l)
+	l.p.leave(l, true)
 }
 
 // deliver gives the client the answer that there is. It is kept for a while, in
@@ -254,6 +267,33 @@ func (c *parked) discard() (moot []*openAsk) {
 	return moot
 }
 
+// idle returns for how long the call has waited for its client to come back; 0
+// when it does not.
+func (c *parked) idle() time.Duration {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	if c.visit != nil || c.over || c.gone {
+		return 0
+	}
+	return parkTTL - time.Until(c.expires)
+}
+
+// abandon gives up the call, unless its client has just come back.
+func (c *parked) abandon() bool {
+	c.l.mu.Lock()
+	ours := c.visit == nil && !c.over && !c.gone
+	var moot []*openAsk
+	if ours {
+		moot = c.discard()
+	}
+	c.l.mu.Unlock()
+	unanswered(moot)
+	if ours {
+		c.cancel(ErrCancelled)
+	}
+	return ours
+}
+
 // forgotten frees what is left of a call when the bridge has stopped.
 func (c *parked) forgotten() { c.drop(ErrShutdown) }
 
@@ -261,6 +301,9 @@ func (c *parked) forgotten() { c.drop(ErrShutdown) }
 // waits for it.
 func (c *parked) Notify(n *jsonrpc.Message) {
 	l := c.l
+	if l.keeps(n) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

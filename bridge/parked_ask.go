@@ -43,12 +43,12 @@ func unwanted(method string) *jsonrpc.Message {
 
 // Ask takes a question of the server's about the call. The request that waits
 // is answered with it, and with what else is asked at the same moment.
-func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func()) {
+func (c *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
 	return c.carry(q, reply, false)
 }
 
 // carry is Ask. guessed says that the question may be about another call.
-func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func()) {
+func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func(why string)) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
@@ -79,7 +79,7 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
 		return nil
 	}
-	return func() { l.withdraw(a) }
+	return func(string) { l.withdraw(a) } // there is no way to tell the client, nor why
 }
 
 // add makes the call carry the question. The caller holds l.mu.
@@ -130,24 +130,51 @@ func (l *lower) withdraw(a *openAsk) {
 	}
 }
 
-// ask answers the request that waits with the questions that there are.
+// ask answers the request that waits with the questions that there are. When too
+// many calls wait for their clients, one that nobody has come back to for long
+// gives way; otherwise the request is refused: nobody answers in its client's name.
 func (c *parked) ask() {
+	p := c.l.p
+	if c.put() || p.giveWay(c.principal()) && c.put() {
+		return
+	}
 	l := c.l
 	l.mu.Lock()
-	c.window = nil
-	var moot []*openAsk
-	if v := c.visit; v != nil && len(c.asks) > 0 {
-		if c.park() {
-			o := upshot{answer: c.questions(), parked: true}
-			c.detach()
-			v.out <- o
-		} else {
-			moot = c.asks
-			c.asks, c.shown = nil, 0
-		}
+	if c.visit == nil || len(c.asks) == 0 {
+		l.mu.Unlock()
+		return
 	}
+	most := maxParked
+	if c.principal() == "" {
+		most = maxParkedInAll
+	}
+	v := c.visit
+	c.detach()
+	v.out <- upshot{err: p.r.gate.refusal("%s", limitText("the server asks its client something, and too many calls wait for their clients already", most))}
+	moot := c.discard()
 	l.mu.Unlock()
 	unanswered(moot)
+	c.cancel(ErrCancelled)
+	p.warn("a call was refused: the server asks its client something, and too many calls wait for their clients already", "method", c.r.Method, "max", most)
+}
+
+// put answers the request that waits with the questions that there are, if both
+// are there. It reports false when too many calls are parked.
+func (c *parked) put() bool {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.window = nil
+	v := c.visit
+	if v == nil || len(c.asks) == 0 {
+		return true
+	}
+	if !c.park() {
+		return false
+	}
+	o := upshot{answer: c.questions(), parked: true}
+	c.detach()
+	v.out <- o
+	return true
 }
 
 // park makes the call one that can be resumed. It reports false when there are

@@ -28,6 +28,18 @@ type retry struct {
 // repeated reports whether the request goes on with what another one began.
 func (a *retry) repeated() bool { return a != nil && a.stated }
 
+// unknown answers a request to a legacy server that goes on with what the bridge
+// knows nothing of. state is what the request says of that, or nil.
+func (a *retry) unknown(state *requestState) *jsonrpc.Message {
+	switch {
+	case state == nil && a.repeated():
+		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one")
+	case a != nil && a.orphaned:
+		return invalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
+	}
+	return nil
+}
+
 // reading reads what a request repeats. The message answers one whose answers
 // are not as they have to be.
 func reading(r *Request) (*retry, *jsonrpc.Message) {

@@ -15,12 +15,7 @@ var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
 // event makes the event of a notification.
 func event(n *jsonrpc.Message) replay.Event {
 	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
-	switch n.Method {
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		e.Key = n.Method
-	case "notifications/resources/updated":
-		e.Key = n.URI()
-	case "notifications/tasks": // which says all of the task
+	if e.Key = changed(n); n.Method == "notifications/tasks" { // which says all of the task
 		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
 	}
 	return e
@@ -63,6 +58,7 @@ func (s *Session) flush() {
 	if n := s.pending.Drops(); n > 0 {
 		s.log.Warn("notifications dropped: the client had no stream open", "count", n)
 	}
+	s.pending.Close() // its room is needed for where they go
 	s.pending = nil
 	waiting := map[int64]*question{}
 	for _, q := range s.questions {
@@ -71,9 +67,13 @@ func (s *Session) flush() {
 		}
 	}
 	for _, e := range events {
-		to, _ := s.put(e) // there was room for it before
-		if q := waiting[e.Seq]; q != nil {
+		to, ok := s.put(e) // there was room for it before, which somebody else may have by now
+		switch q := waiting[e.Seq]; {
+		case q == nil:
+		case ok:
 			s.placed(q, to)
+		default:
+			q.place = 0 // nowhere: it expires
 		}
 	}
 }
@@ -101,11 +101,9 @@ func (s *Session) put(e replay.Event) (to Stream, ok bool) {
 		}
 	}
 	if s.pending == nil {
-		limits := pendingLimits
-		limits.Dropped = s.b.Dropped()
-		s.pending = replay.New(limits)
+		s.pending = s.b.NewLog(s.caller.Principal, pendingLimits, false)
 	}
-	return nil, s.pending.Append(e)
+	return nil, s.pending.Append(e) == nil
 }
 
 // only returns the one call under way, if there is exactly one. The caller

@@ -2,9 +2,11 @@ package bridge
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -18,23 +20,30 @@ import (
 // that it speaks (protocol.md D1.2, D4).
 //
 // A legacy server is told once what its client can do, and a client without a
-// session says it with each request. So there is a connection for each set of
-// capabilities, which the requests share that have no other; requests about
-// which nothing can be asked use whichever there is.
+// session says it with each request. So there are connections for each set of
+// capabilities; requests about which nothing can be asked use whichever there is.
+// A call whose client can be asked something has its connection to itself (see
+// claim), unless the wire says which call a question is about.
 type pool struct {
 	r    *route
 	idle time.Duration  // after which a connection that nobody uses is closed; 0 means never
 	wg   sync.WaitGroup // connections that are being closed
 
+	// told is whether the wire says of each question which call it is about, and
+	// stray whether the server has asked something of which it did not.
+	told, stray atomic.Bool
+
 	mu        sync.Mutex // guards the rest
 	all       map[*lower]struct{}
-	lowers    map[string]*lower  // those that new requests find, by key
-	circles   map[string]*circle // by their key
-	profiles  map[string]string  // canonical capabilities, by how clients write them
-	parked    map[string]*parked // calls that wait for their clients, by id
-	waiting   map[string]int     // how many of them, by principal
-	keptBytes int                // of answers that were given and are kept
-	uses      uint64             // numbers uses in their order
+	lowers    map[string][]*lower // those that new requests find, by key, the oldest first
+	queue     list.List           // *claim: calls that wait for a connection of their own, in their order
+	noticed   time.Time           // when it was last logged that questions were refused
+	circles   map[string]*circle  // by their key
+	profiles  map[string]profile  // capabilities, by how clients write them
+	parked    map[string]*parked  // calls that wait for their clients, by id
+	waiting   map[string]int      // how many of them, by principal
+	keptBytes int                 // of answers that were given and are kept
+	uses      uint64              // numbers uses in their order
 	closed    bool
 }
 
@@ -48,7 +57,8 @@ type circle struct {
 	server   *Server    // what the last handshake said; nil before the first
 	meeting  *meeting   // with the server, where calls have processes of their own
 	required map[string]bool
-	whole    bool // required says of every tool whether it is called as a task
+	whole    bool      // required says of every tool whether it is called as a task
+	asked    time.Time // when a list was asked for that says so
 }
 
 // keyLane is the member of _meta by which a client asks for connections of its
@@ -68,8 +78,8 @@ const (
 
 func newPool(r *route) *pool {
 	p := &pool{
-		r: r, all: map[*lower]struct{}{}, lowers: map[string]*lower{}, circles: map[string]*circle{},
-		profiles: map[string]string{}, parked: map[string]*parked{}, waiting: map[string]int{},
+		r: r, all: map[*lower]struct{}{}, lowers: map[string][]*lower{}, circles: map[string]*circle{},
+		profiles: map[string]profile{}, parked: map[string]*parked{}, waiting: map[string]int{},
 	}
 	if p.idle = max(r.o.Idle, 0); r.o.Idle == 0 {
 		p.idle = guestIdle
@@ -113,39 +123,66 @@ func (p *pool) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if no != nil {
 		return no, nil
 	}
+	if again != nil && p.legacy(r) { // no connection is needed to say so
+		if no := again.unknown(state); no != nil {
+			return no, nil
+		}
+	}
 	l, s, err := p.connect(ctx, r, lane)
 	if err != nil {
 		return nil, err
 	}
-	defer p.leave(l)
-	switch {
-	case s.Modern():
+	defer p.leave(l, !unasked[r.Method])
+	if s.Modern() {
 		return l.relay(ctx, r, lane != "", again, state)
-	case state == nil && again.repeated():
-		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one"), nil
 	}
-	if again != nil && again.orphaned {
-		return invalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice"), nil
+	if no := again.unknown(state); no != nil {
+		return no, nil
 	}
 	return l.Call(ctx, r, s, again, state)
+}
+
+// legacy reports whether it is known that the server is a legacy one, for the
+// client of a request.
+func (p *pool) legacy(r *Request) bool {
+	key := p.identity(r)
+	if p.r.share == ShareAll {
+		key = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.circle(key).known()
+	return s != nil && !s.Modern()
 }
 
 // connect returns the connection for a request, counted as in use until leave,
 // and what its server has said. When the server came back as another than it was
 // the request goes over a new connection: its client has agreed to nothing.
 func (p *pool) connect(ctx context.Context, r *Request, lane string) (*lower, *Server, error) {
-	for tried := false; ; tried = true {
-		l, err := p.lower(r, lane)
+	c := claim{r: r, lane: lane}
+	for tried := false; ; {
+		l, err := p.lower(ctx, &c)
 		if err != nil {
 			return nil, nil, err
 		}
 		s, err := p.known(ctx, l, r)
-		if err == nil {
+		if err == nil && (c.alone || s.Modern() || !c.lonely) {
 			return l, s, nil
 		}
-		p.leave(l)
-		if tried || !errors.Is(err, errAnother) {
+		full := c.alone && errors.Is(err, ErrOverloaded)
+		if full {
+			p.forgo(l)
+		}
+		p.leave(l, !unasked[r.Method])
+		switch {
+		case err == nil:
+			c.legacy = true // so that it needs a connection of its own
+		case full && time.Now().Before(c.until): // there is no room for one more now
+			c.again = true
+		case tried || !errors.Is(err, errAnother):
 			return nil, nil, err
+		default:
+			tried = true
 		}
 	}
 }
@@ -235,6 +272,9 @@ func (l *lane) known(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	defer l.leave()
+	if told := tells(w.raw); told != l.route.pool.told.Load() {
+		l.route.pool.told.Store(told)
+	}
 	return w.up.Server(), nil
 }
 
@@ -276,50 +316,85 @@ func laneKey(r *Request) (string, *jsonrpc.Message) {
 // and that may be answered with questions.
 var carries = map[string]bool{"tools/call": true, "prompts/get": true, "resources/read": true}
 
+// unasked are the methods about whose requests no server asks anything.
+var unasked = map[string]bool{
+	"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true,
+	"server/discover": true, listen: true,
+}
+
 // lower returns the connection for a request, and counts it as in use until
 // leave.
-func (p *pool) lower(r *Request, lane string) (*lower, error) {
-	from, key := p.r.caller(r.From), p.identity(r)
+func (p *pool) lower(ctx context.Context, c *claim) (*lower, error) {
+	r := c.r
+	from, key, lane := p.r.caller(r.From), p.identity(r), c.lane
 	if p.r.share == ShareAll {
 		key, from = "", &Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Params: p.r.b.ownParams}
 		lane = ""
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	l, err := p.seek(c, from, key, lane)
+	p.mu.Unlock()
+	if l == nil && err == nil {
+		return p.await(ctx, *c)
+	}
+	return l, err
+}
+
+// seek returns the connection for a request of the circle of that key, or nothing
+// when the request has to wait for one of its own. The caller holds p.mu.
+func (p *pool) seek(c *claim, from *Caller, key, lane string) (*lower, error) {
+	r := c.r
 	if p.closed {
 		return nil, ErrShutdown
 	}
-	c := p.circle(key)
-	if p.r.share == ShareCall && !c.known().Modern() {
-		l := newLower(p, c, "", from)
+	circle := p.circle(key)
+	said := circle.known()
+	if p.r.share == ShareCall && !said.Modern() {
+		l := newLower(p, circle, "", from)
 		l.once = true
-		p.enter(l)
+		p.enter(l, r)
 		return l, nil
 	}
-	group := c.key
-	if lane != "" && !c.known().Modern() {
+	group := circle.key
+	if lane != "" && !said.Modern() {
 		group += "\x00\x01" + lane
 	}
-	full := group + "\x00\x02" + p.profile(from.Capabilities)
-	l := p.lowers[full]
+	pr := p.profile(from.Capabilities)
+	full := group + "\x00\x02" + pr.canonical
+	c.lonely = p.lonely(r, lane, pr)
+	if c.alone = c.lonely && (c.legacy || said != nil) && !said.Modern(); c.alone {
+		c.circle, c.from, c.group, c.key = circle, from, group, full
+		return p.claim(c)
+	}
+	var l *lower
+	if all := p.lowers[full]; len(all) > 0 {
+		l = all[0]
+	}
 	// What a client lists and hears is that of the connection that its calls use.
-	if c.known().Modern() || l == nil && !carries[r.Method] && r.Method != listen {
+	if said.Modern() || l == nil && !carries[r.Method] && r.Method != listen {
 		if latest := p.latest(group); latest != nil {
 			l = latest
 		}
 	}
 	if l != nil {
-		p.enter(l)
+		p.enter(l, r)
 		return l, nil
 	}
-	if err := p.room(from.Principal, group); err != nil {
+	if err := p.room(from.Principal, group, full); err != nil {
 		return nil, err
 	}
-	l = newLower(p, c, full, from)
-	l.group = group
-	p.lowers[full] = l
-	p.enter(l)
+	l = p.add(circle, from, group, full)
+	l.keyed = lane != ""
+	p.enter(l, r)
 	return l, nil
+}
+
+// add makes one more connection that requests find. The caller holds p.mu.
+func (p *pool) add(c *circle, from *Caller, group, key string) *lower {
+	l := newLower(p, c, key, from)
+	l.group = group
+	p.lowers[key] = append(p.lowers[key], l)
+	return l
 }
 
 // identity says who the client of a request is, as far as it matters to the
@@ -334,11 +409,14 @@ func (p *pool) identity(r *Request) string {
 	return key
 }
 
-// enter counts a use of the connection. The caller holds p.mu.
-func (p *pool) enter(l *lower) {
+// enter counts a use of the connection by a request. The caller holds p.mu.
+func (p *pool) enter(l *lower, r *Request) {
 	p.all[l] = struct{}{}
 	p.uses++
 	l.users, l.use = l.users+1, p.uses
+	if !unasked[r.Method] {
+		l.calls++
+	}
 }
 
 // circle returns the circle of that key. The caller holds p.mu.
@@ -357,28 +435,58 @@ func (p *pool) circle(key string) *circle {
 	return c
 }
 
-// profile returns what a legacy server would be told of a client's capabilities,
-// in the one spelling. The caller holds p.mu.
-func (p *pool) profile(capabilities []byte) string {
+// profile is what a legacy server would be told of a client's capabilities.
+type profile struct {
+	canonical string // in the one spelling
+	asked     bool   // there is something that the client can be asked
+}
+
+// profile returns what a legacy server would be told. The caller holds p.mu.
+func (p *pool) profile(capabilities []byte) profile {
 	if known, ok := p.profiles[string(capabilities)]; ok {
 		return known
 	}
-	canonical := string(era.CanonicalCapabilities(era.LegacyCapabilities(capabilities)))
+	offered := era.LegacyCapabilities(capabilities)
+	pr := profile{string(era.CanonicalCapabilities(offered)), askableOf(offered)}
 	if len(capabilities) <= maxSpelling {
 		if len(p.profiles) >= maxSpellings {
 			clear(p.profiles)
 		}
-		p.profiles[string(capabilities)] = canonical
+		p.profiles[string(capabilities)] = pr
 	}
-	return canonical
+	return pr
+}
+
+// askableOf reports whether capabilities have anything that a server can ask.
+func askableOf(capabilities []byte) bool {
+	for _, need := range []string{"roots", "sampling", "elicitation"} {
+		if gjson.GetBytes(capabilities, need).Exists() {
+			return true
+		}
+	}
+	return false
+}
+
+// siblings returns the connections of the same group, this one with them.
+func (p *pool) siblings(l *lower) (all []*lower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other := range p.all {
+		if other.group == l.group && other.circle.key == l.circle.key {
+			all = append(all, other)
+		}
+	}
+	return all
 }
 
 // latest returns the connection of the group that was used last, or nil. The
 // caller holds p.mu.
 func (p *pool) latest(group string) (l *lower) {
-	for _, other := range p.lowers {
-		if other.group == group && (l == nil || other.use > l.use) {
-			l = other
+	for _, all := range p.lowers {
+		for _, other := range all {
+			if other.group == group && (l == nil || other.use > l.use) {
+				l = other
+			}
 		}
 	}
 	return l

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ func (p *pool) remains() (n remains) {
 	p.mu.Unlock()
 	for l := range all {
 		l.mu.Lock()
-		n.busy += len(l.calls) + len(l.visits) + len(l.listens) + len(l.watched)
+		n.busy += len(l.asking) + len(l.visits) + len(l.listens) + len(l.watched)
 		l.mu.Unlock()
 	}
 	return n
@@ -287,7 +288,56 @@ func TestPoolShareAll(t *testing.T) {
 		}
 		got := f.wire(1).log()
 		contains(t, got[0], `"capabilities":{}`, "mcp-bridge")
-		contains(t, strings.Join(got, ""), `"error":{"code":-32603`)
+		contains(t, strings.Join(got, ""), `"error":{"code":-32601`)
+	})
+}
+
+// It is one for clients of both eras, also when many of both come at once. What
+// they subscribe to, the server is told once, and again when nobody is left.
+func TestShareAllIsOne(t *testing.T) {
+	f := &fake{before: func(context.Context, int) error {
+		time.Sleep(time.Second)
+		return nil
+	}}
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Bridge) {
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				contains(t, visitor{principal: fmt.Sprint("p", i%3)}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
+			})
+			s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("all", i), fmt.Sprint("p", i%3), nil, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`))
+			if i == 0 && err != nil {
+				t.Fatal(text(a), err)
+			}
+			all.Go(func() { contains(t, do(t, s, "2", "tools/call", `{"name":"y"}`), `"result"`) })
+		}
+		all.Wait()
+		if n := f.opened(); n != 1 {
+			t.Fatalf("%d connections, want 1", n)
+		}
+		s, st := begin(t, b, "p0")
+		contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
+		v := visitor{}.ask(t, b, "1", listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
+		contains(t, strings.Join(v.take(), ""), "acknowledged", "a:")
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		contains(t, strings.Join(v.take(), ""), "resources/updated", "tools/list_changed")
+		contains(t, strings.Join(st.take(), ""), "resources/updated", "tools/list_changed")
+		s.End(ErrEnded)
+		time.Sleep(2 * changeEvery)
+		synctest.Wait()
+		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
+		contains(t, strings.Join(v.take(), ""), "resources/updated")
+		got := strings.Join(f.wire(1).received(), "")
+		if strings.Count(got, "resources/subscribe") != 1 || strings.Contains(got, "resources/unsubscribe") {
+			t.Errorf("the server got %s", got)
+		}
+		f.wire(1).die() // and comes back
+		time.Sleep(5 * time.Second)
+		contains(t, strings.Join(v.take(), ""), "resources/updated", "tools/list_changed")
+		v.cancel(ErrCancelled)
+		<-v.done
+		contains(t, strings.Join(f.wire(2).received(), ""), "resources/unsubscribe")
 	})
 }
 
@@ -308,7 +358,7 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 		synctest.Wait()
 		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
 		contains(t, visitor{}.call(t, b, "server/discover", ""), `"name":"new"`)
-		contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), "-32601")
+		contains(t, visitor{}.call(t, b, "prompts/list", ""), `"name":"new"`)
 		if n := b.routes[0].pool.remains(); n.lowers != 1 || n.all != 1 {
 			t.Errorf("left: %+v", n)
 		}

@@ -20,29 +20,42 @@ func newPortions(places int64, principals int) *portions {
 	return &portions{most: max(1, places*3/4), of: map[string]int64{}}
 }
 
-// enter takes a place of a principal's. It reports false when that has as many as
-// it may.
-func (c *portions) enter(principal string) bool {
+// enter takes n places for a principal. It reports false when that would have more
+// than it may.
+func (c *portions) enter(principal string, n int64) bool {
 	if c.most == 0 || principal == "" {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[principal] >= c.most {
+	has := c.of[principal]
+	if has+n > c.most {
 		return false
 	}
-	c.of[principal]++
+	if n > 0 {
+		c.of[principal] = has + n
+	}
 	return true
 }
 
-// leave gives it back.
-func (c *portions) leave(principal string) {
-	if c.most == 0 || principal == "" {
+// force takes n places for a principal, also above what it may have.
+func (c *portions) force(principal string, n int64) {
+	if c.most == 0 || principal == "" || n == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[principal]--; c.of[principal] == 0 {
+	c.of[principal] += n
+}
+
+// leave gives n places back.
+func (c *portions) leave(principal string, n int64) {
+	if c.most == 0 || principal == "" || n == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[principal] -= n; c.of[principal] == 0 {
 		delete(c.of, principal)
 	}
 }

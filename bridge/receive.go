@@ -23,7 +23,12 @@ var (
 // Notify passes on what the server says outside of progress. A log message
 // goes with the call under way when there is only one that it can be about.
 func (r receiver) Notify(n *jsonrpc.Message) {
-	s, e := r.s, event(n)
+	s := r.s
+	if what := changed(n); what != "" {
+		s.changes.tell(what, n)
+		return
+	}
+	e := event(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending {
@@ -37,9 +42,19 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 	s.put(e)
 }
 
+// tell tells the client that something has changed.
+func (s *Session) tell(n *jsonrpc.Message) {
+	e := event(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ending {
+		s.put(e)
+	}
+}
+
 // Ask passes on a question. It goes with the call under way when there is only
 // one that it can be about.
-func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	r.s.mu.Lock()
 	c := r.s.only()
 	r.s.mu.Unlock()
@@ -51,7 +66,7 @@ func (r receiver) Gone(err error) { r.s.End(err) }
 
 // ask numbers a question and puts it to the client, on the stream of the call
 // that it is about when that is known.
-func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func()) {
+func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func(why string)) {
 	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, mint)
 	if no != nil {
@@ -67,14 +82,14 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 	if back == nil {
 		return nil
 	}
-	return func() {
-		back()
+	return func(why string) {
+		back(why)
 		ended()
 	}
 }
 
 // pose puts the question, which is such as the client understands it.
-func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func()) {
+func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= maxQuestions {
 		s.mu.Unlock()
@@ -110,7 +125,7 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	}
 	w.timer = time.AfterFunc(ttl, func() { s.expire(string(id), w) })
 	s.mu.Unlock()
-	return func() { s.withdraw(string(id), w, "the server does not want the answer any more") }
+	return func(why string) { s.withdraw(string(id), w, or(why, "the server does not want the answer any more")) }
 }
 
 // take removes the question of that id, so that exactly one party settles it.

@@ -129,6 +129,35 @@ func TestAttribution(t *testing.T) {
 	})
 }
 
+// What the server says on the stream of a call that its client has left is not
+// lost, but for progress and log messages: the open stream has it.
+func TestAttributionLeft(t *testing.T) {
+	f := &fake{serve: silent("slow")}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+		s, st := begin(t, b, "")
+		one := start(t, s, `{"jsonrpc":"2.0","id":"a","method":"slow","params":{"_meta":{"progressToken":"t"}}}`) // call 2
+		synctest.Wait()
+		say := func() {
+			for _, line := range []string{
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}`,
+				`{"jsonrpc":"2.0","method":"notifications/x"}`,
+			} {
+				f.wire(1).sayOn(2, line)
+			}
+		}
+		say()
+		if got, rest := one.back.take(), st.take(); len(got) != 3 || !strings.Contains(got[2], "notifications/x") || len(rest) != 0 {
+			t.Errorf("the call's stream has %q, the open one %q", got, rest)
+		}
+		one.back.close()
+		say()
+		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], "notifications/x") {
+			t.Errorf("the open stream has %q", got)
+		}
+	})
+}
+
 // A question waits 10 minutes for its answer, and 30 s for a stream; what is
 // given up before it was sent is not sent later.
 func TestQuestionExpires(t *testing.T) {

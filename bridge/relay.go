@@ -52,7 +52,7 @@ func (l *lower) relay(ctx context.Context, r *Request, named bool, again *retry,
 	}
 	if r.Back != nil {
 		v := newVisit(r)
-		v.l = l
+		v.l, v.relayed = l, true
 		inner.Back = v
 	}
 	a, err := up.Call(ctx, &inner)

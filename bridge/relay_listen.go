@@ -141,7 +141,7 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 }
 
 // Ask refuses: it is no call that anybody could be asked about.
-func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return nobody{}.Ask(q, reply)
 }
 

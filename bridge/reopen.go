@@ -11,7 +11,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Starts after a loss: 1, 2, 4 … 60 s apart, soon again after a stable time.
+// A connection that has worked is opened again at once when it is lost, with the
+// next call: it has answered a call, or has been open for so long that whatever
+// has ended it is no fault of its beginning. Other losses, and openings that
+// fail, are followed by pauses: 1, 2, 4 … 60 s.
 const (
 	maxBackOff   = 60 * time.Second
 	stable       = 5 * time.Minute
@@ -55,6 +58,9 @@ func (l *lane) attempt() (*wire, error) {
 	w := &wire{l: l}
 	w.raw, err = l.route.o.Adapter.Open(ctx, l.caller, w)
 	release()
+	if lacking(err) {
+		err = &Error{Server: l.route.o.Name, Kind: errLack, Err: err, After: again, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
+	}
 	l.route.breaker.opening(t, l, err)
 	if err == nil {
 		w.up = l.route.breaker.joined(w)
@@ -85,7 +91,11 @@ func (l *lane) failed(err error) {
 		l.losses++
 	}
 	l.mu.Unlock()
-	if own := len(l.caller.Header) > 0 && errors.Is(err, ErrCredentials); !closed && !own {
+	switch own := len(l.caller.Header) > 0 && errors.Is(err, ErrCredentials); {
+	case closed, own:
+	case errors.Is(err, errLack):
+		l.route.lacks(err)
+	default:
 		l.route.failed(err)
 	}
 }
@@ -112,7 +122,7 @@ func (l *lane) backOff() error {
 			return ErrShutdown
 		}
 	}
-	if !errors.Is(lost, ErrUnsent) || errors.Is(lost, ErrLost) { // to forget a session is not to fail
+	if !forgot(lost) {
 		l.mu.Lock()
 		l.reopens = append(l.reopens, time.Now())
 		l.mu.Unlock()
@@ -120,6 +130,10 @@ func (l *lane) backOff() error {
 	l.route.tally.restarts.Add(1)
 	return nil
 }
+
+// forgot reports whether a connection was lost because the server has forgotten
+// its session: that is not to fail.
+func forgot(err error) bool { return errors.Is(err, ErrUnsent) && !errors.Is(err, ErrLost) }
 
 // public returns what a client may know of err.
 func public(err error) string {
@@ -156,7 +170,7 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 		for _, n := range w.up.Server().changes() {
 			l.rest.Notify(n)
 		}
-		if l.caller.Modern() { // a client without a session cannot know that its subscription was interrupted (R-149)
+		if l.caller.Modern() || l.route.share == ShareAll { // a client without a session cannot know that its subscription was interrupted (R-149)
 			for _, uri := range subs {
 				l.rest.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+quote(uri)+`}`)).Clone())
 			}
@@ -182,12 +196,13 @@ func (l *lane) tell(ctx context.Context, w *wire, method string, params []byte) 
 // and calls mourn without it.
 func (l *lane) lose(w *wire) {
 	now := time.Now()
-	if now.Sub(l.began) >= stable {
+	switch open := now.Sub(l.began); {
+	case w.worked.Load(), open >= stable:
 		l.losses = 0
-	}
-	if !errors.Is(w.gone, ErrUnsent) || now.Sub(l.began) < settled {
+	case forgot(w.gone) && open >= settled: // the server works
+	default:
 		l.losses++
-	} // otherwise the server works, and has only forgotten the session
+	}
 	l.lost, l.ended = w.gone, now
 	l.retireSoon(w)
 	l.hold()

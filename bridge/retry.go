@@ -190,7 +190,7 @@ func (c *attended) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes on what the server asks about the call.
-func (c *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.spoken.Store(true)
 	return c.Client.Ask(q, reply)
 }

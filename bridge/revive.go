@@ -44,7 +44,7 @@ func (b *Bridge) goes(f func()) bool {
 
 // probe tries the server until it works or nobody waits for it.
 func (r *route) probe() {
-	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+	for pause := time.Second; ; pause = min(2*pause, r.maxPause) {
 		timer := time.NewTimer(max(pause, r.breaker.left()))
 		select {
 		case <-timer.C:
@@ -78,7 +78,7 @@ func (r *route) waiting() (*Caller, bool) {
 // server works.
 func (r *route) try(from *Caller) {
 	if r.breaker.shut() {
-		_, _ = r.breaker.pass(r.b.life, from)
+		_, _ = r.breaker.passOpening(r.b.life, from)
 		return
 	}
 	l := newLane(r, from, nobody{})
@@ -133,7 +133,7 @@ type nobody struct{}
 func (nobody) Notify(*jsonrpc.Message) {}
 
 // Ask refuses the question.
-func (nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "there is nobody to ask", nil))
 	return nil
 }

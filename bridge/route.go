@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 // route is what the bridge knows of one server: its settings, the connections
@@ -18,15 +20,18 @@ type route struct {
 	place     int // in Options.Servers
 	log       *slog.Logger
 	share     Share
+	offer     Offer
 	idle      time.Duration // of a lane; 0 means for ever
 	handshake time.Duration
 	restarts  int
+	maxPause  time.Duration // between restarts
 	maxLanes  int64
 	lanes     atomic.Int64
 	portions  *portions    // of these connections, by principal
 	calls     atomic.Int64 // requests of clients under way, when they are reported
 	tally     tally
-	ill       atomic.Bool // failure is not nil
+	ill       atomic.Bool  // failure is not nil
+	lacked    atomic.Int64 // when lacks last said so; Unix nanoseconds
 	sieves    sieves
 	guests    Upstream          // what calls of clients without sessions go to
 	pool      *pool             // their connections
@@ -59,9 +64,10 @@ type route struct {
 func newRoute(b *Bridge, o ServerOptions) *route {
 	r := &route{
 		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
-		share: or(o.Share, ShareSession), idle: max(o.Idle, 0),
+		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer), idle: max(o.Idle, 0),
 		handshake: or(o.Handshake, time.Minute),
-		restarts:  or(o.Restarts, 5),
+		restarts:  or(o.Restarts, 30),
+		maxPause:  or(o.MaxPause, maxBackOff),
 		maxLanes:  int64(or(o.MaxLanes, 256)),
 		hubs:      map[string]*hub{},
 		catalogs:  map[string]*catalog{},
@@ -97,13 +103,13 @@ func newRoute(b *Bridge, o ServerOptions) *route {
 func (r *route) admit(ctx context.Context, principal string) (done func(), err error) {
 	for {
 		left := r.leave.next()
-		own := !r.portions.enter(principal) // it is about what the principal has itself
+		own := !r.portions.enter(principal, 1) // it is about what the principal has itself
 		if !own {
 			if r.lanes.Add(1) <= r.maxLanes {
 				break
 			}
 			r.lanes.Add(-1)
-			r.portions.leave(principal)
+			r.portions.leave(principal, 1)
 		}
 		if left == nil && r.pool.yield(principal, own) {
 			continue
@@ -120,7 +126,7 @@ func (r *route) admit(ctx context.Context, principal string) (done func(), err e
 			return nil, context.Cause(ctx)
 		}
 	}
-	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.enter(principal)
+	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.enter(principal, 1)
 	if own {
 		r.left(principal)
 		return nil, &Error{Server: r.o.Name, Kind: ErrUnavailable, Err: ErrOverloaded,
@@ -203,15 +209,15 @@ func (b *Bridge) start(ctx context.Context) (begun func(), err error) {
 
 // released gives back the place of a connection of a principal's.
 func (r *route) released(principal string) {
-	r.b.portions.leave(principal)
+	r.b.portions.leave(principal, 1)
 	r.left(principal)
 }
 
 // left is released, of one that has no place among the connections to all servers.
 func (r *route) left(principal string) {
-	r.portions.leave(principal)
+	r.portions.leave(principal, 1)
+	r.b.lanes.Add(-1) // first: who finds a place at the server counts on the one that it had here
 	r.lanes.Add(-1)
-	r.b.lanes.Add(-1)
 }
 
 // failed notes that a connection could not be opened, or not be used.
@@ -232,6 +238,17 @@ func (r *route) failed(err error) {
 	r.tally.failed(err)
 }
 
+// lacks says that the bridge itself had no room for a connection: that is no
+// failure of the server's. It says so once in a while.
+func (r *route) lacks(err error) {
+	now, said := time.Now().UnixNano(), r.lacked.Load()
+	if now-said >= int64(lackEvery) && r.lacked.CompareAndSwap(said, now) {
+		r.log.Warn("connection not opened", "err", err)
+	}
+}
+
+const lackEvery = 10 * time.Second
+
 // fared notes how a call went: a server may be out of reach although its
 // session lives on. One that does not take a request is not; that it refuses who
 // the bridge says it is concerns all calls, unless the caller said who it is.
@@ -241,7 +258,7 @@ func (r *route) fared(err error, headers bool) {
 		if r.ill.Load() {
 			r.works()
 		}
-	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined) && (headers || !errors.Is(err, ErrCredentials)):
+	case lacking(err), errors.Is(err, ErrOverloaded), errors.Is(err, ErrOpen), errors.Is(err, ErrDeclined) && (headers || !errors.Is(err, ErrCredentials)):
 	case errors.Is(err, ErrUnavailable) && !r.ill.Load():
 		r.failed(err)
 	}
@@ -323,7 +340,7 @@ func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 // join returns the session's view of the connection that it shares: with those
 // of the same principal, whose clients can do the same and were sent here with
 // the same headers.
-func (r *route) join(from Caller, rest Client) (Upstream, error) {
+func (r *route) join(from Caller, rest Client) (*view, error) {
 	capabilities := with(from.Capabilities, "tasks", nil) // tasks are relayed 1:1 only (D3)
 	from.Params = with(from.Params, "capabilities", capabilities)
 	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
@@ -333,7 +350,13 @@ func (r *route) join(from Caller, rest Client) (Upstream, error) {
 		}
 	}
 	if r.share == ShareAll {
-		key, from = "", Caller{Revision: latest, Params: r.b.ownParams}
+		// Clients of both eras are together: who comes first decides in which the
+		// server is spoken to first, if it is not known.
+		own := Caller{Revision: latest, Params: r.b.ownParams}
+		if from.Modern() {
+			own.Revision, own.Capabilities = era.LatestModern, []byte("{}")
+		}
+		key, from = "", own
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -422,7 +445,8 @@ type Status struct {
 	// queue, wait, per_principal, rate.
 	Refused map[string]uint64
 	// Breaker is whether the server is used: "closed" when it is, "open" when it
-	// is left alone until RetryAt, "half-open" while it is tried, and "off".
+	// is left alone until RetryAt, or no connection to it is opened until then,
+	// "half-open" while it is tried, and "off".
 	Breaker string
 	RetryAt time.Time
 	Trips   uint64 // how often it began to be left alone
@@ -442,6 +466,7 @@ func (b *Bridge) Status() []Status {
 	for _, r := range b.routes {
 		st := r.status()
 		r.gate.show(&st)
+		st.Queued += r.pool.queued()
 		if r.rates != nil {
 			st.Refused["rate"] = r.rates.refused.Load()
 		}

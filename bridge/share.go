@@ -53,6 +53,7 @@ type view struct {
 func newHub(r *route, from *Caller) *hub {
 	h := &hub{all: r.share == ShareAll, turn: make(chan struct{}, 1), views: map[*view]struct{}{}, subs: map[string]*subscription{}}
 	h.lane = newLane(r, from, h)
+	h.lane.give = h.give
 	h.up = r.guarded(h.lane)
 	return h
 }
@@ -121,17 +122,25 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 	case "notifications/message":
 		h.log(n)
 	case "notifications/elicitation/complete":
-		h.mu.Lock()
-		v := h.said[gjson.GetBytes(n.Params, "elicitationId").String()]
-		h.mu.Unlock()
-		if v != nil {
+		if v := h.asked(n); v != nil {
 			v.s.Notify(n)
+		} else if h.all { // they know themselves what they wait for
+			for _, l := range h.sessionless() {
+				l.Notify(n)
+			}
 		}
 	default:
 		if only := h.busy(); only != nil {
 			only.s.Notify(n)
 		} // otherwise it cannot be told whose it is
 	}
+}
+
+// asked returns who was asked what a notification says is complete, or nil.
+func (h *hub) asked(n *jsonrpc.Message) *view {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.said[gjson.GetBytes(n.Params, "elicitationId").String()]
 }
 
 // log passes on a log message. The server does not say which call it is about:
@@ -165,20 +174,33 @@ type viewCall struct {
 	v *view
 }
 
-// Notify passes on what the server says about the call.
+// Notify passes on what the server says about the call. That a question of
+// another session's is complete, only that one is told, on whatever stream the
+// server says it.
 func (c *viewCall) Notify(n *jsonrpc.Message) {
-	if n.Method != "notifications/message" || c.v.wants(gjson.GetBytes(n.Params, "level").String()) {
-		c.Client.Notify(n)
+	switch n.Method {
+	case "notifications/message":
+		if !c.v.wants(gjson.GetBytes(n.Params, "level").String()) {
+			return
+		}
+	case "notifications/elicitation/complete":
+		if v := c.v.h.asked(n); v != c.v {
+			c.v.h.Notify(n)
+			if v != nil {
+				return
+			}
+		}
 	}
+	c.Client.Notify(n)
 }
 
 // Ask passes on what the server asks about the call.
-func (c *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.v.h.ask(c.v, q, reply, c.Client)
 }
 
 // Ask passes on a question to the session whose call it must be about.
-func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.busy()
 	if v == nil {
 		if all := h.everybody(); len(all) == 1 {
@@ -196,7 +218,7 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
 }
 
 // ask passes on a question about a call of v's to to.
-func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to Client) func() {
+func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to Client) func(string) {
 	if h.all {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
 		return nil
@@ -210,6 +232,24 @@ func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 		h.mu.Unlock()
 	}
 	return to.Ask(q, reply)
+}
+
+// sessionless returns those that stand for clients without sessions.
+func (h *hub) sessionless() (all []*lower) {
+	for _, v := range h.everybody() {
+		if l, ok := v.s.(*lower); ok {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// give ends the subscriptions of clients without sessions, whose connection could
+// not be opened again for long.
+func (h *hub) give() {
+	for _, l := range h.sessionless() {
+		l.Gone(nil)
+	}
 }
 
 // Gone tells all sessions that the server has ended and will not be replaced.

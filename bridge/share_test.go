@@ -61,6 +61,8 @@ func TestShareSubscriptions(t *testing.T) {
 		two, c := begin(t, b, "p")
 		three, d := begin(t, b, "p")
 		updated := func() (who string) {
+			time.Sleep(changeEvery) // what it was told of before is forgotten then
+			time.Sleep(changeEvery)
 			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
 			for i, st := range []*stream{a, c, d} {
 				if strings.Contains(fmt.Sprint(st.take()), "updated") {
@@ -210,6 +212,57 @@ func TestShareRouting(t *testing.T) {
 					if got := heard(); got != tc.want {
 						t.Errorf("%q got the completion, want %q", got, tc.want)
 					}
+				}
+			})
+		})
+	}
+}
+
+// Who gets what the server says on the stream of a call, while two sessions of a
+// shared connection are calling: the session of that call, on the call's stream.
+func TestShareOnCall(t *testing.T) {
+	const (
+		unknown  = `{"jsonrpc":"2.0","method":"notifications/x"}`
+		changed  = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+		question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"elicitationId":"e","message":"?"}}`
+		complete = `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e"}}`
+	)
+	for _, tc := range []struct {
+		name  string
+		share Share
+		asked bool // the first session was asked something
+		say   string
+		want  string // who gets it: a session's stream, or that of its call
+	}{
+		{"principal, unknown", SharePrincipal, false, unknown, "call 2"},
+		{"all, unknown", ShareAll, false, unknown, "call 2"},
+		{"principal, list changed", SharePrincipal, false, changed, "session 1, session 2"},
+		{"principal, completion of nobody's question", SharePrincipal, false, complete, "call 2"},
+		{"all, completion of nobody's question", ShareAll, false, complete, "call 2"},
+		{"principal, completion of the other's question", SharePrincipal, true, complete, "session 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := &fake{serve: silent("slow")}
+			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, b *Bridge) {
+				one, a := begin(t, b, "p")
+				two, c := begin(t, b, "p")
+				first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"slow"}`) // call 2, behind initialize
+				synctest.Wait()
+				second := start(t, two, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+				synctest.Wait()
+				if tc.asked {
+					f.wire(1).sayOn(2, question)
+					contains(t, strings.Join(first.back.take(), ""), `"message":"?"`)
+				}
+				f.wire(1).sayOn(3, tc.say)
+				var got []string
+				for i, st := range []*stream{a, c, &first.back, &second.back} {
+					for range st.take() {
+						got = append(got, []string{"session 1", "session 2", "call 1", "call 2"}[i])
+					}
+				}
+				if got := strings.Join(got, ", "); got != tc.want {
+					t.Errorf("%q got it, want %q", got, tc.want)
 				}
 			})
 		})

@@ -61,24 +61,25 @@ type Totals struct {
 	Guests   int // of these, of clients without sessions
 	Listens  int // subscriptions of clients without sessions
 	Bytes    int64
-	MaxBytes int64 // of the bodies under way
+	MaxBytes int64 // that messages may hold together
 	Lanes    int64
 	MaxLanes int64  // connections to all servers
 	Admitted uint64 // calls ever
 	Dropped  uint64 // notifications that were dropped because too many waited
-	// Refused counts what was refused of a principal's, by what was reached:
-	// sessions, calls, listens, rate.
+	// Refused counts what was refused, by what was reached: sessions, calls, listens
+	// or rate of a principal, bytes of a principal or of all.
 	Refused map[string]uint64
 }
 
 // Totals returns what the bridge as a whole has to do.
 func (b *Bridge) Totals() Totals {
 	t := Totals{
-		Bytes: b.bytes.Load(), MaxBytes: b.maxBytes, Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
+		Bytes: b.bytes.used.Load(), MaxBytes: b.bytes.most, Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
 	t.Guests, t.Listens = int(b.guests.Load()), b.door.subscriptions()
 	t.Refused = b.door.refusals()
+	t.Refused["bytes"] = b.bytes.refused.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Sessions = len(b.sessions)

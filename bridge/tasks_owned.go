@@ -16,11 +16,10 @@ import (
 // (2025-11-25, tasks). All principals reach it as one, so that it cannot tell
 // (protocol.md D0, R-180).
 type owners struct {
-	mu  sync.Mutex // guards all
-	all *simplelru.LRU[ownedTask, struct{}]
+	mu  sync.Mutex                                  // guards the rest
+	all map[string]*simplelru.LRU[string, struct{}] // ids of tasks, by principal
+	n   int                                         // of all principals
 }
-
-type ownedTask struct{ principal, id string }
 
 // maxOwned bounds the tasks of a server of which it is known whose they are. One
 // that was forgotten is nobody's.
@@ -32,23 +31,51 @@ func newOwners(r *route) *owners {
 	if r.b.grants == nil || r.o.Process && r.share != SharePrincipal && r.share != ShareAll {
 		return nil
 	}
-	all, err := simplelru.NewLRU[ownedTask, struct{}](maxOwned, nil)
-	if err != nil {
-		panic(err) // only a size below 1 is refused
-	}
-	return &owners{all: all}
+	return &owners{all: map[string]*simplelru.LRU[string, struct{}]{}}
 }
 
+// note notes that a task is the principal's. When there are too many tasks, the
+// principal that has the most loses the one that it has not asked about for
+// longest: nobody can push out the tasks of somebody who has fewer.
 func (o *owners) note(principal, id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.all.Add(ownedTask{principal, id}, struct{}{})
+	mine := o.all[principal]
+	if mine == nil {
+		var err error
+		if mine, err = simplelru.NewLRU[string, struct{}](maxOwned+1, nil); err != nil {
+			panic(err) // only a size below 1 is refused
+		}
+		o.all[principal] = mine
+	}
+	if !mine.Contains(id) {
+		o.n++
+	}
+	mine.Add(id, struct{}{})
+	if o.n <= maxOwned {
+		return
+	}
+	name, most := principal, mine
+	for other, tasks := range o.all {
+		if tasks.Len() > most.Len() {
+			name, most = other, tasks
+		}
+	}
+	most.RemoveOldest()
+	o.n--
+	if most.Len() == 0 {
+		delete(o.all, name)
+	}
 }
 
 func (o *owners) has(principal, id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, ok := o.all.Get(ownedTask{principal, id})
+	mine := o.all[principal]
+	if mine == nil {
+		return false
+	}
+	_, ok := mine.Get(id)
 	return ok
 }
 

@@ -126,7 +126,7 @@ func (b *Bridge) depart(a *arrival, from *Caller, request, answer *jsonrpc.Messa
 // several servers' answers. It returns why the client gets no answer.
 func (b *Bridge) conclude(a *arrival, server string, from *Caller, request, answer *jsonrpc.Message, err error) error {
 	if err == nil && (a == nil || !a.weighed.Load()) {
-		if err = b.weigh(server, answer); err != nil && a != nil {
+		if err = b.weigh(server, from, answer); err != nil && a != nil {
 			a.meant.Store(nil)
 			a.report.Store(byNobody)
 		}
@@ -196,7 +196,7 @@ func (w *watched) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	a, err := w.Upstream.Call(ctx, r)
 	if err == nil && !r.arrival.part(r.Method) {
 		r.arrival.weighed.Store(true)
-		if err = w.r.b.weigh(w.r.o.Name, a); err != nil {
+		if err = w.r.b.weigh(w.r.o.Name, r.From, a); err != nil {
 			a = nil
 		}
 	}

@@ -298,7 +298,7 @@ func TestWatchNoRoom(t *testing.T) {
 					contains(t, ask("tools/call", `"name":"`+test.tool+`"`), `"bridge":"upstream_too_large"`)
 					l.want(t, "a call", test.call)
 				}
-				if n := b.bytes.Load(); n != 0 {
+				if n := b.bytes.used.Load(); n != 0 {
 					t.Errorf("%d bytes are under way", n)
 				}
 			})

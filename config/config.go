@@ -47,6 +47,11 @@ type Config struct {
 	MaxMessage Size `yaml:"max_message"`
 	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB.
 	MaxInFlight Size `yaml:"max_bytes_in_flight"`
+	// MaxConnections bounds the connections of clients that are open at once. One
+	// address that is neither loopback nor a trusted proxy has at most a quarter of
+	// them. Default 20000, but never more than half of the files that the process may
+	// open.
+	MaxConnections int `yaml:"max_connections"`
 	// MaxSessions bounds the sessions that are open at once. Default 10000.
 	MaxSessions int `yaml:"max_sessions"`
 	// MaxChildren bounds the connections to all servers, which for stdio are
@@ -73,6 +78,10 @@ type Config struct {
 	Ready string `yaml:"ready"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log"`
+	// Offer is what clients can use where several servers are offered as one, and
+	// at the addresses of servers that say nothing else: OfferAll (the default) or
+	// OfferLegacy.
+	Offer string `yaml:"offer"`
 	// Separator stands between a server's name and the names of its tools and
 	// prompts where several servers are offered as one: 1 to 8 of the characters
 	// that Prefix may have. Default "__".
@@ -114,6 +123,9 @@ type Server struct {
 	// legacy one; a modern one pins the modern era. Default: none, the newest that
 	// both sides know.
 	Revision string `yaml:"revision"`
+	// Offer is what clients can use at the server's own address. Default: that of
+	// the file.
+	Offer string `yaml:"offer"`
 	// Share says who uses one upstream connection together: ShareSession (the
 	// default), SharePrincipal, ShareCall or ShareAll.
 	Share string `yaml:"share"`
@@ -155,8 +167,13 @@ type Server struct {
 	// MaxChildren bounds this server's connections, which for stdio are child
 	// processes. Default 256.
 	MaxChildren int `yaml:"max_children"`
-	// StartsPerMinute bounds the restarts after a failure. Default 5.
+	// StartsPerMinute bounds the restarts of a lost connection within a minute.
+	// Default 30.
 	StartsPerMinute int `yaml:"starts_per_minute"`
+	// RestartMaxPause bounds the pause before another try to open a connection
+	// that could not be opened, or was lost before it had answered anything. At
+	// least 1s. Default 1m.
+	RestartMaxPause time.Duration `yaml:"restart_max_pause"`
 }
 
 // Values of Server.Era.
@@ -164,6 +181,12 @@ const (
 	EraAuto   = string(bridge.EraAuto)   // what the server speaks is found out
 	EraLegacy = string(bridge.EraLegacy) // revisions with a handshake and sessions, to 2025-11-25
 	EraModern = string(bridge.EraModern) // revisions without, from 2026-07-28
+)
+
+// Values of Config.Offer and Server.Offer.
+const (
+	OfferAll    = string(bridge.OfferAll)    // all revisions
+	OfferLegacy = string(bridge.OfferLegacy) // those with a handshake and sessions, to 2025-11-25
 )
 
 // Values of Server.Share.
@@ -178,16 +201,18 @@ const (
 // which a file must have.
 func Default() Config {
 	return Config{
-		Listen:      "127.0.0.1:8808",
-		MaxMessage:  16 << 20,
-		MaxInFlight: 512 << 20,
-		MaxSessions: 10000,
-		MaxChildren: 1024,
-		SessionIdle: 30 * time.Minute,
-		Heartbeat:   20 * time.Second,
-		Drain:       10 * time.Second,
-		Ready:       ReadyAny,
-		Separator:   "__",
+		Listen:         "127.0.0.1:8808",
+		MaxMessage:     16 << 20,
+		MaxInFlight:    512 << 20,
+		MaxConnections: 20000,
+		MaxSessions:    10000,
+		MaxChildren:    1024,
+		SessionIdle:    30 * time.Minute,
+		Heartbeat:      20 * time.Second,
+		Drain:          10 * time.Second,
+		Ready:          ReadyAny,
+		Offer:          OfferAll,
+		Separator:      "__",
 	}
 }
 
@@ -205,7 +230,8 @@ func DefaultServer(name, share string) Server {
 		MaxTimeout:       time.Hour,
 		HandshakeTimeout: 60 * time.Second,
 		MaxChildren:      256,
-		StartsPerMinute:  5,
+		StartsPerMinute:  30,
+		RestartMaxPause:  time.Minute,
 	}
 	if share != "" && share != ShareSession {
 		s.Share, s.IdleStop = share, 10*time.Minute

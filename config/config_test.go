@@ -54,7 +54,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod("work/bob.key", 0o600); err != nil { // no version control keeps it, and others are warned of
+	if err := os.Chmod("keys/bob.key", 0o600); err != nil { // no version control keeps it, and others are warned of
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob("*.[gb]*.[yj]*")

@@ -22,6 +22,8 @@ type decoder struct {
 	anchors    map[string]ast.Node
 	clientForm bool               // the file is a desktop client's
 	secrets    map[string]string  // values from the environment, by value, with the reference to show instead
+	looked     []string           // values from the environment that the last expand has found
+	sent       []sent             // those that go into headers and queries of the kind rest
 	data       []byte             // the file
 	documents  map[*string][]byte // what stands in the file where its address is to be read into
 	sections   []*section         // of the servers, in the order of Config.Servers

@@ -67,6 +67,7 @@ func (d *decoder) lookup(inner string, closed bool) (string, error) {
 	}
 	if value != "" {
 		d.secrets[value] = "${" + name + "}"
+		d.looked = append(d.looked, value)
 	}
 	return value, nil
 }

@@ -99,6 +99,7 @@ func headerRule(to string) string {
 var loaders = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
+	"LUA_", "PHP_INI_", "OPENSSL_", "ERL_", "ELIXIR_ERL_", "R_PROFILE", "R_ENVIRON", "R_LIBS", "JULIA_",
 }
 
 // variableRule refuses variables that choose what a program runs: a client could
@@ -112,6 +113,9 @@ func variableRule(to string) string {
 		strings.HasSuffix(name, "_PROXY"), slices.Contains([]string{
 			"PATH", "PATHEXT", "COMSPEC", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "SHELLOPTS", "IFS", "ENV", "PS4", "PROMPT_COMMAND",
 			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "GOFLAGS", "RUSTFLAGS",
+			// Which credentials, and which place for them, is the operator's choice too.
+			"PHPRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "KUBECONFIG", "DOCKER_HOST", "DOCKER_CONFIG",
+			"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HOSTALIASES",
 		}, name):
 		return `gives the server a variable by which a client could change what it runs: choose another one behind "as"`
 	}

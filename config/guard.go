@@ -33,6 +33,9 @@ type Access struct {
 	Servers []string `yaml:"servers"`
 	// Tools chooses among their tools. Default: all.
 	Tools Choice `yaml:"tools"`
+	// Operator shows how all servers and the bridge as a whole fare, in /readyz and
+	// /metrics, also where Servers leaves some out. Default false.
+	Operator bool `yaml:"operator"`
 }
 
 // Choice chooses by names, as bridge.Filter does.
@@ -104,6 +107,17 @@ func (c *Config) serves(pattern string) bool {
 	for _, s := range c.Servers {
 		if (&bridge.Filter{Allow: []string{pattern}}).Passes(s.Name) {
 			return true
+		}
+	}
+	return false
+}
+
+// SeesAll reports whether that principal may see how all servers fare: it is an
+// operator, or may use all of them.
+func (c *Config) SeesAll(principal string) bool {
+	for _, a := range c.Access {
+		if a.Name == principal {
+			return a.Operator || len(a.Servers) == 0
 		}
 	}
 	return false

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -221,8 +222,8 @@ func (s *Server) restBreaches() []breach {
 func (s *Server) restRemarks() []breach {
 	c := s.Rest
 	secret := c.Auth.Default != nil || len(c.Auth.Schemes) > 0
-	for name := range c.Headers {
-		secret = secret || isCredential(name)
+	for name, value := range c.Headers {
+		secret = secret || isCredential(name) || slices.ContainsFunc(c.Secrets, func(s string) bool { return strings.Contains(value, s) })
 	}
 	for _, f := range s.Forward {
 		secret = secret || isCredential(f.To)
@@ -230,6 +231,9 @@ func (s *Server) restRemarks() []breach {
 	var all []breach
 	if secret && overheard(c.BaseURL) {
 		all = append(all, breach{"rest: base_url", "", "is not encrypted: whoever is on the way can read the credentials; use https if the API has it"})
+	}
+	if secret && c.BaseURL == "" && isURL(c.OpenAPI) {
+		all = append(all, breach{"rest: openapi", "", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused"})
 	}
 	for name := range c.Catalog.Headers {
 		if isCredential(name) && overheard(c.Catalog.URL) {
@@ -239,16 +243,54 @@ func (s *Server) restRemarks() []breach {
 	return all
 }
 
+func isURL(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
 // overheard reports whether others may read what is sent to an address.
 func overheard(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "http" && !isLocal(u.Hostname())
 }
 
+// sent is a value from the environment, and the section that it is sent by.
+type sent struct{ where, value string }
+
+// note keeps values from the environment that go into headers or queries of an
+// HTTP API.
+func (d *decoder) note(x *slot, whole string, values []string) {
+	if len(values) == 0 || !strings.Contains(x.sec.where, ": rest: ") {
+		return
+	}
+	switch {
+	case x.label == "base_url", x.label == "request": // the rest of an address is none
+		_, whole, _ = strings.Cut(whole, "?")
+	case strings.HasPrefix(x.label, "headers: "), strings.HasPrefix(x.label, "query: "):
+	default:
+		return
+	}
+	for _, v := range values {
+		if strings.Contains(whole, v) {
+			d.sent = append(d.sent, sent{x.sec.where, v})
+		}
+	}
+}
+
+// sentBy returns the values that a section, or one within it, sends.
+func (d *decoder) sentBy(sec *section) []string {
+	var all []string
+	for _, s := range d.sent {
+		if strings.HasPrefix(s.where, sec.where) && !slices.Contains(all, s.value) {
+			all = append(all, s.value)
+		}
+	}
+	return all
+}
+
 // visitRest looks at the files that belong to an API. The document may come
 // later: what is in it, bridge check says.
 func (d *decoder) visitRest(sec *section, c *rest.Config) {
-	if c.Document == nil && !strings.HasPrefix(c.OpenAPI, "http://") && !strings.HasPrefix(c.OpenAPI, "https://") {
+	if c.Document == nil && !isURL(c.OpenAPI) {
 		d.visitText(sec, "openapi", &c.OpenAPI)
 	}
 	d.visitText(sec, "catalog: file", &c.Catalog.File)

@@ -1,6 +1,9 @@
 package config
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // What is said of an argument beside its type holds, wherever the type stands.
 func TestRestArgOrder(t *testing.T) {
@@ -17,6 +20,34 @@ func TestRestArgOrder(t *testing.T) {
 		}
 		if got := string(c.Servers[0].Rest.Tools[0].Args[0].Schema); got != test.want {
 			t.Errorf("%s: schema = %s, want %s", test.arg, got, test.want)
+		}
+	}
+}
+
+// What headers and queries of an API have from the environment is a secret of that
+// API; addresses are none.
+func TestRestSecrets(t *testing.T) {
+	env := func(name string) (string, bool) { return "value-of-" + name, true }
+	c, err := Parse("bridge.yaml", []byte(`servers:
+  one:
+    rest:
+      base_url: "https://${HOST}/v1?code=${CODE}"
+      headers: { X-A: "Bearer ${A}", X-B: plain, X-C: "${C:-none}" }
+      tools:
+        t: { request: "GET /x?k=${K}", headers: { X-D: "${D}" }, about: "${ABOUT}" }
+  two:
+    rest:
+      openapi: https://api.example.com/openapi.json
+      base_url: "https://${HOST}"
+      tools: { op: { query: { q: ["${Q}"] }, body: { b: "${BODY}" } } }
+`), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"CODE A C K D", "Q"} {
+		got := strings.ReplaceAll(strings.Join(c.Servers[i].Rest.Secrets, " "), "value-of-", "")
+		if got != want {
+			t.Errorf("secrets of %s: %s, want %s", c.Servers[i].Name, got, want)
 		}
 	}
 }

@@ -39,6 +39,10 @@ func rule(key string, value any) (any, error) {
 		if !slices.Contains([]string{EraAuto, EraLegacy, EraModern}, value.(string)) {
 			return nil, errors.New("must be auto, legacy or modern")
 		}
+	case "offer":
+		if s := value.(string); s != "" && s != OfferAll && s != OfferLegacy {
+			return nil, errors.New("must be all or legacy")
+		}
 	case "revision":
 		if s := value.(string); s != "" && !slices.Contains(era.Supported(), s) {
 			return nil, errors.New("must be one of " + strings.Join(era.Supported(), ", "))
@@ -64,6 +68,10 @@ func rule(key string, value any) (any, error) {
 	case "ping":
 		if v := value.(time.Duration); v != 0 && v < time.Second {
 			return nil, errors.New("must be at least 1s: each quiet connection is asked that often")
+		}
+	case "restart_max_pause":
+		if value.(time.Duration) < time.Second {
+			return nil, errors.New("must be at least 1s, which is the first pause")
 		}
 	}
 	switch v := value.(type) {

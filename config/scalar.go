@@ -184,6 +184,7 @@ func (d *decoder) adapter(sec *section, list []entry, v reflect.Value) {
 	d.fields(sec, list, v.Elem())
 	if c, ok := v.Interface().(*rest.Config); ok {
 		c.Document = d.documents[&c.OpenAPI]
+		c.Secrets = d.sentBy(sec)
 	}
 	d.validate(sec, v.Interface())
 	if d.dir != "" {
@@ -226,7 +227,9 @@ func (d *decoder) scalar(x *slot, n ast.Node, t reflect.Type) (text, bool) {
 }
 
 func (d *decoder) replaced(x *slot, n ast.Node, s string) (text, bool) {
+	d.looked = nil
 	value, expanded, err := d.expand(s)
+	d.note(x, value, d.looked)
 	if err == nil && strings.ContainsRune(value, 0) {
 		err = errors.New("must not contain a zero byte")
 	}

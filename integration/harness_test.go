@@ -84,6 +84,19 @@ func builder(pkg string, race bool) func(t testing.TB) string {
 	}
 }
 
+// whole: every pairing of clients, servers, transports and revisions is played.
+// Otherwise a part stands for it, in which each pair of transports and each
+// pair of revisions is played once: the whole takes minutes.
+var whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
+
+// onlyWhole skips a test that belongs to the whole matrix.
+func onlyWhole(t *testing.T) {
+	t.Helper()
+	if !whole {
+		t.Skip("part of the whole matrix, which BRIDGE_TEST_MATRIX=all runs")
+	}
+}
+
 // missing ends the test because name is not there: as a failure if
 // BRIDGE_TEST_REQUIRE names it.
 func missing(t *testing.T, name, why string) {

@@ -8,26 +8,27 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/openapitest"
 )
 
-// TestREST offers three HTTP APIs as one server, by their published documents,
+// TestREST offers three HTTP APIs as one server, by the published documents of two,
 // and has the TypeScript clients of both SDKs and both eras use them over each
 // transport that both have: eras/rest.mjs has what must come of it.
 func TestREST(t *testing.T) {
 	t.Parallel()
 	api := at(t, "127.0.0.1:0", publishedAPIs(t))
-	documents := "../adapters/rest/openapi/testdata/"
 	file := configureNamed(t, map[string]any{"servers": map[string]any{
 		"petstore": map[string]any{"rest": map[string]any{
-			"openapi": absolute(t, documents+"petstore-3.0.yaml"), "base_url": api.URL + "/v3",
+			"openapi": openapitest.Shared(t, "petstore-3.0.yaml"), "base_url": api.URL + "/v3",
 			"auth": map[string]any{"value": petKey},
 		}},
 		"museum": map[string]any{"rest": map[string]any{
-			"openapi": absolute(t, documents+"museum-3.1.yaml"), "base_url": api.URL + "/museum",
+			"openapi": openapitest.Shared(t, "museum-3.1.yaml"), "base_url": api.URL + "/museum",
 			"auth": map[string]any{"user": "guide", "password": museumPassword},
 		}},
-		"openai": map[string]any{"rest": map[string]any{
-			"openapi": absolute(t, "testdata/openai.yaml"), "base_url": api.URL + "/v1",
+		"models": map[string]any{"rest": map[string]any{
+			"openapi": absolute(t, "testdata/models.yaml"), "base_url": api.URL + "/v1",
 			"auth": map[string]any{"bearer": modelToken},
 		}},
 	}})

@@ -205,7 +205,8 @@ func (s *script) elicitationDeclined(t *testing.T) {
 
 func (s *script) elicitationURL(t *testing.T) {
 	if s.flavour.Names["elicitationURL"] == "" {
-		t.Skip("the server has no such feature")
+		t.Log("the server has no such feature")
+		return
 	}
 	const url = "https://example.com/consent?x=1&y=2"
 	s.peer.elicit(func(*mcp.ElicitParams) (*mcp.ElicitResult, error) { return &mcp.ElicitResult{Action: "accept"}, nil })

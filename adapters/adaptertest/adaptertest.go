@@ -355,10 +355,10 @@ func withdraw(t *testing.T, a bridge.Adapter) {
 	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"say":[`+
 		`{"jsonrpc":"2.0","id":"a","method":"roots/list"},{"jsonrpc":"2.0","id":7,"method":"roots/list"},`+
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"7"}},`+ // nobody's
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"r"}},`+
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"no longer\u002c thanks"}},`+
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}]}}`).Result(t)
-	if got := rest.WaitWithdrawn(t, 1); len(got) != 1 || !strings.Contains(got[0], `"id":7`) {
-		t.Errorf("withdrawn: %q, want the question 7", got)
+	if got := rest.WaitWithdrawn(t, 1); len(got) != 1 || !strings.Contains(got[0], `"id":7`) || !strings.HasSuffix(got[0], " no longer, thanks") {
+		t.Errorf("withdrawn: %q, want the question 7 and the server's reason", got)
 	}
 	rest.WaitQuestion(t, 1).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"result":{"late":true}}`))
 	rest.WaitQuestion(t, 0).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"result":{"wanted":true}}`))
@@ -387,29 +387,29 @@ func ping(t *testing.T, a bridge.Adapter) {
 }
 
 // R-156, D0.3: a call that is given up ends at once with the reason, the
-// server is told of it by the id that it knows, and its late answer is dropped.
+// server is told of it by the id that it knows and with what the client has said,
+// and its late answer is dropped.
 func cancel(t *testing.T, a bridge.Adapter) {
-	rest, back := &Client{}, &Client{}
-	up := Open(t, a, rest)
-	why := errors.New("changed my mind")
+	both := &Client{} // only some wires say which call a notification is about
+	up := Open(t, a, both)
+	why := bridge.TakenBack(Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"mine","reason":"the \"user\" changed his mind"}}`))
 	ctx, stop := context.WithCancelCause(t.Context())
-	call := Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"then":"hang","_meta":{"progressToken":"p"},`+
+	call := Go(ctx, t, up, both, `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"then":"hang","_meta":{"progressToken":"p"},`+
 		`"say":[{"jsonrpc":"2.0","method":"under/way","params":{"id":"$id"}},{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":1}}]}}`)
-	id := string(Parse(t, rest.WaitSaid(t, 1)[0]).Params)
+	id := string(Parse(t, both.WaitSaid(t, 2)[0]).Params)
 	id = strings.TrimSuffix(strings.TrimPrefix(id, `{"id":`), `}`)
-	back.WaitSaid(t, 1)
 	stop(why)
 	if o := Await(t, call); !errors.Is(o.Err, why) || o.Answer != "" {
 		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 	}
 	WaitServer(t, up, "notifications/cancelled")
-	if line := find(Seen(t, up), `"method":"notifications/cancelled"`); !strings.Contains(line, `"requestId":`+id) || strings.Contains(line, "mine") {
-		t.Errorf("the server received %s, want the id %s", line, id)
+	if line := find(Seen(t, up), `"method":"notifications/cancelled"`); !strings.Contains(line, `"requestId":`+id) || strings.Contains(line, "mine") || !strings.Contains(line, `"reason":"the \"user\" changed his mind"`) {
+		t.Errorf("the server received %s, want the id %s and the client's reason", line, id)
 	}
 	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":"mine","method":"m","params":{"say":[`+
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+id+`,"progress":2}},{"jsonrpc":"2.0","id":`+id+`,"result":{"late":1}}]}}`).Result(t)
-	if got := back.Said(); len(got) != 1 {
-		t.Errorf("progress of a cancelled call: %q", got[1:])
+	if got := both.Said(); len(got) != 2 {
+		t.Errorf("progress of a cancelled call: %q", got[2:])
 	}
 	// Given up before it began.
 	if o := Call(ctx, t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang"}}`); !errors.Is(o.Err, why) {

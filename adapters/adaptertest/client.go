@@ -42,10 +42,10 @@ func (c *Client) Notify(n *jsonrpc.Message) {
 }
 
 // Ask implements bridge.Client.
-func (c *Client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func() {
+func (c *Client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	line := Text(q)
 	c.change(func() { c.questions = append(c.questions, Question{line, reply}) })
-	return func() { c.change(func() { c.withdrawn = append(c.withdrawn, line) }) }
+	return func(why string) { c.change(func() { c.withdrawn = append(c.withdrawn, line+" "+why) }) }
 }
 
 // Gone implements bridge.Client.
@@ -105,7 +105,8 @@ func (c *Client) WaitQuestion(t testing.TB, n int) Question {
 	return c.questions[n]
 }
 
-// WaitWithdrawn waits until n questions were withdrawn and returns their lines.
+// WaitWithdrawn waits until n questions were withdrawn and returns their lines,
+// each followed by a space and the reason.
 func (c *Client) WaitWithdrawn(t testing.TB, n int) []string {
 	t.Helper()
 	c.wait(t, "a withdrawal", func() bool { return len(c.withdrawn) >= n })

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/tmaxmax/go-sse"
 )
@@ -63,7 +64,11 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	}
 }
 
-// connection is a sink: it gathers what is written until Flush.
+// gathered is how many bytes a connection gathers at most.
+const gathered = 64 << 10
+
+// connection is a sink: it gathers what is written until Flush, as far as it is
+// little.
 type connection struct {
 	c net.Conn
 	b []byte
@@ -75,13 +80,19 @@ func (c *connection) Send(m *sse.Message) error {
 }
 
 func (c *connection) Write(p []byte) (int, error) {
-	c.b = append(c.b, p...)
-	return len(p), nil
+	if len(c.b)+len(p) <= gathered {
+		c.b = append(c.b, p...)
+		return len(p), nil
+	}
+	if err := c.Flush(); err != nil {
+		return 0, err
+	}
+	Deadline(c.c, len(p))
+	return c.c.Write(p)
 }
 
 func (c *connection) WriteString(s string) (int, error) {
-	c.b = append(c.b, s...)
-	return len(s), nil
+	return c.Write(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 func (c *connection) Flush() error {

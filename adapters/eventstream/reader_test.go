@@ -198,13 +198,13 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream string, chunk int) {
 		stream += "\n\n" // the other one reports what is not finished
 		if strings.LastIndex(stream, "\ufeff") > 0 {
-			t.Skip() // the other one skips a mark behind empty lines too
+			return // the other one skips a mark behind empty lines too
 		}
 		type event struct{ typ, data, last string }
 		var want, got []event
 		for e, err := range sse.Read(strings.NewReader(stream), &sse.ReadConfig{MaxEventSize: 16 << 20}) {
 			if err != nil {
-				t.Skip() // it has limits of its own
+				return // it has limits of its own
 			}
 			if e.Data == "" {
 				continue // it tells them apart in another way, see TestReader
@@ -220,7 +220,7 @@ func FuzzReader(f *testing.F) {
 			e, err := r.Next()
 			if err != nil {
 				if err != io.EOF {
-					t.Skip(err) // a field that is too long
+					return // a field that is too long
 				}
 				break
 			}

@@ -1,14 +1,19 @@
 // Package httpbody reads the bodies of POSTs for the HTTP transports, within
 // limits of size, of time and of what all messages under way may take.
+//
+// What counts is what has come. That a body is announced, or that its first bytes
+// are here, takes nothing from anybody else.
 package httpbody
 
 import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -19,21 +24,23 @@ const readLimit = 2 * time.Minute
 // the payload.
 const envelopeRoom = 64 << 10
 
-// trusted is how much of an announced length is believed at once. For more, the
-// memory grows as the bytes come: an announcement alone costs its sender nothing.
-const trusted = 1<<20 + envelopeRoom
+// first is the memory that a body begins with: what comes of it is counted when it
+// has. From then on the memory doubles, and is counted beforehand.
+const first = 16 << 10
 
 // Body is what was read. Free gives its memory back.
 type Body struct {
-	buf *jsonrpc.Buffer
-	b   *bridge.Bridge
-	n   int // reserved
+	buf     *jsonrpc.Buffer
+	room    bridge.Room
+	counted bool
+	n       int // bytes of room that are reserved
 }
 
 // Fault says why a body was not read: with which HTTP status, and in words.
 type Fault struct {
 	Status int
 	Text   string
+	coming io.Reader // what the client may go on sending; nil if that is nothing
 }
 
 // Bytes returns the body. It is valid until Free.
@@ -42,32 +49,53 @@ func (b *Body) Bytes() []byte { return b.buf.B }
 // Free gives the body's memory back. It is called once.
 func (b *Body) Free() {
 	b.buf.Free()
-	b.b.Return(b.n)
+	if b.n > 0 {
+		b.room.Return(b.n)
+	}
 }
 
-// Read reads the body of r, of at most limit bytes.
+// Read reads the body of r, of at most limit bytes. It counts among what is under
+// way of the principal whose request it is.
 func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
-	limit += envelopeRoom
-	tooLarge := &Fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("the message is larger than the limit of %d bytes", limit-envelopeRoom)}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(readLimit))
-	if r.ContentLength > int64(limit) {
-		if r.Header.Get("Expect") == "" { // otherwise the client waits to be told
-			discard(rc, r)
-		}
-		return nil, tooLarge
+	body := &Body{room: b.Room(auth.Principal(r.Context())), counted: true}
+	return body.of(w, r, limit, readLimit)
+}
+
+// ReadUncounted reads the body of r, of at most limit bytes, within that time. It
+// is for requests of which it is not known yet whose they are: they take no room
+// from others, and the caller bounds how many of them are read at once.
+func ReadUncounted(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
+	return new(Body).of(w, r, limit, within)
+}
+
+// of reads the body of r.
+func (b *Body) of(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
+	if r.ContentLength > int64(limit+envelopeRoom) {
+		return nil, tooLarge(r, limit)
 	}
-	body := &Body{b: b}
-	fault := body.read(r, limit, tooLarge)
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(within))
+	fault := b.read(r, limit)
 	if fault != nil {
-		body.Free()
-		if fault.Status != http.StatusBadRequest {
-			discard(rc, r)
-		}
+		b.Free()
 		return nil, fault
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	return body, nil
+	return b, nil
+}
+
+func tooLarge(r *http.Request, limit int) *Fault {
+	f := &Fault{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the message is larger than the limit of %d bytes", limit)}
+	f.expect(r)
+	return f
+}
+
+// expect notes that the client may go on sending: unless it waits to be told, or
+// speaks HTTP/2, where that keeps neither the answer nor other requests from it.
+func (f *Fault) expect(r *http.Request) {
+	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" {
+		f.coming = r.Body
+	}
 }
 
 // What of a refused body is still read, and for how long.
@@ -76,43 +104,78 @@ const (
 	discardLimit = 10 * time.Second
 )
 
-// discard reads what a client goes on sending of a body that is refused: if
-// the connection were closed under it, many clients would see that instead of
-// the refusal.
-func discard(rc *http.ResponseController, r *http.Request) {
-	_ = rc.SetReadDeadline(time.Now().Add(discardLimit)) // the server sets another for the next request
-	_, _ = io.CopyN(io.Discard, r.Body, discardBytes)
+// Answer answers the request, and then reads what its client goes on sending of the
+// body: if the connection were closed under it, many clients would see that instead
+// of the answer.
+func (f *Fault) Answer(w http.ResponseWriter, contentType string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if f.Status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "5")
+	}
+	if f.coming != nil {
+		h.Set("Connection", "close") // has the HTTP server answer before the body has come
+	}
+	w.WriteHeader(f.Status)
+	_, _ = w.Write(body)
+	if f.coming == nil {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.Flush()
+	_ = rc.SetReadDeadline(time.Now().Add(discardLimit)) // the connection ends with this request
+	_, _ = io.CopyN(io.Discard, f.coming, discardBytes)
 }
 
-func (b *Body) read(r *http.Request, limit int, tooLarge *Fault) *Fault {
-	last := limit + 1
-	size := 16 << 10 // chunked: it grows
+func (b *Body) read(r *http.Request, limit int) *Fault {
+	last := limit + envelopeRoom + 1
 	if r.ContentLength >= 0 {
 		last = int(r.ContentLength)
-		size = min(last, trusted)
 	}
-	for {
-		if !b.b.Reserve(size - b.n) {
-			return &Fault{http.StatusServiceUnavailable, "too many bytes are under way in the bridge; try again later"}
+	for size := min(last, first); ; size = min(2*size, last) {
+		if size > first && !b.reserve(size) { // for more than the beginning, as much again as has come
+			return Busy(r, full)
 		}
-		b.n = size
 		b.grow(size)
 		have := len(b.buf.B)
 		n, err := fill(r.Body, b.buf.B[have:size])
 		b.buf.B = b.buf.B[:have+n]
+		if size <= first && !b.reserve(n) {
+			return Busy(r, full)
+		}
 		switch {
 		case err == io.EOF && (r.ContentLength < 0 || have+n == last):
 			return nil
 		case err != nil:
-			return &Fault{http.StatusBadRequest, "the body did not arrive whole"}
+			return &Fault{Status: http.StatusBadRequest, Text: "the body did not arrive whole"}
 		case size < last:
-			size = min(2*size, last)
 		case r.ContentLength >= 0:
 			return nil
 		default:
-			return tooLarge
+			return tooLarge(r, limit)
 		}
 	}
+}
+
+// Busy is the fault of a body that there is no room to read for now.
+func Busy(r *http.Request, why string) *Fault {
+	f := &Fault{Status: http.StatusServiceUnavailable, Text: why}
+	f.expect(r)
+	return f
+}
+
+const full = "too many bytes are under way in the bridge, of this caller or of all (max_bytes_in_flight); try again later"
+
+// reserve has so many bytes in all counted.
+func (b *Body) reserve(size int) bool {
+	if b.counted && size > b.n {
+		if !b.room.Reserve(size - b.n) {
+			return false
+		}
+		b.n = size
+	}
+	return true
 }
 
 // fill reads until b is full or r ends. Unlike io.ReadFull it leaves the two

@@ -18,7 +18,7 @@ func TestRead(t *testing.T) {
 	const limit = 5 << 20
 	b := bridge.New(bridge.Options{MaxBytes: 16 << 20})
 	defer b.Close(context.Background())
-	for _, size := range []int{0, 1, 16<<10 - 1, 16 << 10, 16<<10 + 1, trusted - 1, trusted, trusted + 1, 2*trusted + 5, limit, limit + envelopeRoom, limit + envelopeRoom + 1, 2 * limit} {
+	for _, size := range []int{0, 1, first - 1, first, first + 1, 2*first - 1, 2 * first, 2*first + 1, 9*first + 5, limit, limit + envelopeRoom, limit + envelopeRoom + 1, 2 * limit} {
 		sent := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
 		for _, announced := range []bool{true, false} {
 			for name, pieces := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "halves": iotest.HalfReader, "eof with data": iotest.DataErrReader} {

@@ -69,7 +69,7 @@ func New(c Config) (*Client, error) {
 	}
 	transport := func() *http.Transport {
 		return &http.Transport{
-			Proxy: proxy, DialContext: (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}).DialContext,
+			Proxy: proxy, DialContext: (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive, Control: c.control()}).DialContext,
 			TLSClientConfig: secure.Clone(), TLSHandshakeTimeout: dialLimit,
 			MaxIdleConnsPerHost: inFlight, IdleConnTimeout: idle,
 			DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
@@ -192,6 +192,9 @@ func (e RedirectError) Error() string { return string(e) }
 // those that repeat the request as it is.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
+	if first.Header.Get("Referer") == "" {
+		r.Header.Del("Referer") // the client's own would tell the query, in which keys may be
+	}
 	switch {
 	case len(via) > maxRedirects:
 		return RedirectError(fmt.Sprintf("it redirects more than %d times: configure the address that it means", maxRedirects))
@@ -227,14 +230,17 @@ func Unsent(err error) bool {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) { // what answers speaks no TLS
-		return true
-	}
-	_, ok := errors.AsType[proxyError](err)
-	return ok
+	_, refused := errors.AsType[proxyError](err)
+	return refused || TLSFault(err)
+}
+
+// TLSFault reports whether err shows that the server's certificate is not
+// accepted, or that what answers speaks no TLS. Nothing of the request was sent,
+// and it is of no use to try again soon: somebody has to mend it.
+func TLSFault(err error) bool {
+	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	return bad || plain || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // proxyError is the status with which a proxy refused to connect.

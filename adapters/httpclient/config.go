@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -40,6 +41,11 @@ type Config struct {
 	// IdleTimeout is how long an unused connection is kept; it should be shorter
 	// than the server's own limit, which is 5 s for Node. 0 means 4 s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// Refuses, if not nil, reports whether nothing may be connected to an address.
+	// It is asked when a name has become an address, for each anew; where there is a
+	// proxy it is asked about that, since names are the proxy's to look up. Only a
+	// program can set it.
+	Refuses func(netip.Addr) bool `yaml:"-"`
 }
 
 // Values of Config.Transport.

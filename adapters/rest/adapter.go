@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -184,10 +185,14 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		return nil, err
 	}
 	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts}
+	if err := a.compare(first, e, m); err != nil {
+		source.Close()
+		return nil, err
+	}
 	for _, w := range m.warnings {
 		a.o.Log.Debug("in the document", "warning", w.String())
 	}
-	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "warnings", len(m.warnings))
+	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "lost", len(m.lost), "warnings", len(m.warnings))
 	if e.mode == ModeTools && e.size > autoLimit {
 		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
 	}
@@ -248,10 +253,10 @@ func (a *Adapter) follow(w *watched) {
 	}
 }
 
-// complain says that what describes the tools cannot be read, and does so once.
+// complain says that what describes the tools cannot be used, and does so once.
 func (a *Adapter) complain(said string, err error) string {
 	if text := err.Error(); text != said && a.life.Err() == nil {
-		a.o.Log.Warn("the tools stay as they were: what describes them cannot be read", "err", err)
+		a.o.Log.Warn("the tools stay as they were: what describes them cannot be used", "err", err)
 		return text
 	}
 	return said
@@ -314,17 +319,21 @@ func (a *Adapter) Close() {
 		now.calls.Wait()
 	}
 	a.wg.Wait()
-	a.fetch.client.Close()
+	a.fetch.close()
 }
 
 // Report is what is to be said of an API before it is used.
 type Report struct {
 	// Tools is how many there are, and Size the bytes of a list of all of them.
-	Tools, Size int
+	// Listed is how many clients see in their list.
+	Tools, Size, Listed int
 	// Resources is how many operations are resources and no tools.
 	Resources int
 	// Mode is ModeTools or ModeSearch.
 	Mode string
+	// Lost are operations that should be tools and cannot: as METHOD path, or the
+	// path alone where nothing is known of its operations. Warnings say why.
+	Lost []string
 	// Warnings are about the document.
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
@@ -370,8 +379,11 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	source.Close()
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
+	}
+	for _, op := range m.lost {
+		report.Lost = append(report.Lost, strings.TrimSpace(op.Key()))
 	}
 	for _, r := range m.resources {
 		report.tools, report.uris[r.tool] = append(report.tools, r.tool), r.uri

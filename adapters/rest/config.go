@@ -32,8 +32,15 @@ type Config struct {
 	Variables map[string]string `yaml:"variables"`
 	// Auth is what the bridge shows to the API.
 	Auth Auth `yaml:"auth"`
+	// Args changes the parameters of these names of all operations of the document.
+	// What Tools say of one wins.
+	Args []Arg `yaml:"args"`
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
+	// Secrets are values that nobody is shown wherever they are sent, beside those
+	// of Auth. Of a file they are what its headers, its queries and its base_url
+	// have from the environment.
+	Secrets []string `yaml:"-"`
 	// Trusted are origins beside the API's own that may have credentials and
 	// headers, and beside the document's own that it may refer to.
 	Trusted []string `yaml:"trusted"`
@@ -126,6 +133,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	for _, fault := range headerFaults(c.Headers) {
+		add("%s", fault)
+	}
+	for _, fault := range c.argFaults() {
 		add("%s", fault)
 	}
 	for i, rule := range c.Expose {

@@ -164,6 +164,11 @@ func (x *explainer) arguments() {
 			seen[cmp.Or(a.As, a.Name)] = a.Name
 		}
 	}
+	for i := range x.t.shared.args {
+		a := &x.t.shared.args[i]
+		entries[a.Name] = a
+		seen[cmp.Or(a.As, a.Name)] = a.Name
+	}
 	required := gjson.GetBytes(x.t.InputSchema, "required").Array()
 	gjson.GetBytes(x.t.InputSchema, "properties").ForEach(func(k, v gjson.Result) bool {
 		shown := k.String()
@@ -178,17 +183,28 @@ func (x *explainer) arguments() {
 		x.add("argument "+shown, text, x.argument(places[name], shown, entries[name]))
 		return true
 	})
+	gone := func(all []Arg) {
+		for i := range all {
+			switch a := &all[i]; {
+			case a.Off:
+				x.add("no argument "+a.Name, "off", at(x.file, a.Line))
+			case a.Value != nil:
+				x.add("no argument "+a.Name, "always "+string(a.Value), at(x.file, a.Line))
+			}
+		}
+	}
+	gone(x.t.shared.args)
+	for _, name := range sortedKeys(x.t.shared.filled) {
+		key, verb := x.t.shared.filled[name], "sends"
+		if key == "headers" {
+			verb = "send"
+		}
+		x.add("no argument "+name, key+" of the API "+verb+" it", x.file)
+	}
 	if x.e == nil {
 		return
 	}
-	for i := range x.e.Args {
-		switch a := &x.e.Args[i]; {
-		case a.Off:
-			x.add("no argument "+a.Name, "off", at(x.file, a.Line))
-		case a.Value != nil:
-			x.add("no argument "+a.Name, "always "+string(a.Value), at(x.file, a.Line))
-		}
-	}
+	gone(x.e.Args)
 	for _, name := range sortedKeys(x.t.hidden) {
 		key, what := x.t.hidden[name], " sets what it is for"
 		if key == "headers" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
 const (
@@ -27,9 +28,10 @@ const (
 
 // fetcher reads documents from URLs, and tells whether they have changed since.
 type fetcher struct {
-	client *httpclient.Client
-	from   []*url.URL // origins that may be read from
-	own    *Catalog   // whose URL may be read too, with its headers
+	client  *httpclient.Client
+	guarded *httpclient.Client // for what others than the operator may have named
+	from    []*url.URL         // origins that may be read from
+	own     *Catalog           // whose URL may be read too, with its headers
 
 	mu   sync.Mutex // guards seen
 	seen map[string]version
@@ -52,7 +54,14 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{client: client, own: &c.Catalog, seen: map[string]version{}}
+	f := &fetcher{client: client, guarded: client, own: &c.Catalog, seen: map[string]version{}}
+	if u, err := url.Parse(c.OpenAPI); err == nil && !wire.Blocked(u) {
+		guarded := c.http()
+		guarded.Refuses = httpclient.LinkLocal
+		if f.guarded, err = httpclient.New(guarded); err != nil {
+			return nil, err
+		}
+	}
 	origins := c.Trusted
 	if isURL(c.OpenAPI) {
 		origins = append([]string{c.OpenAPI}, origins...)
@@ -112,14 +121,15 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 		return nil, old, errors.New("is not a URL")
 	}
 	var headers map[string]string
+	client := f.guarded
 	if address == f.own.URL {
-		headers = f.own.Headers
+		client, headers = f.client, f.own.Headers
 	} else if !f.may(u) {
 		return nil, old, fmt.Errorf("%s://%s is another server than the document's: name it in trusted if it may be read", u.Scheme, u.Host)
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
-	r := f.client.Request(ctx, http.MethodGet, u, nil, nil)
+	r := client.Request(ctx, http.MethodGet, u, nil, nil)
 	r.Header.Set("Accept", "application/json, application/yaml, */*;q=0.5")
 	for name, value := range headers {
 		r.Header.Set(name, value)
@@ -130,7 +140,7 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	if old.modified != "" {
 		r.Header.Set("If-Modified-Since", old.modified)
 	}
-	res, err := f.client.Do(r)
+	res, err := client.Do(r)
 	if err != nil {
 		return nil, old, err
 	}
@@ -149,6 +159,12 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 		return nil, old, fmt.Errorf("is larger than %d bytes", maxDocument)
 	}
 	return data, version{res.Header.Get("ETag"), res.Header.Get("Last-Modified"), sha256.Sum256(data)}, nil
+}
+
+// close closes connections that are not in use.
+func (f *fetcher) close() {
+	f.client.Close()
+	f.guarded.Close()
 }
 
 func (f *fetcher) may(u *url.URL) bool {

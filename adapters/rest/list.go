@@ -14,6 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -115,7 +116,7 @@ func (t *tool) appendEntry(dst []byte) []byte {
 	}
 	a := t.Annotations
 	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
-	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), requestOf(t.Operation))
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.request())
 	out = append(out, "}}"...)
 	oneLine(out[begin:])
 	return out
@@ -123,9 +124,13 @@ func (t *tool) appendEntry(dst []byte) []byte {
 
 // oneLine takes line breaks, which stand only between tokens, out of JSON.
 func oneLine(b []byte) []byte {
-	for i, c := range b {
-		if c == '\n' || c == '\r' {
-			b[i] = ' '
+	for _, c := range []byte("\n\r") {
+		for at := b; ; {
+			i := bytes.IndexByte(at, c)
+			if i < 0 {
+				break
+			}
+			at[i], at = ' ', at[i+1:]
 		}
 	}
 	return b
@@ -175,7 +180,7 @@ func (c *catalog) same(other *catalog) bool {
 // combine lays the configuration over the tools of a document, of which there
 // may be none. What is wrong with the configuration costs the entry that it is
 // in.
-func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool) ([]*tool, Faults) {
+func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach *wire.Reach) ([]*tool, Faults) {
 	var faults Faults
 	entries := map[*openapi.Operation]*Tool{}
 	var added []*tool
@@ -204,23 +209,31 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool) ([]*to
 		}
 	}
 	var tools []*tool
+	common := c.commonArgs()
 	for _, t := range imported {
 		e := entries[t.Operation]
 		delete(entries, t.Operation)
-		if e == nil {
+		shared := common.of(t, reach)
+		if e == nil && shared.empty() {
 			tools = append(tools, &tool{Tool: t, call: t})
 			continue
+		}
+		said := e
+		if e == nil {
+			e = &Tool{}
 		}
 		if e.Off {
 			continue
 		}
-		one, wrong := e.override(t)
-		faults = append(faults, wrong...)
-		if len(wrong) > 0 && e.confines() {
+		one, wrong := e.override(t, shared)
+		faults = append(faults, common.news(wrong)...)
+		if len(wrong) > 0 && (e.confines() || shared.confines()) {
 			continue // without the entry clients could do what it keeps from them
 		}
+		one.said = said
 		tools = append(tools, one)
 	}
+	faults = append(faults, common.unused()...)
 	left := slices.Collect(maps.Values(entries))
 	slices.SortFunc(left, func(a, b *Tool) int { return cmp.Compare(a.Line, b.Line) })
 	for _, e := range left {
@@ -243,8 +256,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool) ([]*to
 // confines reports whether an entry sets or hides something that clients could
 // choose without it.
 func (e *Tool) confines() bool {
-	return len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 ||
-		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Off || a.Value != nil })
+	return len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 || slices.ContainsFunc(e.Args, confines)
 }
 
 // sameName says that two tools are called the same.

@@ -286,7 +286,7 @@ func TestEntryKeepsItsTool(t *testing.T) {
 			}
 			imported, _ := openapi.Tools(doc, openapi.Options{})
 			c := Config{Tools: []Tool{test.tool}}
-			tools, faults := c.combine(doc, imported)
+			tools, faults := c.combine(doc, imported, nil)
 			if len(tools) < len(imported)-1 || len(faults) == 0 {
 				t.Errorf("%d of %d tools, and faults: %v", len(tools), len(imported), faults)
 			}

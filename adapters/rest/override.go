@@ -30,6 +30,8 @@ type tool struct {
 	// hidden are arguments that clients do not see because of what the
 	// configuration sets, to the keys that do.
 	hidden map[string]string
+	// shared is what holds for parameters of all operations, and so for its own.
+	shared shared
 	// settings are for its calls.
 	settings wire.Settings
 }
@@ -45,8 +47,9 @@ func (t *tool) full() []byte {
 	return t.patch(t.Tool.Full())
 }
 
-// override lays an entry of the configuration over a tool of the document.
-func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
+// override lays an entry of the configuration, and what holds for the parameters
+// of all operations, over a tool of the document.
+func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 	names := argumentNames(t)
 	added := e.added(names)
 	for _, a := range added {
@@ -95,6 +98,39 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 			rename[a.As] = a.Name
 		}
 	}
+	for _, name := range sortedKeys(common.filled) {
+		if a := args[name]; a != nil && !a.Off && a.Value == nil {
+			faults = append(faults, e.argFault(a, "clients do not see it: %s of the API set what it is for", common.filled[name]))
+		}
+		if args[name] == nil {
+			args[name] = &Arg{Name: name, Off: true}
+		}
+	}
+	left := shared{filled: common.filled}
+	for i := range common.args {
+		a := &common.args[i]
+		if args[a.Name] != nil {
+			continue // the entry has its own word on it
+		}
+		as := a.As
+		if as == a.Name {
+			as = ""
+		}
+		switch at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name }); {
+		case a.Off && t.Arguments[at].Place == openapi.InPath:
+			faults = append(faults, a.commonFault("is a part of the path of %s: it cannot be off; give it a value", t.Operation.Key()))
+		case as != "" && (slices.Contains(names, as) || rename[as] != ""):
+			faults = append(faults, a.commonFault("%s has an argument %s already", t.Operation.Key(), as))
+		}
+		args[a.Name] = a
+		if a.Value != nil {
+			fixed = append(fixed, member{a.Name, a.Value})
+		}
+		if as != "" {
+			rename[as] = a.Name
+		}
+		left.args = append(left.args, *a)
+	}
 	seen := *t
 	if e.Name != "" {
 		seen.Name = e.Name
@@ -115,6 +151,8 @@ func (e *Tool) override(t *openapi.Tool) (*tool, Faults) {
 	out := &tool{Tool: &seen, call: &seen, result: e.Result, said: e}
 	var wrong Faults
 	out.settings, wrong = e.settings(t.Operation)
+	out.shared = left
+	out.settings.Sets = out.settings.Sets || slices.ContainsFunc(left.args, func(a Arg) bool { return a.Value != nil })
 	faults = append(faults, wrong...)
 	over, wrong := e.overlay(t, args, added)
 	if faults = append(faults, wrong...); len(args) == 0 && over == nil {

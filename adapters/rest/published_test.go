@@ -93,7 +93,7 @@ func TestPublishedWarnings(t *testing.T) {
 		{`{"name":"x","request":"GET http://169.254.169.254/latest"}`, `tool "x": its request goes to another place than below base_url`},
 	} {
 		m := &material{}
-		m.tools, _ = c.combine(nil, nil)
+		m.tools, _ = c.combine(nil, nil, nil)
 		err := c.published(m, &Options{}, []byte(`[{"name":"ok","request":"GET https://flows.example.com/v1?q"},`+test.tool+`]`))
 		if err != nil || len(m.tools) != 2 || len(m.warnings) != 1 || !strings.HasPrefix(m.warnings[0].String(), "catalogue: "+test.want) {
 			t.Errorf("%s: %d tools, warnings %q, %v", test.tool, len(m.tools), m.warnings, err)

@@ -174,7 +174,7 @@ func (r *resource) item() []byte {
 	if kind := r.kind(); kind != "" {
 		out = gjson.AppendJSONString(append(out, `,"mimeType":`...), kind)
 	}
-	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), requestOf(r.Operation))
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), r.request())
 	return append(out, "}}"...)
 }
 

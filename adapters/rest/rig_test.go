@@ -45,7 +45,7 @@ func newAPI(t *testing.T) *api {
 func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	line := r.Method + " " + r.URL.RequestURI()
-	for _, name := range []string{"X-Api-Key", "X-Tenant", "X-Trace", "Authorization"} {
+	for _, name := range []string{"X-Api-Key", "X-Tenant", "X-Trace", "Authorization", "Token", "Xero-Tenant-Id"} {
 		if v := r.Header.Get(name); v != "" {
 			line += " " + name + "=" + v
 		}

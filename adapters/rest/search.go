@@ -1,12 +1,9 @@
 package rest
 
 import (
-	"cmp"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/tidwall/gjson"
 )
@@ -52,131 +49,13 @@ func searchItems(n int) []item {
 	}
 }
 
-// finder finds tools by words.
-type finder struct{ docs []doc }
-
-// doc is what is looked at of a tool.
-type doc struct {
-	t      *tool
-	fields [4][]string // words: of the name; of the title and the tags; of the path; of the description
-}
-
 // granted returns what is found of the catalogue by somebody who may use only
-// some of the tools.
+// some of the tools; nil means all.
 func (c *catalog) granted(may func(name string) bool) *catalog {
-	if may == nil {
-		return c
-	}
-	own := *c
-	own.finder, own.byName = &finder{}, map[string]*tool{}
-	for _, d := range c.finder.docs {
-		if may(d.t.Name) {
-			own.finder.docs = append(own.finder.docs, d)
-			own.byName[d.t.Name] = d.t
-		}
-	}
+	own, finder := *c, *c.finder
+	finder.may = may
+	own.finder = &finder
 	return &own
-}
-
-// weights are those of doc.fields.
-var weights = [4]int{6, 5, 4, 1}
-
-func newFinder(tools []*tool) *finder {
-	f := &finder{}
-	for _, t := range tools {
-		op := t.Operation
-		f.docs = append(f.docs, doc{t, [4][]string{words(t.Name), words(t.Title + " " + strings.Join(op.Tags, " ")), words(pathOf(op)), words(t.Description)}})
-	}
-	return f
-}
-
-// words splits a text at whatever is no letter or digit, and at humps.
-func words(s string) []string {
-	var all []string
-	begin, last := -1, ' '
-	for i, r := range s {
-		letter := unicode.IsLetter(r) || unicode.IsDigit(r)
-		if begin >= 0 && (!letter || unicode.IsUpper(r) && unicode.IsLower(last)) {
-			all = append(all, strings.ToLower(s[begin:i]))
-			begin = -1
-		}
-		if letter && begin < 0 {
-			begin = i
-		}
-		last = r
-	}
-	if begin >= 0 {
-		all = append(all, strings.ToLower(s[begin:]))
-	}
-	return all
-}
-
-// find returns the tools that have one of the words, the best first, and all of
-// them when there are no words.
-func (f *finder) find(query, tag, method string) []*tool {
-	type hit struct {
-		t           *tool
-		kinds, rank int
-	}
-	asked := words(query)
-	asked = asked[:min(len(asked), 20)]
-	var hits []hit
-	for i := range f.docs {
-		d := &f.docs[i]
-		op := d.t.Operation
-		if method != "" && op.Method != method || tag != "" && !slices.ContainsFunc(op.Tags, func(own string) bool { return strings.EqualFold(own, tag) }) {
-			continue
-		}
-		h := hit{t: d.t}
-		for _, w := range asked {
-			if rank := d.rank(w); rank > 0 {
-				h.kinds++
-				h.rank += rank
-			}
-		}
-		if h.kinds > 0 || len(asked) == 0 {
-			hits = append(hits, h)
-		}
-	}
-	slices.SortStableFunc(hits, func(a, b hit) int {
-		return cmp.Or(b.kinds-a.kinds, b.rank-a.rank)
-	})
-	out := make([]*tool, len(hits))
-	for i, h := range hits {
-		out[i] = h.t
-	}
-	return out
-}
-
-// rank says how much a word is about the tool.
-func (d *doc) rank(word string) int {
-	most := 0
-	for i, field := range d.fields {
-		for _, own := range field {
-			rank := 0
-			switch {
-			case own == word:
-				rank = 4 * weights[i]
-			case stem(own) == stem(word):
-				rank = 3 * weights[i]
-			case len(word) >= 3 && strings.HasPrefix(own, word):
-				rank = 2 * weights[i]
-			}
-			most = max(most, rank)
-		}
-	}
-	return most
-}
-
-// stem makes most plurals of English the same as their singular.
-func stem(w string) string {
-	switch {
-	case len(w) > 4 && strings.HasSuffix(w, "ies"):
-		return w[:len(w)-3] + "y"
-	case len(w) > 3 && strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss"):
-		return w[:len(w)-1]
-	}
-	return w
 }
 
 // shownHits is how many results a search shows.
@@ -200,7 +79,7 @@ func (c *catalog) search(args []byte) []byte {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(t.Name + ": " + requestOf(t.Operation))
+		b.WriteString(t.Name + ": " + t.request())
 		if about := t.short(); about != "" {
 			b.WriteString(" (" + about + ")")
 		}
@@ -228,8 +107,11 @@ func (t *tool) short() string {
 func (f *finder) tags() []string {
 	var all []string
 	seen := map[string]bool{}
-	for _, d := range f.docs {
-		for _, tag := range d.t.Operation.Tags {
+	for _, t := range f.tools {
+		if !f.shows(t) {
+			continue
+		}
+		for _, tag := range t.Operation.Tags {
 			if !seen[tag] && len(all) < 100 {
 				seen[tag] = true
 				all = append(all, tag)
@@ -249,7 +131,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 			b.WriteString("\n\n")
 		}
 		t := c.byName[id.String()]
-		if t == nil {
+		if t == nil || !c.finder.shows(t) {
 			unknown++
 			b.WriteString(c.unknown(id.String()))
 			continue
@@ -263,7 +145,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 			b.WriteString(t.Name + " does not fit in here: describe it by itself.")
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n%s\nArguments: %s", t.Name, requestOf(t.Operation), t.Description, schema)
+		fmt.Fprintf(&b, "%s: %s\n%s\nArguments: %s", t.Name, t.request(), t.Description, schema)
 	}
 	return textResult(b.String(), unknown == len(ids))
 }

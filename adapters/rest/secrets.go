@@ -31,12 +31,18 @@ func secretParameter(name string) bool {
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// requestOf returns a request as clients are told it.
-func requestOf(op *openapi.Operation) string { return op.Method + " " + pathOf(op) }
+// requestOf returns a request as clients are told it. hidden are parameters of its
+// query that they are not told, whatever their names.
+func requestOf(op *openapi.Operation, hidden ...string) string {
+	return op.Method + " " + pathOf(op, hidden...)
+}
+
+// request returns the tool's.
+func (t *tool) request() string { return requestOf(t.Operation, t.settings.MaskedQuery...) }
 
 // pathOf returns the path and the query of a request. What the query has of
 // secrets is masked, unless it is the document's.
-func pathOf(op *openapi.Operation) string {
+func pathOf(op *openapi.Operation, hidden ...string) string {
 	path, query, _ := strings.Cut(op.Path, "?")
 	if query == "" || op.File != "" {
 		return op.Path
@@ -44,7 +50,7 @@ func pathOf(op *openapi.Operation) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		name, _, valued := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && valued && secretParameter(plain) {
+		if plain, err := url.QueryUnescape(name); err == nil && valued && (secretParameter(plain) || slices.Contains(hidden, plain)) {
 			pairs[i] = name + "=***"
 		}
 	}
@@ -152,6 +158,57 @@ func (t *Tool) maskedQuery() []string {
 	return all
 }
 
+// secretValues calls found with the parameters for which the configuration has a
+// value, and the value, where that is probably a secret, by the parameter's name.
+func (t *tool) secretValues(found func(p *openapi.Parameter, value string)) {
+	own := t.shared.args
+	if t.said != nil {
+		own = slices.Concat(own, t.said.Args)
+	}
+	for i := range own {
+		if own[i].Value == nil {
+			continue
+		}
+		for _, a := range t.call.Arguments {
+			if p := a.Parameter; a.Name == own[i].Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name)) {
+				found(p, gjson.ParseBytes(own[i].Value).String())
+			}
+		}
+	}
+}
+
+// conceal notes which headers and parameters of the query are not shown, beside
+// those of the entry that have the name of a secret: those with a value that the
+// configuration has from the environment, and values of arguments.
+func (t *tool) conceal(c *Config) {
+	holds := func(text string) bool {
+		return slices.ContainsFunc(c.Secrets, func(secret string) bool { return strings.Contains(text, secret) })
+	}
+	if t.said != nil && len(c.Secrets) > 0 {
+		for name, text := range t.said.Headers {
+			if holds(text) {
+				t.settings.Masked = append(t.settings.Masked, http.CanonicalHeaderKey(name))
+			}
+		}
+		plain := t.request()
+		t.said.inQuery(func(name, text string) {
+			if holds(text) {
+				t.settings.MaskedQuery = append(t.settings.MaskedQuery, name)
+			}
+		})
+		if t.Description == plain { // it has none of its own
+			t.Description = t.request()
+		}
+	}
+	t.secretValues(func(p *openapi.Parameter, _ string) {
+		if p.In == openapi.InHeader {
+			t.settings.Masked = append(t.settings.Masked, http.CanonicalHeaderKey(p.Name))
+		} else if p.In == openapi.InQuery {
+			t.settings.MaskedQuery = append(t.settings.MaskedQuery, p.Name)
+		}
+	})
+}
+
 // secrets returns those of all entries: of the configuration, and of a catalogue.
 func (c *Config) secrets(tools []*tool) []string {
 	var all []string
@@ -162,6 +219,7 @@ func (c *Config) secrets(tools []*tool) []string {
 		if t.published != nil {
 			all = append(all, t.published.secrets()...)
 		}
+		t.secretValues(func(_ *openapi.Parameter, value string) { all = append(all, value) })
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

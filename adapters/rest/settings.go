@@ -48,6 +48,8 @@ const (
 func (t *Tool) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	s := wire.Settings{Timeout: t.Timeout, KeepFor: t.KeepFor, Failure: t.Error, FailureIf: t.ErrorIf, MaxAnswer: int(t.Limits.Answer), Masked: t.masked(), MaskedQuery: t.maskedQuery()}
 	s.Retries = retries(t.Attempts)
+	s.Sets = t.Request != "" || len(t.Headers) > 0 || len(t.Query) > 0 || len(t.Body) > 0 ||
+		slices.ContainsFunc(t.Args, func(a Arg) bool { return a.Value != nil })
 	var faults Faults
 	harmless := t.harmless || t.Writes != nil && !*t.Writes
 	if t.Attempts > 1 && !repeatable(op.Method) {
@@ -99,11 +101,12 @@ func (t *Tool) hasKey() bool {
 	return false
 }
 
-// keep settles whose answers are kept: without Config.Cache, only those of tools
+// keep settles what of requests nobody is shown, and whose answers are kept: without Config.Cache, only those of tools
 // that ask for it. What is kept, or told, of one is bounded by what a message may
 // have.
 func (c *Config) keep(tools []*tool, o *Options) {
 	for _, t := range tools {
+		t.conceal(c)
 		t.settings.MaxAnswer = min(t.settings.MaxAnswer, o.maxMessage()/4)
 		t.settings.Uncached = c.Cache == 0
 		if e := cmp.Or(t.said, t.published); e != nil && e.Cache != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	// MaxTimeout is how long a call may take whatever its tool says; 0 means no
 	// limit.
 	MaxTimeout time.Duration
+	// Breaker says when a host is left alone because it fails.
+	Breaker bridge.Breaker
 	// Forward are the names of headers of callers that the API gets. They are as
 	// the API knows them.
 	Forward []string
@@ -52,6 +55,9 @@ type edition struct {
 	*catalog
 	source *wire.Source
 	texts  []string       // that it was made of: paths and URLs
+	home   string         // origin of the API; empty if it has none of its own
+	tokens []string       // origins from which tokens come
+	apart  []string       // origins that get nothing of the configuration; see wire.Reach
 	calls  sync.WaitGroup // under way; Add is called with Adapter.mu held, and while this is the current one
 }
 
@@ -60,9 +66,11 @@ type material struct {
 	doc       *openapi.Document
 	tools     []*tool
 	resources []*resource
+	all       []*tool  // those of both, and those that clients do not see
 	texts     []string // paths and URLs of all that was read
 	warnings  []openapi.Warning
-	faults    Faults // of the configuration
+	lost      []*openapi.Operation // that are exposed, and cannot be used
+	faults    Faults               // of the configuration
 }
 
 // read reads the document and the catalogue, unless that was brought, and makes
@@ -79,7 +87,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		if err != nil {
 			return nil, fmt.Errorf("expose: %w", err)
 		}
-		m.doc, m.texts = doc, slices.Clone(doc.Files)
+		m.doc, m.texts, m.lost = doc, slices.Clone(doc.Files), doc.LostOf(rules)
 		limit := 64 - o.Prefix
 		if c.Mode == ModeSearch {
 			limit = 64 // they are no names of tools then
@@ -89,11 +97,16 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		})
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}
-	m.tools, m.faults = c.combine(m.doc, imported)
+	var reach *wire.Reach
+	if options, err := c.wireOptions(m, name, o); err == nil {
+		reach, _ = wire.NewReach(options) // what is wrong is told when the way is made
+	}
+	m.tools, m.faults = c.combine(m.doc, imported, reach)
 	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
 		return nil, err
 	}
-	c.keep(m.tools, o)
+	m.all = slices.Clone(m.tools)
+	c.keep(m.all, o)
 	c.resources(m, name)
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool { return !o.Shows(t.Name) })
@@ -148,6 +161,16 @@ func cut(s string, most int) string {
 
 // way makes the way to the API.
 func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
+	options, err := c.wireOptions(m, name, o)
+	if err != nil {
+		return nil, err
+	}
+	options.Schemas, options.Secrets = schemas, append(c.secrets(m.all), c.Secrets...)
+	return wire.New(*options)
+}
+
+// wireOptions are those of the way to the API, but for what the tools are needed.
+func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Options, error) {
 	auth, err := c.Auth.of(m.doc)
 	if err != nil {
 		return nil, err
@@ -157,13 +180,12 @@ func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cac
 	// content beside them.
 	body := min(or(int(c.Limits.Body), 8<<20), most*2/3)
 	answer := min(c.maxAnswer(), most/4)
-	return wire.New(wire.Options{
+	return &wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Secrets: c.secrets(m.tools), Trusted: c.Trusted, Forward: o.Forward,
+		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward,
 		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
-		CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File),
-		Schemas: schemas, Log: o.Log,
-	})
+		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
+	}, nil
 }
 
 // maxMessage returns how many bytes a result may have.

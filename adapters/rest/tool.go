@@ -88,14 +88,21 @@ type Arg struct {
 	Schema json.RawMessage
 }
 
-// Fault is something that is wrong with an entry of Config.Tools.
+// Fault is something that is wrong with an entry of Config.Tools, or of Config.Args.
 type Fault struct {
 	Key  string // such as "issues/lock: args: owner: "
 	Line int    // of the configuration; 0 when it is not known
 	Text string
+
+	common bool // it is about Config.Args
 }
 
-func (f Fault) String() string { return "tools: " + f.Key + f.Text }
+func (f Fault) String() string {
+	if f.common {
+		return f.Key + f.Text
+	}
+	return "tools: " + f.Key + f.Text
+}
 
 // Faults are all that is wrong.
 type Faults []Fault

@@ -97,20 +97,19 @@ var _ bridge.Stream = (*peer)(nil)
 // Send implements bridge.Stream. A client that does not read what must not be
 // dropped loses its stream, and with it the session.
 func (p *peer) Send(e replay.Event) bool {
-	if p.out.Append(e) {
-		return true
+	err := p.out.Append(e)
+	if errors.Is(err, replay.ErrOver) && p.ctx.Err() == nil {
+		p.d.o.Log.Warn("stream ended: the client does not read it", "server", p.server)
+		p.cancel(errors.New("the client does not read its stream"))
 	}
-	p.d.o.Log.Warn("stream ended: the client does not read it", "server", p.server)
-	p.cancel(errors.New("the client does not read its stream"))
-	return false
+	return err == nil
 }
 
 func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
 		return // cancelled by the client: no answer is expected (A10)
 	}
-	p.Send(replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true})
-	m.Release()
+	p.Send(bridge.AnswerEvent(m))
 }
 
 // Stream opens a client's stream to the server of that name. endpoint is the
@@ -122,7 +121,8 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		return
 	}
 	p := &peer{d: d, server: server, whose: whose, token: session.NewID(), ended: make(chan struct{}),
-		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage, Dropped: d.b.Dropped()})}
+		out: d.b.NewLog(whose, replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage}, false)}
+	defer p.out.Close()
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
 	if why := d.open(p); why != "" {
@@ -254,19 +254,24 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 // to the calls that were under way.
 const lastAnswers = 2 * time.Second
 
-// write writes what there is.
+// write writes what there is. What is written is forgotten bit by bit: the log's
+// bytes are what is left.
 func (p *peer) write(ew *eventstream.Writer) error {
-	events, _ := p.out.After(0)
-	if len(events) == 0 {
-		return nil
-	}
-	for _, e := range events {
-		if err := ew.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
+	for {
+		events := p.out.Next(0)
+		if len(events) == 0 {
+			return nil
+		}
+		for _, e := range events {
+			if err := ew.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
+				return err
+			}
+		}
+		p.out.Forget(events[len(events)-1].Seq) // but for a few KiB they are on their way
+		if err := ew.Flush(); err != nil {
 			return err
 		}
 	}
-	p.out.Forget(events[len(events)-1].Seq)
-	return ew.Flush()
 }
 
 // calling counts a call, or the end of one with -1.
@@ -315,10 +320,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	}
 	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)
 	if fault != nil {
-		if fault.Status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", "5")
-		}
-		http.Error(w, fault.Text, fault.Status)
+		fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
@@ -352,7 +354,7 @@ func (p *peer) refuse(text []byte, err error) {
 	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
 		return
 	}
-	p.answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil))
+	p.answer(jsonrpc.NewError(invalid.ID, invalid.Code(), invalid.Error(), nil))
 }
 
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05

@@ -46,6 +46,9 @@ func newRig(t testing.TB, s *wiretest.Server, bo bridge.Options, o Options) *rig
 		if synctest.Wait(); r.peers() > 0 {
 			t.Errorf("%d streams are left", r.peers())
 		}
+		if n := r.b.Totals().Bytes; n != 0 {
+			t.Errorf("%d bytes are under way still", n)
+		}
 		if st := r.b.Status()[0]; st.Sessions > 0 || st.Lanes > 0 {
 			t.Errorf("%d sessions and %d connections are left", st.Sessions, st.Lanes)
 		}

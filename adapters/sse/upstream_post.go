@@ -230,7 +230,7 @@ func (o *poster) deliver(p *post) {
 		if unsent {
 			o.mark(p, false)
 		}
-		if unsent && try < tries && sleep(ctx, pause) {
+		if unsent && !httpclient.TLSFault(err) && try < tries && sleep(ctx, pause) {
 			pause *= 2
 			continue
 		}

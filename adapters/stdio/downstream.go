@@ -69,8 +69,9 @@ func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, o
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}
-	p := &peer{b: b, server: server, o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), visits: map[*visit]struct{}{},
-		out: replay.New(replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage, Dropped: b.Dropped()})}
+	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), visits: map[*visit]struct{}{},
+		out: b.NewLog("", replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage}, false)}
+	defer p.out.Close()
 	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.cancel(nil)
@@ -132,6 +133,7 @@ func begin(f func() error) *job {
 type peer struct {
 	b        *bridge.Bridge
 	server   string
+	modern   bool // clients of the stateless era are served as such
 	o        DownstreamOptions
 	out      *replay.Log
 	ctx      context.Context // of the handshake
@@ -168,19 +170,18 @@ type arrival struct {
 // dropped loses its session.
 func (p *peer) Send(e replay.Event) bool {
 	e.Data = append(e.Data, '\n') // here, so that message and line break are written in one piece
-	if p.out.Append(e) {
-		return true
+	err := p.out.Append(e)
+	if errors.Is(err, replay.ErrOver) {
+		p.cancel(errUnread)
 	}
-	p.cancel(errUnread)
-	return false
+	return err == nil
 }
 
 func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
 		return // cancelled by the client: no answer is expected (A10)
 	}
-	p.Send(replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true})
-	m.Release()
+	p.Send(bridge.AnswerEvent(m))
 }
 
 // stay waits for the reason to end, nil if the client has left.
@@ -269,7 +270,7 @@ func (p *peer) write(out io.Writer) error {
 	wide := false
 	for {
 		finished := p.out.Finished() // before the last look
-		events, _ := p.out.After(0)
+		events := p.out.Next(0)
 		for _, e := range events {
 			if len(e.Data) > readBuffer && !wide {
 				wide = true
@@ -277,9 +278,6 @@ func (p *peer) write(out io.Writer) error {
 			}
 			if _, err := out.Write(e.Data); err != nil {
 				return err
-			}
-			if len(e.Data) > readBuffer {
-				p.written(e.Seq)
 			}
 		}
 		switch {

@@ -127,10 +127,10 @@ func (p *peer) refuse(line []byte, err error) {
 	o := s.outlines()[0]
 	if o.id != nil || invalid.ID != nil {
 		o.id = invalid.ID // which was parsed; null becomes none, and there is an answer all the same
-		p.useless(o, true, jsonrpc.CodeInvalidRequest, invalid.Error(), nil)
+		p.useless(o, true, invalid.Code(), invalid.Error(), nil)
 		return
 	}
-	p.useless(o, false, jsonrpc.CodeInvalidRequest, invalid.Error(), nil)
+	p.useless(o, false, invalid.Code(), invalid.Error(), nil)
 }
 
 // refuseSize answers a line that was not kept.
@@ -180,7 +180,7 @@ func (p *peer) batch(line []byte, t *text) {
 	case err != nil:
 		p.refuse(line, err)
 		return
-	case hasVisit(elements):
+	case p.modern && hasVisit(elements):
 		fault = noBatches + era.FirstModern + sendOne
 	case s == nil:
 		fault = tooEarly
@@ -271,8 +271,11 @@ const tooEarly = "initialize first, and wait for its answer"
 
 // early answers a request that comes before the session.
 func early(m *jsonrpc.Message) *jsonrpc.Message {
-	if m.Method == "ping" {
+	switch m.Method {
+	case "ping":
 		return jsonrpc.NewResult(m.ID, []byte("{}"))
+	case "server/discover":
+		return bridge.NotDiscovered(m.ID)
 	}
 	return jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, tooEarly, nil)
 }

@@ -36,7 +36,8 @@ func TestDownstreamLines(t *testing.T) {
 		{"cut off", ping[:20], []string{fault("", -32700)}},
 		{"two on a line", ping + ping, []string{fault("", -32700)}},
 		{"a control character", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"pi\tng\"}", []string{fault("", -32700)}},
-		{"not UTF-8 (A1)", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"x/y\",\"params\":{\"a\":\"\xff\"}}", []string{fault("7", -32600)}},
+		{"not UTF-8 (A1)", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"x/y\",\"params\":{\"a\":\"\xff\"}}", []string{fault("7", -32700)}},
+		{"id with a fraction", `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, []string{fault("1.5", -32600)}},
 		{"a number", "5", []string{fault("", -32600)}},
 		{"an object", "{}", []string{fault("", -32600)}},
 		{"no version", `{"id":"a","method":"ping"}`, []string{fault(`"a"`, -32600)}},
@@ -218,12 +219,17 @@ func TestDownstreamConversation(t *testing.T) {
 		d.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		d.say(tool("2", "wait", "{}"))
 		d.s.Got()
-		d.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+		d.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the user has left"}}`, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 		d.expect()
 		got := strings.Join(d.s.Got(), "\n")
-		if !strings.Contains(got, "notifications/cancelled") || !strings.Contains(got, "notifications/roots/list_changed") {
+		if !strings.Contains(got, `"reason":"the user has left"`) || !strings.Contains(got, "notifications/roots/list_changed") {
 			t.Errorf("the server got %s", got)
 		}
+		d.say(tool("6", "ask", "{}"))
+		d.expect(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
+		d.s.Say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q1","reason":"no longer"}}`)
+		d.expect(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"no longer"}}`)
+		d.say(cancelled("6"))
 		d.say(tool("3", "wait", "{}"), tool("4", "echo", "1")) // at once
 		d.expect(`{"jsonrpc":"2.0","id":4,"result":{"echo":1}}`)
 		if err := d.leave(); err != nil {

@@ -56,15 +56,15 @@ func (v *visit) Send(e replay.Event) bool {
 func (p *peer) visited(a arrival) bool {
 	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
 	switch {
-	case !bridge.IsGuest(a.m):
-		if !cancels || !p.takeBack(a.m.RequestID()) {
+	case !p.modern || !bridge.IsGuest(a.m):
+		if !cancels || !p.takeBack(a.m) {
 			return false
 		}
 	case a.m.IsRequest():
 		p.visit(a)
 		return true
 	case cancels:
-		p.takeBack(a.m.RequestID())
+		p.takeBack(a.m)
 	}
 	a.free()
 	return true
@@ -161,10 +161,11 @@ func (v *visit) answer(m *jsonrpc.Message, why error) {
 	}
 }
 
-// takeBack cancels the call with that id for the client. It reports false when
-// there is none. When several have the id, which is against the protocol, it
-// cannot be told which is meant, and none is cancelled.
-func (p *peer) takeBack(id []byte) bool {
+// takeBack cancels the call that a notification of the client's takes back. It
+// reports false when there is none. When several have the id, which is against
+// the protocol, it cannot be told which is meant, and none is cancelled.
+func (p *peer) takeBack(n *jsonrpc.Message) bool {
+	id := n.RequestID()
 	p.mu.Lock()
 	var found []*visit
 	for v := range p.visits {
@@ -181,7 +182,7 @@ func (p *peer) takeBack(id []byte) bool {
 		v.mu.Lock()
 		v.over = true
 		v.mu.Unlock()
-		v.stop(bridge.ErrCancelled)
+		v.stop(bridge.TakenBack(n))
 	}
 	return len(found) > 0
 }

@@ -149,8 +149,8 @@ func TestVisitOfLegacyServer(t *testing.T) {
 		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`, result("1"))
 		d.say(keyedTool("2", "wait", "{}"))
 		d.s.Got()
-		d.say(cancelled("2", visitMeta))
-		if got := d.s.Got(); len(got) != 1 || gjson.Get(got[0], "method").Str != "notifications/cancelled" {
+		d.say(cancelled("2", visitMeta, `"reason":"the user has left"`))
+		if got := d.s.Got(); len(got) != 1 || gjson.Get(got[0], "method").Str != "notifications/cancelled" || gjson.Get(got[0], "params.reason").Str != "the user has left" {
 			t.Errorf("the server got %q", got)
 		}
 		d.expect()
@@ -183,6 +183,7 @@ func TestVisitListen(t *testing.T) {
 			}
 		}
 		v.say(cancelled("1"))
+		time.Sleep(200 * time.Millisecond) // what it was told of before is forgotten then
 		v.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		if got := v.hear(); len(got) != 1 || gjson.Get(got[0], "params."+subKey).Raw != `"1"` {
 			t.Errorf("after one is cancelled: %q", got)
@@ -387,4 +388,19 @@ func TestVisitSDK(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Errorf("Serve = %v", err)
 	}
+}
+
+// Where legacy revisions only are offered, a client of the stateless era finds what it would find at a legacy server: no
+// server/discover, and nothing before initialize.
+func TestVisitNotOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sitBy(t, bridge.ServerOptions{Adapter: &wiretest.Server{}, Offer: bridge.OfferLegacy}, bridge.Options{}, DownstreamOptions{})
+		d.say(keyed("1", "server/discover", ""), keyed("2", "tools/list", ""), cancelled("2", visitMeta), keyed("3", "ping", ""))
+		d.expect(fault("1", -32601), fault("2", -32600), `{"jsonrpc":"2.0","id":3,"result":{}}`)
+		d.handshake("2025-11-25")
+		d.say(keyedTool("4", "echo", "5"))
+		d.expect(`{"jsonrpc":"2.0","id":4,"result":{"echo":5}}`)
+		d.say("[" + keyed("6", "tools/list", "") + "]")
+		d.expect(`{"jsonrpc":"2.0","id":6,"error":{"code":-32600,"message":"batches do not exist in revision 2025-11-25…`)
+	})
 }

@@ -45,11 +45,12 @@ const (
 
 // command says what to run.
 type command struct {
-	path string   // program; looked up in the PATH of env, not of the bridge, when it has no separator
-	args []string // without the program's name
-	dir  string   // working directory; empty means the bridge's own
-	env  []string // the whole environment of the child, KEY=VALUE
-	over func()   // called when the leader has ended, right after Exited is closed; may be nil
+	path string             // program; looked up in the PATH of env, not of the bridge, when it has no separator
+	args []string           // without the program's name
+	dir  string             // working directory; empty means the bridge's own
+	env  []string           // the whole environment of the child, KEY=VALUE
+	dead func(state string) // called when the leader has ended, right before Exited is closed; may be nil
+	over func()             // called then, right after it is closed; may be nil
 }
 
 // stopTimes are the waits of the stop ladder.
@@ -67,10 +68,11 @@ type process struct {
 	group                 *group
 	stdin, stdout, stderr *os.File // our ends
 
-	over   func()        // called then
-	exited chan struct{} // closed when the leader has been reaped
-	state  string        // how the leader ended; set before exited is closed
-	gone   chan struct{} // closed when the group is empty and nothing of it is held any more
+	dead   func(state string) // called before Exited is closed
+	over   func()             // called after it
+	exited chan struct{}      // closed when the leader has been reaped
+	state  string             // how the leader ended; set before exited is closed
+	gone   chan struct{}      // closed when the group is empty and nothing of it is held any more
 
 	mu     sync.Mutex // guards rung, killed
 	rung   rung       // the highest that was taken
@@ -129,6 +131,7 @@ func launch(c command) (_ *process, err error) {
 	}
 	return &process{
 		group:  g,
+		dead:   c.dead,
 		over:   c.over,
 		stdin:  pipes[0],
 		stdout: pipes[1],
@@ -228,6 +231,9 @@ func (p *process) take(r rung) {
 // watch owns the process until nothing of it is left: it alone reaps.
 func (p *process) watch() {
 	p.state = p.group.wait()
+	if p.dead != nil {
+		p.dead(p.state)
+	}
 	close(p.exited)
 	// What the leader said last may still be in the pipes. A descendant that
 	// holds them open must not keep their readers waiting for more. This comes

@@ -29,6 +29,7 @@ type Adapter struct {
 	c       Config
 	o       Options
 	eras    *bridge.Eras  // that the server speaks
+	said    *errorLog     // to standard error
 	quiet   time.Duration // after which a pump is parked
 	silence time.Duration // as the constant of that name
 }
@@ -55,7 +56,7 @@ func New(name string, c Config, o Options) *Adapter {
 	if c.StopTerm == 0 {
 		c.StopTerm = 3 * time.Second
 	}
-	return &Adapter{name: name, c: c, o: o, eras: bridge.NewEras(o.Era), quiet: quietAfter, silence: silence}
+	return &Adapter{name: name, c: c, o: o, eras: bridge.NewEras(o.Era), said: newErrorLog(o.Log), quiet: quietAfter, silence: silence}
 }
 
 // Check tells whether the program can be found. It starts nothing.
@@ -67,14 +68,15 @@ func (a *Adapter) Check() error {
 // start starts a child. What is forwarded of the client's headers is in its
 // environment, over Config.Env.
 func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*upstream, error) {
-	u := &upstream{a: a, rest: rest, logged: make(chan struct{})}
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env, variables(from.Header)), over: u.awake})
+	u := &upstream{a: a, rest: rest, logged: make(chan struct{}), read: make(chan struct{})}
+	u.out = &writer{limit: 2 * a.o.MaxMessage, fail: u.deaf}
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: environment(a.c.Env, variables(from.Header)), dead: u.dead, over: u.awake})
 	if err != nil {
 		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
 	}
 	a.o.Log.Debug("child started", "pid", p.Pid())
 	u.p = p
-	u.out = &writer{w: p.Stdin(), limit: 2 * a.o.MaxMessage, fail: u.deaf}
+	u.out.w = p.Stdin()
 	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
 	u.run(u.output(p.stdout, a.o.MaxMessage+envelopeRoom))
 	u.run(u.errors(p.stderr))
@@ -89,6 +91,7 @@ type upstream struct {
 	out    *writer
 	rest   bridge.Client
 	server *bridge.Server
+	read   chan struct{} // closed when the child's output has been read
 	logged chan struct{} // closed when the child's log has been read
 	wg     sync.WaitGroup
 
@@ -121,6 +124,7 @@ func (u *upstream) opened() error {
 // unopened returns err as Open gives it: if the child has ended by itself, that
 // is the reason, unless it has said before what it thinks of the handshake.
 func (u *upstream) unopened(err error) error {
+	u.lastWords(context.Background())
 	why := u.why()
 	if why == "" || errors.Is(err, bridge.ErrRefused) {
 		return err
@@ -158,6 +162,16 @@ func (u *upstream) deaf(err error) error {
 	return u.lost(unreadWhy, err)
 }
 
+// dead lets nothing more be sent to a child that has ended by itself, although a
+// descendant may hold its pipes open: what comes from now on can go to another
+// one. The calls under way wait for its last words.
+func (u *upstream) dead(state string) {
+	why := ended(state)
+	u.out.stop(&bridge.Error{Server: u.a.name, Kind: bridge.ErrUnsent, Public: why, Err: u.lost(why, nil)})
+}
+
+func ended(state string) string { return "its process has ended (" + state + ")" }
+
 // end ends the connection for a reason of the child's. Only the reader calls
 // it, so that nothing is delivered after Gone. The process is stopped by
 // whoever closes the upstream.
@@ -180,6 +194,7 @@ func (u *upstream) end(why string, cause error) {
 
 // Close stops the child and all that it started.
 func (u *upstream) Close(ctx context.Context) error {
+	u.lastWords(ctx)
 	u.mu.Lock()
 	u.closed = true
 	u.mu.Unlock()
@@ -193,6 +208,20 @@ func (u *upstream) Close(ctx context.Context) error {
 	u.out.wg.Wait()
 	u.a.o.Log.Debug("child stopped", "pid", u.p.Pid(), "state", u.p.State())
 	return nil
+}
+
+// lastWords waits until the output of a child that has ended by itself is read:
+// it may have answered calls before. The reader does not wait for long.
+func (u *upstream) lastWords(ctx context.Context) {
+	select {
+	case <-u.p.Exited():
+	default:
+		return
+	}
+	select {
+	case <-u.read:
+	case <-ctx.Done():
+	}
 }
 
 // lastLines waits until the log of a child that has ended by itself is read:
@@ -238,6 +267,7 @@ func (u *upstream) output(r io.Reader, limit int) *pump {
 	p.end = func() {
 		noise.report()
 		u.finish()
+		close(u.read)
 	}
 	return p
 }
@@ -248,7 +278,7 @@ func (u *upstream) finish() {
 	defer timer.Stop()
 	select {
 	case <-u.p.Exited():
-		u.end("its process has ended ("+u.p.State()+")", nil)
+		u.end(ended(u.p.State()), nil)
 		return
 	case <-timer.C:
 	}
@@ -334,11 +364,14 @@ func (u *upstream) errors(r io.Reader) *pump {
 			line = append(long.b, "…"...)
 		}
 		if len(line) > 0 {
-			u.a.o.Log.Info("stderr", "text", string(line))
+			u.a.said.add(line)
 		}
 		buf.Free()
 	}
-	p.end = func() { close(u.logged) }
+	p.end = func() {
+		u.a.said.report()
+		close(u.logged)
+	}
 	return p
 }
 

@@ -499,6 +499,27 @@ func TestGrandchildHoldsTheOutput(t *testing.T) {
 	rest.WaitGone(t)
 }
 
+// What comes after the end of a child is surely not sent, although a grandchild
+// holds the pipes open; what was under way still waits for last words.
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	quiet(t)
+	rest := &adaptertest.Client{}
+	a := adapter(t, "server", Options{})
+	a.c.StopStdin = hasty
+	up := adaptertest.Open(t, a, rest)
+	under := goCall(t, t.Context(), up, `{"leave":true}`)
+	<-up.(*upstream).p.Exited()
+	o := call(t, up, `{}`)
+	if e, ok := errors.AsType[*bridge.Error](o.Err); !ok || e.Kind != bridge.ErrUnsent || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(e.Public, "its process has ended (exit status 5)") {
+		t.Errorf("a call after the end: %q, %v", o.Answer, o.Err)
+	}
+	_ = up.Close(t.Context()) // as the lane does that has seen this; the reader tells the call under way
+	if o := adaptertest.Await(t, under); errors.Is(o.Err, bridge.ErrUnsent) || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "exit status 5") {
+		t.Errorf("the call under way: %q, %v", o.Answer, o.Err)
+	}
+	rest.WaitGone(t)
+}
+
 // R-178, D0.11: a child that does not read makes callers wait, and nobody
 // else; their contexts free them.
 func TestChildThatDoesNotRead(t *testing.T) {

@@ -27,7 +27,8 @@ const (
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpbody.Body) {
 	b := share(body)
 	defer b.free()
-	if namesModern(r.Header) {
+	offered := d.b.OffersModern(server)
+	if offered && namesModern(r.Header) {
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+era.FirstModern+sendOne, nil)
 		return
 	}
@@ -47,7 +48,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
 		return
 	}
-	all, faults, modern := sort(elements)
+	all, faults, modern := sort(elements, offered)
 	if modern { // C3, R-082
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+era.FirstModern+sendOne, nil)
 		return
@@ -82,19 +83,20 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 }
 
 // sort returns the elements of a batch that are messages, and the errors that
-// answer the others. modern is set when one is of the stateless era.
-func sort(elements [][]byte) (messages, faults []*jsonrpc.Message, modern bool) {
+// answer the others. modern is set when one is of the stateless era, if that is
+// offered.
+func sort(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
 	seen := map[string]bool{}
 	for _, e := range elements {
 		m, err := jsonrpc.ParseUTF8(e)
-		fault := ""
+		fault, code := "", jsonrpc.CodeInvalidRequest
 		switch {
 		case err != nil:
 			m, fault = &jsonrpc.Message{}, err.Error()
 			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
-				m.ID = invalid.ID
+				m.ID, code = invalid.ID, invalid.Code()
 			}
-		case bridge.IsGuest(m):
+		case offered && bridge.IsGuest(m):
 			return nil, nil, true
 		case !m.IsRequest():
 		case seen[string(m.ID)]:
@@ -103,7 +105,7 @@ func sort(elements [][]byte) (messages, faults []*jsonrpc.Message, modern bool) 
 			fault = "initialize cannot be part of a batch"
 		}
 		if fault != "" {
-			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, fault, nil))
+			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), code, fault, nil))
 			continue
 		}
 		if m.IsRequest() {

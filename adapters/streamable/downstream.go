@@ -75,7 +75,7 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	case http.MethodPost:
 		d.post(server, w, r)
 	case http.MethodGet, http.MethodDelete:
-		if namesModern(r.Header) { // R-080; a session id means nothing then
+		if namesModern(r.Header) && d.b.OffersModern(server) { // R-080; a session id means nothing then
 			w.Header().Set("Allow", "POST, OPTIONS")
 			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST", nil)
 			return
@@ -140,7 +140,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		if fault.Status == http.StatusServiceUnavailable {
 			code = jsonrpc.CodeInternal // no fault of the client's (D7)
 		}
-		refuse(w, fault.Status, nil, code, fault.Text, nil)
+		fault.Answer(w, jsonType[0], jsonrpc.NewError(nil, code, fault.Text, nil).Append(nil, nil, nil))
 		return
 	}
 	if jsonrpc.IsBatch(body.Bytes()) {
@@ -159,8 +159,15 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 // message handles a POST of one message. It frees body.
 func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
 	if isModern(m, r.Header) {
-		d.modern(server, w, r, m, body)
-		return
+		if d.b.OffersModern(server) {
+			d.modern(server, w, r, m, body)
+			return
+		}
+		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
+			writeAnswer(w, http.StatusBadRequest, answered{bridge.NotDiscovered(m.ID), nil})
+			body.Free()
+			return
+		}
 	}
 	if m.Method == "initialize" && m.IsRequest() && !HasSession(r) {
 		d.initialize(server, w, r, m, body)
@@ -226,12 +233,12 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 
 // initialize makes a session.
 func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
-	p := &peer{d: d, id: session.NewID()}
+	p := &peer{d: d, id: session.NewID(), whose: auth.Principal(r.Context())}
 	st := newStream(p, postPrefix, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, a, err := d.b.Initialize(r.Context(), server, p.id, auth.Principal(r.Context()), r.Header, m)
+		s, a, err := d.b.Initialize(r.Context(), server, p.id, p.whose, r.Header, m)
 		if s != nil {
 			p.Session = s
 			d.mu.Lock()
@@ -242,13 +249,17 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 				delete(d.peers, p.id)
 				d.mu.Unlock()
 				p.breakOff()
+				p.forget()
 			})
 		}
 		st.answer(a, err)
 	}()
 	answered := st.reply(w, r, true)
 	<-done // Initialize heeds the request's context
-	if p.Session != nil && !answered {
+	switch {
+	case p.Session == nil:
+		p.forget()
+	case !answered:
 		p.End(bridge.ErrEnded) // the client has gone and knows no id to come back with
 	}
 	body.Free()
@@ -307,7 +318,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 		// The TypeScript SDK's client comes back here when the answer that it
 		// has is an error. A stream without events would make it come for ever.
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it", nil)
-	case ok && st != nil && seq <= st.log.Last():
+	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
 		st.respond(w, r, reading{after: seq})
 	case ok && strings.HasPrefix(name, getPrefix):
 		// What was missed is gone, but clients that are refused here never open
@@ -316,7 +327,7 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 		st.speak()
 		p.listen(st, w, r, 0, p.primes())
 	default:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended or is of another session", nil)
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended, is of another session, or had to make room", nil)
 	}
 }
 
@@ -347,7 +358,7 @@ func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq in
 
 // attend makes the stream one that the session uses while serve runs.
 func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
-	me := st.attach()
+	me := st.attach(how.after)
 	p.open(st)
 	var detach func()
 	how.begin = func() { detach = p.Attach(st) }

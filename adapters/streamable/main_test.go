@@ -117,3 +117,10 @@ func TestDialogues(t *testing.T) {
 		return newRig(t, s, bridge.Options{}, Options{}).Site
 	})
 }
+
+// TestLegacyDialogues plays them where legacy revisions only are offered.
+func TestLegacyDialogues(t *testing.T) {
+	wiretest.Play(t, "testdata/legacy/*.txtar", func(t *testing.T, s *wiretest.Server) *wiretest.Site {
+		return newRig(t, s, bridge.Options{Offer: bridge.OfferLegacy}, Options{}).Site
+	})
+}

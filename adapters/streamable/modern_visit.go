@@ -24,6 +24,7 @@ const (
 type visit struct {
 	d      *Downstream
 	method string
+	whose  string                  // the principal
 	stop   context.CancelCauseFunc // takes the call back
 	wake   chan struct{}           // something was said
 	done   chan struct{}           // closed when the call has ended
@@ -44,7 +45,7 @@ var visitLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * hist
 
 // newVisit begins the call m, and frees body when that has ended.
 func newVisit(d *Downstream, m *jsonrpc.Message, g bridge.Guest, body *httpbody.Body) *visit {
-	v := &visit{d: d, method: m.Method, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	v := &visit{d: d, method: m.Method, whose: g.From.Principal, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	// Not the request's context: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
@@ -73,12 +74,10 @@ func (v *visit) Send(e replay.Event) bool {
 		return false
 	}
 	if v.said == nil {
-		limits := visitLimits
-		limits.Dropped = v.d.b.Dropped()
-		v.said = replay.New(limits)
+		v.said = v.d.b.NewLog(v.whose, visitLimits, false)
 		e.Must = v.listens() // the acknowledgement comes first
 	}
-	if !v.said.Append(e) {
+	if v.said.Append(e) != nil {
 		if v.listens() {
 			v.over = true
 			v.stop(bridge.ErrCancelled)
@@ -113,6 +112,9 @@ func (v *visit) end() {
 	v.stop(bridge.ErrCancelled)
 	<-v.done
 	v.answer.m.Release()
+	if v.said != nil { // nothing is said any more
+		v.said.Close()
+	}
 }
 
 // reply writes what there is to say as the response to the POST: as JSON when
@@ -187,17 +189,21 @@ func (v *visit) write(w *eventstream.Writer) error {
 	if said == nil {
 		return nil
 	}
-	events, _ := said.After(0)
-	if len(events) == 0 {
-		return nil
-	}
-	for _, e := range events {
-		if err := w.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
+	for {
+		events := said.Next(0)
+		if len(events) == 0 {
+			return nil
+		}
+		for _, e := range events {
+			if err := w.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
+				return err
+			}
+		}
+		said.Forget(events[len(events)-1].Seq) // but for a few KiB they are on their way
+		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
-	said.Forget(events[len(events)-1].Seq)
-	return w.Flush()
 }
 
 // last writes the answer. A call that was cancelled has none.
@@ -209,6 +215,10 @@ func (v *visit) last(w *eventstream.Writer) {
 	line := jsonrpc.NewBuffer(m.Len())
 	defer line.Free()
 	line.B = m.Append(line.B, m.ID, nil)
+	if free := m.TakeRelease(); free != nil { // its room is the line's now
+		defer free()
+	}
+	m.Release()
 	if w.Send(eventstream.Event{Type: "message", Data: line.B}) == nil {
 		_ = w.Flush() // the client may have gone: nobody is left who could be told
 	}

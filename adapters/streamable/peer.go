@@ -12,12 +12,14 @@ import (
 // client may resume.
 type peer struct {
 	*bridge.Session
-	d  *Downstream
-	id string
+	d     *Downstream
+	id    string
+	whose string // the principal
 
 	mu      sync.Mutex // guards the rest
 	streams []*stream  // with a log, oldest first
 	gets    []*stream  // read by a GET of their own, oldest first
+	over    bool       // nobody can come back any more
 }
 
 // Limits of what is kept for resumption.
@@ -69,16 +71,37 @@ func (p *peer) breakOff() {
 	}
 }
 
-// enter adds a stream to those that can be resumed, and forgets old ones.
+// enter adds a stream to those that can be resumed, and forgets old ones. The
+// caller holds s.mu, and no other stream's.
 func (p *peer) enter(s *stream) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.streams = append(p.trim(time.Now()), s)
+	old := p.trim(time.Now())
+	if p.over {
+		s.dropped = true
+	} else {
+		p.streams = append(p.streams, s)
+	}
+	p.mu.Unlock()
+	for _, o := range old {
+		o.drop()
+	}
 }
 
-// trim returns the streams worth keeping: first those go that were read to
-// their end, then the oldest that have ended. The caller holds p.mu.
-func (p *peer) trim(now time.Time) []*stream {
+// forget forgets all streams: nobody can come back to them.
+func (p *peer) forget() {
+	p.mu.Lock()
+	old := p.streams
+	p.streams, p.over = nil, true
+	p.mu.Unlock()
+	for _, o := range old {
+		o.drop()
+	}
+}
+
+// trim leaves the streams that are worth keeping, and returns the others: those
+// that nobody reads and that were read to their end, then the oldest that have
+// ended. The caller holds p.mu.
+func (p *peer) trim(now time.Time) (old []*stream) {
 	type info struct {
 		s          *stream
 		bytes      int
@@ -91,17 +114,17 @@ func (p *peer) trim(now time.Time) []*stream {
 			all = append(all, info{s: s}) // in use: it stays
 			continue
 		}
-		i := info{s: s, bytes: s.log.Bytes(), over: !s.ended.IsZero(), read: s.read}
-		old := i.over && now.Sub(s.ended) > keepFor
+		i := info{s: s, bytes: s.log.Bytes(), over: !s.ended.IsZero() && !s.used(), read: s.read}
+		late := i.over && now.Sub(s.ended) > keepFor
 		s.mu.Unlock()
-		if old {
+		if late {
+			old = append(old, s)
 			continue
 		}
 		all = append(all, i)
 		total += i.bytes
 	}
 	count := len(all)
-	keep := make([]*stream, 0, len(all)+1)
 	drop := map[*stream]bool{}
 	for _, readOnly := range []bool{true, false} {
 		for _, i := range all {
@@ -115,12 +138,16 @@ func (p *peer) trim(now time.Time) []*stream {
 			}
 		}
 	}
+	keep := make([]*stream, 0, len(all)+1)
 	for _, i := range all {
-		if !drop[i.s] {
+		if drop[i.s] {
+			old = append(old, i.s)
+		} else {
 			keep = append(keep, i.s)
 		}
 	}
-	return keep
+	p.streams = keep
+	return old
 }
 
 // stream returns the stream of that id, or nil.

@@ -49,7 +49,8 @@ func TestStatus(t *testing.T) {
 		{"not json-rpc", "POST", `{"id":7}`, nil, 400, `{"jsonrpc":"2.0","id":7,"error":{"code":-32600`},
 		{"null id (R-002, R-014)", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400, `{"jsonrpc":"2.0","error":{"code":-32600`},
 		{"a string", "POST", `"ping"`, nil, 400, "-32600"},
-		{"not utf-8 (A1)", "POST", call("7", "echo", "{\"x\":\"\xff\"}"), nil, 400, `"id":7,"error":{"code":-32600`},
+		{"not utf-8 (A1)", "POST", call("7", "echo", "{\"x\":\"\xff\"}"), nil, 400, `"id":7,"error":{"code":-32700`},
+		{"id with a fraction", "POST", call("1.5", "echo", "{}"), nil, 400, `"id":1.5,"error":{"code":-32600,"message":"not a JSON-RPC message: id must be a string or an integer`},
 		{"repeated member", "POST", `{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}`, nil, 400, "-32600"},
 		{"array (R-044)", "POST", "[" + ping + "]", nil, 400, "-32600"},
 		{"no session (R-028)", "POST", ping, []string{"Mcp-Session-Id", ""}, 400, `"id":7,"error":{"code":-32600`},
@@ -500,6 +501,8 @@ func TestAnswerAtTheTurn(t *testing.T) {
 		if !st.log.Finished() {
 			t.Error("the stream goes on though its answer is there")
 		}
+		p.forget()
+		st.abandon()
 		c := r.begin("2025-06-18")
 		for range 20 {
 			a := c.call("1", "late", `{"after":"1s"}`)
@@ -510,4 +513,42 @@ func TestAnswerAtTheTurn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An answer stays for the POST that is about to read it, though the session ends or
+// needs the room for others; and it goes when the client has gone.
+func TestAnswerBeforeItsReader(t *testing.T) {
+	for name, drop := range map[string]func(*peer){
+		"end":  (*peer).forget,
+		"room": func(p *peer) { newStream(p, postPrefix, 1).speak() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, r *rig) {
+				p := &peer{d: r.d}
+				var all []*stream
+				for range 2 {
+					st := newStream(p, postPrefix, 1)
+					st.speak()
+					st.answer(jsonrpc.NewResult([]byte("1"), []byte(`"`+strings.Repeat("x", keepPeerBytes)+`"`)), nil)
+					all = append(all, st)
+				}
+				drop(p)
+				me := all[0].attach(0)
+				if n := len(all[0].log.Next(0)); n != 1 {
+					t.Errorf("%d answers are there, want 1", n)
+				}
+				all[0].detach(me)
+				all[1].abandon()
+				p.forget()
+				for _, st := range all {
+					if n := st.log.Bytes(); n != 0 {
+						t.Errorf("%d bytes are held for nobody", n)
+					}
+				}
+				for _, st := range p.streams {
+					t.Error("kept: ", st.id)
+				}
+			})
+		})
+	}
 }

@@ -64,7 +64,7 @@ func send(w http.ResponseWriter, parts ...[]byte) {
 
 func refuseBody(w http.ResponseWriter, err error) {
 	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
-		refuse(w, http.StatusBadRequest, invalid.ID, jsonrpc.CodeInvalidRequest, invalid.Error(), nil)
+		refuse(w, http.StatusBadRequest, invalid.ID, invalid.Code(), invalid.Error(), nil)
 		return
 	}
 	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error(), nil)
@@ -117,15 +117,23 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 		writeAnswer(w, sessionStatus(answers[0].err), answers[0])
 		return
 	}
-	body := []byte{'['}
+	parts := [][]byte{{'['}}
 	for i, a := range answers {
+		defer a.m.Release() // when it is written: so long it has its room
+		head := []byte(`{"jsonrpc":"2.0"`)
 		if i > 0 {
-			body = append(body, ',')
+			head = []byte(`,{"jsonrpc":"2.0"`)
 		}
-		body = a.m.Append(body, a.m.ID, nil)
-		a.m.Release()
+		if a.m.ID != nil {
+			head = append(append(head, `,"id":`...), a.m.ID...)
+		}
+		at := len(parts)
+		member, pieces := a.m.Payload(append(parts, nil))
+		pieces[at] = append(append(append(head, `,"`...), member...), `":`...)
+		parts = append(pieces, closing)
 	}
-	write(w, http.StatusOK, append(body, ']'))
+	w.Header()["Content-Type"] = jsonType
+	send(w, append(parts, []byte{']'})...)
 }
 
 // copied is the size up to which an answer is put together before it is

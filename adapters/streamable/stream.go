@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"math"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +36,8 @@ type stream struct {
 	reader  *reader    // who writes it to the client now, or nil
 	ended   time.Time  // when the last answer came, or the reader of a GET went
 	read    bool       // the last answer was written to a client
+	coming  bool       // the POST that it answers has still to read it
+	dropped bool       // nobody can come back to it
 }
 
 // reader is the HTTP handler that writes a stream to the client.
@@ -73,7 +74,7 @@ var limits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.MaxInt}
 func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
 
 func newStream(p *peer, prefix string, answers int) *stream {
-	return &stream{p: p, id: prefix, left: answers, wake: make(chan struct{}, 1)}
+	return &stream{p: p, id: prefix, left: answers, coming: prefix == postPrefix, wake: make(chan struct{}, 1)}
 }
 
 // Send implements bridge.Stream.
@@ -84,7 +85,7 @@ func (s *stream) Send(e replay.Event) bool {
 		return false
 	}
 	s.begin()
-	if s.log.Bytes()+len(e.Data) > s.most() || !s.log.Append(e) {
+	if s.log.Bytes()+len(e.Data) > s.most() || s.log.Append(e) != nil {
 		return false
 	}
 	s.signal()
@@ -97,9 +98,7 @@ func (s *stream) begin() {
 		return
 	}
 	s.id += rand.Text()[:12]
-	l := limits
-	l.Dropped = s.p.d.b.Dropped()
-	s.log = replay.New(l)
+	s.log = s.p.d.b.NewLog(s.p.whose, limits, true)
 	for _, a := range s.answers {
 		s.keep(a)
 	}
@@ -134,9 +133,7 @@ func wake(c chan<- struct{}) {
 
 // keep puts an answer into the log. The caller holds s.mu.
 func (s *stream) keep(a answered) {
-	m := a.m
-	s.log.Append(replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true})
-	m.Release()
+	_ = s.log.Append(bridge.AnswerEvent(a.m)) // the log of a stream that nobody can read any more takes none
 }
 
 // answer takes one of the answers. The stream ends with the last.
@@ -193,7 +190,8 @@ func (s *stream) speaking() bool {
 func (s *stream) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.log != nil {
+	if s.log != nil { // it has begun at this moment
+		s.unread()
 		return
 	}
 	s.closed = true
@@ -203,13 +201,14 @@ func (s *stream) abandon() {
 	s.answers = nil
 }
 
-// attach makes the caller the stream's only reader: one that was there before
-// is sent away. (Its connection is probably dead.)
-func (s *stream) attach() *reader {
+// attach makes the caller the stream's only reader, of what follows the event at
+// seq: one that was there before is sent away. (Its connection is probably dead.)
+func (s *stream) attach(seq int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kick()
-	s.reader = &reader{wake: make(chan struct{}, 1), kick: make(chan struct{})}
+	s.reader, s.coming = &reader{wake: make(chan struct{}, 1), kick: make(chan struct{})}, false
+	s.log.Attend(seq)
 	if s.isGet() {
 		s.ended, s.read = time.Time{}, false // it is in use again
 	}
@@ -228,9 +227,46 @@ func (s *stream) detach(me *reader) {
 
 // unread says that nobody reads the stream. The caller holds s.mu.
 func (s *stream) unread() {
-	s.reader = nil
+	s.reader, s.coming = nil, false
 	if s.isGet() {
 		s.ended, s.read = time.Now(), true
+	}
+	if s.log.Leave(); s.dropped {
+		s.log.Close()
+	}
+}
+
+// drop says that nobody can come back to the stream: what it holds goes as soon as
+// nobody reads it.
+func (s *stream) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = true
+	if !s.used() {
+		s.log.Close()
+	}
+}
+
+// used reports whether somebody reads the stream, or is about to. The caller holds
+// s.mu.
+func (s *stream) used() bool { return s.reader != nil || s.coming }
+
+// lost reports whether an answer, or a question, that follows the event at seq had
+// to go before the client came back, and nothing else will come.
+func (s *stream) lost(seq int64) bool { return s.log.Finished() && s.log.Gone(seq) }
+
+// wrote says that the reader has written the events up to seq. The oldest of them
+// go when there is more than a history has room for: questions, which the log
+// itself never drops. The answers to a batch stay.
+func (s *stream) wrote(me *reader, seq int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != me {
+		return // another one may have begun before that
+	}
+	s.log.Written(seq)
+	if !s.batch && s.log.Bytes() > historyBytes {
+		s.log.Trim(seq, historyBytes/2)
 	}
 }
 
@@ -291,7 +327,7 @@ type reading struct {
 // respond writes the stream as the response to a request. It reports whether
 // the stream ended with the client there.
 func (s *stream) respond(w http.ResponseWriter, r *http.Request, how reading) (whole bool) {
-	me := s.attach()
+	me := s.attach(how.after)
 	defer s.detach(me)
 	ew, err := eventstream.Open(w, r)
 	if err != nil {
@@ -319,7 +355,7 @@ func (s *stream) serve(ctx context.Context, w *eventstream.Writer, me *reader, h
 	for {
 		finished := s.log.Finished()
 		there := ctx.Err() == nil // afterwards the client may go: it has all
-		next, err := s.write(w, seq)
+		next, err := s.write(w, me, seq)
 		if err != nil {
 			return false
 		}
@@ -330,7 +366,6 @@ func (s *stream) serve(ctx context.Context, w *eventstream.Writer, me *reader, h
 			s.mu.Unlock()
 			return there
 		}
-		s.prune(seq)
 		select {
 		case <-me.wake:
 		case <-beat.C:
@@ -361,33 +396,21 @@ func (s *stream) leave(w *eventstream.Writer) {
 }
 
 // write writes what follows the event at seq, and returns where that ends.
-func (s *stream) write(w *eventstream.Writer, seq int64) (int64, error) {
-	events, _ := s.log.After(seq) // what is missing was dropped for good
-	for _, e := range events {
-		if err := w.Send(eventstream.Event{ID: replay.ID(s.id, e.Seq), Type: "message", Data: e.Data}); err != nil {
+func (s *stream) write(w *eventstream.Writer, me *reader, seq int64) (int64, error) {
+	for {
+		events := s.log.Next(seq) // what is missing was dropped for good
+		if len(events) == 0 {
+			return seq, nil
+		}
+		for _, e := range events {
+			if err := w.Send(eventstream.Event{ID: replay.ID(s.id, e.Seq), Type: "message", Data: e.Data}); err != nil {
+				return seq, err
+			}
+		}
+		if err := w.Flush(); err != nil {
 			return seq, err
 		}
-		seq = e.Seq
-	}
-	if len(events) == 0 {
-		return seq, nil
-	}
-	return seq, w.Flush()
-}
-
-// prune forgets the oldest of what was written up to seq when there is more
-// than a history has room for: questions, which the log itself never drops.
-// The answers to a batch stay.
-func (s *stream) prune(seq int64) {
-	if s.batch || s.log.Bytes() <= historyBytes {
-		return
-	}
-	events, _ := s.log.After(0)
-	kept := 0
-	for _, e := range slices.Backward(events) {
-		if kept += len(e.Data); kept > historyBytes/2 && e.Seq < seq {
-			s.log.Forget(e.Seq)
-			return
-		}
+		seq = events[len(events)-1].Seq
+		s.wrote(me, seq)
 	}
 }

@@ -64,7 +64,7 @@ func (a *Upstream) Close() { a.client.Close() }
 // unopened says of a handshake what exchanges say of their calls.
 func (a *Upstream) unopened(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
-	if !ok || e.Kind != bridge.ErrLost && e.Kind != bridge.ErrUnsent {
+	if !ok || !errors.Is(e.Kind, bridge.ErrLost) && e.Kind != bridge.ErrUnsent {
 		return err
 	}
 	return &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + strings.TrimSuffix(e.Public, unknown), Err: e.Err}
@@ -76,6 +76,12 @@ const unknown = "; whether it acted on the request is unknown"
 // lost is the error of a call that may have reached the server.
 func (a *Upstream) lost(why string, err error) *bridge.Error {
 	return &bridge.Error{Server: a.name, Kind: bridge.ErrLost, Public: why + unknown, Err: err}
+}
+
+// invalid is the error of a call to which the server gave something that is no
+// answer. It may have acted on it.
+func (a *Upstream) invalid(why string, err error) *bridge.Error {
+	return &bridge.Error{Server: a.name, Kind: bridge.ErrInvalid, Public: why + unknown, Err: err}
 }
 
 // declined is the error of a call that the server did not take, as it was.

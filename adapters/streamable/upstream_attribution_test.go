@@ -42,6 +42,9 @@ func TestUpstreamAttribution(t *testing.T) {
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id)
 	}
 	up, rest := s.connect(t, UpstreamOptions{})
+	if a, ok := up.(bridge.Attributing); !ok || !a.Attributes() {
+		t.Error("the connection does not say so")
+	}
 	names := []string{"one", "two"}
 	var backs []*adaptertest.Client
 	var calls []<-chan adaptertest.Outcome

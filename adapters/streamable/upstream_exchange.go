@@ -82,7 +82,7 @@ func (e *exchange) response(res *http.Response) {
 // whole takes an answer that is all of the response.
 func (e *exchange) whole(res *http.Response) {
 	e.single(res)
-	e.w.Abort(e.call, e.w.a.lost(notAnAnswer, nil)) // unless one was
+	e.w.Abort(e.call, e.w.a.invalid(notAnAnswer, nil)) // unless one was
 }
 
 // notAnAnswer says that a response has only other messages in it.
@@ -95,7 +95,7 @@ func (e *exchange) elsewhere() {
 	select {
 	case <-e.ctx.Done():
 	case <-e.w.heed.Done():
-		e.w.Abort(e.call, e.w.a.lost("it took the request and gave no answer", nil))
+		e.w.Abort(e.call, e.w.a.invalid("it took the request and gave no answer", nil))
 	}
 }
 

@@ -147,7 +147,7 @@ func (q *query) response(res *http.Response) {
 		case q.method == discover:
 			q.unlike("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(q.call, w.a.lost(notAnAnswer, nil)) // unless one was
+			w.Abort(q.call, w.a.invalid(notAnAnswer, nil)) // unless one was
 		}
 	case q.method == discover:
 		abort(res)

@@ -201,7 +201,7 @@ func (p *posting) event(ev *eventstream.Received) {
 // events.
 func (p *posting) otherwise(res *http.Response) {
 	abort(res)
-	p.l.Abort(p.call, p.l.a.lost(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
+	p.l.Abort(p.call, p.l.a.invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
 
 // Attempts to reach a server that cannot be connected to: it may be about to
@@ -234,7 +234,7 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 			return nil, errUnwanted
 		}
 		res, err := by(request())
-		if err == nil || !httpclient.Unsent(err) || time.Since(began)+pause > most || !sleep(ctx, pause) {
+		if err == nil || !httpclient.Unsent(err) || httpclient.TLSFault(err) || time.Since(began)+pause > most || !sleep(ctx, pause) {
 			return res, err
 		}
 		pause = min(2*pause, time.Second)

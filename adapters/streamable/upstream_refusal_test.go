@@ -139,13 +139,14 @@ func TestUpstreamStatuses(t *testing.T) {
 		{"502", respond(502, secret), bridge.ErrLost, "whether it acted on the request is unknown"},
 		{"504", respond(504, secret), bridge.ErrLost, "HTTP 504"},
 		{"304", respond(304, ""), bridge.ErrUnavailable, "HTTP 304"},
-		{"202", respond(202, ""), bridge.ErrLost, "gave no answer"},
-		{"204", respond(204, ""), bridge.ErrLost, "gave no answer"},
-		{"200, a page", respond(200, "<html>"+secret, "Content-Type", "text/html"), bridge.ErrLost, "neither JSON nor events"},
-		{"200, nothing", respond(200, "", "Content-Type", "application/json"), bridge.ErrLost, "not an answer"},
-		{"200, broken", respond(200, `{"jsonrpc":"2.0","id":$id,"result":`), bridge.ErrLost, "not an answer"},
-		{"200, another's id", respond(200, `{"jsonrpc":"2.0","id":77,"result":{}}`), bridge.ErrLost, "not an answer"},
-		{"200, the id as text", respond(200, `{"jsonrpc":"2.0","id":"$id","result":{}}`), bridge.ErrLost, "not an answer"},
+		{"202", respond(202, ""), bridge.ErrInvalid, "gave no answer"},
+		{"204", respond(204, ""), bridge.ErrInvalid, "gave no answer"},
+		{"200, a page", respond(200, "<html>"+secret, "Content-Type", "text/html"), bridge.ErrInvalid, "neither JSON nor events"},
+		{"200, nothing", respond(200, "", "Content-Type", "application/json"), bridge.ErrInvalid, "not an answer"},
+		{"200, broken", respond(200, `{"jsonrpc":"2.0","id":$id,"result":`), bridge.ErrInvalid, "not an answer"},
+		{"200, gzip that nobody asked for", respond(200, "\x1f\x8b\b\x00\x00", "Content-Type", "application/json", "Content-Encoding", "gzip"), bridge.ErrInvalid, "not an answer"},
+		{"200, another's id", respond(200, `{"jsonrpc":"2.0","id":77,"result":{}}`), bridge.ErrInvalid, "not an answer"},
+		{"200, the id as text", respond(200, `{"jsonrpc":"2.0","id":"$id","result":{}}`), bridge.ErrInvalid, "not an answer"},
 		{"200, an error without id", respond(200, failure("null", -32600, "what?")), nil, "what?"},
 		{"200, invalid", respond(200, `{"jsonrpc":"1.0","id":$id,"result":{}}`), nil, "upstream_invalid"},
 		{"200, a batch", respond(200, `[{"jsonrpc":"2.0","method":"m"},{"jsonrpc":"2.0","id":$id,"result":{"b":1}}]`, "Content-Type", "application/json"), nil, `{"b":1}`},
@@ -159,7 +160,7 @@ func TestUpstreamStatuses(t *testing.T) {
 			if o.Err != nil {
 				text = o.Err.Error()
 			}
-			if (c.kind == nil) != (o.Err == nil) || !errors.Is(o.Err, c.kind) || !strings.Contains(text, c.want) {
+			if (c.kind == nil) != (o.Err == nil) || !errors.Is(o.Err, c.kind) || errors.Is(o.Err, bridge.ErrInvalid) != (c.kind == bridge.ErrInvalid) || !strings.Contains(text, c.want) {
 				t.Errorf("the call ended with %q, %v, want %v with %q", o.Answer, o.Err, c.kind, c.want)
 			}
 			if strings.Contains(text, secret) {

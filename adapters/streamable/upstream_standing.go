@@ -18,15 +18,26 @@ type standing struct {
 	w      *wire
 	last   string        // the id of the last event
 	retry  time.Duration // what the server wants us to wait
+	early  bool          // the server has not taken notifications/initialized yet
 	opened bool          // it has been open before
 	fails  int           // in a row
-	tried  func()        // called when an attempt has had an answer, or none
 }
 
-// listenPatience is how long the opening of a connection waits until the server
-// has heard that we listen: there are servers that drop what they say before,
-// their questions about the very first call among it. Others send the head of
-// their answer only with the first event.
+// greeting is how far the wire is in saying that the handshake is over. The first
+// attempt to open the standing stream comes before that: what a server announces
+// at once, such as tools that depend on the client, it says to those who listen,
+// and there are servers that drop it otherwise. The specification forbids only
+// requests before it (2025-11-25, Lifecycle, Initialization).
+type greeting struct {
+	tried   chan struct{} // closed when the first attempt has had an answer, or none
+	waited  bool          // for that; otherwise it took too long
+	taken   chan struct{} // closed when the server has taken notifications/initialized
+	retried chan struct{} // closed when there is no answer to wait for after that
+}
+
+// listenPatience is how long the opening of a connection waits for the answer to
+// an attempt to listen. There are servers that send the head of their answer only
+// with the first event.
 const listenPatience = 250 * time.Millisecond
 
 const (
@@ -36,12 +47,66 @@ const (
 	maxStanding = time.Minute // between attempts, unless the server wants more
 )
 
-// listen keeps the standing stream open for as long as the connection lives.
-// tried is called when the first attempt has had an answer, or none.
-func (w *wire) listen(tried func()) {
+// greet says that the handshake is over, by m, and begins to listen before.
+// Nothing may overtake m.
+func (w *wire) greet(ctx context.Context, m bridge.Outgoing) error {
+	w.mu.Lock()
+	err := w.unfit()
+	if err == nil {
+		w.wg.Go(w.listen)
+	}
+	w.mu.Unlock()
+	if err != nil {
+		m.Line.Free()
+		return err
+	}
+	w.waited = w.patiently(ctx, w.tried)
+	return w.confirm(ctx, m)
+}
+
+// patiently waits until done is closed, or there is no patience left. It reports
+// whether done was closed.
+func (w *wire) patiently(ctx context.Context, done <-chan struct{}) bool {
+	patience := time.NewTimer(listenPatience)
+	defer patience.Stop()
+	select {
+	case <-done:
+		return true
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// listen keeps the standing stream open for as long as the connection lives. An
+// attempt that hangs is left to itself: there is never more than one stream.
+func (w *wire) listen() {
 	defer w.deafen()
-	s := &standing{w: w, tried: tried}
-	for s.once(w.heed) && sleep(w.heed, s.pause()) {
+	s := &standing{w: w, early: true}
+	began := time.Now()
+	res, again := s.attempt(w.heed)
+	close(w.tried)
+	s.early = false
+	if res == nil && again { // it may have come too early for this server
+		select {
+		case <-w.taken:
+		case <-w.heed.Done():
+		}
+		s.fails = 0
+		began = time.Now()
+		res, again = s.attempt(w.heed)
+	}
+	close(w.retried)
+	for {
+		if res != nil {
+			s.follow(res, began)
+		}
+		w.mute()
+		if !again || !sleep(w.heed, s.pause()) {
+			return
+		}
+		began = time.Now()
+		res, again = s.attempt(w.heed)
 	}
 }
 
@@ -64,32 +129,32 @@ func (s *standing) pause() time.Duration {
 	return d + rand.N(d/4)
 }
 
-// once opens the stream and reads it to its end. It reports whether it shall
-// be opened again.
-func (s *standing) once(ctx context.Context) (again bool) {
-	w := s.w
-	defer w.mute()
-	began := time.Now()
-	r := w.request(ctx, http.MethodGet, nil, nil)
+// attempt opens the stream. It returns nil when the server does not, and reports
+// whether to try again when that has failed, or the stream has ended.
+func (s *standing) attempt(ctx context.Context) (res *http.Response, again bool) {
+	r := s.w.request(ctx, http.MethodGet, nil, nil)
 	if s.last != "" {
 		r.Header["Last-Event-Id"] = []string{s.last}
 	}
 	res, err := s.open(r)
-	s.tried()
 	switch {
 	case err != nil:
 		s.fails++
-		return true
+		return nil, true
 	case res.StatusCode/100 != 2 || kindOf(res) != kindEvents:
-		return s.refused(res)
+		return nil, s.refused(res)
 	}
 	s.opened = true
-	w.muted.Store(false)
+	s.w.muted.Store(false)
+	return res, true
+}
+
+// follow reads a stream to its end, which was asked for when it began.
+func (s *standing) follow(res *http.Response, began time.Time) {
 	news := s.read(res)
 	if s.fails++; news || time.Since(began) >= stableAfter {
 		s.fails = 0
 	}
-	return true
 }
 
 // open sends the request in a goroutine of its own: to connect takes a deep
@@ -120,7 +185,7 @@ func (s *standing) refused(res *http.Response) (again bool) {
 		w.forget(refusal.String())
 		return false
 	case refusal.status == http.StatusBadRequest, refusal.status == http.StatusNotFound, refusal.status/100 == 2:
-		return s.opened // many servers say so what 405 means
+		return s.opened || s.early // many servers say so what 405 means
 	}
 	w.a.o.Log.Debug("the server does not let us listen", "err", refusal.String())
 	return true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +22,7 @@ type wire struct {
 	muted   atomic.Bool // the standing stream is not open now, after it was tried
 	over    atomic.Bool // rest has been told that the connection has ended
 	unknown atomic.Bool // the server says with 404 that it does not know initialize
+	greeting
 
 	// link's mu guards the rest.
 	session  string // the id that the server gave; empty when it has no sessions
@@ -36,7 +36,7 @@ var (
 )
 
 func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{}
+	w := &wire{greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
 	w.init(a, from, rest, w)
 	w.heed, w.deafen = context.WithCancel(context.Background())
 	return w
@@ -53,29 +53,24 @@ func (w *wire) Send(ctx context.Context, m bridge.Outgoing) error {
 	opening := !w.open && !w.closed
 	w.mu.Unlock()
 	if opening && m.Method == "notifications/initialized" {
-		return w.confirm(ctx, m) // nothing may overtake it
+		return w.greet(ctx, m)
 	}
 	return w.enqueue(ctx, m)
 }
 
 // opened settles the race between the end of Open and the end of the session,
-// and begins to listen.
+// and has the server asked again that did not let us listen before.
 func (w *wire) opened(ctx context.Context) error {
-	tried := make(chan struct{})
 	w.mu.Lock()
 	if w.why != nil {
 		defer w.mu.Unlock()
 		return w.why
 	}
 	w.open = true
-	w.wg.Go(func() { w.listen(sync.OnceFunc(func() { close(tried) })) })
 	w.mu.Unlock()
-	patience := time.NewTimer(listenPatience)
-	defer patience.Stop()
-	select {
-	case <-tried:
-	case <-patience.C:
-	case <-ctx.Done(): // the connection is good all the same
+	close(w.taken)
+	if w.waited { // otherwise there was no patience left before
+		w.patiently(ctx, w.retried) // the connection is good all the same
 	}
 	return nil
 }
@@ -216,6 +211,10 @@ func (w *wire) shut() {
 // Deaf implements bridge.Deafening: the server has no standing stream, or
 // it was broken off and is not open again.
 func (w *wire) Deaf() bool { return w.heed.Err() != nil || w.muted.Load() }
+
+// Attributes implements bridge.Attributing: what the server asks on the stream of
+// a call is about that call.
+func (w *wire) Attributes() bool { return true }
 
 // goodbye ends the server's session. Many servers do not let their clients do
 // so.

@@ -29,6 +29,8 @@ const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listCh
 //	late   answers after arguments.after (a duration)
 //	large  answers with arguments.n bytes
 //	quit   ends the connection
+//
+// It has no prompts; other methods it answers with their names.
 type Server struct {
 	Before func(ctx context.Context) error // what happens before a handshake; nil is nothing
 
@@ -137,6 +139,8 @@ func (c *Conn) take(text string) {
 		}
 	case m.Method == "tools/call" && m.IsRequest():
 		c.tool(m)
+	case m.IsRequest() && strings.HasPrefix(m.Method, "prompts/"):
+		c.hear(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID))
 	case m.IsRequest():
 		c.answer(string(m.ID), `{"method":"`+m.Method+`"}`)
 	}

@@ -67,6 +67,47 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// What is wrong with a client's message has the right code, and its id as far as it
+// can be given back. Of a server, whose ids are given back as they are, all numbers
+// are taken.
+func TestParseUTF8(t *testing.T) {
+	request := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"x"}` }
+	for _, tc := range []struct {
+		in, want string
+		code     int // 0 means that it is taken
+		id       string
+	}{
+		{request("-7"), "", 0, ""},
+		{request("-0"), "", 0, ""},
+		{request(`"1.5e"`), "", 0, ""},
+		{request("123456789012345678901234567890"), "", 0, ""},
+		{request("1.5"), "a string or an integer", CodeInvalidRequest, "1.5"},
+		{request("1.0"), "a string or an integer", CodeInvalidRequest, "1.0"},
+		{request("1e2"), "a string or an integer", CodeInvalidRequest, "1e2"},
+		{request("-1E2"), "a string or an integer", CodeInvalidRequest, "-1E2"},
+		{`{"jsonrpc":"2.0","id":1.5,"result":{}}`, "", 0, ""}, // nobody's answer, which is no fault
+		{`{"jsonrpc":"2.0","id":7,"method":"a` + "\xff" + `"}`, "not JSON: it is not UTF-8", CodeParse, "7"},
+		{`{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"` + "\xc3" + `"}}`, "not JSON: it is not UTF-8", CodeParse, "7"},
+		{`{"jsonrpc":"1.0","id":7,"method":"a` + "\xff" + `"}`, "not JSON: it is not UTF-8", CodeParse, "7"},
+		{request(`"a` + "\xff" + `"`), "not JSON: it is not UTF-8", CodeParse, ""},
+	} {
+		_, err := ParseUTF8([]byte(tc.in))
+		invalid, ok := errors.AsType[*InvalidError](err)
+		if tc.code == 0 {
+			if err != nil {
+				t.Errorf("ParseUTF8(%q) = %v", tc.in, err)
+			}
+			continue
+		}
+		if !ok || !strings.Contains(err.Error(), tc.want) || invalid.Code() != tc.code || string(invalid.ID) != tc.id {
+			t.Errorf("ParseUTF8(%q) = %v, want %q, code %d, id %s", tc.in, err, tc.want, tc.code, tc.id)
+		}
+		if _, err := Parse([]byte(tc.in)); err != nil && tc.code == CodeInvalidRequest {
+			t.Errorf("Parse(%q) = %v: a server may send it", tc.in, err)
+		}
+	}
+}
+
 func TestAppend(t *testing.T) {
 	for _, tc := range []struct{ name, in, id, token, want string }{
 		{"own id", `{"jsonrpc":"2.0","id":"a","method":"x"}`, "12", "", `{"jsonrpc":"2.0","id":12,"method":"x"}`},

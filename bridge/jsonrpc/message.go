@@ -10,10 +10,13 @@ package jsonrpc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -38,7 +41,7 @@ type Message struct {
 	doubtful        bool   // see Doubtful
 	lines           bool   // line breaks stand between tokens
 	buf             *Buffer
-	freed           func() // see OnRelease
+	held            *held // see OnRelease
 }
 
 // IsRequest reports whether an answer is expected.
@@ -229,12 +232,18 @@ func (m *Message) Release() {
 	if m == nil {
 		return
 	}
-	buf, freed := m.buf, m.freed
+	buf, held := m.buf, m.held
 	*m = Message{}
 	buf.Free()
-	if freed != nil {
-		freed()
+	if held != nil {
+		held.back()
 	}
+}
+
+// held is what is given back with a message.
+type held struct {
+	back    func()
+	cleanup runtime.Cleanup
 }
 
 // OnRelease has f called once, when the message is released or, if it never is,
@@ -242,8 +251,19 @@ func (m *Message) Release() {
 // not refer to the message.
 func (m *Message) OnRelease(f func()) {
 	f = sync.OnceFunc(f)
-	m.freed = f
-	runtime.AddCleanup(m, func(f func()) { f() }, f)
+	m.held = &held{f, runtime.AddCleanup(m, func(f func()) { f() }, f)}
+}
+
+// TakeRelease returns what OnRelease has set, for the caller to call in place of
+// the message; nil if there is nothing.
+func (m *Message) TakeRelease() func() {
+	if m.held == nil {
+		return nil
+	}
+	held := m.held
+	m.held = nil
+	held.cleanup.Stop()
+	return held.back
 }
 
 // Pooled reports whether the memory of m is used for something else after
@@ -262,7 +282,14 @@ type SyntaxError struct {
 	What   string
 }
 
+// Deep reports whether the text may be JSON, but has more arrays and objects in one
+// another than Parse takes.
+func (e *SyntaxError) Deep() bool { return e.What == tooDeep }
+
 func (e *SyntaxError) Error() string {
+	if e.Deep() {
+		return fmt.Sprintf("nested too deep at byte %d: more than %d arrays and objects are in one another", e.Offset, maxDepth)
+	}
 	return fmt.Sprintf("not JSON: %s at byte %d", e.What, e.Offset)
 }
 
@@ -271,9 +298,23 @@ func (e *SyntaxError) Error() string {
 type InvalidError struct {
 	ID   []byte
 	What string
+	text bool // it is not even JSON, for it is not UTF-8
 }
 
-func (e *InvalidError) Error() string { return "not a JSON-RPC message: " + e.What }
+func (e *InvalidError) Error() string {
+	if e.text {
+		return "not JSON: " + e.What
+	}
+	return "not a JSON-RPC message: " + e.What
+}
+
+// Code returns the code of the error that answers the message.
+func (e *InvalidError) Code() int {
+	if e.text {
+		return CodeParse
+	}
+	return CodeInvalidRequest
+}
 
 // Parse reads one message. The message refers to b, which must not change
 // while it is used. The error is a *SyntaxError or an *InvalidError.
@@ -317,17 +358,61 @@ func (s *scanner) syntax(end int) error {
 }
 
 // ParseUTF8 is Parse for what comes from clients. It takes no message that is
-// not UTF-8 (A1): of the servers' libraries some end with the first byte that
-// is not, and with them the calls of everybody else.
+// not UTF-8: of the servers' libraries some end with the first byte that
+// is not, and with them the calls of everybody else. And no request whose id is a
+// number but no integer, nor one whose method a server may take for another one
+// than the bridge does: access rules look at it. Of servers such ids are taken and
+// given back: they are no harm, and their questions get answers.
 func ParseUTF8(b []byte) (*Message, error) {
 	m, err := Parse(b)
-	if err != nil || utf8.Valid(b) {
-		return m, err
+	switch {
+	case err != nil:
+		if invalid, ok := errors.AsType[*InvalidError](err); ok && !utf8.Valid(b) {
+			return nil, notUTF8(invalid.ID)
+		}
+		return nil, err
+	case !utf8.Valid(b):
+		return nil, notUTF8(m.ID)
+	case m.IsRequest() && !stringOrInteger(m.ID):
+		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: idRule + ", as in 15: no fraction and no exponent"}
+	case m.IsRequest() && strings.ContainsFunc(m.Method, unicode.IsControl):
+		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: "method must not have control characters"}
+	case m.IsRequest() && misspelled(m.Method):
+		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: "method must be " + strings.ToLower(m.Method) + ", in small letters"}
 	}
-	return nil, &InvalidError{ID: bytes.Clone(m.ID), What: "it is not UTF-8"}
+	return m, nil
 }
 
-// validID reports whether raw is a string or a number (A1).
+// notUTF8 is the error of a message with that id, which is given back only if it
+// can be sent: it may be what is not UTF-8.
+func notUTF8(id []byte) error {
+	e := &InvalidError{What: "it is not UTF-8", text: true}
+	if utf8.Valid(id) {
+		e.ID = bytes.Clone(id)
+	}
+	return e
+}
+
+const idRule = "id must be a string or an integer"
+
+// stringOrInteger reports whether raw, which is a string or a number, is a string
+// or written as an integer.
+func stringOrInteger(raw []byte) bool {
+	return raw[0] == '"' || !bytes.ContainsAny(raw, ".eE")
+}
+
+// misspelled reports whether a method differs in case only from one that has a name,
+// by which access rules and filters look.
+func misspelled(method string) bool {
+	for _, known := range [...]string{"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe"} {
+		if len(method) == len(known) && method != known && strings.EqualFold(method, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// validID reports whether raw is a string or a number.
 func validID(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
 }
@@ -350,7 +435,7 @@ func (m *Message) check(s *scanner) string {
 	case m.method != nil && (m.Result != nil || m.Error != nil):
 		return "a request has no result and no error"
 	case m.method != nil && m.ID != nil && !validID(m.ID):
-		return "id must be a string or an integer" // R-002
+		return idRule
 	case m.method != nil && m.Params != nil && m.Params[0] != '{':
 		return "params must be an object"
 	case m.method == nil && m.Result == nil && m.Error == nil:

@@ -12,6 +12,8 @@ import (
 // and no MCP message comes near it.
 const maxDepth = 1000
 
+const tooDeep = "nested too deep"
+
 // level says which members of an object the scanner looks at.
 type level uint8
 
@@ -201,7 +203,7 @@ func (s *scanner) escape(i int) int {
 
 func (s *scanner) array(i, depth int) int {
 	if depth >= maxDepth {
-		return s.fail(i, "nested too deep")
+		return s.fail(i, tooDeep)
 	}
 	if i = s.space(i + 1); i < len(s.b) && s.b[i] == ']' {
 		return i + 1
@@ -226,7 +228,7 @@ func (s *scanner) array(i, depth int) int {
 
 func (s *scanner) object(i, depth int, l level) int {
 	if depth >= maxDepth {
-		return s.fail(i, "nested too deep")
+		return s.fail(i, tooDeep)
 	}
 	if i = s.space(i + 1); i < len(s.b) && s.b[i] == '}' {
 		return i + 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,22 @@ func (s *Server) admit(c *gin.Context) {
 		s.turnAway(c, err)
 		return
 	}
+	shown(c.Request.Context())
 	c.Request = c.Request.WithContext(auth.WithPrincipal(c.Request.Context(), name))
+}
+
+// granted lets those in who may use the server of that name. For others it does not
+// exist.
+func (s *Server) granted(name string) gin.HandlerFunc {
+	kept := map[string]bool{} // out
+	for principal, g := range s.c.Grants() {
+		kept[principal] = slices.Contains(s.b.Servers(), name) && !g.Covers(name)
+	}
+	return func(c *gin.Context) {
+		if s.keys != nil && kept[auth.Principal(c.Request.Context())] {
+			s.unknown(c)
+		}
+	}
 }
 
 // operator lets those in who may look at how the bridge fares: everybody, if the
@@ -69,17 +85,34 @@ func (s *Server) operator(c *gin.Context) {
 	}
 }
 
-// insider reports whether the details of how the bridge fares may be shown in
-// answer to a request that is answered in any case.
-func (s *Server) insider(c *gin.Context) bool {
-	if s.keys == nil || s.c.PublicStatus {
-		return true
+// sight is of which servers somebody may see how they fare.
+type sight struct {
+	all bool // and the bridge as a whole
+	of  func(server string) bool
+}
+
+// sight returns what the caller of that name may see.
+func (s *Server) sight(principal string) sight {
+	if s.keys == nil || s.c.PublicStatus || s.c.SeesAll(principal) {
+		return sight{true, func(string) bool { return true }}
 	}
-	_, err := s.keys.Principal(c.Request.Header)
-	if errors.Is(err, auth.ErrInvalid) {
+	return sight{false, func(server string) bool { return server != "" && s.b.Allowed(server, principal) == nil }}
+}
+
+// insider reports whether the details of how the bridge fares may be shown in
+// answer to a request that is answered in any case, and which.
+func (s *Server) insider(c *gin.Context) (sees sight, ok bool) {
+	if s.keys == nil || s.c.PublicStatus {
+		return s.sight(""), true
+	}
+	name, err := s.keys.Principal(c.Request.Header)
+	switch {
+	case err == nil:
+		shown(c.Request.Context())
+	case errors.Is(err, auth.ErrInvalid):
 		s.complain(c, err) // somebody may be guessing
 	}
-	return err == nil
+	return s.sight(name), err == nil
 }
 
 const (

@@ -126,15 +126,55 @@ func TestAccessOpen(t *testing.T) {
 	if a.Code != 204 || !strings.Contains(a.Header().Get("Access-Control-Allow-Headers"), "Authorization, X-API-Key") {
 		t.Errorf("a preflight: %d %v", a.Code, a.Header())
 	}
-	for _, key := range []string{"", bobKey, "wrong"} {
-		a := r.answer(from(peer, loopback, "GET", "/nowhere", as(key)...))
-		if a.Code != 404 || strings.Contains(a.Body.String(), "two") || (key == bobKey) != strings.Contains(a.Body.String(), "/one/mcp") {
-			t.Errorf("an unknown path, with the key %q: %d %s", key, a.Code, a.Body)
+	// Clients that know OAuth look for this after a 401: there is none.
+	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/one/mcp", "/one/mcp/.well-known/openid-configuration"} {
+		if a := r.answer(from(peer, loopback, "GET", path)); a.Code != 404 || strings.Contains(a.Body.String(), "mcp") {
+			t.Errorf("OAuth: %d %s", a.Code, a.Body)
 		}
 	}
-	// Clients that know OAuth look for this after a 401: there is none.
-	if a := r.answer(from(peer, loopback, "GET", "/.well-known/oauth-protected-resource")); a.Code != 404 {
-		t.Errorf("OAuth: %d", a.Code)
+	if a := r.answer(from(peer, loopback, "PUT", "/healthz")); a.Code != 405 || a.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("PUT /healthz: %d %v", a.Code, a.Header())
+	}
+}
+
+// Which servers there are cannot be told without a key, nor with one that may not
+// use them: what is there and what is not is answered alike.
+func TestHiddenNames(t *testing.T) {
+	for _, base := range []string{"", "/tools"} {
+		hidden := func(c *config.Config) {
+			private(c)
+			c.BasePath = base
+		}
+		r := newRig(t, hidden, "one", "two")
+		r.s.reached[1].hook = newHook(hookSecret, nil)
+		r.s.http.Handler = r.s.Handler()
+		for _, who := range []struct {
+			header []string
+			status int
+		}{{nil, 401}, {as("guess-0123456789abcdef"), 401}, {as(bobKey), 404}} {
+			for _, method := range []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "FOO"} {
+				for _, path := range []string{"/%s", "/%s/", "/%s/mcp", "/%s/sse", "/%s/messages", "/%s/messages/", "/%s/other", "/hooks/%s"} {
+					ask := func(name string) string {
+						a := r.answer(from(peer, loopback, method, base+fmt.Sprintf(path, name), who.header...))
+						return fmt.Sprint(a.Code, " ", a.Header(), " ", a.Body)
+					}
+					there, not := ask("two"), ask("nope")
+					want := who.status
+					if method == "POST" && strings.HasPrefix(path, "/hooks") {
+						want = 401 // it takes the secret
+					}
+					if there != not || !strings.HasPrefix(there, fmt.Sprint(want)) {
+						t.Errorf("%s %s%s, %v:\n%s\nan unknown one:\n%s", method, base, path, who.header, there, not)
+					}
+				}
+			}
+		}
+		if a := r.answer(from(peer, loopback, "PUT", base+"/one/messages", as(bobKey)...)); a.Code != 405 || !strings.Contains(a.Header().Get("Allow"), "POST") {
+			t.Errorf("a method that one's own server does not have: %d %v", a.Code, a.Header())
+		}
+		if a := r.answer(from(peer, loopback, "GET", base+"/nowhere", as(bobKey)...)); a.Code != 404 || !strings.Contains(a.Body.String(), base+"/one/mcp") || strings.Contains(a.Body.String(), "two") {
+			t.Errorf("what bob is told that there is: %d %s", a.Code, a.Body)
+		}
 	}
 }
 
@@ -154,7 +194,7 @@ func TestAccessStatus(t *testing.T) {
 	}{
 		{"no key", newRig(t, private, "one", "broken"), nil, false, 200},
 		{"a wrong key", newRig(t, private, "one", "broken"), as("wrong"), false, 200},
-		{"a key", newRig(t, private, "one", "broken"), as(bobKey), true, 200},
+		{"a key", newRig(t, private, "one", "broken"), as(aliceKey), true, 200},
 		{"no key, nothing works", newRig(t, private, "broken"), nil, false, 503},
 		{"a key, nothing works", newRig(t, private, "broken"), as(aliceKey), true, 503},
 		{"public", newRig(t, public, "one", "broken"), nil, true, 200},
@@ -273,7 +313,7 @@ func TestAccessSSE(t *testing.T) {
 			t.Errorf("alice's stream has %q", got)
 		}
 		stream.Leave()
-		if a := r.Do("GET", "/two/sse", "", as(bobKey)...).Wait(); a.Status() != 403 || !strings.Contains(a.Body(), "server two: this caller may not use it") {
+		if a := r.Do("GET", "/two/sse", "", as(bobKey)...).Wait(); a.Status() != 404 || strings.Contains(a.Body(), "two") {
 			t.Errorf("a stream to a server that bob may not use: %d %s", a.Status(), a.Body())
 		}
 	})
@@ -328,7 +368,7 @@ func TestAccessGrants(t *testing.T) {
 			{aliceKey, "/mcp", "two__echo", 200, `"result"`},
 			{bobKey, "/one/mcp", "echo", 200, `"error":{"code":-32602,"message":"Unknown tool: echo"}`},
 			{bobKey, "/one/mcp", "steps", 200, `"result"`},
-			{bobKey, "/two/mcp", "steps", 403, `"error":{"code":-32600,"message":"server two: this caller may not use it","data":{"bridge":"denied","server":"two"}}`},
+			{bobKey, "/two/mcp", "steps", 404, `"error":{"code":-32600,"message":"nothing is served here; MCP is at /mcp, /one/mcp"}`},
 			{bobKey, "/mcp", "one__steps", 200, `"result"`},
 			{bobKey, "/mcp", "one__echo", 200, `"error":{"code":-32602,"message":"Unknown tool: one__echo"}`},
 			{bobKey, "/mcp", "two__steps", 200, `"error":{"code":-32602,"message":"Unknown tool: two__steps"}`},
@@ -345,7 +385,7 @@ func TestAccessGrants(t *testing.T) {
 			}
 			body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":{},`)
 			a = r.Do("POST", tc.path, body, append(append(header, "Mcp-Name", tc.tool), as(tc.key)...)...).Wait()
-			if a.Status() != tc.status || !strings.Contains(a.Body(), tc.answer) || !strings.Contains(a.Body(), `"id":7`) {
+			if a.Status() != tc.status || !strings.Contains(a.Body(), tc.answer) || tc.status == 200 && !strings.Contains(a.Body(), `"id":7`) {
 				t.Errorf("%s, modern: %s = %d %s, want %d %s", tc.path, tc.tool, a.Status(), a.Body(), tc.status, tc.answer)
 			}
 		}
@@ -492,7 +532,7 @@ func TestAccessHook(t *testing.T) {
 	private(&c)
 	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
 		r := reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
-		r.hook = &hook{secret: hookSecret, renew: func(context.Context, []byte) (int, error) { return 3, nil }}
+		r.hook = newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })
 		return r
 	})
 	defer s.Close(t.Context())

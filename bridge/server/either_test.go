@@ -140,9 +140,9 @@ func TestEitherEras(t *testing.T) {
 // ignorant is a client that heeds nothing.
 type ignorant struct{}
 
-func (ignorant) Notify(*jsonrpc.Message)                             {}
-func (ignorant) Ask(*jsonrpc.Message, func(*jsonrpc.Message)) func() { return nil }
-func (ignorant) Gone(error)                                          {}
+func (ignorant) Notify(*jsonrpc.Message)                                   {}
+func (ignorant) Ask(*jsonrpc.Message, func(*jsonrpc.Message)) func(string) { return nil }
+func (ignorant) Gone(error)                                                {}
 
 // When there is no time left, the other transport is not tried.
 func TestEitherLate(t *testing.T) {

@@ -31,8 +31,17 @@ const (
 	corsMaxAge  = "7200"
 )
 
+// nosniff has browsers believe the Content-Type.
+var nosniff = []string{"nosniff"}
+
 func (g *guard) check(c *gin.Context) {
 	r := c.Request
+	c.Writer.Header()["X-Content-Type-Options"] = nosniff
+	if r.URL.RawPath != "" { // a proxy's rules for paths would not see which server it is for
+		c.Abort()
+		refuse(c, http.StatusNotFound, "nothing is served here: write the path without %")
+		return
+	}
 	host := r.Host
 	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
 		first, _, _ := strings.Cut(forwarded, ",")
@@ -44,6 +53,11 @@ func (g *guard) check(c *gin.Context) {
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
+		// A browser says so where it sends no Origin: for images, links, and fetches
+		// whose answer the page may not read.
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !strings.HasSuffix(r.URL.Path, "/healthz") {
+			deny(c, "pages of other sites may not call: list their origin in allowed_origins, and have them use CORS")
+		}
 		return
 	}
 	if len(origins) > 1 || !g.originAllowed(origins[0], host, onLoopback(r)) {
@@ -93,7 +107,12 @@ func (g *guard) trusts(peer string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(at.Addr().Unmap()) })
+	return g.proxy(at.Addr().Unmap())
+}
+
+// proxy reports whether the address is that of a trusted proxy.
+func (g *guard) proxy(a netip.Addr) bool {
+	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // onLoopback reports whether the request came in on a loopback address.

@@ -39,10 +39,10 @@ func TestHook(t *testing.T) {
 	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, c *config.Server) reached {
 		r := reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
 		if c.Name == "flows" {
-			r.hook = &hook{hookSecret, func(_ context.Context, body []byte) (int, error) {
+			r.hook = newHook(hookSecret, func(_ context.Context, body []byte) (int, error) {
 				got = append(got, string(body))
 				return 3, fails
-			}}
+			})
 		}
 		return r
 	})

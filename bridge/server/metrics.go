@@ -1,15 +1,18 @@
 package server
 
 import (
-	"net/http"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
+	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
@@ -147,7 +150,29 @@ func (m *metrics) observer(s *serverMetrics, method int) prometheus.Observer {
 	return o
 }
 
-// handler serves the metrics.
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry})
+// serveMetrics serves the metrics that the caller may see.
+func (s *Server) serveMetrics(c *gin.Context) {
+	sees := s.sight(auth.Principal(c.Request.Context()))
+	from := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := s.metrics.registry.Gather()
+		if !sees.all {
+			all = seen(all, sees.of)
+		}
+		return all, err
+	})
+	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: s.metrics.registry}).ServeHTTP(c.Writer, c.Request)
+}
+
+// seen returns what is about servers that may be seen.
+func seen(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
+	var some []*dto.MetricFamily
+	for _, family := range all {
+		family.Metric = slices.DeleteFunc(family.Metric, func(m *dto.Metric) bool {
+			return !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == "server" && of(l.GetValue()) })
+		})
+		if len(family.Metric) > 0 {
+			some = append(some, family)
+		}
+	}
+	return some
 }

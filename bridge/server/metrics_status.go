@@ -44,7 +44,7 @@ func newGauges(s *Server) *gauges {
 	g := &gauges{s: s}
 	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the state that the circuit breaker of a server is in: closed, open (the server is left alone) or half-open (it is tried).", []string{"server", "state"}, nil)
 	g.cached = prometheus.NewDesc("mcp_bridge_cache_requests_total", "Requests for lists, by whether they were answered from what is kept (hit), were not (miss), waited for the answer to another (joined), or got something stale because the server cannot be asked (stale).", []string{"server", "result"}, nil)
-	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "What a limit of the server has refused, by the limit. Without a server: a limit of what one caller may have.", []string{"server", "limit"}, nil)
+	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "What a limit of the server has refused, by the limit. Without a server: a limit of what one caller, one address or all may have.", []string{"server", "limit"}, nil)
 	g.sessions = prometheus.NewDesc("mcp_bridge_sessions", "Sessions. Without a server: those that have all servers as one.", []string{"server"}, nil)
 	g.children = prometheus.NewDesc("mcp_bridge_children", "Child processes of a server on stdio that run or are being started.", []string{"server"}, nil)
 	whole := func(name, help string, kind prometheus.ValueType, value func(*overview) float64) {
@@ -116,6 +116,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&all))
 	}
 	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
+	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.s.clients.refused.Load()), "", "connections")
 	for limit, n := range totals.Refused {
 		to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), "", limit)
 	}

@@ -54,7 +54,7 @@ func (s *Server) api(c *config.Server) reached {
 	}
 	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close}
 	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
-		r.hook = &hook{w.Secret, a.Renew}
+		r.hook = newHook(w.Secret, a.Renew)
 	}
 	return r
 }
@@ -83,7 +83,7 @@ func mayCall(c *config.Config, renamed map[string]string) func(principal string)
 
 // RestOptions makes the options of an HTTP API of its server's settings.
 func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
-	o := rest.Options{Log: log, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
+	o := rest.Options{Log: log, Breaker: c.Breaker, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
 	for _, f := range c.Forward {
 		o.Forward = append(o.Forward, f.To)
 	}

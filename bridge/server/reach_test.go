@@ -250,8 +250,8 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c := config.Server{
-		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
-		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
+		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
+		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
 		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
 	}
@@ -263,7 +263,7 @@ func TestOptions(t *testing.T) {
 	}
 	got.Check = nil
 	want := bridge.ServerOptions{
-		Name: "a", Adapter: fake, Share: bridge.ShareCall, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5,
+		Name: "a", Adapter: fake, Share: bridge.ShareCall, Offer: bridge.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
 		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true,
 		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,7 +19,7 @@ type readiness struct {
 	Ready    bool    `json:"ready"`
 	Reason   string  `json:"reason,omitempty"`
 	Draining bool    `json:"draining,omitempty"`
-	Whole    *whole  `json:"bridge"`
+	Whole    *whole  `json:"bridge,omitempty"` // not there for who may not see all servers
 	Servers  []state `json:"servers"`
 }
 
@@ -142,17 +143,30 @@ func moment(t time.Time) *time.Time {
 // ready answers /readyz: as JSON, or as a table for people.
 func (s *Server) ready(c *gin.Context) {
 	r := s.readiness()
+	sees, inside := s.insider(c)
 	status := http.StatusOK
 	if !r.Ready {
 		status = http.StatusServiceUnavailable
 	}
+	if !sees.all {
+		r.limit(sees.of)
+	}
 	switch {
-	case !s.insider(c): // the status says it all
+	case !inside: // the status says it all
 		c.JSON(status, gin.H{"ready": r.Ready})
 	case c.Query("format") == "text", c.Query("format") == "" && c.NegotiateFormat(gin.MIMEJSON, gin.MIMEPlain) == gin.MIMEPlain:
 		c.String(status, "%s", r.table(time.Now()))
 	default:
 		c.IndentedJSON(status, r)
+	}
+}
+
+// limit leaves what is about servers that may be seen.
+func (r *readiness) limit(of func(server string) bool) {
+	r.Whole = nil
+	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
+	if r.Reason != "" && !r.Draining {
+		r.Reason = "too few servers work" // which, and how many there are, is for who may see them
 	}
 }
 
@@ -163,8 +177,11 @@ func (r *readiness) table(now time.Time) string {
 		b.Reset()
 		b.WriteString("not ready: " + r.Reason)
 	}
-	fmt.Fprintf(&b, "\n%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n\n",
-		r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
+	if b.WriteString("\n"); r.Whole != nil {
+		fmt.Fprintf(&b, "%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n",
+			r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
+	}
+	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tBREAKER\tCACHE\tLAST ERROR")
 	for _, s := range r.Servers {

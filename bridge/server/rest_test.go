@@ -236,7 +236,8 @@ paths:
 func TestRestOptions(t *testing.T) {
 	s := config.DefaultServer("words", config.ShareSession)
 	s.Timeout, s.MaxTimeout = 3*time.Second, 7*time.Second
-	if o := RestOptions(&s, 1<<20, nil); o.Timeout != s.Timeout || o.MaxTimeout != s.MaxTimeout || o.MaxMessage != 1<<20 {
+	s.Breaker = bridge.Breaker{Failures: 7}
+	if o := RestOptions(&s, 1<<20, nil); o.Timeout != s.Timeout || o.MaxTimeout != s.MaxTimeout || o.MaxMessage != 1<<20 || o.Breaker != s.Breaker {
 		t.Errorf("RestOptions = %+v", o)
 	}
 }

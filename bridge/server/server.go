@@ -9,6 +9,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,7 @@ type Server struct {
 	access     *accessLog // nil when there is none
 	fault      error      // why the bridge cannot be served as it is configured
 	http       *http.Server
+	clients    *connections
 	cert       *certificate // nil without TLS
 }
 
@@ -61,7 +63,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	o := bridge.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: c.Grants(), PerPrincipal: c.PerPrincipal,
-		Watch: s.watch, Traces: c.Traces,
+		Watch: s.watch, Traces: c.Traces, Offer: bridge.Offer(c.Offer),
 	}
 	for i := range c.Servers {
 		r := reach(s, &c.Servers[i])
@@ -83,9 +85,20 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
+		// It has to be one number for all: who asks is known when the header has been
+		// read. As much is what node's HTTP server takes.
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
 	}
+	if s.keys != nil {
+		s.http.ConnContext = withClient
+		s.http.ConnState = func(c net.Conn, state http.ConnState) {
+			if client := clientOf(c); client != nil {
+				client.heed(state)
+			}
+		}
+	}
+	s.clients = newConnections(c.MaxConnections, &s.guard, log)
 	if c.TLS.CertFile != "" {
 		s.cert = &certificate{files: c.TLS, log: log}
 		s.http.TLSConfig = s.cert.config()
@@ -113,8 +126,8 @@ func names(c *config.Config) []string {
 // options makes a server's options of its configuration.
 func options(c *config.Server, r reached) bridge.ServerOptions {
 	o := bridge.ServerOptions{
-		Name: c.Name, Share: bridge.Share(c.Share), EndWithServer: !c.Restart, Idle: c.IdleStop,
-		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxLanes: c.MaxChildren,
+		Name: c.Name, Share: bridge.Share(c.Share), Offer: bridge.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
+		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
 		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
@@ -146,8 +159,8 @@ func (s *Server) Handler() http.Handler {
 	e.RedirectTrailingSlash = false
 	e.HandleMethodNotAllowed = true
 	e.Use(gin.CustomRecoveryWithWriter(nil, s.recovered), s.guard.check)
-	e.NoRoute(func(c *gin.Context) { refuse(c, http.StatusNotFound, s.directions(c.Request)) })
-	e.NoMethod(noMethod)
+	e.NoRoute(s.noRoute())
+	e.NoMethod(s.noMethod)
 	s.routes(e.Group(s.c.BasePath))
 	return e
 }
@@ -165,10 +178,10 @@ var looking = []string{http.MethodGet, http.MethodHead}
 func (s *Server) routes(at *gin.RouterGroup) {
 	at.Match([]string{http.MethodGet, http.MethodHead}, "/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	at.Match(looking, "/readyz", s.ready)
-	at.Match(looking, "/metrics", s.operator, gin.WrapH(s.metrics.handler()))
+	at.Match(looking, "/metrics", s.operator, s.serveMetrics)
 	mcp := at.Group("", s.admit)
 	for i, name := range s.b.Servers() {
-		s.mount(mcp.Group("/"+name), name)
+		s.mount(mcp.Group("/"+name, s.granted(name)), name)
 		if h := s.reached[i].hook; h != nil {
 			at.POST("/hooks/"+name, s.hook(name, h))
 		}
@@ -194,7 +207,7 @@ func (s *Server) mount(at *gin.RouterGroup, name string) {
 	at.POST("/messages", func(c *gin.Context) { s.sse.Message(name, c.Writer, c.Request) })
 	// Preflights are answered before, but in an engine of somebody else's nothing
 	// sees a request that has no route.
-	at.OPTIONS("/messages", noMethod)
+	at.OPTIONS("/messages", wrongMethod)
 }
 
 // outside returns what proxies have taken off the path under which the client
@@ -220,15 +233,14 @@ func cleanPrefix(p string) bool {
 	return true
 }
 
-// directions tells somebody who asked for an unknown path what there is, as far
-// as that is any of its business.
-func (s *Server) directions(r *http.Request) string {
-	caller := ""
-	if s.keys != nil {
-		var err error
-		if caller, err = s.keys.Principal(r.Header); err != nil {
-			return "nothing is served here"
-		}
+// unknown answers a request for a path that is not there. Somebody who is known is
+// told what there is, as far as that is any of its business.
+func (s *Server) unknown(c *gin.Context) {
+	c.Abort()
+	caller := auth.Principal(c.Request.Context())
+	if s.keys != nil && caller == "" {
+		refuse(c, http.StatusNotFound, "nothing is served here")
+		return
 	}
 	all := []string{s.c.BasePath + "/mcp"}
 	for _, name := range s.b.Servers() {
@@ -236,10 +248,54 @@ func (s *Server) directions(r *http.Request) string {
 			all = append(all, s.c.BasePath+"/"+name+"/mcp")
 		}
 	}
-	return "nothing is served here; MCP is at " + strings.Join(all, ", ")
+	refuse(c, http.StatusNotFound, "nothing is served here; MCP is at "+strings.Join(all, ", "))
 }
 
-func noMethod(c *gin.Context) {
+// noRoute answers requests for paths that are not there. Which there are is for
+// those with a key: to everybody else all are alike.
+func (s *Server) noRoute() gin.HandlerFunc {
+	anyHook := s.hook("", newHook(rand.Text(), nil)) // nobody knows that secret
+	return func(c *gin.Context) {
+		path := c.Request.URL.Path
+		switch {
+		case strings.Contains(path, "/.well-known/"): // where clients look whether there is OAuth
+		case s.keys != nil && c.Request.Method == http.MethodPost && strings.HasPrefix(path, s.c.BasePath+"/hooks/"):
+			anyHook(c)
+			return
+		default:
+			if s.admit(c); c.IsAborted() {
+				return
+			}
+		}
+		s.unknown(c)
+	}
+}
+
+// noMethod answers requests whose method the path does not take, and tells which it
+// does only those to whom the path exists.
+func (s *Server) noMethod(c *gin.Context) {
+	rest, _ := strings.CutPrefix(c.Request.URL.Path, s.c.BasePath+"/")
+	if rest == "healthz" || rest == "readyz" {
+		wrongMethod(c)
+		return
+	}
+	allow := c.Writer.Header()["Allow"]
+	c.Writer.Header().Del("Allow")
+	if s.admit(c); c.IsAborted() {
+		return
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(rest, "hooks/"), "/")
+	if s.granted(name)(c); c.IsAborted() {
+		return
+	}
+	c.Writer.Header()["Allow"] = allow
+	wrongMethod(c)
+}
+
+func wrongMethod(c *gin.Context) {
+	if h := c.Writer.Header(); strings.Contains(h.Get("Allow"), http.MethodTrace) {
+		h.Set("Allow", "GET, POST, DELETE, OPTIONS") // the route is for any method, so that we refuse the others ourselves
+	}
 	refuse(c, http.StatusMethodNotAllowed, "this method is not served here")
 }
 
@@ -297,6 +353,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // serve serves on l, encrypted if that is configured.
 func (s *Server) serve(l net.Listener) error {
+	if s.clients.most < s.c.MaxConnections {
+		s.log.Info("max_connections is lowered: half of the files that the process may open are for connections of clients", "max_connections", s.clients.most)
+	}
+	l = bounded{l, s.clients}
 	if s.cert == nil {
 		return s.http.Serve(l)
 	}

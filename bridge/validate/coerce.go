@@ -71,7 +71,7 @@ func meant(s string, types []string) (raw string, v any, ok bool) {
 	case has("null") && s == "null":
 		return s, nil, true
 	case has("array") && s[0] == '[' || has("object") && s[0] == '{':
-		v, fault := decode([]byte(s))
+		v, fault := decode([]byte(s), false)
 		return s, v, fault == nil
 	}
 	return "", nil, false

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 const (
@@ -23,6 +25,18 @@ const (
 // check reports whether b is JSON that is not nested too deeply. It looks
 // before anything that calls itself for each level.
 func check(b []byte) *Fault {
+	switch {
+	case jsonrpc.Valid(b, maxDepth):
+		return nil
+	case tooDeep(b):
+		return &Fault{Text: fmt.Sprintf("nested more than %d levels deep", maxDepth)}
+	}
+	return &Fault{Text: "not valid JSON"}
+}
+
+// tooDeep reports whether a text that is not JSON, or deeper than is looked into,
+// is nested too deeply.
+func tooDeep(b []byte) bool {
 	depth, str := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
@@ -33,25 +47,23 @@ func check(b []byte) *Fault {
 		case str:
 		case c == '{' || c == '[':
 			if depth++; depth > maxDepth {
-				return &Fault{Text: fmt.Sprintf("nested more than %d levels deep", maxDepth)}
+				return true
 			}
 		case c == '}' || c == ']':
 			depth--
 		}
 	}
-	if !gjson.ValidBytes(b) {
-		return &Fault{Text: "not valid JSON"}
-	}
-	return nil
+	return false
 }
 
 // decode decodes JSON for the validator: numbers keep their digits, and a name
-// that stands twice in an object is wrong, since others may take the other one.
-func decode(b []byte) (any, *Fault) {
+// that stands twice in an object is wrong, since others may take the other one,
+// unless the last is to count.
+func decode(b []byte, last bool) (any, *Fault) {
 	if fault := check(b); fault != nil {
 		return nil, fault
 	}
-	v, wrong := value(gjson.ParseBytes(b))
+	v, wrong := value(gjson.ParseBytes(b), last)
 	if wrong != nil {
 		slices.Reverse(wrong.place)
 		return nil, &Fault{Path: pathOf(wrong.place, nil), Text: wrong.text}
@@ -73,18 +85,18 @@ func (m *misfit) in(step string) *misfit {
 	return m
 }
 
-func value(r gjson.Result) (v any, wrong *misfit) {
+func value(r gjson.Result, last bool) (v any, wrong *misfit) {
 	switch {
 	case r.IsObject():
 		m := map[string]any{}
 		r.ForEach(func(k, one gjson.Result) bool {
 			name := k.String()
-			if _, twice := m[name]; twice {
+			if _, twice := m[name]; twice && !last {
 				wrong = (&misfit{text: "stands there twice"}).in(name)
 				return false
 			}
 			var member any
-			member, wrong = value(one)
+			member, wrong = value(one, last)
 			m[name], wrong = member, wrong.in(name)
 			return wrong == nil
 		})
@@ -93,7 +105,7 @@ func value(r gjson.Result) (v any, wrong *misfit) {
 		a := []any{}
 		r.ForEach(func(_, one gjson.Result) bool {
 			var item any
-			if item, wrong = value(one); wrong != nil {
+			if item, wrong = value(one, last); wrong != nil {
 				wrong.in(strconv.Itoa(len(a)))
 			}
 			a = append(a, item)

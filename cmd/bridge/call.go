@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
@@ -37,7 +39,8 @@ tool's schema asks for:
   key:=JSON    JSON as it is, whatever the schema says
 
 The server's questions are put on the terminal; without one they are answered
-with cancel. Ctrl-C cancels the call.
+with cancel. A tool that can only run as a task is run as one and waited for.
+Ctrl-C cancels the call.
 ` + exitHelp,
 		Example: `  bridge call files read_file path=README.md
   bridge call https://tools.example.com/mcp search query=bridge limit=5 --timeout 30s
@@ -92,17 +95,60 @@ func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
 	return nil
 }
 
+// The tools of an HTTP API that is in mode search. Its operations are not in the
+// list of its tools, but are called by their names as those are.
+const describeOperations, callOperation = "describe_operations", "call_operation"
+
+// searches reports whether tools are those of an API in mode search.
+func searches(tools []gjson.Result) bool {
+	has := func(name string) bool {
+		return slices.ContainsFunc(tools, func(t gjson.Result) bool { return t.Get("name").String() == name })
+	}
+	return has(describeOperations) && has(callOperation)
+}
+
+// operation asks for the schema of the arguments of an operation.
+func (c *client) operation(ctx context.Context, name string) (gjson.Result, error) {
+	raw, err := c.request(ctx, func(ctx context.Context) error {
+		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: describeOperations, Arguments: map[string]any{"ids": []string{name}}})
+		return err
+	})
+	if err != nil {
+		return gjson.Result{}, c.visits(err)
+	}
+	text := gjson.GetBytes(raw, "content.0.text").String()
+	if gjson.GetBytes(raw, "isError").Bool() {
+		return gjson.Result{}, wrongUse("%s", text)
+	}
+	_, input, _ := cutLast(text, "\nArguments: ")
+	return gjson.Parse(input), nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
 // call calls the tool.
 func (c *client) call(ctx context.Context, t *try) error {
 	_, tools, err := c.listTools(ctx)
 	if err != nil {
 		return err
 	}
-	tool, err := find("tool", tools, t.tool)
-	if err != nil && !t.noCheck {
+	input, asTask := gjson.Result{}, false
+	if tool, err := find("tool", tools, t.tool); err == nil {
+		input = tool.Get("inputSchema")
+		asTask = c.tasks && tool.Get("execution.taskSupport").String() == "required"
+	} else if searches(tools) {
+		if input, err = c.operation(ctx, t.tool); err != nil && !t.noCheck {
+			return err
+		}
+	} else if !t.noCheck {
 		return err
 	}
-	s := schema{tool.Get("inputSchema")}
+	s := schema{input}
 	args := t.args
 	if args == nil {
 		if args, err = s.build(t.pairs); err != nil {
@@ -116,15 +162,21 @@ func (c *client) call(ctx context.Context, t *try) error {
 	}
 	params := &mcp.CallToolParams{Name: t.tool, Arguments: args}
 	params.SetProgressToken("call") // also with --quiet: progress keeps the call from timing out
-	raw, err := c.request(ctx, func(ctx context.Context) error {
-		_, err := c.CallTool(ctx, params)
-		return err
-	})
+	var raw json.RawMessage
+	failed := false
+	if asTask {
+		raw, failed, err = c.callAsTask(ctx, params)
+	} else {
+		raw, err = c.request(ctx, func(ctx context.Context) error {
+			_, err := c.CallTool(ctx, params)
+			return err
+		})
+	}
 	c.status.clear()
 	if err != nil {
 		return c.visits(err)
 	}
-	failed := gjson.GetBytes(raw, "isError").Bool()
+	failed = failed || gjson.GetBytes(raw, "isError").Bool()
 	if c.flags.json {
 		if err := c.printJSON(raw); err != nil || !failed {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
@@ -187,6 +188,10 @@ type client struct {
 	status *status
 	asker  *asker
 	link   *link
+
+	silence time.Duration // how long a task may go without a change; 0 means no limit
+	longest time.Duration // how long a task may take; 0 means no limit
+	tasks   bool          // the server can run calls of tools as tasks
 }
 
 // connect opens a session. Its revision is the newest with a handshake: the
@@ -201,6 +206,9 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		return nil, err
 	}
 	c := &client{console: con, flags: f, status: &status{console: con, quiet: f.quiet, verbose: f.verbose}}
+	for _, s := range settings.Servers { // the only one
+		c.silence, c.longest = s.Timeout, s.MaxTimeout
+	}
 	c.link, err = f.dial(settings, name, log)
 	if err != nil {
 		return nil, err
@@ -214,6 +222,11 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 	}
 	own := mcp.NewClient(&mcp.Implementation{Name: "bridge", Version: server.Version()}, &mcp.ClientOptions{Capabilities: can})
 	own.AddRoots(roots...)
+	err = addTasks(own)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
 
 	opening, cancel := context.WithTimeoutCause(ctx, f.timeout, errSilent)
 	defer cancel()
@@ -227,6 +240,9 @@ func (f *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		err = c.reason(err)
 		c.close()
 		return nil, err
+	}
+	if a := c.wire.last(); a != nil { // to initialize; the SDK does not know of tasks
+		c.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
 	}
 	if f.verbose && c.InitializeResult().Capabilities != nil && c.InitializeResult().Capabilities.Logging != nil {
 		// A server that will not is no reason to stop: what it sends is shown.

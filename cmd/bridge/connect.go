@@ -25,7 +25,7 @@ func newConnect(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 
 // newConnectOn takes what tells terminals from other files.
 func newConnectOn(l *logFlags, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
-	var file, transport, era string
+	var file, transport, era, offer string
 	var headers []string
 	cmd := &cobra.Command{
 		Use:   "connect [TARGET]",
@@ -64,8 +64,11 @@ not stand in the list of processes.`,
 				}
 				log = hinting(log)
 				c, err = connectURL(args[0], headers, transport, era)
+				if err == nil {
+					c.Offer = offer
+				}
 			} else {
-				if err := useless(cmd, "a URL", "header", "transport", "era"); err != nil {
+				if err := useless(cmd, "a URL", "header", "transport", "era", "offer"); err != nil {
 					return err
 				}
 				c, err = connectFile(file, cmd.Flags().Changed("config"), args)
@@ -99,6 +102,7 @@ not stand in the list of processes.`,
 	f.StringVarP(&file, "config", "c", defaultFile, "configuration file")
 	addRemoteFlags(f, &headers, &transport)
 	addEraFlag(f, &era)
+	addOfferFlag(f, &offer)
 	return cmd
 }
 

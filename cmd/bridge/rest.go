@@ -19,8 +19,8 @@ import (
 // inspect reports what becomes of the HTTP APIs of a file. What is wrong with
 // one of them is told with its line, as the file's own faults are.
 // tools, when not empty, is a pattern of names of tools that are explained in
-// sums.
-func inspect(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, err error) {
+// sums. lost says which operations cannot be offered.
+func inspect(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, lost, err error) {
 	sums = map[string]string{}
 	found := tools == ""
 	var faults config.Faults
@@ -43,6 +43,10 @@ func inspect(ctx context.Context, file, tools string, c *config.Config) (warning
 		for _, w := range report.Warnings {
 			warnings = append(warnings, w.String())
 		}
+		if n := len(report.Lost); n > 0 {
+			lost = errors.Join(lost, fmt.Errorf("%s%s cannot be used, as the warnings say: %s; mend the document, or leave them out by expose",
+				where, count(n, "operation"), some(report.Lost, 10)))
+		}
 		sums[s.Name] = restSum(report)
 		if tools != "" {
 			for _, one := range report.Explain(filepath.Base(file), func(name string) bool { return fits(tools, name) }, c.Redact) {
@@ -52,12 +56,20 @@ func inspect(ctx context.Context, file, tools string, c *config.Config) (warning
 		}
 	}
 	if len(faults) > 0 {
-		return nil, nil, usageError{fmt.Errorf("the configuration has faults:\n%w", faults)}
+		return nil, nil, nil, usageError{fmt.Errorf("the configuration has faults:\n%w", faults)}
 	}
 	if !found {
-		return nil, nil, usageError{fmt.Errorf("no tool of an HTTP API is called %q, and no operation or key of one that bridge check has read", tools)}
+		return nil, nil, nil, usageError{fmt.Errorf("no tool of an HTTP API is called %q, and no operation or key of one that bridge check has read", tools)}
 	}
-	return warnings, sums, nil
+	return warnings, sums, lost, nil
+}
+
+// some lists the first of names.
+func some(names []string, most int) string {
+	if n := len(names) - most; n > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(names, ", ")
 }
 
 // fits reports whether a name is as a pattern has it, in which * stands for
@@ -97,6 +109,9 @@ func restSum(r *rest.Report) string {
 		return "its document is at a URL, and was not read"
 	}
 	sum := fmt.Sprintf("%s, %d bytes in a list, mode: %s", count(r.Tools, "tool"), r.Size, r.Mode)
+	if r.Mode == rest.ModeSearch {
+		sum = fmt.Sprintf("%s in the list; %s, found by search (mode: search; a list of all would have %d bytes)", count(r.Listed, "tool"), count(r.Tools, "operation"), r.Size)
+	}
 	if r.Uncounted && r.Tools == 0 {
 		sum = "its catalogue is no file, and was not read"
 	} else if r.Uncounted {

@@ -31,6 +31,28 @@ paths:
     get: { operationId: broken, parameters: 7 }
 `
 
+// An operation that is lost is not passed over.
+func TestCheckLost(t *testing.T) {
+	path := pets(t, "https://pets.example.com/v1", "")
+	document := filepath.Join(filepath.Dir(path), "pets.yaml")
+	text := petsDocument + "  /gone: { $ref: gone.yaml }\n  /wrong:\n    post: 7\n"
+	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := in(t, "check", "-c", path)
+	want := path + `: server "pets": rest: 2 operations cannot be used, as the warnings say: /gone, POST /wrong; mend the document, or leave them out by expose` + "\n"
+	if code != exitUsage || !strings.Contains(stderr, want) || !strings.Contains(stdout, "warning: pets.yaml:17: ") || !strings.Contains(stdout, path+" loses operations: 1 server") || strings.Contains(stdout, "is good") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
+	}
+	path = pets(t, "https://pets.example.com/v1", "      expose: [all, not /gone, not POST]\n")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, " is good: ") {
+		t.Errorf("of what is not exposed: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
+}
+
 // pets writes a configuration beside its document, and returns its path.
 func pets(t *testing.T, base, more string) string {
 	t.Helper()

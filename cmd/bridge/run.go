@@ -6,7 +6,10 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +22,7 @@ import (
 
 func newRun(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
 	c := config.Default()
-	var share, cwd, transport, era string
+	var share, cwd, transport, era, offer string
 	var env, headers []string
 	var restart, insecure bool
 	var tokenEnv string
@@ -72,6 +75,9 @@ from the environment, so that the value does not stand in the list of processes.
 				if len(args) == 1 && address.MatchString(args[0]) {
 					return usageError{fmt.Errorf("%s is no program; for a remote server write http://%[1]s or https://%[1]s", args[0])}
 				}
+				if err := document(args[0], cwd); err != nil {
+					return err
+				}
 				s, err = childServer(args, share, env, cwd)
 				if err == nil {
 					c.Warnings = missing(&s)
@@ -80,7 +86,7 @@ from the environment, so that the value does not stand in the list of processes.
 			if err != nil {
 				return err
 			}
-			s.Restart, s.Timeout, s.Era = restart, timeout, era
+			s.Restart, s.Timeout, s.Era, s.Offer = restart, timeout, era, offer
 			s.MaxTimeout = max(s.MaxTimeout, timeout)
 			c.Servers = []config.Server{s}
 			if c.Access, err = tokenRule(tokenEnv, os.LookupEnv); err != nil {
@@ -88,6 +94,12 @@ from the environment, so that the value does not stand in the list of processes.
 			}
 			if err := refuseOpen(&c, insecure, "name a variable with a key by --token-env"); err != nil {
 				return err
+			}
+			if err := c.Validate(); err != nil { // what is wrong is said first
+				return usageError{err}
+			}
+			if told := isolation(&s, tokenEnv != ""); told != "" {
+				log.Info(told)
 			}
 			return serve(cmd.Context(), &c, log, stdout)
 		},
@@ -102,11 +114,25 @@ from the environment, so that the value does not stand in the list of processes.
 	addInsecureFlag(f, &insecure)
 	addRemoteFlags(f, &headers, &transport)
 	addEraFlag(f, &era)
+	addOfferFlag(f, &offer)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
 	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent; progress resets it")
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
+}
+
+// isolation says what clients without sessions have in common, where --share does
+// not say so itself; empty otherwise.
+func isolation(s *config.Server, key bool) string {
+	if s.Offer == config.OfferLegacy || s.Share != config.ShareSession && s.Share != config.SharePrincipal {
+		return ""
+	}
+	who := "they all are one caller to the bridge"
+	if key {
+		who = "all that have the key are one caller"
+	}
+	return "clients of 2026-07-28 have no sessions: " + who + ", and share what the server remembers from call to call; --share call gives each call a connection of its own"
 }
 
 // tokenRule makes the access rule of --token-env, which lets one caller in.
@@ -145,6 +171,27 @@ func missing(s *config.Server) []string {
 		return []string{fmt.Sprintf("%s cannot be started: %v", s.Stdio.Command, err)}
 	}
 	return nil
+}
+
+// document refuses what is a file for another use: nothing could be started.
+func document(path, cwd string) error {
+	ext := strings.ToLower(filepath.Ext(path))
+	if !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
+		return nil
+	}
+	at := path
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(cwd, at)
+	}
+	info, err := os.Stat(at)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 && runtime.GOOS != "windows" {
+		return nil
+	}
+	return usageError{fmt.Errorf(`%s is no program. A configuration is served by "bridge serve -c %[1]s". To serve an OpenAPI document, write a configuration and serve that:
+
+servers:
+  api:
+    rest: { openapi: %[1]s }`, path)}
 }
 
 // useless refuses flags that are of use with something else only: they would

@@ -24,6 +24,11 @@ func addEraFlag(f *pflag.FlagSet, era *string) {
 	f.StringVar(era, "era", config.EraAuto, "revisions to speak to the server: legacy (to 2025-11-25), modern (from 2026-07-28), or auto, which finds out")
 }
 
+// addOfferFlag adds the flag about what clients of such a server can use.
+func addOfferFlag(f *pflag.FlagSet, offer *string) {
+	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), also for clients that choose badly")
+}
+
 // remoteServer makes the configuration of a remote server.
 func remoteServer(address, share string, headers []string, transport string) (config.Server, error) {
 	own, err := parseHeaders(headers, os.LookupEnv)

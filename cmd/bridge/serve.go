@@ -81,19 +81,26 @@ each line of it with the place that it comes from.`,
 			if err != nil {
 				return err
 			}
-			warnings, sums, err := inspect(cmd.Context(), file, tools, c)
+			warnings, sums, lost, err := inspect(cmd.Context(), file, tools, c)
 			if err != nil {
 				return err
 			}
 			for _, w := range append(c.Warnings, warnings...) {
 				fmt.Fprintln(stdout, "warning:", w)
 			}
-			fmt.Fprintf(stdout, "%s is good: %s on %s%s\n", file, count(len(c.Servers), "server"), c.Listen, doors(c))
+			verdict := "is good"
+			if lost != nil {
+				verdict = "loses operations"
+			}
+			fmt.Fprintf(stdout, "%s %s: %s on %s%s\n", file, verdict, count(len(c.Servers), "server"), c.Listen, doors(c))
 			for _, s := range c.Servers {
 				fmt.Fprintf(stdout, "  %s\t%s\n", s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
 				if sum := sums[s.Name]; sum != "" {
 					fmt.Fprintf(stdout, "  \t%s\n", sum)
 				}
+			}
+			if lost != nil {
+				return usageError{fmt.Errorf("%s: %w", file, lost)}
 			}
 			return nil
 		},
@@ -150,6 +157,9 @@ func summary(s *config.Server, several bool) []string {
 	if s.Era != config.EraAuto {
 		all = append(all, "era: "+s.Era)
 	}
+	if s.Offer == config.OfferLegacy {
+		all = append(all, "offer: "+s.Offer)
+	}
 	if s.Revision != "" {
 		all = append(all, "revision: "+s.Revision)
 	}
@@ -179,6 +189,9 @@ func summary(s *config.Server, several bool) []string {
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if n >= 1000 {
+		return fmt.Sprintf("%d,%03d %ss", n/1000, n%1000, what)
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

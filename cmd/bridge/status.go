@@ -27,7 +27,7 @@ type status struct {
 func (s *status) hear(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/progress":
-		s.progress(gjson.ParseBytes(params))
+		s.progress(progressText(gjson.ParseBytes(params)))
 	case "notifications/message":
 		if s.verbose {
 			s.print(logText(gjson.ParseBytes(params)) + "\n")
@@ -35,13 +35,13 @@ func (s *status) hear(method string, params json.RawMessage) {
 	}
 }
 
-func (s *status) progress(p gjson.Result) {
+// progress shows how far the request has come.
+func (s *status) progress(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.quiet || s.held {
 		return
 	}
-	text := progressText(p)
 	if !s.errTerm {
 		fmt.Fprintln(s.err, text)
 		return
@@ -94,6 +94,13 @@ func (s *status) hold(yes bool) {
 	defer s.mu.Unlock()
 	s.wipe()
 	s.held = yes
+}
+
+// holds reports whether the user is being asked.
+func (s *status) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
 }
 
 func (s *status) wipe() {

@@ -1,5 +1,5 @@
 // Checks of three HTTP APIs that are offered as one server: petstore, museum
-// and openai, by the names in rest_test.go, which has what answers for them.
+// and models, by the names in rest_test.go, which has what answers for them.
 
 import { equal, fail } from '../peer.mjs';
 
@@ -8,7 +8,7 @@ const outcome = () => 'full';
 const names = {
   petstore: 'addPet createUser createUsersWithListInput deleteOrder deletePet deleteUser findPetsByStatus findPetsByTags getInventory getOrderById getPetById getUserByName loginUser logoutUser placeOrder updatePet updatePetWithForm updateUser uploadFile',
   museum: 'buyMuseumTickets createSpecialEvent deleteSpecialEvent getMuseumHours getSpecialEvent getTicketCode listSpecialEvents updateSpecialEvent',
-  openai: 'createChatCompletion createEmbedding createFile createSpeech downloadFile listFiles listModels retrieveModel',
+  models: 'createChatCompletion createEmbedding createFile createSpeech downloadFile listFiles listModels retrieveModel',
 };
 
 const event = '3be6453c-03eb-4357-ae5a-984a0e574a54';
@@ -138,7 +138,7 @@ export const checks = {
   models: {
     outcome,
     async run(p) {
-      const got = await structured(p, 'openai__listModels');
+      const got = await structured(p, 'models__listModels');
       equal(got.data.map((m) => m.id), ['gpt-one', 'gpt-two'], 'models');
     },
   },
@@ -146,14 +146,14 @@ export const checks = {
     outcome,
     async run(p) {
       const file = { text: '{"é":1}\n', filename: 'börse "1".jsonl', type: 'application/jsonl' };
-      const got = await structured(p, 'openai__createFile', { body: { purpose: 'batch', file } });
+      const got = await structured(p, 'models__createFile', { body: { purpose: 'batch', file } });
       equal([got.filename, got.bytes, got.purpose], ['börse "1".jsonl', 9, 'batch'], 'file');
     },
   },
   speech: {
     outcome,
     async run(p) {
-      const { content } = await good(p, 'openai__createSpeech', { body: { model: 'tts-1', input: 'hello', voice: 'alloy' } });
+      const { content } = await good(p, 'models__createSpeech', { body: { model: 'tts-1', input: 'hello', voice: 'alloy' } });
       equal([content[0].type, content[0].mimeType], ['audio', 'audio/mpeg'], 'content');
       equal(Buffer.from(content[0].data, 'base64').toString(), 'ID3 hello alloy', 'sound');
     },
@@ -162,7 +162,7 @@ export const checks = {
     outcome,
     async run(p) {
       const body = { model: 'gpt-one', messages: [{ role: 'user', content: 'hello' }] };
-      const got = await structured(p, 'openai__createChatCompletion', { body });
+      const got = await structured(p, 'models__createChatCompletion', { body });
       equal(got.choices[0].message.content, 'You said hello', 'answer');
     },
   },
@@ -176,10 +176,10 @@ export const checks = {
       let going;
       const onprogress = (n) => {
         told.push(n);
-        going ??= good(p, 'openai__retrieveModel', { model: key });
+        going ??= good(p, 'models__retrieveModel', { model: key });
       };
       const body = { model: 'gpt-one', stream: true, messages: [{ role: 'user', content: key }] };
-      const { content } = await good(p, 'openai__createChatCompletion', { body }, { onprogress });
+      const { content } = await good(p, 'models__createChatCompletion', { body }, { onprogress });
       await going;
       const parts = content[0].text.split('\n').map((line) => JSON.parse(line).choices[0].delta.content);
       equal(parts, ['one', 'two', 'three'], 'parts of the result');
@@ -194,6 +194,6 @@ export const checks = {
   },
   'rate limit': {
     outcome,
-    run: (p) => failed(p, 'openai__createEmbedding', { body: { model: 'text-embedding-3-small', input: 'x' } }, '429 Too Many Requests', 'Slow down'),
+    run: (p) => failed(p, 'models__createEmbedding', { body: { model: 'text-embedding-3-small', input: 'x' } }, '429 Too Many Requests', 'Slow down'),
   },
 };

@@ -32,7 +32,10 @@ type message struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		RequestID       json.RawMessage `json:"requestId"`
 		Name            string          `json:"name"`
-		Arguments       struct {
+		Meta            struct {
+			ProgressToken json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+		Arguments struct {
 			Message string `json:"message"`
 			MS      int    `json:"ms"`
 			Bytes   int    `json:"bytes"`
@@ -138,6 +141,9 @@ func (s *server) call(m *message) {
 		s.mu.Unlock()
 		s.text(m, fmt.Sprintf("known=%v cancelled=%v", ok, cancelled))
 	case "flood": // more than anyone allows
+		if token := m.Params.Meta.ProgressToken; token != nil {
+			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{"progressToken": token, "progress": 1}})
+		}
 		s.text(m, strings.Repeat("x", args.Bytes))
 	case "pid":
 		s.text(m, strconv.Itoa(os.Getpid()))

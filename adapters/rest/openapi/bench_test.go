@@ -1,10 +1,12 @@
 package openapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // large is a document of about 13 MB with 2,900 operations, in the way of what
@@ -62,6 +64,98 @@ func BenchmarkLarge(b *testing.B) {
 		if tools, _ := Tools(doc, Options{}); len(tools) != 2900 {
 			b.Fatalf("%d tools", len(tools))
 		}
+	}
+}
+
+// tangled is a document of about 600 KB in the way of a provider whose entities all
+// lead to each other: what most operations take is far more than a tool may
+// have, names of members have to be changed, and many operations answer with
+// the same things.
+func tangled() []byte {
+	const entities, each = 100, 6
+	ref := func(i int) string {
+		return fmt.Sprintf(`{"$ref": "#/components/schemas/org.example.entity%d"}`, i%entities)
+	}
+	var b strings.Builder
+	b.WriteString(`{"openapi": "3.0.4", "info": {"title": "Tangled", "version": "1"}, "paths": {`)
+	for i := range entities * each / 2 {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `"/entities%d/{id}": {"parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}],`, i)
+		answer := `"responses": {"2XX": {"description": "An entity", "content": {"application/json": {"schema": ` + ref(i) + `}}}}}`
+		fmt.Fprintf(&b, `"get": {"operationId": "entities%d.Get", "parameters": [`, i)
+		for k, name := range []string{"$select", "$expand", "$orderby"} {
+			if k > 0 {
+				b.WriteString(",")
+			}
+			fmt.Fprintf(&b, `{"name": %q, "in": "query", "explode": false, "schema": {"type": "array", "items": {"type": "string", "enum": ["a%d", "b", "c"]}}}`, name, i)
+		}
+		fmt.Fprintf(&b, `], %s, "patch": {"operationId": "entities%d.Update", "requestBody": {"content": {"application/json": {"schema": %s}}}, %s}`, answer, i, ref(i*7), answer)
+	}
+	b.WriteString(`}, "components": {"schemas": {`)
+	for i := range entities {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `"org.example.entity%d": {"allOf": [%s, {"title": "entity%d", "type": "object", "properties": {"@odata.type": {"type": "string"}`, i, `{"$ref": "#/components/schemas/org.example.base"}`, i)
+		for k := range 6 {
+			fmt.Fprintf(&b, `, "property%d": {"type": "string", "description": "The property of the entity with the number %d.", "format": "date-time", "nullable": true}`, k, k)
+		}
+		for k := range 8 {
+			fmt.Fprintf(&b, `, "relation%d": {"anyOf": [%s, {"type": "object", "nullable": true}]}, "many%d": {"type": "array", "items": %s}`, k, ref(i*3+k+1), k, ref(i+k*31+1))
+		}
+		b.WriteString(`}}]}`)
+	}
+	b.WriteString(`, "org.example.base": {"type": "object", "required": ["@odata.type"], "properties": {"id": {"type": "string"}, "@odata.type": {"type": "string"}}}}}}`)
+	return []byte(b.String())
+}
+
+// BenchmarkTangled tells how many times the time of json.Valid it takes to make
+// tools of a document.
+func BenchmarkTangled(b *testing.B) {
+	src := tangled()
+	begin := time.Now()
+	for range 5 {
+		if !json.Valid(src) {
+			b.Fatal("not JSON")
+		}
+	}
+	valid := time.Since(begin) / 5
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		doc, err := Load(b.Context(), Source{Location: "tangled.json", Data: src})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if tools, _ := Tools(doc, Options{}); len(tools) != 600 {
+			b.Fatalf("%d tools", len(tools))
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(valid), "×valid")
+}
+
+// TestSharedAnswers: the schema of an answer is written once for all operations
+// that have it.
+func TestSharedAnswers(t *testing.T) {
+	doc, err := Load(t.Context(), Source{Location: "tangled.json", Data: tangled()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, _ := Tools(doc, Options{})
+	seen := map[*byte]int{}
+	for _, tool := range tools {
+		if tool.Operation.Method != "GET" { // the others have less room for it
+			continue
+		}
+		if len(tool.OutputSchema) < 1000 {
+			t.Fatalf("%s: the output schema is %s", tool.Name, tool.OutputSchema)
+		}
+		seen[&tool.OutputSchema[0]]++
+	}
+	if len(seen) != 100 {
+		t.Errorf("300 operations with 100 answers have %d output schemas in memory, want 100", len(seen))
 	}
 }
 

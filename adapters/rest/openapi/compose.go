@@ -282,8 +282,13 @@ func (w *render) orNull(n *node, name, desc string) {
 	w.b = append(w.b, `,{"type":"null"}]`...)
 }
 
+var restMarks = marksOf("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
+
 // rest writes the keywords that few documents have.
 func (w *render) rest(n *node) {
+	if !n.hasAny(restMarks) {
+		return
+	}
 	for _, word := range []string{"not", "if", "then", "else"} {
 		if s := n.get(word); s.is(object) || s.is(boolean) {
 			w.key(word)

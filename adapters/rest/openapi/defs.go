@@ -62,8 +62,10 @@ func (w *render) definitions() {
 			}
 			mark, known := len(w.b), len(w.order)
 			w.open -= w.stubSize(d)
+			w.trying = w.greedy
 			w.define(d, false)
-			if w.greedy && len(w.b)+w.open > w.limit {
+			w.trying = false
+			if w.greedy && w.full() {
 				for _, late := range w.order[known:] {
 					late.done = true
 					w.open -= w.stubSize(late)

@@ -68,6 +68,11 @@ func (l *loader) soft(n *node) *node {
 	return l.deref(n)
 }
 
+// remote reports whether a node stands in a text that was read from a URL.
+func (l *loader) remote(n *node) bool {
+	return n != nil && isURL(l.files[n.file].location) && (n.file > 0 || l.src.Data == nil)
+}
+
 // reader turns the parts of a document into the model.
 type reader struct {
 	*loader
@@ -108,11 +113,12 @@ func (r *reader) servers(n *node) []Server {
 			r.warn(&n.kids.list[i].node, "a server without a url")
 			continue
 		}
-		server := Server{URL: s.str("url"), Description: s.scalar("description")}
+		server := Server{URL: s.str("url"), Description: s.scalar("description"), Far: r.remote(s)}
 		vars := r.soft(s.get("variables"))
 		for j := range vars.members() {
 			m := &vars.kids.list[j]
 			v := r.soft(&m.node)
+			server.Far = server.Far || r.remote(&m.node) || r.remote(v)
 			server.Variables = append(server.Variables, Variable{Name: m.name, Default: v.scalar("default"),
 				Enum: v.strings("enum"), Description: v.scalar("description")})
 		}
@@ -131,7 +137,7 @@ func (r *reader) hosts(root *node) []Server {
 		if base == "" {
 			return nil
 		}
-		return []Server{{URL: base}}
+		return []Server{{URL: base, Far: r.remote(root)}}
 	}
 	schemes := root.strings("schemes")
 	if len(schemes) == 0 {
@@ -146,7 +152,7 @@ func (r *reader) hosts(root *node) []Server {
 	var out []Server
 	for _, s := range schemes {
 		if s == "http" || s == "https" {
-			out = append(out, Server{URL: s + "://" + host + base})
+			out = append(out, Server{URL: s + "://" + host + base, Far: r.remote(root)})
 		}
 	}
 	return out
@@ -202,7 +208,7 @@ func (r *reader) scheme(name string, n *node) *SecurityScheme {
 
 func (r *reader) flows(n *node) []Flow {
 	one := func(kind string, n *node) Flow {
-		f := Flow{Kind: kind, TokenURL: n.str("tokenUrl"), AuthorizationURL: n.str("authorizationUrl"), RefreshURL: n.str("refreshUrl")}
+		f := Flow{Kind: kind, TokenURL: n.str("tokenUrl"), AuthorizationURL: n.str("authorizationUrl"), RefreshURL: n.str("refreshUrl"), Far: r.remote(n)}
 		scopes := n.get("scopes")
 		for i := range scopes.members() {
 			f.Scopes = append(f.Scopes, scopes.kids.list[i].name)

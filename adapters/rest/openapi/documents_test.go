@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/openapitest"
 )
 
 // facts is what there is to know about a document at a glance.
@@ -21,7 +23,19 @@ func (f facts) String() string {
 }
 
 func TestDocuments(t *testing.T) {
-	for name, want := range map[string]facts{
+	documents(t, func(_ testing.TB, name string) string { return filepath.Join("testdata", filepath.FromSlash(name)) }, map[string]facts{
+		"swagger-2.0.yaml":    {7, 14, 8, 3, 1, 3, 1, 2, 0},
+		"openapi-3.0.json":    {6, 10, 5, 3, 0, 3, 1, 3, 0},
+		"openapi-3.1.yaml":    {6, 9, 6, 2, 1, 3, 1, 1, 0},
+		"openapi-3.2.yaml":    {3, 3, 1, 1, 0, 1, 0, 0, 0},
+		"styles-3.0.yaml":     {17, 41, 18, 0, 0, 0, 0, 0, 0},
+		"parts/api/main.yaml": {3, 4, 2, 1, 0, 2, 1, 0, 2},
+	})
+}
+
+// Documents of others.
+func TestRealDocuments(t *testing.T) {
+	documents(t, openapitest.Shared, map[string]facts{
 		"kubernetes-batch-2.0.json":               {29, 226, 50, 14, 0, 29, 0, 1, 0},
 		"museum-3.1.yaml":                         {8, 14, 7, 3, 0, 6, 2, 1, 0},
 		"parameters-style-3.0.json":               {25, 59, 21, 6, 0, 0, 0, 0, 0},
@@ -33,9 +47,14 @@ func TestDocuments(t *testing.T) {
 		"resend-3.1.yaml":                         {104, 194, 75, 33, 1, 104, 0, 1, 0},
 		"tictactoe-3.1.yaml":                      {3, 6, 5, 1, 0, 3, 1, 5, 0},
 		"uspto-3.0.yaml":                          {3, 5, 4, 1, 0, 3, 2, 0, 0},
-	} {
+	})
+}
+
+// documents checks the tools of documents, at the paths that path returns.
+func documents(t *testing.T, path func(t testing.TB, name string) string, all map[string]facts) {
+	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
-			doc, err := Load(t.Context(), Source{Location: filepath.Join("testdata", filepath.FromSlash(name))})
+			doc, err := Load(t.Context(), Source{Location: path(t, name)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +100,7 @@ func TestDocuments(t *testing.T) {
 
 // What a document says stands in its order, and the same way every time.
 func TestOrderIsKept(t *testing.T) {
-	path := filepath.Join("testdata", "resend-3.1.yaml")
+	path := filepath.Join("testdata", "openapi-3.1.yaml")
 	var all []string
 	for range 3 {
 		doc, err := Load(t.Context(), Source{Location: path})

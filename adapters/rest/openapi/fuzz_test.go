@@ -11,7 +11,7 @@ import (
 // FuzzLoad: whatever a document is, loading it ends soon, and the tools that
 // come out can be used.
 func FuzzLoad(f *testing.F) {
-	for _, name := range []string{"tictactoe-3.1.yaml", "uspto-3.0.yaml", "petstore-3.0.yaml", "petstore-2.0.json", "parameters-style-3.0.json"} {
+	for _, name := range []string{"swagger-2.0.yaml", "openapi-3.0.json", "openapi-3.1.yaml", "openapi-3.2.yaml", "styles-3.0.yaml"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -25,7 +25,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {
-			t.Skip()
+			return
 		}
 		start := time.Now()
 		doc, err := Load(t.Context(), Source{Data: data})

@@ -12,9 +12,10 @@ import (
 func (t *Tool) input(budget int) {
 	budget = max(budget, 512)
 	params := t.params()
-	t.Body = nil
+	t.Body, t.Plain = nil, nil
 	if b := t.Operation.Body; b != nil {
 		t.Body = b.choose()
+		t.Plain = t.doc.load.plain(b, t.Body)
 	}
 	w := t.fit(budget, func(w *render) { t.root(w, params) })
 	t.InputSchema = w.b
@@ -46,8 +47,12 @@ var attempts = []struct {
 func (t *Tool) fit(budget int, write func(*render)) *render {
 	l := t.doc.load
 	var keys renames
+	if l.renames {
+		keys = keys.next()
+	}
 	for i := 0; ; {
 		a := attempts[i]
+		clear(keys.plain) // what another attempt has shown is not there in this one
 		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
 		clear(l.defs)
 		clear(l.names)
@@ -56,6 +61,7 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 		l.buf = w.b
 		switch {
 		case w.keys.again() && !w.over:
+			l.renames = true
 			keys = w.keys.next()
 		case i == len(attempts)-1 || !w.over && len(w.b) <= budget:
 			w.b = bytes.Clone(w.b)
@@ -170,13 +176,48 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 		w.b = append(w.b, '{')
 		w.str("type", "string")
 		if !strings.HasPrefix(base(m.Type), "text/plain") {
-			desc = strings.TrimSpace(desc + " (" + base(m.Type) + ")")
+			desc = strings.TrimSpace(desc + " (" + base(m.Type) + w.l.outline(m) + ")")
 		}
 		w.describe(desc, "")
 		w.b = append(w.b, '}')
 	default:
 		w.argument("body", s, desc, b.Required, false, noPart)
 	}
+}
+
+// outlined is how many members of a body a description names.
+const outlined = 20
+
+// outline says what a body that is written by hand has in it, as far as its
+// schema tells: its elements in XML, and its members otherwise.
+func (l *loader) outline(m *MediaType) string {
+	var all []string
+	n := l.soft(m.schema)
+	l.eachProperty(m.schema, 0, map[*node]bool{}, func(name string, s *node) {
+		s = l.soft(s)
+		if l.marked(s, "readOnly") || len(all) >= outlined {
+			return
+		}
+		xml := s.get("xml")
+		if own := xml.str("name"); own != "" && strings.HasSuffix(base(m.Type), "xml") {
+			name = own
+		}
+		if kind := l.typeOf(s); kind != "" {
+			name += " " + kind
+		}
+		if xml.flag("attribute") && strings.HasSuffix(base(m.Type), "xml") {
+			name += " as attribute"
+		}
+		all = append(all, name)
+	})
+	if len(all) == 0 {
+		return ""
+	}
+	of := ""
+	if own := first(n.get("xml").str("name"), label(m.schema.str("$ref"))); strings.HasSuffix(base(m.Type), "xml") && own != "Schema" {
+		of = " <" + own + ">"
+	}
+	return ":" + of + " with " + strings.Join(all, ", ")
 }
 
 // flatBody is a body whose properties can be arguments of their own.
@@ -250,6 +291,29 @@ func (t *Tool) output(budget int) {
 	}
 	l := t.doc.load
 	t.Wrapped = !l.isObject(s, 0)
+	// Many operations answer with the same thing. What is written depends on
+	// nothing else of the operation.
+	key := answered{s, t.Wrapped, budget}
+	if own := s.members(); !t.Wrapped || len(own) == 1 && own[0].name == "$ref" {
+		key.n = l.soft(s)
+	}
+	known, ok := l.answers[key]
+	if !ok {
+		known = t.writeOutput(s, budget)
+		l.answers[key] = known
+	}
+	t.OutputSchema = known
+}
+
+// answered says which output schema it is.
+type answered struct {
+	n       *node
+	wrapped bool
+	budget  int
+}
+
+// writeOutput writes the schema of an answer within a budget.
+func (t *Tool) writeOutput(s *node, budget int) []byte {
 	w := t.fit(budget, func(w *render) {
 		w.output, w.relaxed = true, !t.opts.StrictOutput
 		w.longer = min(w.longer, 200)
@@ -263,19 +327,18 @@ func (t *Tool) output(budget int) {
 				w.required([]string{"result"})
 			}
 		} else {
-			w.object(l.soft(s))
+			w.object(w.l.soft(s))
 		}
 		w.definitions()
 		w.b = append(w.b, '}')
 	})
 	switch {
 	case len(w.b) <= budget:
-		t.OutputSchema = w.b
+		return w.b
 	case t.Wrapped:
-		t.OutputSchema = []byte(`{"type":"object","properties":{"result":{}}}`)
-	default:
-		t.OutputSchema = []byte(`{"type":"object"}`)
+		return []byte(`{"type":"object","properties":{"result":{}}}`)
 	}
+	return []byte(`{"type":"object"}`)
 }
 
 // object writes the members of a schema into the one at the root, whose type

@@ -10,6 +10,12 @@ import (
 // wholeWords are keywords that take a number that counts something.
 var wholeWords = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
 
+// formats are those of JSON Schema 2020-12.
+var formats = []string{"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6",
+	"uri", "uri-reference", "iri", "iri-reference", "uuid", "uri-template", "json-pointer", "relative-json-pointer", "regex"}
+
+var limitMarks = marksOf(append([]string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems"}, wholeWords...)...)
+
 // members writes the keywords of a schema that is no reference into the object
 // that is open.
 func (w *render) members(n *node, name, desc string) {
@@ -50,7 +56,9 @@ func (w *render) members(n *node, name, desc string) {
 	if !w.relaxed {
 		w.limits(n)
 	}
-	if f := n.get("format"); f.is(text) && f.text != "" && len(f.text) < 40 && f.text != "binary" {
+	// Some clients complain of every format in an output schema that they do not
+	// know, each time they list tools. In an input schema it tells models something.
+	if f := n.get("format"); f.is(text) && f.text != "" && len(f.text) < 40 && f.text != "binary" && (!w.output || slices.Contains(formats, f.text)) {
 		w.str("format", f.text)
 	}
 	if !w.output {
@@ -207,6 +215,9 @@ func (s *spans) add(b []byte, start int) bool {
 
 // limits writes what bounds a value.
 func (w *render) limits(n *node) {
+	if !n.hasAny(limitMarks) {
+		return
+	}
 	for _, word := range wholeWords {
 		if s := whole(n.get(word)); s != "" {
 			w.raw(word, s)

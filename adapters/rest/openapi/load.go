@@ -32,13 +32,16 @@ type Source struct {
 	// document's own when empty. "/" allows all.
 	Root string
 	// MaxBytes bounds the document and all that it refers to together; 64 MiB
-	// when 0.
+	// when 0. A document that goes beyond it cannot be loaded.
 	MaxBytes int64
+	// MaxFiles bounds how many files or URLs that are; 5,000 when 0. The same
+	// holds for it.
+	MaxFiles int
 }
 
 // bounds of what one document may bring along
 const (
-	maxFiles    = 500
+	maxFiles    = 5000
 	maxWarnings = 1000
 )
 
@@ -55,6 +58,7 @@ type loader struct {
 	ctx      context.Context // of Load; nil afterwards: nothing more is read
 	src      Source
 	left     int64 // bytes that may still be read
+	exceeded error // the bound that the document goes beyond
 	files    []*file
 	byLoc    map[string]uint16
 	siblings bool     // what stands beside a $ref counts: OpenAPI 3.1 and later
@@ -69,9 +73,11 @@ type loader struct {
 	counts   map[*node]int
 	loops    map[hop]bool
 	patterns map[string]bool // whether they compile
+	renames  bool            // a schema had names to be changed: others of the document probably have, too
 	buf      []byte          // to write schemas in
 	defs     map[defKey]*def // and what is used for that
 	names    map[string]bool
+	answers  map[answered][]byte // output schemas, while tools are made
 	warned   map[string]bool
 	known    map[string]bool // what was told by Load
 	report   func(Warning)
@@ -87,6 +93,9 @@ type target struct {
 func Load(ctx context.Context, src Source) (*Document, error) {
 	if src.MaxBytes == 0 {
 		src.MaxBytes = 64 << 20
+	}
+	if src.MaxFiles == 0 {
+		src.MaxFiles = maxFiles
 	}
 	if !isURL(src.Location) && src.Location != "" {
 		abs, err := filepath.Abs(src.Location)
@@ -107,7 +116,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 			return nil, err
 		}
 	} else if int64(len(data)) > l.left {
-		return nil, fmt.Errorf("%s is larger than %d bytes", l.name(src.Location), src.MaxBytes)
+		return nil, fmt.Errorf("%s: %w", l.name(src.Location), l.tooLarge())
 	}
 	l.left -= int64(len(data))
 	f, err := l.parse(src.Location, data)
@@ -125,12 +134,27 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 			l.fetch(f.root, false, map[*kids]bool{}, &left)
 		}
 	}
+	if l.exceeded != nil {
+		// What lies beyond the bound would be missing without a word from the API.
+		return nil, fmt.Errorf("%s: %w", l.name(src.Location), l.exceeded)
+	}
 	for i, f := range l.files {
 		if i > 0 || src.Data == nil {
 			doc.Files = append(doc.Files, f.location)
 		}
 	}
 	return doc, nil
+}
+
+// tooLarge says that the document goes beyond MaxBytes, and tooMany MaxFiles.
+func (l *loader) tooLarge() error {
+	l.exceeded = fmt.Errorf("the document and the files that it refers to have more than %d bytes together, which is the limit for one document: make it smaller, or use a part of it", l.src.MaxBytes)
+	return l.exceeded
+}
+
+func (l *loader) tooMany() error {
+	l.exceeded = fmt.Errorf("the document and the files that it refers to are more than %d files, which is the limit for one document: bundle them into fewer", l.src.MaxFiles)
+	return l.exceeded
 }
 
 // done lets go of what was only needed to read.
@@ -224,7 +248,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 		}
 		data, err := l.src.Fetcher.Fetch(l.ctx, location)
 		if err == nil && int64(len(data)) > l.left {
-			err = fmt.Errorf("is larger than what is left of %d bytes", l.src.MaxBytes)
+			err = l.tooLarge()
 		}
 		return data, err
 	case main:
@@ -271,12 +295,11 @@ func reason(err error) error {
 // readAll reads a file. What is no plain file is not even opened: that of a
 // pipe would wait for somebody to write.
 func (l *loader) readAll(info fs.FileInfo, open func() (*os.File, error)) ([]byte, error) {
-	tooLarge := fmt.Errorf("%s is larger than what is left of %d bytes", info.Name(), l.src.MaxBytes)
 	switch {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", info.Name())
 	case info.Size() > l.left:
-		return nil, tooLarge
+		return nil, l.tooLarge()
 	}
 	f, err := open()
 	if err != nil {
@@ -288,7 +311,7 @@ func (l *loader) readAll(info fs.FileInfo, open func() (*os.File, error)) ([]byt
 		return nil, reason(err)
 	}
 	if int64(buf.Len()) > l.left {
-		return nil, tooLarge
+		return nil, l.tooLarge()
 	}
 	return buf.Bytes(), nil
 }

@@ -12,7 +12,7 @@ import (
 
 // bad operations cost themselves and a warning with their line; never more.
 func TestBadOperations(t *testing.T) {
-	tools, warnings := make1(t, `openapi: 3.0.0
+	text := `openapi: 3.0.0
 info: {title: T, version: 1.0}
 servers: nothing
 security: {a: []}
@@ -30,10 +30,23 @@ paths:
     get: {parameters: [{in: query, required: true}], operationId: lost}
     get: {operationId: twice}
   /c: {$ref: '#/paths/~1a'}
+  /gone: {$ref: '#/paths/~1nowhere'}
   x-extra: {get: {}}
 components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: http, scheme: Bearer}}}
-`, Options{})
+`
+	doc := load(t, text)
+	tools, warnings := make1(t, text, Options{})
 	same(t, names(tools), []string{"good_" + hash("PUT /a"), "twice", "good_" + hash("PUT /c")})
+	var lost []string
+	for _, op := range doc.Lost {
+		lost = append(lost, op.Key())
+	}
+	same(t, lost, []string{" /list", "GET /a", "POST /a", "GET /c", "POST /c", " /gone"})
+	rules, err := ParseRules([]string{"all", "not GET", "not /list"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, len(doc.LostOf(rules)), 3)
 	for _, want := range []string{
 		"doc.yaml:3: servers is a string and not a list",
 		"doc.yaml:4: security is an object and not a list",
@@ -44,8 +57,8 @@ components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: ht
 		"doc.yaml:13: PUT /a: parameters is an object and not a list",
 		"doc.yaml:14: response 200 cannot be read",
 		`doc.yaml:17: "get" stands here again: the last one counts`,
-		`doc.yaml:20: security scheme "a": an apiKey needs a name`,
-		`doc.yaml:20: security scheme "b": type "wrong" is unknown`,
+		`doc.yaml:21: security scheme "a": an apiKey needs a name`,
+		`doc.yaml:21: security scheme "b": type "wrong" is unknown`,
 	} {
 		warned(t, warnings, want)
 	}
@@ -164,10 +177,13 @@ func TestSeveralFiles(t *testing.T) {
 			t.Errorf("%s is not among %v", f, doc.Files)
 		}
 	}
-	// What is read counts together.
-	doc, err = Load(t.Context(), Source{Location: main, MaxBytes: 450})
-	if err != nil || !slices.ContainsFunc(doc.Warnings, func(w Warning) bool { return strings.Contains(w.Text, "is larger than what is left of 450 bytes") }) {
-		t.Errorf("%v %v", err, doc.Warnings)
+	// What is read counts together. Beyond the bounds nothing is left out: the
+	// document cannot be loaded.
+	if _, err = Load(t.Context(), Source{Location: main, MaxBytes: 450}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and the files that it refers to have more than 450 bytes together") {
+		t.Error(err)
+	}
+	if _, err = Load(t.Context(), Source{Location: main, MaxFiles: 3}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and the files that it refers to are more than 3 files") {
+		t.Error(err)
 	}
 	// All of it may be read when that is said.
 	doc, err = Load(t.Context(), Source{Location: main, Root: dir})
@@ -176,6 +192,29 @@ func TestSeveralFiles(t *testing.T) {
 	}
 	tools, _ = Tools(doc, Options{})
 	same(t, strings.Contains(string(tools[1].OutputSchema), `"out"`), true)
+}
+
+// Documents of large providers have a file for each operation.
+func TestManyFiles(t *testing.T) {
+	const n = 700
+	dir := t.TempDir()
+	files := map[string]string{}
+	var main strings.Builder
+	main.WriteString("openapi: 3.0.0\npaths:\n")
+	for i := range n {
+		name := "paths/p" + itoa(i) + ".yaml"
+		main.WriteString("  /p" + itoa(i) + ": {get: {$ref: '" + name + "'}}\n")
+		files[name] = "operationId: op" + itoa(i) + "\n"
+	}
+	files["main.yaml"] = main.String()
+	write(t, dir, files)
+	doc, err := Load(t.Context(), Source{Location: filepath.Join(dir, "main.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Operations) != n || len(doc.Files) != n+1 || len(doc.Warnings) > 0 {
+		t.Errorf("%d operations of %d files, want %d: %v", len(doc.Operations), len(doc.Files), n, doc.Warnings)
+	}
 }
 
 // fetcher has pages by their URL.
@@ -207,10 +246,10 @@ func TestURLs(t *testing.T) {
 
 func TestServers(t *testing.T) {
 	for text, want := range map[string]string{
-		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}]}]",
-		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[]} {URL:http://x.example/v1 Description: Variables:[]}]",
-		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[]}]",
-		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[]}]",
+		"openapi: 3.0.0\nservers: [{url: 'https://{r}.x.example/{v}', variables: {r: {enum: [eu, us], default: eu}, v: {default: 1}}}, {description: none}]\npaths: {}": "[{URL:https://{r}.x.example/{v} Description: Variables:[{Name:r Default:eu Enum:[eu us] Description:} {Name:v Default:1 Enum:[] Description:}] Far:false}]",
+		"swagger: 2.0\nhost: x.example\nbasePath: v1\nschemes: [http, https, ws]\npaths: {}":                                                                            "[{URL:https://x.example/v1 Description: Variables:[] Far:false} {URL:http://x.example/v1 Description: Variables:[] Far:false}]",
+		"swagger: 2.0\nhost: x.example\npaths: {}": "[{URL:https://x.example Description: Variables:[] Far:false}]",
+		"swagger: 2.0\nbasePath: /v1\npaths: {}":   "[{URL:/v1 Description: Variables:[] Far:false}]",
 		"openapi: 3.0.0\npaths: {}":                "[]",
 	} {
 		same(t, load(t, text).Servers, want)

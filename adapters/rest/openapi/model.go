@@ -16,7 +16,10 @@ type Document struct {
 
 	Servers    []Server
 	Operations []*Operation // in the order of the document
-	Schemes    []*SecurityScheme
+	// Lost are the operations that cannot be used, each for a reason that is among
+	// Warnings. Of one without a Method it is not even known which the path has.
+	Lost    []*Operation
+	Schemes []*SecurityScheme
 	// Files are all paths and URLs that were read, or would have been if they
 	// could: what to watch for changes. The document's own is the first, unless
 	// it was given as data.
@@ -192,6 +195,8 @@ type Response struct {
 	Status      string // 200, 2XX, default
 	Description string
 	Content     []*MediaType
+	// Headers are the names of those that the document tells of.
+	Headers []string
 }
 
 // Requirement is schemes that are needed together. An empty one means that the
@@ -224,6 +229,7 @@ type Flow struct {
 	AuthorizationURL string
 	RefreshURL       string
 	Scopes           []string
+	Far              bool // as in Server
 }
 
 // Server is where an API may be reached.
@@ -231,6 +237,9 @@ type Server struct {
 	URL         string // may hold {variables}, may be relative to the document
 	Description string
 	Variables   []Variable
+	// Far: all of it, or a part, was read from a URL, so that it is not the
+	// operator's word.
+	Far bool
 }
 
 // Variable is a part of a server's URL.
@@ -269,6 +278,9 @@ type Tool struct {
 	// Body is the media type that the body argument is written for; nil when
 	// there is none.
 	Body *MediaType
+	// Plain is the media type that takes the place of Body in a call that gives no
+	// file; nil when Body is for all calls.
+	Plain *MediaType
 	// Keys leads from names within the arguments' values that had to be changed
 	// back to the document's own. It holds for member names at every depth of
 	// every argument, and not for the arguments' own names.

@@ -34,6 +34,7 @@ type node struct {
 type kids struct {
 	list  []member
 	index map[string]int32 // of the members of a large object by name
+	marks uint64           // of the names: most that are looked for are not there
 }
 
 // member of an object, or item of an array; those have no name.
@@ -64,10 +65,27 @@ func newKids(list []member, dup func(*member)) *kids {
 		if k.index != nil {
 			k.index[m.name] = int32(len(k.list))
 		}
+		k.marks |= mark(m.name)
 		k.list = append(k.list, m)
 	}
 	clear(list[len(k.list):])
 	return k
+}
+
+// mark returns the bit of a name. Others may have the same.
+func mark(name string) uint64 {
+	if name == "" {
+		return 1
+	}
+	return 1 << ((uint(len(name))*7 + uint(name[0])*5 + uint(name[len(name)-1])) & 63)
+}
+
+// marksOf returns the bits of several names.
+func marksOf(names ...string) (marks uint64) {
+	for _, name := range names {
+		marks |= mark(name)
+	}
+	return marks
 }
 
 func (k *kids) at(name string) int {
@@ -95,13 +113,19 @@ func (n *node) members() []member {
 
 // get returns the member of this name, or nil; n may be nil.
 func (n *node) get(name string) *node {
-	if n == nil || n.kind != object || n.kids == nil {
+	if n == nil || n.kind != object || n.kids == nil || n.kids.marks&mark(name) == 0 {
 		return nil
 	}
 	if i := n.kids.at(name); i >= 0 {
 		return &n.kids.list[i].node
 	}
 	return nil
+}
+
+// hasAny reports whether an object may have members of these names. It is sure
+// only that there are none.
+func (n *node) hasAny(names uint64) bool {
+	return n != nil && n.kind == object && n.kids != nil && n.kids.marks&names != 0
 }
 
 // is reports whether there is a node of this kind.

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -14,9 +15,15 @@ var methods = []string{"get", "put", "post", "delete", "options", "head", "patch
 func (r *reader) path(doc *Document, path string, n *node) {
 	item := r.soft(n)
 	if item == nil {
+		if n.get("$ref") != nil { // told by deref
+			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
+		}
 		return
 	}
 	if item.kind != object {
+		if item.kind != null {
+			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
+		}
 		r.warn(n, "path %s is %s: left out", short(path), item.kind)
 		return
 	}
@@ -68,15 +75,23 @@ type pathItem struct {
 
 func (r *reader) operation(doc *Document, common *pathItem, method string, at *node) {
 	key := method + " " + common.path
+	op := &Operation{Method: method, Path: common.path, written: common.path}
+	kept := false
+	defer func() {
+		if !kept {
+			doc.Lost = append(doc.Lost, op)
+		}
+	}()
 	if !isToken(method) {
 		r.warn(at, "%s: not a method of HTTP: left out", short(key))
 		return
 	}
 	if r.seen[key] {
+		kept = true
 		return // that of a path item which a reference brought; the own one was first
 	}
 	if r.left < 0 {
-		return
+		return // told by the first one
 	}
 	r.seen[key] = true
 	n := r.soft(at)
@@ -89,7 +104,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 		r.warn(at, "path %q does not begin with a slash", short(path))
 		path = "/" + path
 	}
-	op := &Operation{ID: n.scalar("operationId"), Method: method, Path: path, written: common.path,
+	*op = Operation{ID: n.scalar("operationId"), Method: method, Path: path, written: common.path,
 		Summary: n.scalar("summary"), Description: n.scalar("description"),
 		Deprecated: n.flag("deprecated"), Tags: n.strings("tags"),
 		File: r.name(r.files[at.file].location), Line: int(at.line)}
@@ -126,7 +141,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 		r.warn(at, "%s and what follows is left out: the operations have more than %d parts together", short(op.Key()), maxParts)
 		return
 	}
-	doc.Operations = append(doc.Operations, op)
+	doc.Operations, kept = append(doc.Operations, op), true
 }
 
 // operationParts is how many parts an operation counts by itself.
@@ -196,10 +211,18 @@ func (r *reader) responses(n *node) []Response {
 		} else if s := a.get("schema"); s != nil {
 			resp.Content = r.media(or(n.strings("produces"), r.produces), s)
 		}
+		for _, h := range r.soft(a.get("headers")).members() {
+			if len(resp.Headers) < maxHeaders && isToken(h.name) {
+				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(h.name))
+			}
+		}
 		out = append(out, resp)
 	}
 	return out
 }
+
+// maxHeaders is how many headers of a response are noted.
+const maxHeaders = 20
 
 // or returns the first list that has something.
 func or(own, common []string) []string {

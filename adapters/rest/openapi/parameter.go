@@ -136,6 +136,9 @@ func (r *reader) parameter(at, n *node, op *Operation) *Parameter {
 		case "accept", "content-type", "authorization":
 			return nil
 		}
+		if OfConnection(p.Name) { // nobody but the connection can know it
+			return nil
+		}
 		if !isToken(p.Name) {
 			r.warn(at, "%s: %q cannot be the name of a header: left out", op.Key(), short(p.Name))
 			return nil
@@ -169,6 +172,16 @@ func (r *reader) parameter(at, n *node, op *Operation) *Parameter {
 	}
 	p.Type, p.Value = r.typeOf(p.schema), r.valueOf(p.schema)
 	return p
+}
+
+// OfConnection reports whether a header is the connection's or the body's own:
+// no argument and no configuration can set it.
+func OfConnection(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "proxy-") || slices.Contains([]string{
+		"accept-encoding", "connection", "content-encoding", "content-length", "cookie", "expect", "host", "keep-alive",
+		"te", "trailer", "transfer-encoding", "upgrade",
+	}, name)
 }
 
 // stylesOf returns the styles of a place, the default first.

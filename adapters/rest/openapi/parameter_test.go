@@ -130,6 +130,25 @@ paths:
 	same(t, got, []string{"query sid", "header api_key"})
 }
 
+// Headers that only the connection can set are no arguments, also where the
+// document requires them: the tool could never be called.
+func TestConnectionHeadersAreNoArguments(t *testing.T) {
+	tools, warnings := make1(t, `
+openapi: 3.0.0
+paths:
+  /a:
+    get:
+      parameters:
+        - {name: Host, in: header, required: true, schema: {type: string}}
+        - {name: content-length, in: header, required: true, schema: {type: integer}}
+        - {name: Transfer-Encoding, in: header, schema: {type: string}}
+        - {name: Connection, in: header, schema: {type: string}}
+        - {name: X-Host, in: header, schema: {type: string}}
+`, Options{})
+	same(t, warnings, []string(nil))
+	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"X-Host":{"type":"string"}},"additionalProperties":false}`)
+}
+
 func TestBodyIsChosen(t *testing.T) {
 	file := "multipart/form-data: {schema: {type: object, properties: {f: {type: string, format: binary}}}}"
 	for _, c := range []struct{ content, want string }{
@@ -157,6 +176,8 @@ func TestBodies(t *testing.T) {
 		{"'*/*': {}", `{}`, ""},
 		{"text/plain: {schema: {type: string, maxLength: 5}}", `{"type":"string"}`, ""},
 		{"application/xml: {schema: {type: object}}", `{"type":"string","description":"(application/xml)"}`, ""},
+		{"application/xml: {schema: {xml: {name: order}, properties: {id: {type: integer, xml: {attribute: true}}, done: {readOnly: true}, rows: {type: array, xml: {name: row}}}}}",
+			`{"type":"string","description":"(application/xml: <order> with id integer as attribute, row array)"}`, ""},
 		{"application/json: {schema: {type: string, format: binary}}", `{"type":"string"}`, ""},
 		{"multipart/form-data: {schema: {type: object, properties: {f: {type: string, format: binary}, n: {type: integer}, l: {type: array, items: {type: string, format: binary}}}}}",
 			`{"type":"object","properties":{"f":{"$ref":"#/$defs/File"},"n":{"type":"integer"},"l":{"type":"array","items":{"$ref":"#/$defs/File"}}}}`, "f:file n:integer l:files"},
@@ -222,4 +243,25 @@ paths:
 	same(t, string(tools[1].InputSchema), `{"type":"object","properties":{"body":{"type":"object","properties":{"a":{"type":"integer","maximum":3}}}},"additionalProperties":false}`)
 	same(t, tools[2].Body.Type, "application/json")
 	same(t, string(tools[2].InputSchema), `{"type":"object","properties":{"body":{"type":"object","description":"The thing","properties":{"a":{"type":["string","null"]}}}},"required":["body"],"additionalProperties":false}`)
+}
+
+func TestResponseHeaders(t *testing.T) {
+	doc, err := Load(t.Context(), Source{Location: "x.yaml", Data: []byte(`
+openapi: 3.0.3
+info: { title: x, version: "1" }
+paths:
+  /x:
+    get:
+      responses:
+        "200":
+          description: ok
+          headers: { link: { $ref: "#/components/headers/link" }, X-Total-Count: { schema: { type: integer } }, "no header": {} }
+components: { headers: { link: { schema: { type: string } } } }
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(doc.Operations[0].Responses[0].Headers, " "); got != "Link X-Total-Count" {
+		t.Errorf("headers %q, want Link X-Total-Count", got)
+	}
 }

@@ -157,8 +157,11 @@ func (l *loader) other(f *file, name string) (*file, string) {
 		}
 		return l.files[i], ""
 	}
-	if len(l.files) >= maxFiles {
-		return nil, "too many files"
+	if l.exceeded != nil {
+		return nil, l.exceeded.Error()
+	}
+	if len(l.files) >= l.src.MaxFiles {
+		return nil, l.tooMany().Error()
 	}
 	data, err := l.read(where, false)
 	if err == nil {

@@ -17,6 +17,7 @@ type render struct {
 	limit     int  // of bytes
 	greedy    bool // beyond limit, leave out what fits no more; otherwise stop
 	over      bool // stopped
+	trying    bool // a definition that is taken back if it does not fit
 	longer    int  // longest description
 	cut       int  // depth from which inline objects are left out
 	stubs     bool // something was left out
@@ -96,8 +97,12 @@ func (w *render) stop() bool {
 	if len(w.b) > w.limit && !w.greedy || len(w.b) > fullLimit {
 		w.over = true
 	}
-	return w.over
+	return w.over || w.trying && w.full()
 }
+
+// full reports whether what is written, with the least that is still to come, is
+// more than the limit. Going on only makes it more.
+func (w *render) full() bool { return len(w.b)+w.open > w.limit }
 
 // schema writes a schema that describes a value below the one around it.
 func (w *render) schema(n *node, name, desc string) {

@@ -140,6 +140,8 @@ func TestOutputs(t *testing.T) {
 			want: `{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]}},"required":["a"],"additionalProperties":false}`},
 		{responses: "{200: {content: {application/json: {schema: {type: array, items: {type: string}}}}}}", wrapped: true,
 			want: `{"type":"object","properties":{"result":{"type":["array","null"],"items":{"type":["string","null"]}}}}`},
+		{responses: "{200: {content: {application/json: {schema: {type: object, properties: {a: {type: integer, format: unixtime}, b: {type: string, format: date-time}}}}}}}",
+			want: `{"type":"object","properties":{"a":{"type":["integer","null"]},"b":{"type":["string","null"],"format":"date-time"}}}`},
 		{responses: "{201: {content: {application/json: {schema: {type: object}}}}, 200: {content: {text/plain: {}}}, 202: {content: {application/json: {schema: {type: string}}}}}", want: `{"type":"object"}`},
 		{responses: "{2XX: {content: {application/problem+json: {schema: {}}}}}", wrapped: true, want: `{"type":"object","properties":{"result":{}}}`},
 		{responses: "{default: {content: {application/json: {schema: {type: object}}}}}"},

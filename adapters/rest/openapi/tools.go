@@ -68,7 +68,8 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	l.warned = map[string]bool{}
 	l.round++
 	l.report = func(w Warning) { warnings = append(warnings, w) }
-	defer func() { l.report = func(Warning) {} }()
+	l.answers = map[answered][]byte{}
+	defer func() { l.report, l.answers = func(Warning) {}, nil }()
 
 	matched := make([]bool, len(o.Expose))
 	var tools []*Tool
@@ -87,6 +88,17 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 		t.build()
 	}
 	return tools, warnings
+}
+
+// LostOf returns which of the operations that rules expose cannot be used.
+func (d *Document) LostOf(expose Rules) []*Operation {
+	var out []*Operation
+	for _, op := range d.Lost {
+		if expose.match(op, make([]bool, len(expose))) {
+			out = append(out, op)
+		}
+	}
+	return out
 }
 
 // build fills in all but the name.
@@ -255,6 +267,28 @@ func (b *Body) choose() *MediaType {
 		return 8
 	}
 	return slices.MinFunc(b.Content, func(a, b *MediaType) int { return rank(a) - rank(b) })
+}
+
+// plain returns the JSON type of a body for which a type with files was chosen,
+// if all that the body has beside its files can be written in it.
+func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
+	if !isMultipart(chosen.Type) {
+		return nil
+	}
+	for _, m := range b.Content {
+		if !isJSON(m.Type) || strings.HasSuffix(base(m.Type), "json-patch+json") {
+			continue
+		}
+		if kind := l.typeOf(m.schema); kind != "object" && kind != "" {
+			continue
+		}
+		known := map[string]bool{}
+		l.eachProperty(m.schema, 0, map[*node]bool{}, func(name string, _ *node) { known[name] = true })
+		if len(known) == 0 || !slices.ContainsFunc(chosen.Fields, func(f *Field) bool { return !f.File && !known[f.Name] }) {
+			return m
+		}
+	}
+	return nil
 }
 
 // Rules choose operations. The last rule that fits counts.

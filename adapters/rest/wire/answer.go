@@ -3,13 +3,16 @@ package wire
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tidwall/gjson"
 	"golang.org/x/text/encoding/htmlindex"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // statusLine says which answer came to which request.
@@ -28,7 +31,7 @@ func errorResult(text []byte) []byte {
 
 // appendText appends a block of text.
 func appendText(dst, text []byte) []byte {
-	return append(appendString(append(dst, `{"type":"text","text":`...), string(text)), '}')
+	return append(appendQuoted(append(dst, `{"type":"text","text":`...), text), '}')
 }
 
 // result makes the CallToolResult of an answer.
@@ -62,8 +65,11 @@ func looksJSON(b []byte) bool {
 const maxDepth = 500
 
 // usable reports whether a body is JSON, or the beginning of it. It comes before
-// all that calls itself for each level, as gjson.Valid does.
+// all that calls itself for each level, as gjson does.
 func usable(b []byte, a *answer) bool {
+	if !a.more {
+		return jsonrpc.Valid(b, maxDepth) && utf8.Valid(b)
+	}
 	depth, str := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
@@ -80,10 +86,7 @@ func usable(b []byte, a *answer) bool {
 			depth--
 		}
 	}
-	if !utf8.Valid(b) && !a.more {
-		return false
-	}
-	return a.more && looksJSON(b) || gjson.ValidBytes(b)
+	return looksJSON(b) || jsonrpc.Valid(b, maxDepth)
 }
 
 // isText reports whether a media type is text for people or programs.
@@ -105,8 +108,8 @@ func (s *Source) nothing(c *Call, a *answer) []byte {
 	if name := http.StatusText(a.status); name != "" {
 		text += " " + name
 	}
-	if at := a.header.Get("Location"); at != "" {
-		text += "\nLocation: " + head([]byte(at), maxLine)
+	for _, line := range c.told(a) {
+		text += "\n" + line
 	}
 	out := appendText([]byte(`{"content":[`), s.mask([]byte(text)))
 	out = append(out, ']')
@@ -126,7 +129,7 @@ func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
 		}
 	}
 	text := s.mask([]byte(b.String()))
-	return s.finish(c, appendText([]byte(`{"content":[`), text), "", text)
+	return s.finish(c, nil, appendText([]byte(`{"content":[`), text), "", text)
 }
 
 // maxLine is how much of a header's value is told.
@@ -146,19 +149,25 @@ func (s *Source) text(c *Call, a *answer) []byte {
 			body = body[:n-1]
 		}
 	}
-	return s.finish(c, appendText([]byte(`{"content":[`), body), note, body)
+	room := quotedSize(body)
+	if c.Tool.OutputSchema != nil {
+		room *= 2
+	}
+	return s.finish(c, a, appendText(opened(room), body), note, body)
 }
 
 // finish appends a note, when there is one, and ends the content and the result.
 // Clients that know an output schema refuse results without structured content:
-// they get the text there as well.
-func (s *Source) finish(c *Call, dst []byte, note string, text []byte) []byte {
+// they get the text there as well. a may be nil: then there is nothing to say of
+// its headers.
+func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte) []byte {
 	if note != "" {
 		dst = appendText(append(dst, ','), []byte(note))
 	}
+	dst = s.appendTold(dst, c, a)
 	dst = append(dst, ']')
 	if c.Tool.OutputSchema != nil {
-		dst = s.appendStructured(dst, c, appendString(nil, string(text)))
+		dst = s.appendStructured(dst, c, appendQuoted(make([]byte, 0, quotedSize(text)), text))
 	}
 	return append(dst, '}')
 }
@@ -205,7 +214,7 @@ func decoded(a *answer) []byte {
 func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	if a.more {
 		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
-		return s.finish(c, appendText([]byte(`{"content":[`), text), "", text)
+		return s.finish(c, a, appendText([]byte(`{"content":[`), text), "", text)
 	}
 	if !sendable(kind) {
 		kind = anyBytes
@@ -216,13 +225,13 @@ func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	out := []byte(`{"content":[`)
 	if group == "image" || group == "audio" {
 		out = append(out, `{"type":"`+group+`","data":"`+data+`","mimeType":`...)
-		return s.finish(c, append(appendString(out, kind), '}'), "", about)
+		return s.finish(c, a, append(appendString(out, kind), '}'), "", about)
 	}
 	out = append(out, `{"type":"resource","resource":{"uri":`...)
 	out = appendString(out, "rest://"+s.name()+p.path)
 	out = append(out, `,"mimeType":`...)
 	out = appendString(out, kind)
-	return s.finish(c, append(out, `,"blob":"`+data+`"}}`...), "", about)
+	return s.finish(c, a, append(out, `,"blob":"`+data+`"}}`...), "", about)
 }
 
 // joined is the result of a stream.
@@ -251,6 +260,92 @@ func (s *Source) joined(c *Call, a *answer) []byte {
 	return s.json(c, append(all, ']'), &whole)
 }
 
+// opened returns the beginning of a result, with room for what is in it.
+func opened(room int) []byte {
+	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
+}
+
+// resultRoom is what a result has around its text and its structured content:
+// names, and mostly no notes.
+const resultRoom = 256
+
+// quotedSize is about how many bytes appendQuoted appends.
+func quotedSize(b []byte) int {
+	n := len(b) + 2
+	for _, c := range []byte("\"\\\n") {
+		n += bytes.Count(b, []byte{c})
+	}
+	return n
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// appendQuoted appends a text as JSON, as appendString does. Texts may be large, so
+// it copies eight bytes at a time, up to what does not stand for itself. Each of
+// the masks is exact up to its first hit, and only the first hit is used.
+func appendQuoted(dst, b []byte) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(b); {
+		for i+8 <= len(b) {
+			x := binary.LittleEndian.Uint64(b[i:])
+			n := len(dst)
+			dst = binary.LittleEndian.AppendUint64(dst, x)
+			q, e := x^'"'*ones, x^'\\'*ones
+			hit := ((x-0x20*ones)&^x | (q-ones)&^q | (e-ones)&^e | x) & highs
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			plain := bits.TrailingZeros64(hit) / 8
+			dst, i = dst[:n+plain], i+plain
+			c := b[i]
+			if c >= utf8.RuneSelf {
+				break
+			}
+			dst = appendEscape(dst, c)
+			i++
+		}
+		if i == len(b) {
+			break
+		}
+		switch c := b[i]; {
+		case c >= utf8.RuneSelf:
+			r, size := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && size == 1 {
+				dst = append(dst, "\ufffd"...)
+			} else {
+				dst = append(dst, b[i:i+size]...)
+			}
+			i += size
+		case c >= ' ' && c != '"' && c != '\\':
+			dst = append(dst, c)
+			i++
+		default:
+			dst = appendEscape(dst, c)
+			i++
+		}
+	}
+	return append(dst, '"')
+}
+
+// appendEscape appends a character that cannot stand for itself in a string.
+func appendEscape(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hexSmall[c>>4], hexSmall[c&15])
+}
+
 const hexSmall = "0123456789abcdef"
 
 // appendString appends a string as JSON. What is not UTF-8 is replaced.
@@ -272,19 +367,7 @@ func appendString(dst []byte, s string) []byte {
 			i++
 			continue
 		}
-		dst = append(dst, s[start:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexSmall[c>>4], hexSmall[c&15])
-		}
+		dst = appendEscape(append(dst, s[start:i]...), c)
 		i++
 		start = i
 	}

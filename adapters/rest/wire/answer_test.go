@@ -52,6 +52,10 @@ func TestAnswers(t *testing.T) {
 		{name: "object with a schema", status: 200, kind: "application/hal+json", body: `{"a":1}`, schema: anyObject, want: `{"content":[{"type":"text","text":"{\"a\":1}"}],"structuredContent":{"a":1}}`},
 		{name: "object that does not fit", status: 200, kind: "application/json", body: `{"a":"x"}`, schema: `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`,
 			want: `{"content":[{"type":"text","text":"{\"a\":\"x\"}"}]}`},
+		{name: "a member twice", status: 200, kind: "application/json", body: `{"a":"x","a":2,"b":3}`, schema: `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`,
+			want: `{"content":[{"type":"text","text":"{\"a\":\"x\",\"a\":2,\"b\":3}"}],"structuredContent":{"a":"x","a":2,"b":3}}`},
+		{name: "a number of too many digits", status: 200, kind: "application/json", body: `{"a":1e99999}`, schema: `{"type":"object","properties":{"a":{"type":["number","null"]}}}`,
+			want: `{"content":[{"type":"text","text":"{\"a\":1e99999}"}],"structuredContent":{"result":{"a":1e99999}}}`},
 		{name: "scalar where an object was said", status: 200, kind: "application/json", body: `7`, schema: anyObject, want: `{"content":[{"type":"text","text":"7"}],"structuredContent":{"result":7}}`},
 		{name: "picked", status: 200, kind: "application/json", body: `{"a":[{"b":1,"c":2},{"b":3}]}`, schema: anyObject, pick: "a.#.b", want: `{"content":[{"type":"text","text":"[1,3]"}],"structuredContent":{"result":[1,3]}}`},
 		{name: "shaped and picked", status: 200, kind: "application/json", body: `{"a":[{"b":1,"c":2},{"b":3,"c":9}]}`, result: "a.#.{b}", pick: "1", want: `{"content":[{"type":"text","text":"{\"b\":3}"}],"structuredContent":{"b":3}}`},
@@ -369,6 +373,12 @@ func TestGrowth(t *testing.T) {
 
 func TestAppendString(t *testing.T) {
 	for s, want := range map[string]string{"a": `"a"`, "\x00\x1f\x7f": "\"\\u0000\\u001f\x7f\"", "\xff\xfe": `"` + "\ufffd\ufffd" + `"`, "é\u2028": "\"é\u2028\"", "<&>": `"<&>"`} {
+		for i := range 10 { // at every place within eight bytes
+			text := strings.Repeat("x", i) + s + s + "yyyyyyyy" + s
+			if got, want := string(appendQuoted(nil, []byte(text))), string(appendString(nil, text)); got != want {
+				t.Errorf("appendQuoted(%q) = %s, want %s", text, got, want)
+			}
+		}
 		if got := string(appendString(nil, s)); got != want || !gjson.Valid(got) {
 			t.Errorf("appendString(%q) = %s, want %s", s, got, want)
 		}
@@ -389,7 +399,7 @@ func FuzzCut(f *testing.F) {
 			return
 		}
 		var k cutter
-		got := k.fit(nil, gjson.Parse(string(compact(nil, s))), "", budget)
+		got := k.fit(nil, compacted([]byte(s)), "", budget)
 		if !gjson.ValidBytes(got) {
 			t.Errorf("fit(%q, %d) = %q, which is no JSON", s, budget, got)
 		}

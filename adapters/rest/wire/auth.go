@@ -49,9 +49,13 @@ type Client struct {
 type use struct {
 	place  openapi.Place // header, query or cookie; "" for none (a certificate)
 	name   string
-	value  string // of the whole header, parameter or cookie
-	tokens *tokens
+	value  string   // of the whole header, parameter or cookie
 	scopes []string // that this operation needs
+
+	client  *Client // who gets tokens, in place of value, and where
+	at      endpoint
+	refused string // why the client shows itself to nobody
+	tokens  *tokens
 }
 
 // keyring is the credentials of a source by their schemes.
@@ -61,8 +65,9 @@ type keyring struct {
 	schemes bool // the document has some
 }
 
-// newKeyring puts the credentials of o to the schemes of the document.
-func (s *Source) newKeyring(o *Options) (*keyring, error) {
+// newKeyring puts the credentials to the schemes of the document.
+func (r *Reach) newKeyring() (*keyring, error) {
+	o := r.o
 	k := &keyring{named: map[string]use{}}
 	var names []string
 	if o.Document != nil {
@@ -76,7 +81,7 @@ func (s *Source) newKeyring(o *Options) (*keyring, error) {
 			if !ok {
 				continue
 			}
-			u, err := s.useOf(c, scheme)
+			u, err := r.useOf(c, scheme)
 			if err != nil {
 				return nil, fmt.Errorf("credentials for %s: %w", scheme.Name, err)
 			}
@@ -92,18 +97,35 @@ func (s *Source) newKeyring(o *Options) (*keyring, error) {
 			return nil, err
 		}
 	}
-	if o.Default != nil {
-		u, err := s.useOf(*o.Default, nil)
-		if err != nil {
-			return nil, fmt.Errorf("credentials: %w", err)
-		}
-		k.dflt = &u
+	if o.Default == nil {
+		return k, nil
 	}
+	var from *openapi.SecurityScheme
+	if c := o.Default.Client; c != nil && c.TokenURL == "" {
+		schemes := r.tokenSchemes()
+		for _, scheme := range schemes {
+			if from = scheme; clientFlow(scheme).TokenURL != clientFlow(schemes[0]).TokenURL {
+				return nil, fmt.Errorf("credentials: client: the document has several token addresses, of %s and %s: set token_url, or write the client below the name of one of these", schemes[0].Name, scheme.Name)
+			}
+		}
+		for _, scheme := range schemes { // so that operations get tokens for their scopes
+			u, err := r.useOf(*o.Default, scheme)
+			if err != nil {
+				return nil, fmt.Errorf("credentials: %w", err)
+			}
+			k.named[scheme.Name] = u
+		}
+	}
+	u, err := r.useOf(*o.Default, from)
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	k.dflt = &u
 	return k, nil
 }
 
 // useOf puts a credential where its scheme says, or where it says itself.
-func (s *Source) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
+func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
 	kind := ""
 	if scheme != nil {
 		kind = scheme.Type
@@ -114,8 +136,8 @@ func (s *Source) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error
 	is := func(kinds ...string) bool { return kind == "" || slices.Contains(kinds, kind) }
 	switch {
 	case c.Client != nil && is("oauth2", "openIdConnect", "bearer"):
-		t, err := s.newTokens(c.Client, scheme)
-		return use{place: openapi.InHeader, name: "Authorization", tokens: t}, err
+		at, refused, err := r.tokenURL(c.Client, scheme)
+		return use{place: openapi.InHeader, name: "Authorization", client: c.Client, at: at, refused: refused}, err
 	case c.Bearer != "" && is("bearer", "oauth2", "openIdConnect"):
 		return headerUse("Authorization", "Bearer "+c.Bearer)
 	case (c.User != "" || c.Password != "") && is("basic"):
@@ -155,6 +177,17 @@ func headerUse(name, value string) (use, error) {
 		return use{}, errors.New("they cannot be sent in a header: there is a line break or another such character")
 	}
 	return use{place: openapi.InHeader, name: http.CanonicalHeaderKey(name), value: value}, nil
+}
+
+// each calls f with all credentials, which it may change.
+func (k *keyring) each(f func(*use)) {
+	for name, u := range k.named {
+		f(&u)
+		k.named[name] = u
+	}
+	if k.dflt != nil {
+		f(k.dflt)
+	}
 }
 
 // of returns the credentials for an operation: those of the first alternative

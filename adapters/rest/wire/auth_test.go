@@ -131,7 +131,7 @@ func TestNewRefuses(t *testing.T) {
 		{Options{Document: doc, Credentials: map[string]Credential{"basic": {User: "a:b"}}}, "colon"},
 		{Options{Document: doc, Default: &Credential{Key: "x"}}, "say where the value goes"},
 		{Options{Document: doc, Default: &Credential{}}, "there is none"},
-		{Options{Document: doc, Default: &Credential{Client: &Client{ID: "x"}}}, "set token_url"},
+		{Options{BaseURL: "https://api.example.com", Default: &Credential{Client: &Client{ID: "x"}}}, "set token_url"},
 		{Options{Document: doc, Forward: []string{"Host"}}, "never passed on"},
 		{Options{Document: doc, Forward: []string{"X-A as Mcp-Session-Id"}}, "never passed on"},
 		{Options{Document: doc, Forward: []string{"Content-MD5"}}, "never passed on"},

@@ -79,6 +79,9 @@ func (a *assembly) body() ([]byte, error) {
 		a.header.Set("Content-Type", f.typeAmong(m.Type))
 		return f.data, nil
 	}
+	if plain := a.tool.Plain; plain != nil && v.IsObject() && !givesFile(v, m.Fields) {
+		m = plain
+	}
 	t := baseType(m.Type)
 	switch {
 	case strings.HasPrefix(t, "multipart/"):
@@ -107,6 +110,23 @@ func (a *assembly) body() ([]byte, error) {
 	}
 	s, err := text(name, v, false)
 	return []byte(s), err
+}
+
+// givesFile reports whether one of the fields that are files has a value. One
+// that may have a file and is not given, or is null or an empty list, has none.
+func givesFile(v gjson.Result, fields []*openapi.Field) bool {
+	files := map[string]bool{}
+	for _, f := range fields {
+		if f.File {
+			files[f.Name] = true
+		}
+	}
+	found := false
+	v.ForEach(func(k, one gjson.Result) bool {
+		found = files[k.String()] && one.Type != gjson.Null && !(one.IsArray() && one.Get("#").Int() == 0)
+		return !found
+	})
+	return found
 }
 
 // declared returns the type to send for a value: that of the document, or what

@@ -129,7 +129,7 @@ func TestRetries(t *testing.T) {
 // after the pause.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Failures: 3, Pause: 10 * time.Second}, 500, 500, 404, 500, 500, 500, 200)
+		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
 		defer s.Close()
 		get := func() string { return said(call(t, s, &Call{Tool: tool("GET", "/x")})) }
 		for range 6 { // the 404 between them is a sign of life
@@ -159,7 +159,7 @@ func TestBreakerExcludes(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Failures: 2}, hang)
+		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 2}}, hang)
 		defer s.Close()
 		for range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -169,9 +169,11 @@ func TestBreakerExcludes(t *testing.T) {
 			}
 			cancel()
 		}
-		f.steps = []any{429}
-		for range 5 {
-			call(t, s, &Call{Tool: tool("GET", "/x")})
+		for _, status := range []int{429, 500, 501, 505, 404} {
+			f.steps = []any{status}
+			for range 30 {
+				call(t, s, &Call{Tool: tool("GET", "/x")})
+			}
 		}
 		f.steps = []any{hang}
 		for i := range 3 {
@@ -323,6 +325,9 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("%s %s: %q, want %q", tc.method, tc.path, got, tc.want)
 		}
 		for _, q := range srv.requests() {
+			if from := q.header.Get("Referer"); from != "" { // it would tell the query, in which keys may be
+				t.Errorf("%s: %s %s has Referer: %s", tc.path, q.method, q.uri, from)
+			}
 			if q.header.Get("Authorization") != "Bearer long-secret-token" {
 				t.Errorf("%s: %s %s went without credentials", tc.path, q.method, q.uri)
 			}

@@ -47,7 +47,9 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 		return append(appendString(append(out, `,"mimeType":`...), kind), `,"text":""}]`...), nil
 	}
 	out := []byte{'['}
-	gjson.GetBytes(s.result(c, p, a), "content").ForEach(func(_, block gjson.Result) bool {
+	bare := *c
+	bare.bare = true
+	gjson.GetBytes(s.result(&bare, p, a), "content").ForEach(func(_, block gjson.Result) bool {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}

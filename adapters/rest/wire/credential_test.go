@@ -125,3 +125,42 @@ func TestCertificateElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A client of which nobody has said where it gets tokens gets them where the
+// document says, if that is one place: for all operations, and with the scopes of
+// those that name them.
+func TestTokenAddressOfDocument(t *testing.T) {
+	srv := newRecorder(t, nil)
+	srv.then = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			_, _ = w.Write([]byte(`{"access_token":"token-1234","token_type":"bearer"}`))
+		}
+	}
+	oauth := func(name, at string) *openapi.SecurityScheme {
+		return &openapi.SecurityScheme{Name: name, Type: "oauth2", Flows: []openapi.Flow{{Kind: "authorizationCode", TokenURL: "https://example.com/other"}, {Kind: "clientCredentials", TokenURL: at}}}
+	}
+	key := &openapi.SecurityScheme{Name: "key", Type: "apiKey", In: openapi.InHeader, Param: "X-Key"}
+	client := &Credential{Client: &Client{ID: "id", Secret: "secret-1"}}
+	s := newSource(t, Options{BaseURL: srv.URL, Default: client, Document: &openapi.Document{Schemes: []*openapi.SecurityScheme{key, oauth("O", srv.URL+"/token")}}})
+	for _, test := range []struct{ needs, scope string }{{"O", "scope=read&"}, {"key", ""}} {
+		x := secured("GET", openapi.Requirement{{Name: test.needs, Scopes: []string{"read"}}})
+		call(t, s, &Call{Tool: x})
+		all := srv.requests()
+		if len(all) != 2 || all[0].uri != "/token" || strings.Contains(string(all[0].body), "scope=read") != (test.scope != "") || all[1].header.Get("Authorization") != "Bearer token-1234" {
+			t.Errorf("%s: %v", test.needs, all)
+		}
+	}
+	for want, schemes := range map[string][]*openapi.SecurityScheme{
+		"set token_url: the document does not name it":                {key},
+		"the document has several token addresses, of O and P: set t": {oauth("O", "/token"), oauth("P", "/other")},
+		"": {oauth("O", "/token"), oauth("P", "/token")},
+	} {
+		s, err := New(Options{BaseURL: srv.URL, Default: client, Document: &openapi.Document{Schemes: schemes}})
+		if err == nil {
+			s.Close()
+		}
+		if fmt.Sprint(err) == "<nil>" != (want == "") || !strings.Contains(fmt.Sprint(err), want) && want != "" {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

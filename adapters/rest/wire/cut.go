@@ -1,11 +1,15 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // cutter makes JSON smaller so that it stays JSON: arrays keep whole items from
@@ -27,31 +31,41 @@ func (k *cutter) note(path, format string, args ...any) {
 	}
 }
 
-// fit appends v, in about budget bytes.
-func (k *cutter) fit(dst []byte, v gjson.Result, path string, budget int) []byte {
-	switch {
-	case len(v.Raw) <= budget:
-		return append(dst, v.Raw...)
-	case v.IsArray():
+// fit appends v, JSON without space between its parts, in about budget bytes.
+func (k *cutter) fit(dst, v []byte, path string, budget int) []byte {
+	if len(v) <= budget {
+		return append(dst, v...)
+	}
+	switch v[0] {
+	case '[':
 		return k.array(dst, v, path, budget)
-	case v.IsObject():
+	case '{':
 		return k.object(dst, v, path, budget)
-	case v.Type == gjson.String:
+	case '"':
 		return k.str(dst, v, path, budget)
 	}
-	return append(dst, v.Raw...)
+	return append(dst, v...)
 }
 
-func (k *cutter) array(dst []byte, v gjson.Result, path string, budget int) []byte {
+// behind returns where a value within JSON that is valid ends.
+func behind(v []byte, i int) int { return jsonrpc.Value(v, i, math.MaxInt) }
+
+func (k *cutter) array(dst, v []byte, path string, budget int) []byte {
 	dst = append(dst, '[')
 	left, shown, total := budget-2, 0, 0
-	v.ForEach(func(_, one gjson.Result) bool {
-		fits := shown == total && len(one.Raw) < left
+	for i := 1; v[i] != ']'; total++ {
+		if v[i] == ',' {
+			i++
+		}
+		end := behind(v, i)
+		one := v[i:end]
+		i = end
+		fits := shown == total && len(one) < left
 		switch {
 		case fits && shown > 0:
-			dst = append(append(dst, ','), one.Raw...)
+			dst = append(append(dst, ','), one...)
 		case fits:
-			dst = append(dst, one.Raw...)
+			dst = append(dst, one...)
 		case total == 0 && left > 16: // one that is cut tells more than none
 			dst = k.fit(dst, one, path+"[0]", left)
 			left = 0
@@ -59,34 +73,38 @@ func (k *cutter) array(dst []byte, v gjson.Result, path string, budget int) []by
 		}
 		if fits {
 			shown++
-			left -= len(one.Raw) + 1
+			left -= len(one) + 1
 		}
-		total++
-		return true
-	})
+	}
 	if shown < total {
 		k.note(path, "showing %d of %d items", shown, total)
 	}
 	return append(dst, ']')
 }
 
-func (k *cutter) object(dst []byte, v gjson.Result, path string, budget int) []byte {
-	type member struct{ key, value gjson.Result }
+func (k *cutter) object(dst, v []byte, path string, budget int) []byte {
+	type member struct{ key, value []byte }
 	var members []member
 	names, total := 2, 0
-	v.ForEach(func(key, value gjson.Result) bool {
+	for i := 1; v[i] != '}'; {
+		if v[i] == ',' {
+			i++
+		}
+		colon := behind(v, i)
+		end := behind(v, colon+1)
+		key, value := v[i:colon], v[colon+1:end]
+		i = end
 		total++
 		// Even cut to nothing a value takes some bytes.
-		if cost := len(key.Raw) + 2; names+cost+min(len(value.Raw), 4)*(len(members)+1) <= budget && len(members) == total-1 {
+		if cost := len(key) + 2; names+cost+min(len(value), 4)*(len(members)+1) <= budget && len(members) == total-1 {
 			members = append(members, member{key, value})
 			names += cost
 		}
-		return true
-	})
+	}
 	// The level up to which values can stay as they are.
 	sizes := make([]int, len(members))
 	for i, m := range members {
-		sizes[i] = len(m.value.Raw)
+		sizes[i] = len(m.value)
 	}
 	slices.Sort(sizes)
 	left, level := budget-names, 0
@@ -102,8 +120,12 @@ func (k *cutter) object(dst []byte, v gjson.Result, path string, budget int) []b
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(dst, m.key.Raw...), ':')
-		name := m.key.String()
+		dst = append(append(dst, m.key...), ':')
+		if len(m.value) <= level {
+			dst = append(dst, m.value...)
+			continue
+		}
+		name := gjson.ParseBytes(m.key).String()
 		if path != "" {
 			name = path + "." + name
 		}
@@ -115,19 +137,21 @@ func (k *cutter) object(dst []byte, v gjson.Result, path string, budget int) []b
 	return append(dst, '}')
 }
 
-func (k *cutter) str(dst []byte, v gjson.Result, path string, budget int) []byte {
-	text := v.Str
+func (k *cutter) str(dst, v []byte, path string, budget int) []byte {
+	text := v[1 : len(v)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		text = []byte(gjson.ParseBytes(v).Str)
+	}
 	n := min(len(text), max(budget-5, 0))
+	at := len(dst)
 	for {
 		for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
 			n--
 		}
-		if at := len(dst); true {
-			dst = appendString(dst, text[:n]+"…")
-			if len(dst)-at <= budget || n == 0 {
-				break
-			}
-			dst = dst[:at]
+		dst = appendQuoted(dst[:at], text[:n])
+		dst = append(append(dst[:len(dst)-1], "…"...), '"')
+		if len(dst)-at <= budget || n == 0 {
+			break
 		}
 		n = n * 3 / 4
 	}

@@ -23,11 +23,16 @@ type entry struct {
 }
 
 // entries returns the members of a form's value: those that the document names
-// first, in its order, since some servers read a form in one pass.
+// first, in its order, since some servers read a form in one pass. A form has no
+// null: such members are not sent, nor are such items of lists.
 func entries(v gjson.Result, fields []*openapi.Field) []entry {
 	values := map[string]gjson.Result{}
 	var order []string
 	v.ForEach(func(k, one gjson.Result) bool {
+		if one.Type == gjson.Null {
+			delete(values, k.String()) // of members that stand twice the last one counts
+			return true
+		}
 		values[k.String()] = one
 		order = append(order, k.String())
 		return true
@@ -49,7 +54,7 @@ func entries(v gjson.Result, fields []*openapi.Field) []entry {
 
 // formPairs writes an object as application/x-www-form-urlencoded: scalars as
 // they are, arrays repeated, objects as JSON, unless the document says
-// otherwise. null is an empty value: it is there, other than what is not given.
+// otherwise.
 func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field) ([]string, error) {
 	var out []string
 	for _, e := range entries(v, fields) {
@@ -188,6 +193,9 @@ func (a *assembly) parts(arg string, e entry) ([]part, error) {
 		var out []part
 		var err error
 		e.value.ForEach(func(_, one gjson.Result) bool {
+			if one.Type == gjson.Null {
+				return true
+			}
 			var p part
 			p, err = a.part(arg, e.name, f, one)
 			out = append(out, p)

@@ -15,7 +15,6 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 )
 
@@ -39,7 +38,7 @@ const (
 type tokens struct {
 	s      *Source
 	client *Client
-	at     *url.URL
+	at     endpoint
 
 	mu   sync.Mutex // guards kept
 	kept map[string]*token
@@ -54,34 +53,78 @@ type token struct {
 	fails int // how many before this one were not to be had
 }
 
-// newTokens checks where tokens come from. The document may name the place; then
-// the secret goes there only encrypted, or to the API's own server.
-func (s *Source) newTokens(c *Client, scheme *openapi.SecurityScheme) (*tokens, error) {
-	at := c.TokenURL
-	if at == "" && scheme != nil {
-		for _, f := range scheme.Flows {
-			if f.Kind == "clientCredentials" {
-				at = f.TokenURL
-			}
-		}
+// tokenURL returns where tokens come from. The document may name the place. Then
+// the secret goes there only encrypted, or to the API's own server; and a document
+// at a URL may name no place that gets no credentials otherwise: refused says why
+// the secret does not go there.
+func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
+	text := c.TokenURL
+	if text == "" {
+		f := clientFlow(scheme)
+		text, at.far = f.TokenURL, f.Far
 	}
-	if at == "" {
-		return nil, errors.New("client: set token_url: the document does not name it")
+	if text == "" {
+		return at, "", errors.New("client: set token_url: the document does not name it")
 	}
-	u, err := url.Parse(at)
-	if err != nil {
-		return nil, errors.New("client: token_url is not a URL")
+	home := r.home
+	if at.URL, err = url.Parse(text); err != nil {
+		return at, "", errors.New("client: token_url is not a URL")
 	}
-	if !u.IsAbs() && s.home != nil {
-		u = s.home.ResolveReference(u)
+	if !at.IsAbs() && home.URL != nil {
+		at.URL, at.far = home.ResolveReference(at.URL), at.far || home.far
 	}
 	switch {
-	case u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
-		return nil, errors.New("client: token_url must be an address such as https://login.example.com/token")
-	case c.TokenURL == "" && u.Scheme != "https" && (s.home == nil || !httpclient.SameOrigin(u, s.home)):
-		return nil, errors.New("client: the document has tokens come over http from another server: if that is meant, set token_url")
+	case at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil:
+		return at, "", errors.New("client: token_url must be an address such as https://login.example.com/token")
+	case r.stranger(at), r.guarded(at) && Blocked(at.URL):
+		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
+	case c.TokenURL == "" && at.Scheme != "https" && !r.trusted.has(at.URL):
+		return at, "", errors.New("client: the document has tokens come over http from another server: if that is meant, set token_url")
 	}
-	return &tokens{s: s, client: c, at: u, kept: map[string]*token{}}, nil
+	return at, refused, nil
+}
+
+// clientFlow returns how a client gets tokens of its own by a scheme; the zero flow
+// if it does not.
+func clientFlow(scheme *openapi.SecurityScheme) (found openapi.Flow) {
+	if scheme == nil {
+		return found
+	}
+	for _, f := range scheme.Flows {
+		if f.Kind == "clientCredentials" {
+			found = f
+		}
+	}
+	return found
+}
+
+// tokenSchemes returns the schemes of the document that say where a client gets
+// tokens of its own.
+func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
+	if r.o.Document == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.o.Document.Schemes), func(s *openapi.SecurityScheme) bool { return clientFlow(s).TokenURL == "" })
+}
+
+// equipTokens gives the credentials that need tokens what gets them. Those of the
+// same client from the same place share it.
+func (s *Source) equipTokens() {
+	type key struct {
+		client *Client
+		at     string
+	}
+	all := map[key]*tokens{}
+	s.reach.keys.each(func(u *use) {
+		if u.client == nil {
+			return
+		}
+		k := key{u.client, u.at.String()}
+		if all[k] == nil {
+			all[k] = &tokens{s: s, client: u.client, at: u.at, kept: map[string]*token{}}
+		}
+		u.tokens = all[k]
+	})
 }
 
 // get returns a token for scopes.
@@ -176,7 +219,7 @@ func (t *tokens) ask(ctx context.Context, scope string) (string, time.Time, erro
 		add("client_id", t.client.ID)
 		add("client_secret", t.client.Secret)
 	}
-	p := &Plan{Method: http.MethodPost, URL: t.at, Body: []byte(strings.Join(form, "&")), Header: http.Header{
+	p := &Plan{Method: http.MethodPost, URL: t.at.URL, Body: []byte(strings.Join(form, "&")), Header: http.Header{
 		"Content-Type": {formType}, "Accept": {jsonType},
 	}}
 	r := p.request(ctx)
@@ -184,7 +227,7 @@ func (t *tokens) ask(ctx context.Context, scope string) (string, time.Time, erro
 		r.SetBasicAuth(url.QueryEscape(t.client.ID), url.QueryEscape(t.client.Secret))
 	}
 	asked := time.Now()
-	res, err := t.s.http.Do(r)
+	res, err := t.s.way(false, t.s.reach.guarded(t.at)).Do(r)
 	if err != nil {
 		return "", asked, errors.New("no token: the server that gives them " + wordsOf(ctx, err))
 	}

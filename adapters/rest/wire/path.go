@@ -81,6 +81,8 @@ func (a *assembly) inPath(name string) (string, error) {
 			return "", refuse("%s: must not be empty: it is a part of the path", arg.Name)
 		case climbs(value):
 			return "", refuse("%s: must not have . or .. as a part of the path", arg.Name)
+		case hasNUL(value):
+			return "", refuse("%s: must not have a NUL character: many servers take it for the end", arg.Name)
 		}
 		return value, nil
 	}
@@ -105,6 +107,22 @@ func climbs(value string) bool {
 		decoded := unescape(value)
 		if decoded == value {
 			return false
+		}
+		value = decoded
+	}
+	return false
+}
+
+// hasNUL reports whether a value, encoded, has a NUL character for a server that
+// decodes it, maybe more than once.
+func hasNUL(value string) bool {
+	for range 5 {
+		if strings.Contains(value, "%00") || strings.Contains(value, "\x00") {
+			return true
+		}
+		decoded := unescape(value)
+		if decoded == value {
+			break
 		}
 		value = decoded
 	}

@@ -27,10 +27,12 @@ type Plan struct {
 	path, query string // of the operation, encoded
 	base        string // the query of the server's address
 	uses        []use  // credentials; none when the server is another than they are for
+	guarded     bool   // the server's address is looked at when it is dialled
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings
 	mask        func([]byte) []byte
+	hidden      map[string]bool // names of configured headers whose values nobody is shown
 	trace       http.Header
 }
 
@@ -160,7 +162,7 @@ func (p *Plan) String() string {
 	slices.Sort(names)
 	for _, name := range names {
 		value := strings.Join(r.Header[name], ", ")
-		if (slices.Contains(p.forwarded, name) || slices.Contains(p.fixed, name)) && Sensitive(name) || slices.Contains(p.settings.Masked, name) {
+		if slices.Contains(p.forwarded, name) && Sensitive(name) || slices.Contains(p.fixed, name) && p.hidden[name] || slices.Contains(p.settings.Masked, name) {
 			value = masked
 		}
 		fmt.Fprintf(&b, "%s: %s\n", name, value)

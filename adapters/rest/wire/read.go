@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -62,7 +63,7 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 			return a, nil
 		}
 	}
-	b, err := io.ReadAll(io.LimitReader(body, int64(s.o.MaxBody)+1))
+	b, err := readAll(io.LimitReader(body, int64(s.o.MaxBody)+1), min(res.ContentLength, int64(s.o.MaxBody)))
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +72,25 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 	}
 	a.body = b
 	return a, nil
+}
+
+const (
+	// announcedRoom is how much of an announced length is believed at once: an
+	// announcement costs its sender nothing.
+	announcedRoom = 2 << 20
+	unknownRoom   = 4 << 10
+)
+
+// readAll reads until the end. announced is how much there probably is, or
+// negative; compressed, there is more.
+func readAll(r io.Reader, announced int64) ([]byte, error) {
+	room := unknownRoom
+	if announced >= 0 {
+		room = int(min(announced, announcedRoom)) + bytes.MinRead // without which a buffer grows before the end is seen
+	}
+	b := bytes.NewBuffer(make([]byte, 0, room))
+	_, err := b.ReadFrom(r)
+	return b.Bytes(), err
 }
 
 // empty reports whether answers with a status have no body.

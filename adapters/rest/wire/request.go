@@ -169,7 +169,7 @@ func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 // inHeader adds a header.
 func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
-	if connectionHeader(p.Name) || !httpguts.ValidHeaderFieldName(p.Name) {
+	if openapi.OfConnection(p.Name) || !httpguts.ValidHeaderFieldName(p.Name) {
 		return refuse("%s: the header %.60q cannot be set by an argument", arg.Name, p.Name)
 	}
 	var value string
@@ -221,16 +221,6 @@ func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 // cookieNames are the characters of tokens (RFC 9110), which names of cookies
 // are.
 var cookieNames = newSet("!#$&'*+^`|")
-
-// connectionHeader reports whether a header is the connection's or the body's
-// own.
-func connectionHeader(name string) bool {
-	name = http.CanonicalHeaderKey(name)
-	return strings.HasPrefix(name, "Proxy-") || slices.Contains([]string{
-		"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Cookie", "Expect", "Host", "Keep-Alive",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	}, name)
-}
 
 // accept says which types are wanted: those that the operation declares for
 // success, and otherwise JSON.

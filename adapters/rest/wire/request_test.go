@@ -185,6 +185,9 @@ func TestRefusals(t *testing.T) {
 		}
 		cases = append(cases, golden{name: "path", tool: path(v), args: `{"c":` + v + `}`, refused: want})
 	}
+	for _, v := range []string{`"a\u0000b"`, `"..\u0000"`, `"..%00"`, `"%2500"`} {
+		cases = append(cases, golden{name: "NUL", tool: path(v), args: `{"c":` + v + `}`, refused: "c: must not have a NUL character"})
+	}
 	for _, v := range []string{`"a\r\nX: y"`, `"a\nb"`, `"a\u0000b"`, `["a","b\nc"]`, `{"a\n":"b"}`} {
 		cases = append(cases, golden{name: "header", tool: header, args: `{"c":` + v + `}`, refused: "c: has a line break"})
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // Refusal says why a call is not made as it was asked for. A client may know
@@ -109,6 +112,32 @@ func compact(dst []byte, raw string) []byte {
 	return dst
 }
 
+// compacted returns JSON without the space between its parts: b itself when there
+// is none. b is valid.
+func compacted(b []byte) []byte {
+	var out []byte
+	from := 0
+	for i := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = jsonrpc.Value(b, i, 0)
+		case ' ', '\t', '\n', '\r':
+			if out == nil {
+				out = make([]byte, 0, len(b))
+			}
+			out = append(out, b[from:i]...)
+			i = jsonrpc.Space(b, i)
+			from = i
+		default:
+			i++
+		}
+	}
+	if out == nil {
+		return b
+	}
+	return append(out, b[from:]...)
+}
+
 // renamed returns JSON with member names changed, at every depth. An object must
 // not come to have a member twice: only one of them was checked.
 func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result, error) {
@@ -117,6 +146,58 @@ func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result,
 	}
 	b, err := appendRenamed(nil, arg, v, names)
 	return gjson.ParseBytes(b), err
+}
+
+// byShownNames returns arguments in which the names that the document has are
+// those that clients see, and whether that is possible.
+func byShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
+	top := map[string]string{}
+	for _, arg := range t.Arguments {
+		own := arg.Field
+		if arg.Parameter != nil {
+			own = arg.Parameter.Name
+		}
+		if own == "" || own == arg.Name {
+			continue
+		}
+		if _, twice := top[own]; twice {
+			return nil, false // in the query and a header, say
+		}
+		top[own] = arg.Name
+	}
+	for _, arg := range t.Arguments {
+		delete(top, arg.Name) // that one is meant
+	}
+	nested := map[string]string{}
+	for shown, own := range t.Keys {
+		if has, ok := nested[own]; !ok || len(shown) < len(has) || len(shown) == len(has) && shown < has {
+			nested[own] = shown
+		}
+	}
+	if len(top)+len(nested) == 0 {
+		return nil, false
+	}
+	out := []byte{'{'}
+	seen := map[string]bool{}
+	var err error
+	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
+		name := k.String()
+		if shown, ok := top[name]; ok {
+			name = shown
+		}
+		if seen[name] {
+			err = refuse("%.60s is there twice", name)
+			return false
+		}
+		seen[name] = true
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(appendString(out, name), ':')
+		out, err = appendRenamed(out, name, v, nested)
+		return err == nil
+	})
+	return append(out, '}'), err == nil
 }
 
 func appendRenamed(dst []byte, arg string, v gjson.Result, names map[string]string) ([]byte, error) {

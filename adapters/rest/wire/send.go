@@ -37,10 +37,11 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 		if err := s.step(ctx); err != nil {
 			return nil, err
 		}
-		res, used, err := s.attempt(ctx, p)
+		res, used, tell, err := s.attempt(ctx, p)
 		if err == nil && res.StatusCode == http.StatusUnauthorized && len(used) > 0 && !refreshed {
 			// The token may have been withdrawn. The server has refused the request,
 			// so it can be sent again whatever it is.
+			tell(true)
 			refreshed = true
 			drain(res)
 			for _, u := range p.uses {
@@ -53,12 +54,15 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 			continue
 		}
 		if tries++; tries > s.retries(p) {
+			tell(true)
 			return res, err
 		}
 		wait, again := after(tries, res, err)
 		if end, ok := ctx.Deadline(); !again || ok && time.Until(end) <= wait {
+			tell(true)
 			return res, err
 		}
+		tell(false) // a call counts once, by its last attempt
 		if res != nil {
 			drain(res)
 		}
@@ -70,48 +74,54 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 
 // attempt sends a request once, and once more where a 303 says that the answer
 // is. used are the tokens that went with it, if their refusal is the request's.
-func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used []string, err error) {
+// tell is to be called once: with whether the attempt says something of the host.
+func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used []string, tell func(counts bool), err error) {
+	tell = func(bool) {}
 	r := p.request(ctx)
 	if used, err = p.authorize(ctx, r); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errClosed) {
 			err = &Fault{Text: "was not sent: " + err.Error()}
 		}
-		return nil, nil, err
+		return nil, nil, tell, err
 	}
 	settle, err := s.breakers.allow(r.URL.Host)
 	if err != nil {
-		return nil, used, err
+		return nil, used, tell, err
 	}
 	// Answers are decompressed here, within a limit.
 	r.Header.Set("Accept-Encoding", "gzip")
-	to := s.http
-	if s.elsewhere != nil && !s.trusted.has(r.URL) {
-		to = s.elsewhere
-	}
-	res, err = to.Do(r)
+	res, err = s.way(!s.reach.trusted.has(r.URL), p.guarded).Do(r)
 	if _, ok := errors.AsType[httpclient.RedirectError](err); ok && res != nil {
 		settle(nil)
 		to, lerr := res.Location()
 		if lerr != nil {
-			return nil, used, err
+			return nil, used, tell, err
 		}
 		if res.StatusCode == http.StatusSeeOther && httpclient.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
 			// No tokens are named: what the server thinks of them now says nothing
 			// about the request, which it has acted on.
-			next, _, err := s.attempt(ctx, p.see(to))
-			return next, nil, err
+			next, _, tell, err := s.attempt(ctx, p.see(to))
+			return next, nil, tell, err
 		}
-		return nil, used, &redirect{status: res.StatusCode, to: to}
+		return nil, used, tell, &redirect{status: res.StatusCode, to: to}
 	}
+	var outcome error
 	switch {
-	case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout):
-		settle(errExcluded) // whoever wanted the answer has gone
+	case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout), errors.Is(err, httpclient.ErrRefused):
+		outcome = errExcluded // whoever wanted the answer has gone, or nobody was asked
+	case err != nil && ctx.Err() != nil:
+		outcome = errTimeout
 	case err != nil:
-		settle(err)
+		outcome = err
 	default:
-		settle(verdict(res.StatusCode))
+		outcome = verdict(res.StatusCode)
 	}
-	return res, used, err
+	return res, used, func(counts bool) {
+		if !counts {
+			outcome = errExcluded
+		}
+		settle(outcome)
+	}, err
 }
 
 // see returns the request for what a 303 refers to (RFC 9110, 15.4.4).
@@ -142,7 +152,7 @@ func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	wait := min(firstPause<<min(tries-1, 10), maxPause)
 	wait = wait/2 + rand.N(wait/2+1) // those who failed together come back apart
 	if err != nil {
-		return wait, httpclient.Unsent(err)
+		return wait, httpclient.Unsent(err) && !httpclient.TLSFault(err) && !errors.Is(err, httpclient.ErrRefused)
 	}
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -186,6 +196,8 @@ func wordsOf(ctx context.Context, err error) string {
 		return "could not be reached: there is no server of its name"
 	case errors.As(err, &dns):
 		return "could not be reached: its name could not be looked up"
+	case errors.Is(err, httpclient.ErrRefused):
+		return "could not be reached: it is at an address that a document at a URL may not name; base_url would say where it is"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "could not be reached: it refuses connections"
 	}

@@ -35,6 +35,9 @@ type Settings struct {
 	Masked []string
 	// MaskedQuery are such parameters of the query.
 	MaskedQuery []string
+	// Sets: the configuration puts something into the tool's requests, such as a
+	// header, which may be a secret.
+	Sets bool
 }
 
 // timeout returns how long a call may take.

@@ -6,11 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // name returns the host part of addresses of files.
@@ -31,12 +31,12 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	var notes []string
 	if note := a.note(); note != "" {
 		notes = append(notes, note)
-		if body = salvage(body); !gjson.ValidBytes(body) || !utf8.Valid(body) {
+		if body = salvage(body); !usable(body, &answer{}) {
 			return s.text(c, a)
 		}
 	}
 	if clean := s.mask(body); len(clean) != len(body) || !bytes.Equal(clean, body) {
-		if body = clean; !gjson.ValidBytes(body) {
+		if body = clean; !jsonrpc.Valid(body, maxDepth) {
 			return s.text(c, a)
 		}
 	}
@@ -57,18 +57,19 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	}
 	most := s.maxAnswer(c)
 	if len(body) > most {
-		body = compact(nil, string(body))
+		body = compacted(body)
 	}
 	if len(body) > most {
 		var k cutter
-		body = k.fit(nil, gjson.ParseBytes(body), "", most)
+		body = k.fit(make([]byte, 0, most+most/8), body, "", most)
 		notes = append(notes, k.notes...)
 		notes = append(notes, advice(c))
 	}
-	out := appendText([]byte(`{"content":[`), body)
+	out := appendText(opened(quotedSize(body)+len(body)), body)
 	if len(notes) > 0 {
 		out = appendText(append(out, ','), []byte(strings.Join(notes, "\n")))
 	}
+	out = s.appendTold(out, c, a)
 	return append(s.appendStructured(append(out, ']'), c, body), '}')
 }
 
@@ -76,35 +77,34 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 // else as {"result": …}. What does not fit the schema is left out: where it can
 // be, there is nothing in place of it, because clients refuse results without.
 func (s *Source) appendStructured(dst []byte, c *Call, body []byte) []byte {
-	value := compact(nil, string(body))
+	const key = `,"structuredContent":`
+	value := compacted(body)
 	isObject := len(value) > 0 && value[0] == '{'
 	schema := c.Tool.OutputSchema
 	if schema == nil {
 		if !isObject {
 			return dst
 		}
-		return append(append(dst, `,"structuredContent":`...), value...)
+		return append(append(dst, key...), value...)
 	}
-	wrapped := append(append([]byte(`{"result":`), value...), '}')
-	tries := [][]byte{wrapped}
-	if isObject && !c.Tool.Wrapped {
-		tries = [][]byte{value, wrapped}
-	}
-	for _, v := range tries {
-		fits, err := s.schemas.Fits(schema, v)
+	begin := len(dst)
+	// It is written first and then checked: a value may be large.
+	fits := func(before string, value []byte, after string) bool {
+		dst = append(append(append(append(dst[:begin], key...), before...), value...), after...)
+		ok, err := s.schemas.Fits(schema, dst[begin+len(key):])
 		if err != nil {
 			s.once(c.Tool.Name, "the answers of a tool are not checked", err)
-			fits = true
 		}
-		if fits {
-			return append(append(dst, `,"structuredContent":`...), v...)
-		}
+		return ok || err != nil
+	}
+	if isObject && !c.Tool.Wrapped && fits("", value, "") || fits(`{"result":`, value, "}") {
+		return dst
 	}
 	s.once(c.Tool.Name, "the answer of a tool is not as the document says: it is given as text only", nil)
-	if fits, err := s.schemas.Fits(schema, []byte("{}")); err == nil && fits {
-		dst = append(dst, `,"structuredContent":{}`...)
+	if fits("", []byte("{}"), "") {
+		return dst
 	}
-	return dst
+	return dst[:begin]
 }
 
 // shaped applies a path to JSON.
@@ -115,10 +115,10 @@ func shaped(body []byte, path string) (v []byte, ok bool) {
 		}
 	}()
 	r := gjson.GetBytes(body, path)
-	if !r.Exists() || !gjson.Valid(r.Raw) {
+	if v = []byte(r.Raw); !r.Exists() || !jsonrpc.Valid(v, maxDepth) {
 		return nil, false
 	}
-	return []byte(r.Raw), true
+	return v, true
 }
 
 // harmless are the modifiers of paths that models and catalogues may use: they make no more of

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -57,10 +56,10 @@ type Options struct {
 	Retries    int           // beyond the first attempt; 2, negative for none
 	Rate       bridge.Rate   // of requests; a Burst of 0 is as many as come in a second
 	Concurrent int           // calls under way; 64
-	// Failures in a row (5xx, no answer) after which a host is left alone for
-	// Pause; 5 and 30 s. Negative: never.
-	Failures int
-	Pause    time.Duration
+	// Breaker says when a host is left alone because it fails: requests that have
+	// no answer, or one with the status 502, 503 or 504. All attempts of a call are
+	// one of its calls.
+	Breaker bridge.Breaker
 	// CacheBytes is how much of the answers to GET may be kept; 0 for none.
 	CacheBytes int
 
@@ -76,20 +75,19 @@ type Options struct {
 // Source makes calls to one API. It may be used by many goroutines.
 type Source struct {
 	o         Options
-	home      *url.URL // the API's own server, or nil
-	trusted   origins
+	reach     *Reach
 	http      doer
-	elsewhere doer // for servers that are not trusted, or nil when http will do
-	keys      *keyring
+	others    map[manner]doer   // for servers to which http does not go
 	forward   map[string]string // from, to
 	schemas   *validate.Cache
 	pace      *rate.Limiter // or nil
 	room      chan struct{}
-	breakers  breakers
+	breakers  *breakers
 	cache     *cache // or nil
 	log       *slog.Logger
-	misfit    sync.Map // names of tools whose answers did not fit, said once
-	lasting   int      // how many of secret are the configuration's
+	hidden    map[string]bool // names of configured headers whose values nobody is shown
+	misfit    sync.Map        // names of tools whose answers did not fit, said once
+	lasting   int             // how many of secret are the configuration's
 	life      context.Context
 	stop      context.CancelFunc
 	closeIdle func()
@@ -98,6 +96,12 @@ type Source struct {
 	secret []string   // the configuration's first, and then tokens
 	closed bool
 	wg     sync.WaitGroup // of calls and of what start runs
+}
+
+// manner is how a server is reached that is not trusted as others are.
+type manner struct {
+	bare    bool // without the certificate
+	guarded bool // and not at addresses where no API is
 }
 
 // doer sends requests.
@@ -114,8 +118,6 @@ const DefaultTimeout = 30 * time.Second
 const (
 	defaultRetries    = 2
 	defaultConcurrent = 64
-	defaultFailures   = 5
-	defaultPause      = 30 * time.Second
 	defaultMaxAnswer  = 100 << 10
 	defaultMaxBody    = 8 << 20
 	defaultMaxFile    = 10 << 20
@@ -128,8 +130,6 @@ func New(o Options) (*Source, error) {
 	setDefault(&o.Timeout, DefaultTimeout)
 	setDefault(&o.Retries, defaultRetries)
 	setDefault(&o.Concurrent, defaultConcurrent)
-	setDefault(&o.Failures, defaultFailures)
-	setDefault(&o.Pause, defaultPause)
 	setDefault(&o.MaxAnswer, defaultMaxAnswer)
 	setDefault(&o.MaxBody, defaultMaxBody)
 	setDefault(&o.MaxFile, defaultMaxFile)
@@ -145,32 +145,11 @@ func New(o Options) (*Source, error) {
 		return nil, err
 	}
 	s.http, s.closeIdle = client, client.Close
-	if o.HTTP.CertFile != "" {
-		bare := o.HTTP
-		bare.CertFile, bare.KeyFile = "", ""
-		other, err := httpclient.New(bare)
-		if err != nil {
-			return nil, err
-		}
-		s.elsewhere = other
-		s.closeIdle = func() {
-			client.Close()
-			other.Close()
-		}
-	}
-	// An API without a server of its own may have operations that name theirs.
-	if s.home, err = server(o.Document, nil, &o); err != nil && (o.BaseURL != "" || o.Document == nil || len(o.Document.Servers) > 0) {
+	if err := s.openOthers(client); err != nil {
 		return nil, err
 	}
-	if s.home != nil {
-		s.trusted = origins{s.home}
-	}
-	for _, t := range o.Trusted {
-		u, err := base(t)
-		if err != nil {
-			return nil, fmt.Errorf("trusted: %w", err)
-		}
-		s.trusted = append(s.trusted, u)
+	if s.reach, err = NewReach(&s.o); err != nil {
+		return nil, err
 	}
 	if err := s.checkHeaders(&o); err != nil {
 		return nil, err
@@ -182,19 +161,20 @@ func New(o Options) (*Source, error) {
 	if o.CacheBytes > 0 {
 		s.cache = newCache(o.CacheBytes)
 	}
-	s.breakers.failures, s.breakers.pause = o.Failures, o.Pause
+	s.breakers = newBreakers(o.Breaker, s.log)
 	s.life, s.stop = context.WithCancel(context.Background())
-	if s.keys, err = s.newKeyring(&o); err != nil {
-		s.stop()
-		return nil, err
-	}
-	secrets := append(s.keys.secrets(&o), o.Secrets...)
-	if s.home != nil {
-		for name, values := range s.home.Query() {
+	s.equipTokens()
+	secrets := append(s.reach.keys.secrets(&o), o.Secrets...)
+	if home := s.reach.home.URL; home != nil {
+		for name, values := range home.Query() {
 			if Sensitive(name) {
 				secrets = append(secrets, values...)
 			}
 		}
+	}
+	s.hidden = map[string]bool{}
+	for name, value := range o.Headers {
+		s.hidden[http.CanonicalHeaderKey(name)] = Sensitive(name) || slices.ContainsFunc(o.Secrets, func(t string) bool { return t != "" && strings.Contains(value, t) })
 	}
 	for _, t := range secrets {
 		s.secret = append(s.secret, spellings(t)...)
@@ -204,6 +184,45 @@ func New(o Options) (*Source, error) {
 	s.secret = slices.Compact(s.secret)
 	s.lasting = len(s.secret)
 	return s, nil
+}
+
+// openOthers makes the clients for servers to which the first does not go.
+func (s *Source) openOthers(first *httpclient.Client) error {
+	s.others = map[manner]doer{}
+	all := []*httpclient.Client{first}
+	for _, m := range []manner{{bare: true}, {guarded: true}, {bare: true, guarded: true}} {
+		if m.bare && s.o.HTTP.CertFile == "" || m.guarded && s.o.Document == nil {
+			continue
+		}
+		c := s.o.HTTP
+		if m.bare {
+			c.CertFile, c.KeyFile = "", ""
+		}
+		if m.guarded {
+			c.Refuses = httpclient.LinkLocal
+		}
+		client, err := httpclient.New(c)
+		if err != nil {
+			return err
+		}
+		s.others[m] = client
+		all = append(all, client)
+	}
+	s.closeIdle = func() {
+		for _, c := range all {
+			c.Close()
+		}
+	}
+	return nil
+}
+
+// way returns what sends requests to an address.
+func (s *Source) way(bare, guarded bool) doer {
+	m := manner{bare: bare && s.o.HTTP.CertFile != "", guarded: guarded}
+	if m == (manner{}) {
+		return s.http
+	}
+	return s.others[m]
 }
 
 func setDefault[T comparable](v *T, to T) {
@@ -216,7 +235,7 @@ func setDefault[T comparable](v *T, to T) {
 // checkHeaders checks the configured headers and those to be passed on.
 func (s *Source) checkHeaders(o *Options) error {
 	for name, value := range o.Headers {
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || connectionHeader(name) && !strings.EqualFold(name, "Cookie") {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || openapi.OfConnection(name) && !strings.EqualFold(name, "Cookie") {
 			return fmt.Errorf("headers: %s cannot be sent", name)
 		}
 	}
@@ -230,7 +249,7 @@ func (s *Source) checkHeaders(o *Options) error {
 			if !httpguts.ValidHeaderFieldName(name) {
 				return fmt.Errorf("forward: %q is not the name of a header", name)
 			}
-			if httpclient.Reserved(name) || connectionHeader(name) && !strings.EqualFold(name, "Cookie") || strings.HasPrefix(http.CanonicalHeaderKey(name), "Content-") {
+			if httpclient.Reserved(name) || openapi.OfConnection(name) && !strings.EqualFold(name, "Cookie") || strings.HasPrefix(http.CanonicalHeaderKey(name), "Content-") {
 				return fmt.Errorf("forward: %s is the connection's own and is never passed on", name)
 			}
 		}
@@ -291,6 +310,8 @@ type Call struct {
 	Resource func(uri string) (*Call, error)
 	// Settings are the tool's own.
 	Settings Settings
+
+	bare bool // the contents are wanted, and nothing about the answer
 }
 
 // Plan returns the request that a call would send. The error is a Refusal or
@@ -309,6 +330,25 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	})
 }
 
+// check checks arguments. Names that had to be changed for clients may also be
+// given as the document has them: models know these from elsewhere.
+func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
+	checked, err := s.schemas.Check(schema, args, len(t.InputSchema) > 0)
+	faults, wrong := errors.AsType[validate.Faults](err)
+	if !wrong {
+		return checked, err
+	}
+	own, changed := byShownNames(t, args)
+	if !changed {
+		return checked, err
+	}
+	again, err := s.schemas.Check(schema, own, len(t.InputSchema) > 0)
+	if others, wrong := errors.AsType[validate.Faults](err); wrong && len(others) >= len(faults) {
+		return checked, faults
+	}
+	return again, err
+}
+
 // plan is Plan with files that fetch reads. Where there is a request, and only no
 // server for it, the plan is there beside the error.
 func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, error) {
@@ -316,7 +356,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 	if len(schema) == 0 {
 		schema = []byte("{}")
 	}
-	args, err := s.schemas.Check(schema, c.Args, len(c.Tool.InputSchema) > 0)
+	args, err := s.check(c.Tool, schema, c.Args)
 	if unusable, ok := errors.AsType[*validate.SchemaError](err); ok {
 		s.once(c.Tool.Name, "the arguments of a tool are not checked", unusable)
 	} else if faults, ok := errors.AsType[validate.Faults](err); ok {
@@ -329,24 +369,31 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 			return nil, err
 		}
 	}
-	p, err := assemble(c.Tool, args, s.o.MaxFile, s.keys, fetch)
+	p, err := assemble(c.Tool, args, s.o.MaxFile, s.reach.keys, fetch)
 	if err != nil {
 		return nil, err
 	}
-	p.settings, p.mask = c.Settings, s.mask
-	at := s.home
-	if at == nil || s.o.BaseURL == "" && len(c.Tool.Operation.Servers) > 0 {
-		if at, err = server(s.o.Document, c.Tool.Operation, &s.o); err != nil {
-			return p, refuse("%s", err)
-		}
+	p.settings, p.mask, p.hidden = c.Settings, s.mask, s.hidden
+	at, err := s.reach.of(c.Tool.Operation)
+	if err != nil {
+		return p, refuse("%s", err)
 	}
 	p.base = at.RawQuery
-	if p.URL, err = join(at, p.path, p.query); err != nil {
+	if p.URL, err = join(at.URL, p.path, p.query); err != nil {
 		return nil, err
 	}
-	if s.trusted.has(p.URL) {
+	p.guarded = s.reach.guarded(at)
+	if err := s.reach.withholds(p, c, at, s.forward); err != nil {
+		return p, err
+	}
+	if s.reach.trusted.has(p.URL) {
 		s.equip(p, c.Header)
 		p.trace = c.Trace
+	}
+	for _, u := range p.uses {
+		if u.refused != "" && !slices.Contains(p.forwarded, u.name) {
+			return p, refuse("was not sent: %s", u.refused)
+		}
 	}
 	return p, nil
 }
@@ -364,7 +411,7 @@ func (s *Source) equip(p *Plan, from http.Header) {
 			p.forwarded = append(p.forwarded, to)
 		}
 	}
-	p.uses = s.keys.of(p.op)
+	p.uses = s.reach.keys.of(p.op)
 }
 
 // once logs something about a tool, the first time.

@@ -1,0 +1,43 @@
+package httpclient
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestLinkLocal(t *testing.T) {
+	for address, want := range map[string]bool{
+		"169.254.169.254": true, "169.254.0.1": true, "fe80::1": true, "fe80::1%eth0": true, "febf::1": true, "fd00:ec2::254": true,
+		"::ffff:169.254.169.254": true, "::169.254.169.254": true, "64:ff9b::169.254.169.254": true, "64:ff9b:1::a9fe:a9fe": true,
+		"64:ff9b:1:a9fe:a9:fe00::": true, "2002:a9fe:a9fe::1": true, "::ffff:0:169.254.169.254": true,
+		"100.100.100.200": true, "168.63.129.16": true, "fd20:ce::254": true, "64:ff9b::100.100.100.200": true,
+		"127.0.0.1": false, "10.0.0.1": false, "192.168.1.1": false, "169.253.1.1": false, "169.255.1.1": false, "8.8.8.8": false,
+		"::1": false, "fd00::1": false, "fec0::1": false, "2001:db8::1": false, "64:ff9b::8.8.8.8": false, "::ffff:10.0.0.1": false,
+	} {
+		if got := LinkLocal(netip.MustParseAddr(address)); got != want {
+			t.Errorf("LinkLocal(%s) = %v, want %v", address, got, want)
+		}
+	}
+}
+
+// What a name stands for is looked at when it is dialled, by both clients.
+func TestRefuses(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "server") })
+	named := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	for _, address := range []string{s.URL, named} {
+		c := client(t, Config{URL: address, Proxy: "none", Refuses: func(a netip.Addr) bool { return a.IsLoopback() }})
+		for name, do := range map[string]func(*http.Request) (*http.Response, error){"Do": c.Do, "Stream": c.Stream} {
+			if _, err := do(c.Request(t.Context(), "GET", c.URL(), nil, nil)); !errors.Is(err, ErrRefused) {
+				t.Errorf("%s %s: %v", name, address, err)
+			}
+		}
+		c = client(t, Config{URL: address, Proxy: "none", Refuses: LinkLocal})
+		if got, err := ask(t, c, "GET", nil, nil); got != "server" || err != nil {
+			t.Errorf("%s: %q, %v", address, got, err)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package rest
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// words splits a text at whatever is no letter or digit, and at humps:
+// listURLsOf_pod-2 is list, urls, of, pod, 2.
+func words(s string) []string {
+	var all []string
+	begin := -1
+	last := ' '
+	for i, r := range s {
+		letter := unicode.IsLetter(r) || unicode.IsDigit(r)
+		if begin >= 0 && (!letter || unicode.IsUpper(r) && (!unicode.IsUpper(last) || startsWord(s[i:]))) {
+			all = append(all, strings.ToLower(s[begin:i]))
+			begin = -1
+		}
+		if letter && begin < 0 {
+			begin = i
+		}
+		last = r
+	}
+	if begin >= 0 {
+		all = append(all, strings.ToLower(s[begin:]))
+	}
+	return all
+}
+
+// startsWord reports whether a capital that follows another one begins a word:
+// the P of IPAddress does not, the A does, and the s of IDs is a plural.
+func startsWord(s string) bool {
+	_, n := utf8.DecodeRuneInString(s)
+	next, m := utf8.DecodeRuneInString(s[n:])
+	if !unicode.IsLower(next) {
+		return false
+	}
+	after, _ := utf8.DecodeRuneInString(s[n+m:])
+	return next != 's' || unicode.IsLower(after)
+}
+
+// stem makes most forms of an English word the same: plurals, and the endings
+// of verbs. What it returns need not be a word.
+func stem(w string) string {
+	if len(w) <= 3 {
+		return w
+	}
+	switch {
+	case strings.HasSuffix(w, "ies") && len(w) > 4:
+		w = w[:len(w)-3] + "y"
+	case hasSuffix(w, "sses", "shes", "ches", "xes", "zes"):
+		w = w[:len(w)-2]
+	case strings.HasSuffix(w, "s") && !hasSuffix(w, "ss", "us", "is"):
+		w = w[:len(w)-1]
+	}
+	for _, end := range []string{"ing", "ed"} {
+		if rest, ok := strings.CutSuffix(w, end); ok && len(rest) > 2 && strings.ContainsAny(rest, "aeiouy") {
+			w = rest
+			break
+		}
+	}
+	if rest, ok := strings.CutSuffix(w, "ion"); ok && len(rest) > 4 && hasSuffix(rest, "t", "s") {
+		w = rest // creation, create
+	}
+	if len(w) > 3 {
+		w = strings.TrimSuffix(w, "e")
+	}
+	if n := len(w); n > 3 && w[n-1] == w[n-2] && w[n-1] != 's' {
+		w = w[:n-1] // getting, get
+	}
+	return w
+}
+
+func hasSuffix(w string, ends ...string) bool {
+	for _, end := range ends {
+		if strings.HasSuffix(w, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// stems returns the words of a text, stemmed.
+func stems(text string) []string {
+	all := words(text)
+	for i, w := range all {
+		all[i] = stem(w)
+	}
+	return all
+}
+
+func set(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		all[stem(w)] = true
+	}
+	return all
+}
+
+// stops are words that say nothing about an operation.
+var stops = set(`a an the this that these those it its there here of in on at to for from by with within into as and or if
+	is are was were be been being am do does did done has have had having can could may might must shall should will would
+	i you we us they he she him them your our their his her who whom whose what which when where why how
+	please want need like some any all each every given via than then so not no yes also more most other such only just
+	about using use used`)
+
+// afterVerb are the words that follow a verb rather than a noun at the beginning
+// of a question.
+var afterVerb = map[string]bool{"a": true, "an": true, "the": true, "my": true, "to": true, "on": true}
+
+// selves are the words for whoever asks; askers are those by which APIs say so, and
+// callers what they take him for.
+var (
+	selves  = set("i me my mine myself whoami")
+	askers  = stems("me my whoami authenticated current")
+	callers = stems("user account profile identity")
+)
+
+// act is a set of what operations do.
+type act uint8
+
+const (
+	actCreate act = 1 << iota
+	actList
+	actGet
+	actUpdate
+	actDelete
+	actOther // none of these, but no reading either
+
+	reads = actList | actGet
+)
+
+// verbs are words for what operations do.
+var verbs = func() map[string]act {
+	all := map[string]act{}
+	for a, text := range map[act]string{
+		actCreate:             "create add new make open insert register post upload send start generate",
+		actList:               "list enumerate browse index",
+		actGet:                "get read fetch retrieve describe download view",
+		reads:                 "show find search query display lookup",
+		actUpdate:             "update edit change modify set rename replace patch alter move",
+		actCreate | actUpdate: "put upsert",
+		actDelete:             "delete remove destroy drop erase",
+	} {
+		for _, w := range stems(text) {
+			all[w] = a
+		}
+	}
+	return all
+}()

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// connections bounds the connections of clients that are open at once: anybody can
+// open one, with or without a key. One address has at most a quarter of them, since
+// it is cheap to open many from one.
+type connections struct {
+	log        *slog.Logger
+	most, each int
+	exempt     func(netip.Addr) bool // whose connections may be all
+	complaints complaints
+	refused    atomic.Uint64
+
+	mu   sync.Mutex // guards the rest
+	open int
+	from map[netip.Prefix]int
+}
+
+// newConnections bounds them to most, and to half of the files that the process
+// may open: the others are for servers.
+func newConnections(most int, g *guard, log *slog.Logger) *connections {
+	if files := maxFiles(); files > 0 && files/2 < most {
+		most = max(1, files/2)
+	}
+	return &connections{log: log, most: most, each: max(1, most/4), from: map[netip.Prefix]int{},
+		exempt: func(a netip.Addr) bool { return a.IsLoopback() || g.proxy(a) }}
+}
+
+// addressOf returns what counts as one address: of IPv6, the network that one
+// subscriber has. Without an address it is the empty one.
+func addressOf(peer string) netip.Prefix {
+	at, err := netip.ParseAddrPort(peer)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	a := at.Addr().Unmap().WithZone("")
+	if a.Is6() {
+		p, _ := a.Prefix(64)
+		return p
+	}
+	return netip.PrefixFrom(a, a.BitLen())
+}
+
+// enter counts a connection. It returns why there is no place for it, or nothing.
+func (c *connections) enter(from netip.Prefix) (why string) {
+	free := !from.IsValid() || c.exempt(from.Addr())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.open >= c.most:
+		return "as many connections as max_connections allows are open"
+	case !free && c.from[from] >= c.each:
+		return "one address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
+	}
+	c.open++
+	c.from[from]++
+	return ""
+}
+
+func (c *connections) leave(from netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	if c.from[from]--; c.from[from] == 0 {
+		delete(c.from, from)
+	}
+}
+
+// bounded is a listener whose connections are counted.
+type bounded struct {
+	net.Listener
+	c *connections
+}
+
+// Accept waits for a connection that there is a place for.
+func (l bounded) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := addressOf(conn.RemoteAddr().String())
+		why := l.c.enter(from)
+		if why == "" {
+			return &clientConn{Conn: conn, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
+		}
+		l.c.refused.Add(1)
+		if more, ok := l.c.complaints.due(time.Now()); ok {
+			l.c.log.Warn("a connection was refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
+		}
+		_ = conn.Close()
+	}
+}
+
+// clientConn is a connection that is counted.
+type clientConn struct {
+	net.Conn
+	leave func()
+	known atomic.Bool // a good key was shown on it
+	idle  atomic.Pointer[time.Timer]
+}
+
+// Close closes the connection, which is not counted any more.
+func (c *clientConn) Close() error {
+	err := c.Conn.Close()
+	c.leave()
+	return err
+}
+
+// strangerIdle is how long a connection may be without a request on which no good
+// key was shown yet, where there are access rules.
+const strangerIdle = time.Minute
+
+// heed closes connections of strangers that have nothing to say.
+func (c *clientConn) heed(state http.ConnState) {
+	if old := c.idle.Swap(nil); old != nil {
+		old.Stop()
+	}
+	if state == http.StateIdle && !c.known.Load() {
+		c.idle.Store(time.AfterFunc(strangerIdle, func() { _ = c.Close() }))
+	}
+}
+
+// clientOf returns the counted connection that c is, or is encrypted on; nil for
+// another one.
+func clientOf(c net.Conn) *clientConn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	client, _ := c.(*clientConn)
+	return client
+}
+
+type clientKey struct{}
+
+// withClient returns the context of the requests on a connection.
+func withClient(ctx context.Context, c net.Conn) context.Context {
+	if client := clientOf(c); client != nil {
+		return context.WithValue(ctx, clientKey{}, client)
+	}
+	return ctx
+}
+
+// shown notes that a good key was shown on the connection of a request.
+func shown(ctx context.Context) {
+	if client, ok := ctx.Value(clientKey{}).(*clientConn); ok {
+		client.known.Store(true)
+	}
+}

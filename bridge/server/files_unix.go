@@ -1,0 +1,18 @@
+//go:build unix
+
+package server
+
+import (
+	"math"
+	"syscall"
+)
+
+// maxFiles returns how many files the process may have open; 0 when that is not
+// known.
+func maxFiles() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0
+	}
+	return int(min(uint64(l.Cur), math.MaxInt32))
+}

@@ -1,0 +1,17 @@
+package config
+
+import "testing"
+
+// A client sets no variable by which code is run, or credentials are chosen.
+func TestVariableRule(t *testing.T) {
+	for name, good := range map[string]bool{
+		"LUA_INIT": false, "LUA_PATH": false, "PHPRC": false, "PHP_INI_SCAN_DIR": false, "OPENSSL_CONF": false, "ERL_FLAGS": false, "ERL_AFLAGS": false,
+		"R_PROFILE": false, "R_PROFILE_USER": false, "R_LIBS": false, "JULIA_LOAD_PATH": false, "AWS_CONFIG_FILE": false, "aws_config_file": false,
+		"KUBECONFIG": false, "DOCKER_HOST": false, "REQUESTS_CA_BUNDLE": false, "HOSTALIASES": false, "LD_PRELOAD": false, "HTTPS_PROXY": false, "A-B": false,
+		"GITHUB_PERSONAL_ACCESS_TOKEN": true, "X_LOG_LEVEL": true, "AWS_REGION": true, "AWS_SESSION_TOKEN": true, "OPENAI_API_KEY": true,
+	} {
+		if rule := variableRule(name); (rule == "") != good {
+			t.Errorf("variableRule(%q) = %q, want it allowed: %t", name, rule, good)
+		}
+	}
+}
