@@ -278,6 +278,13 @@ func (l *lane) spawn(f func()) {
 }
 
 // enter returns the open connection and counts the caller as using it until
+// current returns the open connection, or nil.
+func (l *lane) current() *wire {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wire
+}
+
 // leave.
 func (l *lane) enter(ctx context.Context) (*wire, error) {
 	for {

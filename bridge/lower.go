@@ -52,8 +52,12 @@ type lower struct {
 	listens map[*listener]struct{}
 	watched map[string]*watch // resources, by URI
 	lost    chan struct{}     // closed when the server is gone for good
-	doubted bool              // the server may yet ask about a call that has ended without its answer
 	closed  bool
+
+	cancelled bool        // a call has ended without its answer
+	doubted   atomic.Bool // the server may not have heard of that
+	settling  bool        // it is being pinged
+	again     bool        // another call has ended since
 }
 
 var _ Client = (*lower)(nil)

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -30,8 +31,10 @@ func (l *lower) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(strin
 	l.mu.Unlock()
 	switch {
 	case doubt:
-		l.p.warn("a question of the server's was refused: several calls are under way on its connection, and it does not say which one it is about", "method", q.Method)
-		l.p.part(l)
+		l.p.warn("a question of the server's was refused: it does not say which call it is about, and it may be one of several, or one that was cancelled", "method", q.Method)
+		if !l.doubted.Load() {
+			l.p.part(l)
+		}
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
 		return nil
 	case c == nil:
@@ -58,7 +61,7 @@ func (l *lower) carrier(q *jsonrpc.Message) (c *parked, doubt bool) {
 	switch {
 	case c == nil:
 		return nil, false
-	case !l.keyed && (n > 1 || l.doubted):
+	case !l.keyed && (n > 1 || l.doubted.Load()):
 		return nil, true
 	case c.visit == nil && l.busy():
 		// The call waits for its client. What is under way is rather what the
@@ -80,16 +83,52 @@ func (l *lower) busy() bool {
 }
 
 // doubt notes that a call has ended without its answer: the server may ask about
-// it yet. Of a server that asks, the connection is not used any more.
+// it until it has heard of the cancellation, and a heedless one later as well.
 func (l *lower) doubt() {
 	if l.keyed || l.once || !l.asks || l.p.r.share != ShareSession {
 		return
 	}
 	l.mu.Lock()
-	l.doubted = true
-	l.mu.Unlock()
-	if l.p.stray.Load() {
+	defer l.mu.Unlock()
+	l.cancelled = true
+	switch {
+	case l.p.heedless.Load():
+		l.doubted.Store(true)
 		l.p.linger(l)
+	case l.closed:
+	case l.settling:
+		l.again = true
+	default:
+		l.settling = true
+		l.doubted.Store(true)
+		l.wg.Go(l.settle)
+	}
+}
+
+// settle waits until the server has answered a ping that was sent behind the
+// cancellation of a call, and so knows of it: then it is done with the call
+// (2025-11-25, Cancellation). Where a server that asks gives no answer, the
+// connection is not used any more.
+func (l *lower) settle() {
+	for wait := lingering; ; wait *= 2 {
+		if w := l.lane.current(); w != nil && errors.Is(w.ping(l.ctx, wait), ErrTimeout) {
+			if l.p.stray.Load() {
+				l.p.part(l)
+				return
+			}
+			continue
+		}
+		l.mu.Lock()
+		again := l.again
+		l.again, l.settling = false, again
+		if !again {
+			l.doubted.Store(false)
+		}
+		l.mu.Unlock()
+		if !again {
+			l.p.settled()
+			return
+		}
 	}
 }
 
@@ -131,6 +170,11 @@ func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
+	l.mu.Lock()
+	if l.cancelled && !l.doubted.Load() && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
+		l.p.heedless.Store(true)
+	}
+	l.mu.Unlock()
 	h := &heldAsk{l: l, reply: reply}
 	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.lane.caller.Capabilities, "roots").Exists() {
 		reply(strayed(q.Method))

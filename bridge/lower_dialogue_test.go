@@ -192,7 +192,8 @@ func (d *dialogue) play(files []txtar.File) {
 }
 
 func (d *dialogue) serve(_ *fakeWire, m *jsonrpc.Message) bool {
-	if m.Method == "initialize" || m.Method == "notifications/initialized" {
+	switch m.Method {
+	case "initialize", "notifications/initialized", "ping": // answered, and not shown
 		return false
 	}
 	d.mu.Lock()

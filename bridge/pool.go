@@ -30,8 +30,9 @@ type pool struct {
 	wg   sync.WaitGroup // connections that are being closed
 
 	// told is whether the wire says of each question which call it is about, and
-	// stray whether the server has asked something of which it did not.
-	told, stray atomic.Bool
+	// stray whether the server has asked something of which it did not, and
+	// heedless whether it has asked when its call had been cancelled.
+	told, stray, heedless atomic.Bool
 
 	mu        sync.Mutex // guards the rest
 	all       map[*lower]struct{}

@@ -86,10 +86,11 @@ func (p *pool) claim(c *claim) (*lower, error) {
 }
 
 // free returns a connection that is there and has no call, and enters the request.
+// Where the server is one that asks, it is done with all calls that were cancelled.
 // The caller holds p.mu.
 func (p *pool) free(c *claim) *lower {
 	for _, l := range p.lowers[c.key] {
-		if l.calls == 0 {
+		if l.calls == 0 && !(l.doubted.Load() && p.stray.Load()) {
 			p.enter(l, c.r)
 			return l
 		}
@@ -187,6 +188,13 @@ func (p *pool) serve() {
 		}
 		none[c.key] = true
 	}
+}
+
+// settled serves those who wait in line, when a connection is free again.
+func (p *pool) settled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serve()
 }
 
 // hand gives a connection to one that waits, or nil when there will be none. The

@@ -191,41 +191,89 @@ func TestClaimBesideSessions(t *testing.T) {
 	})
 }
 
-// A call that was cancelled may still make its server ask something: that is
-// shown to nobody, and the connection is not used any more.
+// A question that comes after a call was cancelled may be about that one. No other
+// client is shown it until the server has heard of the cancellation.
 func TestQuestionOfCancelledCall(t *testing.T) {
-	f := &fake{serve: silent("tools/call")}
+	for what, deaf := range map[string]bool{"it is busy": true, "it goes on with cancelled calls": false} {
+		t.Run(what, func(t *testing.T) {
+			f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool {
+				return m.Method == "tools/call" || deaf && m.Method == "ping"
+			}}
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
+				leave := func() {
+					v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+					time.Sleep(claimPatience)
+					synctest.Wait()
+					v.cancel(ErrCancelled)
+					<-v.done
+					synctest.Wait()
+				}
+				leave()
+				if !deaf { // a question about no call shows what it is
+					f.wire(1).say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"secret"}}`)
+					synctest.Wait()
+					leave()
+					f.wire(1).say(`{"jsonrpc":"2.0","id":"q2","method":"elicitation/create","params":{"message":"secret"}}`)
+					synctest.Wait()
+				}
+				other := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
+				synctest.Wait()
+				if n := f.opened(); deaf && n != 1 {
+					t.Errorf("%d connections: a server that has never asked anything keeps its own", n)
+				}
+				f.wire(1).say(`{"jsonrpc":"2.0","id":"q3","method":"elicitation/create","params":{"message":"secret"}}`)
+				time.Sleep(time.Second)
+				if other.over() || deaf && !strings.Contains(strings.Join(f.wire(1).received(), ""), `"id":"q3","error":{"code":-32603`) {
+					t.Errorf("got %s", other.answer)
+				}
+				leave() // over a second one, which is not used again
+				last := visitor{}.ask(t, b, "3", "tools/call", `"name":"z"`)
+				time.Sleep(claimPatience)
+				synctest.Wait()
+				n := f.opened()
+				f.wire(n - 1).say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"secret"}}`)
+				f.wire(n).say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"mine"}}`)
+				<-last.done
+				contains(t, last.answer, "mine")
+				if other.over() {
+					t.Errorf("got %s", other.answer)
+				}
+				other.cancel(ErrCancelled)
+				<-other.done
+			})
+		})
+	}
+}
+
+// Once the server has heard that a call is cancelled its connection is as good as
+// before: the next call goes to the same process, and can be asked about.
+func TestConnectionOfCancelledCall(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Name() == "ask" {
+			time.AfterFunc(time.Millisecond, func() {
+				w.say(`{"jsonrpc":"2.0","id":"` + string(m.ID) + `","method":"elicitation/create","params":{"message":"mine"}}`)
+			})
+		}
+		return m.Method == "tools/call"
+	}}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Bridge) {
-		leave := func() {
-			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+		for range 3 {
+			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"hang"`)
 			synctest.Wait()
 			v.cancel(ErrCancelled)
 			<-v.done
+			v = visitor{}.ask(t, b, "2", "tools/call", `"name":"ask"`)
+			<-v.done
+			contains(t, v.answer, `"message":"mine"`)
+			if n := f.opened(); n != 1 {
+				t.Fatalf("%d connections, want 1", n)
+			}
+			state := stateOf(t, v.answer)
+			v = visitor{}.ask(t, b, "3", "tools/call", `"name":"ask","inputResponses":{"r1":{"action":"decline"}},"requestState":"`+state+`"`)
 			synctest.Wait()
+			v.cancel(ErrCancelled)
+			<-v.done
 		}
-		leave()
-		other := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
-		synctest.Wait()
-		if n := f.opened(); n != 1 {
-			t.Errorf("%d connections: a server that has never asked anything keeps its own", n)
-		}
-		f.wire(1).say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"secret"}}`)
-		time.Sleep(time.Second)
-		if other.over() || !strings.Contains(strings.Join(f.wire(1).received(), ""), `"id":"q","error":{"code":-32603`) {
-			t.Errorf("got %s", other.answer)
-		}
-		leave() // over a second one, which is not used again
-		last := visitor{}.ask(t, b, "3", "tools/call", `"name":"z"`)
-		synctest.Wait()
-		f.wire(2).say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"secret"}}`)
-		f.wire(3).say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"mine"}}`)
-		<-last.done
-		contains(t, last.answer, "mine")
-		if other.over() {
-			t.Errorf("got %s", other.answer)
-		}
-		other.cancel(ErrCancelled)
-		<-other.done
 	})
 }
 
