@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/config"
 )
 
 // guard refuses what a web page in a victim's browser could send: requests
@@ -21,6 +22,11 @@ type guard struct {
 	origins []string       // allowed beside the listener's own
 	hosts   []string       // allowed beside loopback names
 	proxies []netip.Prefix // whose X-Forwarded-Host counts
+	keyed   bool           // all that is worth reading takes a key, which no page of another site has
+}
+
+func newGuard(c *config.Config) guard {
+	return guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus}
 }
 
 // What browsers' scripts need of us.
@@ -125,15 +131,19 @@ func onLoopback(r *http.Request) bool {
 	return err != nil || at.Addr().Unmap().IsLoopback()
 }
 
-// hostAllowed reports whether a request under that name is for us.
+// hostAllowed reports whether a request under that name is for us. Beyond loopback
+// and without a list, addresses are. So are names if all takes a key; otherwise one
+// may be an attacker's, whose DNS leads to us: a page of that name has our origin in
+// the eyes of its visitor's browser, and its GETs have no Origin.
 func (g *guard) hostAllowed(host string, loopback bool) bool {
-	if g.listed(host) {
+	if g.listed(host) || isLoopback(hostname(host)) {
 		return true
 	}
-	if loopback {
-		return isLoopback(hostname(host))
+	if loopback || len(g.hosts) > 0 {
+		return false
 	}
-	return len(g.hosts) == 0 || isLoopback(hostname(host))
+	_, err := netip.ParseAddr(hostname(host))
+	return g.keyed || err == nil || host == "" // browsers always send one
 }
 
 // listed reports whether allowed_hosts has the host. An entry without a port

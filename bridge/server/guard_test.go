@@ -26,7 +26,8 @@ func exposed(c *config.Config) {
 
 // Which Host is served, on a loopback listener and on another.
 func TestHost(t *testing.T) {
-	own, listed := newRig(t, nil, "one"), newRig(t, exposed, "one")
+	own, listed, keyed := newRig(t, nil, "one"), newRig(t, exposed, "one"), newRig(t, private, "one")
+	shown := newRig(t, func(c *config.Config) { private(c); c.PublicStatus = true }, "one")
 	for _, test := range []struct {
 		host                   string
 		own, anywhere, limited bool // on loopback; elsewhere without and with allowed_hosts
@@ -39,22 +40,22 @@ func TestHost(t *testing.T) {
 		{"[::1]:8808", true, true, true},
 		{"[::1]", true, true, true},
 		{"[::ffff:127.0.0.1]:8808", true, true, true},
-		{"evil.example.com", false, true, false},
-		{"localhost.evil.example.com:8808", false, true, false},
-		{"127.0.0.1.nip.io:8808", false, true, false},
-		{"evil.example.com:127.0.0.1", false, true, false},
+		{"evil.example.com", false, false, false},
+		{"localhost.evil.example.com:8808", false, false, false},
+		{"127.0.0.1.nip.io:8808", false, false, false},
+		{"evil.example.com:127.0.0.1", false, false, false},
 		{"0.0.0.0:8808", false, true, false},
-		{"2130706433", false, true, false},
+		{"2130706433", false, false, false},
 		{"192.168.0.1", false, true, false},
 		{"[::]:8808", false, true, false},
 		{"[fe80::1]", false, true, false},
 		{"", false, true, false},
-		{"MCP.Example.com:9", false, true, true},
-		{"pinned.example.com:8808", false, true, true},
-		{"pinned.example.com:1", false, true, false},
+		{"MCP.Example.com:9", false, false, true},
+		{"pinned.example.com:8808", false, false, true},
+		{"pinned.example.com:1", false, false, false},
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
-			for _, path := range []string{"/mcp", "/messages", "/healthz", "/nowhere"} {
+			for _, path := range []string{"/mcp", "/messages", "/healthz", "/readyz", "/metrics", "/nowhere"} {
 				refused := func(r *rig, at string) bool {
 					return r.answer(from(peer, at, method, path, "Host", test.host)).Code == http.StatusForbidden
 				}
@@ -63,6 +64,12 @@ func TestHost(t *testing.T) {
 				}
 				if refused(own, public) == test.anywhere {
 					t.Errorf("%s %s with Host %q elsewhere: refused %t", method, path, test.host, test.anywhere)
+				}
+				if refused(shown, public) == test.anywhere {
+					t.Errorf("%s %s with Host %q elsewhere, with a status for everybody: refused %t", method, path, test.host, test.anywhere)
+				}
+				if refused(keyed, public) {
+					t.Errorf("%s %s with Host %q elsewhere, where all takes a key: refused", method, path, test.host)
 				}
 				if refused(listed, public) == test.limited {
 					t.Errorf("%s %s with Host %q and a list: refused %t", method, path, test.host, test.limited)

@@ -56,7 +56,7 @@ type Server struct {
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
-	s := &Server{c: c, log: log, guard: guard{origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies}}
+	s := &Server{c: c, log: log, guard: newGuard(c)}
 	if keys := keysOf(c); keys != nil {
 		s.keys = auth.New(keys, log)
 	}
