@@ -34,7 +34,8 @@ type Config struct {
 	// as /tools: no slash at its end. Default: none.
 	BasePath string `yaml:"base_path"`
 	// AllowedOrigins are browser origins that may call, beside the listener's
-	// own: lower case, no default port, such as https://app.example.com.
+	// own: lower case, no default port, such as https://app.example.com. Nil stands
+	// for those only, and a list without an item for no page at all.
 	AllowedOrigins []string `yaml:"allowed_origins"`
 	// AllowedHosts are Host values accepted beside loopback names, in lower
 	// case. One without a port is meant for any port.

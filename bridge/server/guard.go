@@ -19,7 +19,7 @@ import (
 // with a foreign Origin, and requests to a loopback listener under another
 // name (DNS rebinding; ). It also answers preflights.
 type guard struct {
-	origins []string       // allowed beside the listener's own
+	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
 	proxies []netip.Prefix // whose X-Forwarded-Host counts
 	keyed   bool           // all that is worth reading takes a key, which no page of another site has
@@ -157,6 +157,9 @@ func (g *guard) listed(host string) bool {
 // same host may, if that name is surely ours: it is in allowed_hosts, or an
 // address, which no attacker's DNS can turn around.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
+	if g.origins != nil && len(g.origins) == 0 {
+		return false
+	}
 	u, err := url.Parse(strings.ToLower(origin))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return false // also null

@@ -131,6 +131,29 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// A list of origins without an item allows none, unlike no list. What is no page
+// may call.
+func TestOriginNone(t *testing.T) {
+	for _, test := range []struct {
+		key     string
+		allowed bool
+	}{{"", true}, {"allowed_origins: []", false}} {
+		written, err := config.Parse("bridge.yaml", []byte(test.key+"\nservers: { one: { stdio: { command: one } } }\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t, func(c *config.Config) { c.AllowedOrigins = written.AllowedOrigins }, "one")
+		for _, origin := range []string{"http://localhost:3000", "http://app.localhost", "http://127.0.0.1:8808"} {
+			if got := r.answer(from(peer, loopback, "GET", "/healthz", "Origin", origin)).Code == http.StatusOK; got != test.allowed {
+				t.Errorf("with %q, %s is allowed: %t, want %t", test.key, origin, got, test.allowed)
+			}
+		}
+		if w := r.answer(from(peer, loopback, "GET", "/healthz")); w.Code != http.StatusOK {
+			t.Errorf("with %q, a request without Origin = %d", test.key, w.Code)
+		}
+	}
+}
+
 // The name under which a proxy was asked counts if the proxy is trusted.
 func TestForwardedHost(t *testing.T) {
 	r := newRig(t, exposed, "one")
