@@ -3,6 +3,8 @@ package era
 import (
 	"cmp"
 	"slices"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // tasksExtension is how 2026-07-28 declares tasks. It is not the same thing as
@@ -15,7 +17,7 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 func LegacyCapabilities(modern []byte) []byte {
 	return clientCapabilities(modern, func(name, value []byte) []byte {
 		if string(name) == "roots" {
-			return drop(value, "listChanged") // nobody would send it
+			return rawjson.Delete(value, "listChanged") // nobody would send it
 		}
 		return value
 	})
@@ -27,9 +29,9 @@ func ModernCapabilities(legacy []byte, revision string) []byte {
 	return clientCapabilities(legacy, func(name, value []byte) []byte {
 		switch string(name) {
 		case "roots":
-			return drop(value, "listChanged")
+			return rawjson.Delete(value, "listChanged")
 		case "sampling":
-			if revision < Rev20251125 && !isEmpty(value) {
+			if revision < Rev20251125 && !rawjson.IsEmpty(value) {
 				return []byte("{}")
 			}
 		case "elicitation":
@@ -37,7 +39,7 @@ func ModernCapabilities(legacy []byte, revision string) []byte {
 				return nil
 			}
 			if revision < Rev20251125 {
-				return drop(value, "url")
+				return rawjson.Delete(value, "url")
 			}
 		}
 		return value
@@ -47,24 +49,24 @@ func ModernCapabilities(legacy []byte, revision string) []byte {
 // clientCapabilities returns the capabilities as f maps those that mean the same
 // in both eras. Others are an open set: they pass.
 func clientCapabilities(c []byte, f func(name, value []byte) []byte) []byte {
-	if !isObject(c) {
+	if !rawjson.IsObject(c) {
 		return []byte("{}")
 	}
-	return edit(c, func(name, value []byte) []byte {
+	return rawjson.Edit(c, func(name, value []byte) []byte {
 		settings, known := settings[string(name)]
 		switch {
 		case string(name) == "tasks":
 			return nil
 		case !known:
 			return value
-		case !isObject(value):
+		case !rawjson.IsObject(value):
 			return nil
 		}
-		value = orNothing(value, edit(value, func(n, v []byte) []byte {
+		value = orNothing(value, rawjson.Edit(value, func(n, v []byte) []byte {
 			if string(n) == tasksExtension && string(name) == "extensions" {
 				return nil
 			}
-			if !isObject(v) && (settings == nil || slices.Contains(settings, string(n))) {
+			if !rawjson.IsObject(v) && (settings == nil || slices.Contains(settings, string(n))) {
 				return nil
 			}
 			return v
@@ -89,15 +91,15 @@ var settings = map[string][]string{
 // serverCapabilities is what a server of the one era can do for a client of the
 // other.
 func serverCapabilities(c []byte) []byte {
-	if !isObject(c) {
+	if !rawjson.IsObject(c) {
 		return []byte("{}")
 	}
-	return edit(c, func(name, value []byte) []byte {
+	return rawjson.Edit(c, func(name, value []byte) []byte {
 		switch string(name) {
 		case "tasks":
 			return nil
 		case "extensions":
-			return orNothing(value, drop(value, tasksExtension))
+			return orNothing(value, rawjson.Delete(value, tasksExtension))
 		}
 		return value
 	})
@@ -107,7 +109,7 @@ func serverCapabilities(c []byte) []byte {
 // sorted members, no white space, numbers as they are. Capabilities of absurd
 // depth are their own spelling.
 func CanonicalCapabilities(c []byte) []byte {
-	if !isObject(c) {
+	if !rawjson.IsObject(c) {
 		return []byte("{}")
 	}
 	if out, ok := canonicalJSON(c); ok {
@@ -123,7 +125,7 @@ const maxCanonicalDepth = 64
 // false for what is too deep.
 func canonicalJSON(value []byte) ([]byte, bool) {
 	c := canonical{b: value, out: make([]byte, 0, len(value))}
-	if c.value(space(value, 0), 0) < 0 {
+	if c.value(rawjson.Space(value, 0), 0) < 0 {
 		return nil, false
 	}
 	return c.out, true
@@ -139,8 +141,8 @@ func (c *canonical) value(i, depth int) int {
 	}
 	switch c.b[i] {
 	case '"':
-		end := skipString(c.b, i)
-		c.out = append(c.out, quoted(string(unquoted(c.b[i:end])))...)
+		end := rawjson.StringEnd(c.b, i)
+		c.out = append(c.out, rawjson.Quote(string(rawjson.Unquote(c.b[i:end])))...)
 		return end
 	case '[':
 		c.out = append(c.out, '[')
@@ -156,7 +158,7 @@ func (c *canonical) value(i, depth int) int {
 	case '{':
 		return c.object(i, depth)
 	}
-	end := skip(c.b, i)
+	end := rawjson.End(c.b, i)
 	c.out = append(c.out, c.b[i:end]...)
 	return end
 }
@@ -174,7 +176,7 @@ func (c *canonical) object(i, depth int) int {
 			c.out = append(c.out, ',')
 		}
 		m := member{name: string(name), from: len(c.out)}
-		c.out = append(append(c.out, quoted(m.name)...), ':')
+		c.out = append(append(c.out, rawjson.Quote(m.name)...), ':')
 		end := c.value(value, depth+1)
 		m.to = len(c.out)
 		all = append(all, m)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Error codes that one era knows and the other does not, or that mean something
@@ -23,7 +24,7 @@ const (
 // answered otherwise than with an error when a server needs a URL visited
 // (D1.5): that is for the caller to do first.
 func Error(method, uri string, raw []byte, from, to string) []byte {
-	code, ok := integer(get(raw, "code"))
+	code, ok := integer(rawjson.Get(raw, "code"))
 	if !ok {
 		return raw
 	}
@@ -36,7 +37,7 @@ func Error(method, uri string, raw []byte, from, to string) []byte {
 		return withURLs(recoded(raw, jsonrpc.CodeInternal))
 	case !IsModern(from):
 	case code == jsonrpc.CodeInvalidParams && read:
-		if _, ok := text(get(get(raw, "data"), "uri")); ok {
+		if _, ok := rawjson.Text(rawjson.Get(rawjson.Get(raw, "data"), "uri")); ok {
 			return recoded(raw, codeResourceNotFound)
 		}
 	case code == jsonrpc.CodeHeaderMismatch, code == jsonrpc.CodeUnsupportedVersion: // between the server and us
@@ -49,14 +50,14 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 	switch {
 	case code == codeResourceNotFound && method == "resources/read":
 		raw = recoded(raw, jsonrpc.CodeInvalidParams)
-		data := get(raw, "data")
+		data := rawjson.Get(raw, "data")
 		switch {
-		case uri == "" || given(get(data, "uri")):
+		case uri == "" || rawjson.Given(rawjson.Get(data, "uri")):
 			return raw
-		case isObject(data):
-			return put(raw, "data", put(data, "uri", quoted(uri)))
+		case rawjson.IsObject(data):
+			return rawjson.Set(raw, "data", rawjson.Set(data, "uri", []byte(rawjson.Quote(uri))))
 		}
-		return put(raw, "data", original(append([]byte(`"uri":`), quoted(uri)...), data))
+		return rawjson.Set(raw, "data", original(append([]byte(`"uri":`), rawjson.Quote(uri)...), data))
 	case code == codeResourceNotFound:
 		return hidden(raw, code)
 	case code == codeURLNeeded: // its data has the elicitations
@@ -70,9 +71,9 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 
 // hidden is an error of a code that would mislead: the code goes into the data.
 func hidden(raw []byte, code int) []byte {
-	data := get(raw, "data")
+	data := rawjson.Get(raw, "data")
 	raw = recoded(raw, jsonrpc.CodeInternal)
-	return put(raw, "data", original(strconv.AppendInt([]byte(`"originalCode":`), int64(code), 10), data))
+	return rawjson.Set(raw, "data", original(strconv.AppendInt([]byte(`"originalCode":`), int64(code), 10), data))
 }
 
 // original is data of our own, with the server's beside it.
@@ -85,7 +86,7 @@ func original(member, data []byte) []byte {
 }
 
 func recoded(raw []byte, code int) []byte {
-	return put(raw, "code", strconv.AppendInt(nil, int64(code), 10))
+	return rawjson.Set(raw, "code", strconv.AppendInt(nil, int64(code), 10))
 }
 
 // integer reads a number, however it is written.
@@ -109,9 +110,9 @@ const (
 // withURLs says in the message which URLs are to be visited.
 func withURLs(raw []byte) []byte {
 	var urls []string
-	asked := get(get(raw, "data"), "elicitations")
-	walk(asked, '[', func(_, at, end int) bool {
-		if u, ok := text(get(asked[at:end], "url")); ok && u != "" && len(u) <= maxURLLength {
+	asked := rawjson.Get(rawjson.Get(raw, "data"), "elicitations")
+	rawjson.Walk(asked, '[', func(_, at, end int) bool {
+		if u, ok := rawjson.Text(rawjson.Get(asked[at:end], "url")); ok && u != "" && len(u) <= maxURLLength {
 			urls = append(urls, u)
 		}
 		return len(urls) < maxURLs
@@ -119,9 +120,9 @@ func withURLs(raw []byte) []byte {
 	if len(urls) == 0 {
 		return raw
 	}
-	message, _ := text(get(raw, "message"))
+	message, _ := rawjson.Text(rawjson.Get(raw, "message"))
 	if message != "" {
 		message += ": "
 	}
-	return put(raw, "message", quoted(message+strings.Join(urls, " ")))
+	return rawjson.Set(raw, "message", []byte(rawjson.Quote(message+strings.Join(urls, " "))))
 }

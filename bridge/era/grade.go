@@ -1,5 +1,7 @@
 package era
 
+import "github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+
 // Grading makes what a peer of one revision says fit for a peer of another.
 // Members that a revision does not know are tolerated by its peers, so most of
 // what is taken away here is only tidied up; variants that it does not know
@@ -31,9 +33,9 @@ func Result(method string, result []byte, from, to string) []byte {
 	case method == "resources/templates/list":
 		return items(result, "resourceTemplates", func(r []byte) []byte { return resource(r, to) })
 	case method == "resources/read" && to < Rev20250618:
-		return items(result, "contents", func(c []byte) []byte { return drop(c, "_meta") })
+		return items(result, "contents", func(c []byte) []byte { return rawjson.Delete(c, "_meta") })
 	case method == "initialize":
-		return edit(result, func(name, value []byte) []byte {
+		return rawjson.Edit(result, func(name, value []byte) []byte {
 			if string(name) == "serverInfo" {
 				return implementation(value, to)
 			}
@@ -45,11 +47,11 @@ func Result(method string, result []byte, from, to string) []byte {
 
 // items returns the result with each item of its list as f returns it.
 func items(result []byte, list string, f func(item []byte) []byte) []byte {
-	return edit(result, func(name, value []byte) []byte {
+	return rawjson.Edit(result, func(name, value []byte) []byte {
 		if string(name) != list {
 			return value
 		}
-		return editItems(value, f)
+		return rawjson.EditItems(value, f)
 	})
 }
 
@@ -57,7 +59,7 @@ func items(result []byte, list string, f func(item []byte) []byte) []byte {
 func tool(t []byte, from, to string) []byte {
 	older := from > to
 	var title, annotations []byte
-	out := edit(t, func(name, value []byte) []byte {
+	out := rawjson.Edit(t, func(name, value []byte) []byte {
 		switch string(name) {
 		case "execution":
 			return execution(value, from, to)
@@ -88,12 +90,12 @@ func tool(t []byte, from, to string) []byte {
 		return value
 	})
 	// Revision 2025-03-26 has the title among the annotations.
-	if _, ok := text(title); ok && older && Rev20250326 <= to && to < Rev20250618 {
+	if _, ok := rawjson.Text(title); ok && older && Rev20250326 <= to && to < Rev20250618 {
 		switch {
-		case !given(annotations):
-			return put(out, "annotations", append(append([]byte(`{"title":`), title...), '}'))
-		case isObject(annotations) && !given(get(annotations, "title")):
-			return put(out, "annotations", put(annotations, "title", title))
+		case !rawjson.Given(annotations):
+			return rawjson.Set(out, "annotations", append(append([]byte(`{"title":`), title...), '}'))
+		case rawjson.IsObject(annotations) && !rawjson.Given(rawjson.Get(annotations, "title")):
+			return rawjson.Set(out, "annotations", rawjson.Set(annotations, "title", title))
 		}
 	}
 	return out
@@ -108,17 +110,17 @@ func execution(value []byte, from, to string) []byte {
 	if to == Rev20251125 && !IsModern(from) {
 		return value
 	}
-	return orNothing(value, drop(value, "taskSupport"))
+	return orNothing(value, rawjson.Delete(value, "taskSupport"))
 }
 
 // ofObjects reports whether the root of a schema is of type object.
 func ofObjects(schema []byte) bool {
-	t, _ := text(get(schema, "type"))
+	t, _ := rawjson.Text(rawjson.Get(schema, "type"))
 	return t == "object"
 }
 
 func prompt(p []byte, to string) []byte {
-	return edit(p, func(name, value []byte) []byte {
+	return rawjson.Edit(p, func(name, value []byte) []byte {
 		switch string(name) {
 		case "icons":
 			if to < Rev20251125 {
@@ -130,7 +132,7 @@ func prompt(p []byte, to string) []byte {
 			}
 		case "arguments":
 			if to < Rev20250618 {
-				return editItems(value, func(a []byte) []byte { return drop(a, "title") })
+				return rawjson.EditItems(value, func(a []byte) []byte { return rawjson.Delete(a, "title") })
 			}
 		}
 		return value
@@ -139,7 +141,7 @@ func prompt(p []byte, to string) []byte {
 
 // resource is a listed resource or template of resources.
 func resource(r []byte, to string) []byte {
-	return edit(r, func(name, value []byte) []byte {
+	return rawjson.Edit(r, func(name, value []byte) []byte {
 		switch string(name) {
 		case "icons":
 			if to < Rev20251125 {
@@ -151,7 +153,7 @@ func resource(r []byte, to string) []byte {
 			}
 		case "annotations":
 			if to < Rev20250618 {
-				return orNothing(value, drop(value, "lastModified"))
+				return orNothing(value, rawjson.Delete(value, "lastModified"))
 			}
 		}
 		return value
@@ -161,10 +163,10 @@ func resource(r []byte, to string) []byte {
 // implementation is what a server says of itself.
 func implementation(value []byte, to string) []byte {
 	if to < Rev20251125 {
-		value = drop(value, "icons", "description", "websiteUrl")
+		value = rawjson.Delete(value, "icons", "description", "websiteUrl")
 	}
 	if to < Rev20250618 {
-		value = drop(value, "title")
+		value = rawjson.Delete(value, "title")
 	}
 	return value
 }
@@ -176,7 +178,7 @@ func Notification(method string, params []byte, from, to string) []byte {
 		return params
 	}
 	if method == "notifications/progress" && to < Rev20250326 {
-		params = drop(params, "message")
+		params = rawjson.Delete(params, "message")
 	}
 	if IsModern(from) && !IsModern(to) {
 		params = dropMeta(params, KeySubscription)
@@ -189,9 +191,9 @@ func Params(method string, params []byte, from, to string) []byte {
 	switch {
 	case from == to:
 	case method == "completion/complete" && from > to && to < Rev20250618:
-		return drop(params, "context")
+		return rawjson.Delete(params, "context")
 	case method == "tools/call" && (to != Rev20251125 || IsModern(from)):
-		return drop(params, "task") // nobody would poll for it (D6: ignored where there are no tasks)
+		return rawjson.Delete(params, "task") // nobody would poll for it (D6: ignored where there are no tasks)
 	}
 	return params
 }
@@ -199,10 +201,19 @@ func Params(method string, params []byte, from, to string) []byte {
 // dropMeta returns params without a member of its _meta, and without that when
 // nothing is left in it.
 func dropMeta(params []byte, key string) []byte {
-	return edit(params, func(name, value []byte) []byte {
+	return rawjson.Edit(params, func(name, value []byte) []byte {
 		if string(name) != "_meta" {
 			return value
 		}
-		return orNothing(value, drop(value, key))
+		return orNothing(value, rawjson.Delete(value, key))
 	})
+}
+
+// orNothing is value as edited, unless nothing is left in it of an object that
+// had something.
+func orNothing(value, edited []byte) []byte {
+	if !rawjson.Same(value, edited) && rawjson.IsEmpty(edited) {
+		return nil
+	}
+	return edited
 }

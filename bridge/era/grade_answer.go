@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Answer is what a client of revision from answers to a question, as a server
@@ -14,7 +15,7 @@ func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 		return result, nil
 	}
 	ok := true
-	result = edit(result, func(name, value []byte) []byte {
+	result = rawjson.Edit(result, func(name, value []byte) []byte {
 		if string(name) != "content" {
 			return value
 		}
@@ -33,7 +34,7 @@ func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 // knows, or nil.
 func single(content []byte, to string) []byte {
 	var blocks [][]byte
-	if !walk(content, '[', func(_, at, end int) bool {
+	if !rawjson.Walk(content, '[', func(_, at, end int) bool {
 		blocks = append(blocks, content[at:end])
 		return true
 	}) {
@@ -41,9 +42,9 @@ func single(content []byte, to string) []byte {
 	}
 	texts := make([]string, 0, len(blocks))
 	for _, b := range blocks {
-		switch kind, _ := text(get(b, "type")); {
+		switch kind, _ := rawjson.Text(rawjson.Get(b, "type")); {
 		case kind == "text":
-			t, _ := text(get(b, "text"))
+			t, _ := rawjson.Text(rawjson.Get(b, "text"))
 			texts = append(texts, t)
 		case kind == "tool_use", kind == "tool_result", kind == "audio" && to < Rev20250326, len(blocks) > 1:
 			return nil
@@ -61,33 +62,33 @@ func single(content []byte, to string) []byte {
 // WellFormedAnswer tells what is wrong with an answer to a question of that
 // method, or nothing.
 func WellFormedAnswer(method string, result []byte) string {
-	if !isObject(result) {
+	if !rawjson.IsObject(result) {
 		return "the answer is no object"
 	}
 	switch method {
 	case "elicitation/create":
-		switch action, _ := text(get(result, "action")); action {
+		switch action, _ := rawjson.Text(rawjson.Get(result, "action")); action {
 		case "accept", "decline", "cancel":
 		default:
 			return "action is none of accept, decline and cancel"
 		}
-		if content := get(result, "content"); given(content) && !isObject(content) {
+		if content := rawjson.Get(result, "content"); rawjson.Given(content) && !rawjson.IsObject(content) {
 			return "content is no object"
 		}
 	case "sampling/createMessage":
-		switch role, _ := text(get(result, "role")); role {
+		switch role, _ := rawjson.Text(rawjson.Get(result, "role")); role {
 		case "user", "assistant":
 		default:
 			return "role is neither user nor assistant"
 		}
-		if content := get(result, "content"); !isObject(content) && !isArray(content) {
+		if content := rawjson.Get(result, "content"); !rawjson.IsObject(content) && !rawjson.IsArray(content) {
 			return "content is neither an object nor an array"
 		}
-		if _, ok := text(get(result, "model")); !ok {
+		if _, ok := rawjson.Text(rawjson.Get(result, "model")); !ok {
 			return "model is not a string"
 		}
 	case "roots/list":
-		if !isArray(get(result, "roots")) {
+		if !rawjson.IsArray(rawjson.Get(result, "roots")) {
 			return "roots is not an array"
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Refusal is why something cannot be carried over: the error that whoever sent
@@ -34,8 +35,8 @@ func Question(method string, params []byte, from, to string, capabilities []byte
 	if !known {
 		return params, nil
 	}
-	had := get(capabilities, need)
-	if !given(had) || had[0] == 'f' {
+	had := rawjson.Get(capabilities, need)
+	if !rawjson.Given(had) || had[0] == 'f' {
 		return nil, lacks(need)
 	}
 	var no *Refusal
@@ -49,7 +50,7 @@ func Question(method string, params []byte, from, to string, capabilities []byte
 		return nil, no
 	}
 	if IsModern(from) != IsModern(to) || from > to {
-		params = drop(params, "task") // R-166
+		params = rawjson.Delete(params, "task") // R-166
 	}
 	if IsModern(to) && !IsModern(from) {
 		params = dropMeta(params, "progressToken")
@@ -67,25 +68,25 @@ func elicitation(params []byte, from, to string, had []byte, mint func() string)
 		return nil, lacks("elicitation")
 	}
 	mode := "form"
-	if value := get(params, "mode"); given(value) {
+	if value := rawjson.Get(params, "mode"); rawjson.Given(value) {
 		var ok bool
-		if mode, ok = text(value); !ok {
+		if mode, ok = rawjson.Text(value); !ok {
 			return nil, invalid("params.mode is not a string")
 		}
 	}
-	form := mode == "form" && !given(get(had, "url")) // {} means form only (A12)
-	if !form && !given(get(had, mode)) || mode == "url" && older && to < Rev20251125 {
+	form := mode == "form" && !rawjson.Given(rawjson.Get(had, "url")) // {} means form only (A12)
+	if !form && !rawjson.Given(rawjson.Get(had, mode)) || mode == "url" && older && to < Rev20251125 {
 		return nil, invalid("the client does not have the capability elicitation." + short(mode))
 	}
 	switch {
 	case mode == "url" && to == Rev20251125:
-		if id, _ := text(get(params, "elicitationId")); id == "" && isObject(params) {
-			params = put(params, "elicitationId", quoted(mint()))
+		if id, _ := rawjson.Text(rawjson.Get(params, "elicitationId")); id == "" && rawjson.IsObject(params) {
+			params = rawjson.Set(params, "elicitationId", []byte(rawjson.Quote(mint())))
 		}
 	case IsModern(to) && !IsModern(from):
-		params = drop(params, "elicitationId")
+		params = rawjson.Delete(params, "elicitationId")
 	case older && to < Rev20251125:
-		return simpleForm(drop(params, "mode"))
+		return simpleForm(rawjson.Delete(params, "mode"))
 	}
 	return params, nil
 }
@@ -107,15 +108,15 @@ func short(s string) string {
 // titles of choices beside the choices, one choice at a time.
 func simpleForm(params []byte) ([]byte, *Refusal) {
 	var no *Refusal
-	params = edit(params, func(name, schema []byte) []byte {
+	params = rawjson.Edit(params, func(name, schema []byte) []byte {
 		if string(name) != "requestedSchema" {
 			return schema
 		}
-		return edit(schema, func(name, properties []byte) []byte {
+		return rawjson.Edit(schema, func(name, properties []byte) []byte {
 			if string(name) != "properties" {
 				return properties
 			}
-			return edit(properties, func(name, p []byte) []byte {
+			return rawjson.Edit(properties, func(name, p []byte) []byte {
 				p, why := simpleField(p)
 				if why != "" && no == nil {
 					no = invalid("the client's revision cannot express " + short(string(name)) + ": " + why)
@@ -131,19 +132,19 @@ func simpleForm(params []byte) ([]byte, *Refusal) {
 }
 
 func simpleField(p []byte) (field []byte, why string) {
-	if t, _ := text(get(p, "type")); t == "array" {
+	if t, _ := rawjson.Text(rawjson.Get(p, "type")); t == "array" {
 		return p, "several choices at a time"
 	}
-	if one := get(p, "oneOf"); one != nil {
+	if one := rawjson.Get(p, "oneOf"); one != nil {
 		values, names, ok := choices(one)
 		if !ok {
 			return p, "choices that are no texts"
 		}
-		p = put(p, "enum", values)
-		p = put(p, "enumNames", names)
-		p = drop(p, "oneOf")
+		p = rawjson.Set(p, "enum", values)
+		p = rawjson.Set(p, "enumNames", names)
+		p = rawjson.Delete(p, "oneOf")
 	}
-	return edit(p, func(name, value []byte) []byte {
+	return rawjson.Edit(p, func(name, value []byte) []byte {
 		if string(name) == "default" && value[0] != 't' && value[0] != 'f' {
 			return nil
 		}
@@ -155,12 +156,12 @@ func simpleField(p []byte) (field []byte, why string) {
 func choices(oneOf []byte) (values, names []byte, ok bool) {
 	var v, n [][]byte
 	ok = true
-	ok = walk(oneOf, '[', func(_, at, end int) bool {
-		value, title := get(oneOf[at:end], "const"), get(oneOf[at:end], "title")
-		if _, ok = text(value); !ok {
+	ok = rawjson.Walk(oneOf, '[', func(_, at, end int) bool {
+		value, title := rawjson.Get(oneOf[at:end], "const"), rawjson.Get(oneOf[at:end], "title")
+		if _, ok = rawjson.Text(value); !ok {
 			return false
 		}
-		if _, titled := text(title); !titled {
+		if _, titled := rawjson.Text(title); !titled {
 			title = value
 		}
 		v, n = append(v, value), append(n, title)
@@ -170,20 +171,20 @@ func choices(oneOf []byte) (values, names []byte, ok bool) {
 }
 
 func sampling(params []byte, from, to string, had []byte) ([]byte, *Refusal) {
-	tools, choice := get(params, "tools"), get(params, "toolChoice")
+	tools, choice := rawjson.Get(params, "tools"), rawjson.Get(params, "toolChoice")
 	switch {
 	case to >= Rev20251125:
-		if (given(tools) || given(choice)) && !given(get(had, "tools")) {
+		if (rawjson.Given(tools) || rawjson.Given(choice)) && !rawjson.Given(rawjson.Get(had, "tools")) {
 			return nil, invalid("the client does not have the capability sampling.tools")
 		}
 		return params, nil
 	case from <= to:
 		return params, nil
-	case given(tools) && !(isArray(tools) && len(tools) > 1 && tools[space(tools, 1)] == ']'):
+	case rawjson.Given(tools) && !(rawjson.IsArray(tools) && len(tools) > 1 && tools[rawjson.Space(tools, 1)] == ']'):
 		return nil, invalid("the client does not have the capability sampling.tools")
 	}
 	var no *Refusal
-	params = edit(params, func(name, value []byte) []byte {
+	params = rawjson.Edit(params, func(name, value []byte) []byte {
 		switch string(name) {
 		case "tools", "toolChoice":
 			return nil
@@ -209,29 +210,29 @@ func singles(messages []byte, to string) ([]byte, *Refusal) {
 		no = invalid("the client's revision cannot take a message of such content in sampling")
 		return m
 	}
-	messages = editItems(messages, func(m []byte) []byte {
-		content := get(m, "content")
-		if !isArray(content) {
-			if kind, _ := text(get(content, "type")); kind == "tool_use" || kind == "tool_result" || kind == "audio" && to < Rev20250326 {
+	messages = rawjson.EditItems(messages, func(m []byte) []byte {
+		content := rawjson.Get(m, "content")
+		if !rawjson.IsArray(content) {
+			if kind, _ := rawjson.Text(rawjson.Get(content, "type")); kind == "tool_use" || kind == "tool_result" || kind == "audio" && to < Rev20250326 {
 				return refuse(m)
 			}
 			return m
 		}
-		role := get(m, "role")
-		if r, _ := text(role); r != "user" && r != "assistant" {
+		role := rawjson.Get(m, "role")
+		if r, _ := rawjson.Text(role); r != "user" && r != "assistant" {
 			return refuse(m)
 		}
 		var all [][]byte
-		walk(content, '[', func(_, at, end int) bool {
+		rawjson.Walk(content, '[', func(_, at, end int) bool {
 			b := content[at:end]
-			switch kind, _ := text(get(b, "type")); {
+			switch kind, _ := rawjson.Text(rawjson.Get(b, "type")); {
 			case kind == "text", kind == "image", kind == "audio" && to >= Rev20250326:
 			default:
 				refuse(m)
 				return false
 			}
 			if len(all) == 0 { // what else the message has is said once
-				all = append(all, put(m, "content", b))
+				all = append(all, rawjson.Set(m, "content", b))
 				return true
 			}
 			next := append(append([]byte(`{"role":`), role...), `,"content":`...)

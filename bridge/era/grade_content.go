@@ -5,22 +5,24 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // called is the result of a tool for a client of the older revision to (R-159).
 func called(result []byte, from, to string) []byte {
 	var shown []byte // what goes as text instead of as structuredContent
-	result = edit(result, func(name, value []byte) []byte {
+	result = rawjson.Edit(result, func(name, value []byte) []byte {
 		switch string(name) {
 		case "structuredContent":
-			if to < Rev20250618 || to < FirstModern && !isObject(value) {
-				if shown = value; !given(value) && !IsModern(from) {
+			if to < Rev20250618 || to < FirstModern && !rawjson.IsObject(value) {
+				if shown = value; !rawjson.Given(value) && !IsModern(from) {
 					shown = nil // null is a value since 2026-07-28 only
 				}
 				return nil
 			}
 		case "content":
-			return editItems(value, func(b []byte) []byte { return block(b, to) })
+			return rawjson.EditItems(value, func(b []byte) []byte { return block(b, to) })
 		}
 		return value
 	})
@@ -28,31 +30,31 @@ func called(result []byte, from, to string) []byte {
 		return result
 	}
 	more := textBlock(string(shown))
-	switch content := get(result, "content"); {
-	case isArray(content):
+	switch content := rawjson.Get(result, "content"); {
+	case rawjson.IsArray(content):
 		if shows(content, shown) {
 			return result
 		}
-		return put(result, "content", insert(content, '[', more))
-	case given(content): // no client takes that, but a person may read it
-		return put(result, "content", list(textBlock(string(content)), more))
+		return rawjson.Set(result, "content", rawjson.Append(content, '[', more))
+	case rawjson.Given(content): // no client takes that, but a person may read it
+		return rawjson.Set(result, "content", list(textBlock(string(content)), more))
 	default:
-		return put(result, "content", list(more))
+		return rawjson.Set(result, "content", list(more))
 	}
 }
 
 // shows reports whether one of the blocks is the value as text: the same bytes,
 // the same JSON written in another way, or the text of a string.
 func shows(content, value []byte) bool {
-	plain, isText := text(value)
+	plain, isText := rawjson.Text(value)
 	canonical, _ := canonicalJSON(value)
 	found := false
-	walk(content, '[', func(_, at, end int) bool {
+	rawjson.Walk(content, '[', func(_, at, end int) bool {
 		b := content[at:end]
-		if kind, _ := text(get(b, "type")); kind != "text" {
+		if kind, _ := rawjson.Text(rawjson.Get(b, "type")); kind != "text" {
 			return true
 		}
-		t, _ := text(get(b, "text"))
+		t, _ := rawjson.Text(rawjson.Get(b, "text"))
 		found = t == string(value) || isText && t == plain
 		if !found && canonical != nil && json.Valid([]byte(t)) {
 			other, ok := canonicalJSON([]byte(t))
@@ -69,12 +71,12 @@ func prompted(result []byte, to string) []byte {
 		return result
 	}
 	return items(result, "messages", func(message []byte) []byte {
-		return edit(message, func(name, value []byte) []byte {
+		return rawjson.Edit(message, func(name, value []byte) []byte {
 			if string(name) != "content" {
 				return value
 			}
-			if isArray(value) {
-				return editItems(value, func(b []byte) []byte { return block(b, to) })
+			if rawjson.IsArray(value) {
+				return rawjson.EditItems(value, func(b []byte) []byte { return block(b, to) })
 			}
 			return block(value, to)
 		})
@@ -88,7 +90,7 @@ func block(b []byte, to string) []byte {
 	if to >= Rev20250618 {
 		return b
 	}
-	switch kind, _ := text(get(b, "type")); {
+	switch kind, _ := rawjson.Text(rawjson.Get(b, "type")); {
 	case kind == "resource_link":
 		return inWords(b, link(b))
 	case kind == "audio" && to < Rev20250326:
@@ -101,17 +103,17 @@ func block(b []byte, to string) []byte {
 func inWords(b []byte, words string) []byte {
 	out := textBlock(words)
 	for _, name := range []string{"annotations", "_meta"} {
-		if value := get(b, name); value != nil {
-			out = put(out, name, value)
+		if value := rawjson.Get(b, name); value != nil {
+			out = rawjson.Set(out, name, value)
 		}
 	}
 	return out
 }
 
 func link(b []byte) string {
-	uri, _ := text(get(b, "uri"))
-	name, _ := text(get(b, "name"))
-	description, _ := text(get(b, "description"))
+	uri, _ := rawjson.Text(rawjson.Get(b, "uri"))
+	name, _ := rawjson.Text(rawjson.Get(b, "name"))
+	description, _ := rawjson.Text(rawjson.Get(b, "description"))
 	var parts []string
 	for _, part := range []struct{ text, before string }{{name, ""}, {uri, ": "}, {description, "\n"}} {
 		if part.text == "" {
@@ -126,17 +128,17 @@ func link(b []byte) string {
 }
 
 func audio(b []byte) string {
-	kind, ok := text(get(b, "mimeType"))
+	kind, ok := rawjson.Text(rawjson.Get(b, "mimeType"))
 	if !ok {
 		kind = "of unknown type"
 	}
-	data, _ := text(get(b, "data"))
+	data, _ := rawjson.Text(rawjson.Get(b, "data"))
 	size := base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(data, "=")))
 	return "[audio " + kind + ", " + strconv.Itoa(size) + " bytes]"
 }
 
 func textBlock(s string) []byte {
-	return append(append([]byte(`{"type":"text","text":`), quoted(s)...), '}')
+	return append(append([]byte(`{"type":"text","text":`), rawjson.Quote(s)...), '}')
 }
 
 // list is an array of these values.

@@ -1,36 +1,38 @@
 package era
 
+import "github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+
 // DiscoverResult is what a legacy server said in answer to initialize, as the
 // answer to server/discover (protocol.md D1.3). supported are the revisions that
 // the bridge serves. Without subscribe nothing is promised of changes.
 func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byte {
 	versions := make([][]byte, len(supported))
 	for i, v := range supported {
-		versions[i] = quoted(v)
+		versions[i] = []byte(rawjson.Quote(v))
 	}
-	capabilities := serverCapabilities(get(initialize, "capabilities"))
+	capabilities := serverCapabilities(rawjson.Get(initialize, "capabilities"))
 	if !subscribe {
-		capabilities = edit(capabilities, func(name, value []byte) []byte {
+		capabilities = rawjson.Edit(capabilities, func(name, value []byte) []byte {
 			switch string(name) {
 			case "tools", "prompts", "resources":
-				return drop(value, "listChanged", "subscribe")
+				return rawjson.Delete(value, "listChanged", "subscribe")
 			}
 			return value
 		})
 	}
-	meta := get(initialize, "_meta")
-	if !isObject(meta) {
+	meta := rawjson.Get(initialize, "_meta")
+	if !rawjson.IsObject(meta) {
 		meta = []byte("{}")
 	}
-	meta = drop(meta, KeyServerInfo)
-	if info := get(initialize, "serverInfo"); isObject(info) {
-		meta = put(meta, KeyServerInfo, info)
+	meta = rawjson.Delete(meta, KeyServerInfo)
+	if info := rawjson.Get(initialize, "serverInfo"); rawjson.IsObject(info) {
+		meta = rawjson.Set(meta, KeyServerInfo, info)
 	}
 	out := append([]byte(`{"resultType":"complete","supportedVersions":`), list(versions...)...)
 	out = append(append(out, `,"capabilities":`...), capabilities...)
 	out = others(out, initialize)
 	out = append(out, `,"ttlMs":0,"cacheScope":"private"`...)
-	if !isEmpty(meta) {
+	if !rawjson.IsEmpty(meta) {
 		out = append(append(out, `,"_meta":`...), meta...)
 	}
 	return append(out, '}')
@@ -41,25 +43,25 @@ func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byt
 // revision (protocol.md D2.2). name is what a server is called that does not
 // say.
 func InitializeResult(discover []byte, revision, name string) []byte {
-	meta := get(discover, "_meta")
-	info := get(meta, KeyServerInfo)
-	if !isObject(info) {
-		info = get(discover, "serverInfo") // where drafts of the revision had it
+	meta := rawjson.Get(discover, "_meta")
+	info := rawjson.Get(meta, KeyServerInfo)
+	if !rawjson.IsObject(info) {
+		info = rawjson.Get(discover, "serverInfo") // where drafts of the revision had it
 	}
-	if !isObject(info) {
+	if !rawjson.IsObject(info) {
 		info = []byte("{}")
 	}
 	for _, must := range []struct{ name, value string }{{"name", name}, {"version", "unknown"}} {
-		if _, ok := text(get(info, must.name)); !ok {
-			info = put(info, must.name, quoted(must.value))
+		if _, ok := rawjson.Text(rawjson.Get(info, must.name)); !ok {
+			info = rawjson.Set(info, must.name, []byte(rawjson.Quote(must.value)))
 		}
 	}
-	out := append([]byte(`{"protocolVersion":`), quoted(revision)...)
-	out = append(append(out, `,"capabilities":`...), serverCapabilities(get(discover, "capabilities"))...)
+	out := append([]byte(`{"protocolVersion":`), rawjson.Quote(revision)...)
+	out = append(append(out, `,"capabilities":`...), serverCapabilities(rawjson.Get(discover, "capabilities"))...)
 	out = append(append(out, `,"serverInfo":`...), implementation(info, revision)...)
 	out = others(out, discover)
-	if isObject(meta) {
-		if meta = drop(meta, KeyServerInfo); !isEmpty(meta) {
+	if rawjson.IsObject(meta) {
+		if meta = rawjson.Delete(meta, KeyServerInfo); !rawjson.IsEmpty(meta) {
 			out = append(append(out, `,"_meta":`...), meta...)
 		}
 	}
@@ -69,17 +71,17 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 // others appends what a result has beside the members that only one of the two
 // results has, and those that are made anew.
 func others(out, result []byte) []byte {
-	members(result, func(name, value []byte) {
+	rawjson.Each(result, func(name, value []byte) {
 		switch string(name) {
 		case "protocolVersion", "serverInfo", "capabilities", "_meta",
 			"resultType", "supportedVersions", "ttlMs", "cacheScope":
 			return
 		case "instructions":
-			if _, ok := text(value); !ok {
+			if _, ok := rawjson.Text(value); !ok {
 				return
 			}
 		}
-		out = append(append(append(append(out, ','), quoted(string(name))...), ':'), value...)
+		out = append(append(append(append(out, ','), rawjson.Quote(string(name))...), ':'), value...)
 	})
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // The headers that repeat what a request of the modern era says in its body
@@ -91,7 +93,7 @@ func NameOf(method string, params []byte) (string, bool) {
 	}
 	var found []byte
 	times := 0
-	members(params, func(name, value []byte) {
+	rawjson.Each(params, func(name, value []byte) {
 		if string(name) == member {
 			found = value
 			times++
@@ -100,5 +102,5 @@ func NameOf(method string, params []byte) (string, bool) {
 	if times != 1 {
 		return "", false
 	}
-	return text(found)
+	return rawjson.Text(found)
 }

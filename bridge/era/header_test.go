@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // R-099, R-177.
@@ -144,7 +146,7 @@ func FuzzHeader(f *testing.F) {
 		if got, ok := DecodeHeader(v); ok && !utf8.ValidString(got) {
 			t.Fatalf("DecodeHeader(%q) = %q", v, got)
 		}
-		params := append(append([]byte(`{"name":`), quoted(v)...), '}')
+		params := append(append([]byte(`{"name":`), rawjson.Quote(v)...), '}')
 		if name, ok := NameOf("tools/call", params); !ok || utf8.ValidString(v) && name != v {
 			t.Fatalf("NameOf(%s) = %q, %t", params, name, ok)
 		}

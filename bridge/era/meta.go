@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // The keys of _meta that revision 2026-07-28 reserves: the first four are
@@ -44,7 +46,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	}
 	var raw [4][]byte // by the order of requestKeys
 	twice := -1
-	if !members(meta, func(name, value []byte) {
+	if !rawjson.Each(meta, func(name, value []byte) {
 		k := slices.Index(requestKeys, string(name))
 		if k < 0 {
 			return
@@ -58,17 +60,17 @@ func ReadMeta(meta []byte) (Meta, string) {
 	}
 	var m Meta
 	isText, isLevel := false, false
-	m.Version, isText = text(raw[0])
+	m.Version, isText = rawjson.Text(raw[0])
 	if twice == 0 {
 		m.Version = "" // nobody knows which
 	}
-	if isObject(raw[1]) {
+	if rawjson.IsObject(raw[1]) {
 		m.Capabilities = raw[1]
 	}
-	if isObject(raw[2]) {
+	if rawjson.IsObject(raw[2]) {
 		m.ClientInfo = raw[2]
 	}
-	if level, ok := text(raw[3]); ok && slices.Contains(LogLevels, level) {
+	if level, ok := rawjson.Text(raw[3]); ok && slices.Contains(LogLevels, level) {
 		m.LogLevel, isLevel = level, true
 	}
 	wrong := func(k int, what string) (Meta, string) { return m, "params._meta: " + requestKeys[k] + " " + what }
@@ -103,7 +105,7 @@ func (m Meta) Members() []byte {
 		out = append(append(out, `":`...), value...)
 	}
 	if m.Version != "" {
-		add(KeyVersion, quoted(m.Version))
+		add(KeyVersion, []byte(rawjson.Quote(m.Version)))
 	}
 	if m.Capabilities != nil {
 		add(KeyCapabilities, m.Capabilities)
@@ -112,7 +114,7 @@ func (m Meta) Members() []byte {
 		add(KeyClientInfo, m.ClientInfo)
 	}
 	if m.LogLevel != "" {
-		add(KeyLogLevel, quoted(m.LogLevel))
+		add(KeyLogLevel, []byte(rawjson.Quote(m.LogLevel)))
 	}
 	for i, c := range out { // line breaks stand only between tokens
 		if c == '\n' || c == '\r' {
@@ -129,28 +131,28 @@ func (m Meta) Members() []byte {
 // other bytes are what they were. params itself is not changed.
 func Inject(params, members []byte) []byte {
 	made := slices.Concat([]byte{'{'}, members, []byte{'}'})
-	if params = bytes.TrimLeft(params, " \t\r\n"); !given(params) {
+	if params = bytes.TrimLeft(params, " \t\r\n"); !rawjson.Given(params) {
 		params = []byte("{}")
 	}
-	if !isObject(params) {
+	if !rawjson.IsObject(params) {
 		return params // no request has such params
 	}
 	seen := false
 	out := editMeta(params, func(meta []byte) []byte {
 		seen = true
-		switch left := drop(meta, requestKeys...); {
-		case !isObject(meta) || isEmpty(left):
+		switch left := rawjson.Delete(meta, requestKeys...); {
+		case !rawjson.IsObject(meta) || rawjson.IsEmpty(left):
 			return made
 		case len(members) == 0:
 			return left
 		default:
-			return insert(left, '{', members)
+			return rawjson.Append(left, '{', members)
 		}
 	})
 	if seen {
 		return out
 	}
-	return insert(params, '{', append([]byte(`"_meta":`), made...))
+	return rawjson.Append(params, '{', append([]byte(`"_meta":`), made...))
 }
 
 // Strip returns the params, a raw JSON object or nil, without the reserved
@@ -159,7 +161,7 @@ func Inject(params, members []byte) []byte {
 // do.
 func Strip(params []byte) []byte {
 	return editMeta(params, func(meta []byte) []byte {
-		return orNothing(meta, drop(meta, requestKeys...))
+		return orNothing(meta, rawjson.Delete(meta, requestKeys...))
 	})
 }
 
@@ -167,7 +169,7 @@ func Strip(params []byte) []byte {
 // further ones: no two readers may take different ones.
 func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 	seen := false
-	return edit(params, func(name, value []byte) []byte {
+	return rawjson.Edit(params, func(name, value []byte) []byte {
 		switch {
 		case string(name) != "_meta":
 			return value
@@ -183,4 +185,4 @@ func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 // inputResponses and requestState: what a request was before it was sent again
 // with answers (2026-07-28, multi round-trip requests). It returns params
 // itself if there is nothing to do.
-func StripMRTR(params []byte) []byte { return drop(params, "inputResponses", "requestState") }
+func StripMRTR(params []byte) []byte { return rawjson.Delete(params, "inputResponses", "requestState") }

@@ -6,6 +6,8 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Limits of a schema whose annotations are obeyed.
@@ -43,7 +45,7 @@ func NewMirror(inputSchema []byte) (*Mirror, error) {
 	}
 	var all []annotation
 	w := schemaWalk{b: inputSchema, depth: mirrorDepth, nodes: mirrorNodes, found: func(a annotation) { all = append(all, a) }}
-	if w.value(space(inputSchema, 0), 0, true) < 0 {
+	if w.value(rawjson.Space(inputSchema, 0), 0, true) < 0 {
 		if w.err == nil {
 			w.err = errJSON
 		}
@@ -65,10 +67,10 @@ func NewMirror(inputSchema []byte) (*Mirror, error) {
 // add takes up an annotation, or says which rule it breaks. taken has the
 // headers of others.
 func (m *Mirror) add(a annotation, taken map[string]bool) error {
-	name, ok := text(a.value)
+	name, ok := rawjson.Text(a.value)
 	kind := ""
 	if len(a.types) == 1 {
-		kind, _ = text(a.types[0])
+		kind, _ = rawjson.Text(a.types[0])
 	}
 	header := textproto.CanonicalMIMEHeaderKey(HeaderParam + name)
 	switch {
@@ -140,7 +142,7 @@ func (m *Mirror) find(arguments []byte) []argument {
 
 func (at *branch) look(object []byte, found []argument) {
 	var times map[*branch]int
-	members(object, func(name, value []byte) {
+	rawjson.Each(object, func(name, value []byte) {
 		b := at.branches[string(name)]
 		if b == nil {
 			return
@@ -156,7 +158,7 @@ func (at *branch) look(object []byte, found []argument) {
 		case times[b] > 2:
 			return
 		}
-		if b.header > 0 && given(value) {
+		if b.header > 0 && rawjson.Given(value) {
 			found[b.header-1].raw = value
 		}
 		if b.branches != nil {
@@ -252,7 +254,7 @@ func (a argument) differs(values []string) string {
 // scalar returns the type of a raw value that a header can repeat, and what
 // the header says. The type is empty for other values.
 func scalar(raw []byte) (kind, v string) {
-	switch s, isText := text(raw); {
+	switch s, isText := rawjson.Text(raw); {
 	case isText:
 		return "string", s
 	case string(raw) == "true" || string(raw) == "false":

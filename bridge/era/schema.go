@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // annotationName is the keyword by which a tool's inputSchema asks for an
@@ -64,7 +66,7 @@ func (w *schemaWalk) value(i, depth int, plain bool) int {
 		}
 		return each(w.b, i, func(_ []byte, _, from int) int { return w.value(from, depth+1, false) })
 	}
-	return skip(w.b, i)
+	return rawjson.End(w.b, i)
 }
 
 func (w *schemaWalk) stop(err error) int {
@@ -88,16 +90,16 @@ func (w *schemaWalk) schema(i, depth int, plain bool) int {
 		var end int
 		switch string(name) {
 		case annotationName:
-			if end = skip(w.b, from); end <= from {
+			if end = rawjson.End(w.b, from); end <= from {
 				return -1
 			}
 			here = append(here, annotation{value: w.b[from:end]})
 			p.drop(w.cut, at, end)
 			return end
 		case "default", "const", "enum", "examples", "example":
-			end = skip(w.b, from)
+			end = rawjson.End(w.b, from)
 		case "type":
-			if end = skip(w.b, from); end > from {
+			if end = rawjson.End(w.b, from); end > from {
 				types = append(types, w.b[from:end])
 			}
 		case "properties":
@@ -144,7 +146,7 @@ func (w *schemaWalk) named(i, depth int, plain bool) int {
 func each(b []byte, i int, f func(name []byte, at, from int) int) int {
 	closing := b[i] + 2 // } and ] stand two behind { and [
 	named := closing == '}'
-	if i = space(b, i+1); i < len(b) && b[i] == closing {
+	if i = rawjson.Space(b, i+1); i < len(b) && b[i] == closing {
 		return i + 1
 	}
 	for i < len(b) {
@@ -153,18 +155,18 @@ func each(b []byte, i int, f func(name []byte, at, from int) int) int {
 			if b[i] != '"' {
 				return -1
 			}
-			end := skipString(b, i)
-			name = unquoted(b[i:end])
-			if i = space(b, end); i >= len(b) || b[i] != ':' {
+			end := rawjson.StringEnd(b, i)
+			name = rawjson.Unquote(b[i:end])
+			if i = rawjson.Space(b, end); i >= len(b) || b[i] != ':' {
 				return -1
 			}
-			i = space(b, i+1)
+			i = rawjson.Space(b, i+1)
 		}
 		end := f(name, at, i)
 		if end <= i {
 			return -1
 		}
-		if i = space(b, end); i >= len(b) {
+		if i = rawjson.Space(b, end); i >= len(b) {
 			return -1
 		}
 		if b[i] == closing {
@@ -173,7 +175,7 @@ func each(b []byte, i int, f func(name []byte, at, from int) int) int {
 		if b[i] != ',' {
 			return -1
 		}
-		i = space(b, i+1)
+		i = rawjson.Space(b, i+1)
 	}
 	return -1
 }
@@ -243,7 +245,7 @@ func StripMirror(inputSchema []byte) []byte {
 	}
 	var c cuts
 	w := schemaWalk{b: inputSchema, depth: 1000, nodes: len(inputSchema), found: func(annotation) {}, cut: &c}
-	if w.value(space(inputSchema, 0), 0, true) < 0 {
+	if w.value(rawjson.Space(inputSchema, 0), 0, true) < 0 {
 		return inputSchema
 	}
 	return c.apply(inputSchema)

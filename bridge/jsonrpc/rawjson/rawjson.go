@@ -1,4 +1,10 @@
-package era
+// Package rawjson reads and edits JSON as the bytes it is, so that what is not
+// concerned keeps its digits, its order and its unknown members. The bytes have
+// been checked to be JSON before they come here; bytes that are not do no harm,
+// but nothing sensible comes out either.
+//
+// It does not check JSON, and it decodes nothing but names and texts.
+package rawjson
 
 import (
 	"bytes"
@@ -8,57 +14,52 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Payloads are edited as the bytes they are, so that what is not concerned
-// keeps its digits, its order and its unknown members. The bytes have been
-// checked to be JSON before they come here; bytes that are not do no harm, but
-// nothing sensible comes out either.
-
-// walk calls f for each member of an object ('{'), or item of an array ('['):
+// Walk calls f for each member of an object ('{'), or item of an array ('['):
 // start is where it begins, with its name in an object, and [value, end) is
 // where its value stands. It reports false when b is something else.
-func walk(b []byte, open byte, f func(start, value, end int) bool) bool {
-	i := space(b, 0)
+func Walk(b []byte, open byte, f func(start, value, end int) bool) bool {
+	i := Space(b, 0)
 	if i >= len(b) || b[i] != open {
 		return false
 	}
-	i = space(b, i+1)
+	i = Space(b, i+1)
 	for i < len(b) && b[i] != open+2 { // } and ] stand two behind { and [
 		start, value := i, i
 		if open == '{' {
 			if b[i] != '"' {
 				break
 			}
-			if i = space(b, skipString(b, i)); i >= len(b) || b[i] != ':' {
+			if i = Space(b, StringEnd(b, i)); i >= len(b) || b[i] != ':' {
 				break
 			}
-			value = space(b, i+1)
+			value = Space(b, i+1)
 		}
-		end := skip(b, value)
+		end := End(b, value)
 		if end == value || !f(start, value, end) {
 			break
 		}
-		if i = space(b, end); i >= len(b) || b[i] != ',' {
+		if i = Space(b, end); i >= len(b) || b[i] != ',' {
 			break
 		}
-		i = space(b, i+1)
+		i = Space(b, i+1)
 	}
 	return true
 }
 
-// space returns the index of the next byte that is not white space.
-func space(b []byte, i int) int {
+// Space returns the index of the next byte that is not white space.
+func Space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
 	}
 	return i
 }
 
-// skip returns the index behind the value that begins at i, however deep it is.
-func skip(b []byte, i int) int {
+// End returns the index behind the value that begins at i, however deep it is.
+func End(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {
 		case '"':
-			i = skipString(b, i)
+			i = StringEnd(b, i)
 		case '{', '[':
 			depth++
 			i++
@@ -87,8 +88,8 @@ func skip(b []byte, i int) int {
 // delimiter has what may follow a number or a literal.
 var delimiter = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '"': true, '{': true, '[': true}
 
-// skipString returns the index behind the string whose opening quote is at i.
-func skipString(b []byte, i int) int {
+// StringEnd returns the index behind the string whose opening quote is at i.
+func StringEnd(b []byte, i int) int {
 	first := i + 1
 	for i = first; ; i++ {
 		j := bytes.IndexByte(b[i:], '"')
@@ -106,9 +107,9 @@ func skipString(b []byte, i int) int {
 	}
 }
 
-// unquoted returns the text of a JSON string. What is not UTF-8 becomes
+// Unquote returns the text of a JSON string. What is not UTF-8 becomes
 // U+FFFD, as for peers that use encoding/json.
-func unquoted(s []byte) []byte {
+func Unquote(s []byte) []byte {
 	if len(s) < 2 {
 		return nil
 	}
@@ -122,23 +123,23 @@ func unquoted(s []byte) []byte {
 	return []byte(out)
 }
 
-// quoted returns the text as a JSON string.
-func quoted(s string) []byte { return gjson.AppendJSONString(nil, s) }
+// Quote returns the text as a JSON string.
+func Quote(s string) string { return string(gjson.AppendJSONString(nil, s)) }
 
-// members calls f for each member of an object with its decoded name and its
+// Each calls f for each member of an object with its decoded name and its
 // value. It reports false when b is no object.
-func members(b []byte, f func(name, value []byte)) bool {
-	return walk(b, '{', func(start, value, end int) bool {
-		f(unquoted(b[start:skipString(b, start)]), b[value:end])
+func Each(b []byte, f func(name, value []byte)) bool {
+	return Walk(b, '{', func(start, value, end int) bool {
+		f(Unquote(b[start:StringEnd(b, start)]), b[value:end])
 		return true
 	})
 }
 
-// get returns the value of a member of an object, or nil. Of several of that
+// Get returns the value of a member of an object, or nil. Of several of that
 // name it is the last, as for most peers.
-func get(object []byte, name string) []byte {
+func Get(object []byte, name string) []byte {
 	var found []byte
-	members(object, func(n, value []byte) {
+	Each(object, func(n, value []byte) {
 		if string(n) == name {
 			found = value
 		}
@@ -146,41 +147,44 @@ func get(object []byte, name string) []byte {
 	return found
 }
 
-// text returns a JSON string's text. It reports false for other values.
-func text(value []byte) (string, bool) {
+// Text returns a JSON string's text. It reports false for other values.
+func Text(value []byte) (string, bool) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", false
 	}
-	return string(unquoted(value)), true
+	return string(Unquote(value)), true
 }
 
-func isObject(value []byte) bool { return begins(value, '{') }
-func isArray(value []byte) bool  { return begins(value, '[') }
+// IsObject reports whether a value is an object, by its first byte.
+func IsObject(value []byte) bool { return begins(value, '{') }
+
+// IsArray reports whether a value is an array, by its first byte.
+func IsArray(value []byte) bool { return begins(value, '[') }
 
 func begins(value []byte, c byte) bool {
-	i := space(value, 0)
+	i := Space(value, 0)
 	return i < len(value) && value[i] == c
 }
 
-// given reports whether a member's value says something: it stands there and
+// Given reports whether a member's value says something: it stands there and
 // is not null.
-func given(value []byte) bool { return len(value) > 0 && value[0] != 'n' }
+func Given(value []byte) bool { return len(value) > 0 && value[0] != 'n' }
 
-// same reports whether two slices are the same bytes in memory.
-func same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+// Same reports whether two slices are the same bytes in memory.
+func Same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// edit returns the object with the value of each member as f returns it: the
+// Edit returns the object with the value of each member as f returns it: the
 // one that it was given, another one, or nil, which drops the member. Members
 // of one name are each given to f, since nobody knows which of them a peer
 // takes. When nothing changes, the object is returned itself.
-func edit(object []byte, f func(name, value []byte) []byte) []byte {
+func Edit(object []byte, f func(name, value []byte) []byte) []byte {
 	return replace(object, '{', func(start, value, end int) []byte {
-		return f(unquoted(object[start:skipString(object, start)]), object[value:end])
+		return f(Unquote(object[start:StringEnd(object, start)]), object[value:end])
 	})
 }
 
-// editItems is edit for the items of an array.
-func editItems(array []byte, f func(item []byte) []byte) []byte {
+// EditItems is Edit for the items of an array.
+func EditItems(array []byte, f func(item []byte) []byte) []byte {
 	return replace(array, '[', func(_, value, end int) []byte { return f(array[value:end]) })
 }
 
@@ -189,9 +193,9 @@ func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 	done := 0     // b[:done] has been seen to
 	changed := -1 // how much of out was written at the first change
 	kept := false // something stands before this one
-	walk(b, open, func(start, value, end int) bool {
+	Walk(b, open, func(start, value, end int) bool {
 		now := f(start, value, end)
-		if same(now, b[value:end]) {
+		if Same(now, b[value:end]) {
 			if changed >= 0 {
 				if kept {
 					out = append(out, b[done:end]...)
@@ -227,11 +231,11 @@ func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 	return append(out, b[done:]...)
 }
 
-// put returns the object with a member set: where it stands, or at the end. Of
+// Set returns the object with a member set: where it stands, or at the end. Of
 // several of that name one is left, or a value would be as many times as long.
-func put(object []byte, name string, value []byte) []byte {
+func Set(object []byte, name string, value []byte) []byte {
 	there := false
-	out := edit(object, func(n, old []byte) []byte {
+	out := Edit(object, func(n, old []byte) []byte {
 		switch {
 		case string(n) != name:
 			return old
@@ -244,17 +248,17 @@ func put(object []byte, name string, value []byte) []byte {
 	if there {
 		return out
 	}
-	return insert(object, '{', append(append(quoted(name), ':'), value...))
+	return Append(object, '{', append([]byte(Quote(name)+":"), value...))
 }
 
-// insert returns the object, or array, with something more at the end.
-func insert(b []byte, open byte, more []byte) []byte {
+// Append returns the object, or array, with something more at the end.
+func Append(b []byte, open byte, more []byte) []byte {
 	at := bytes.LastIndexByte(b, open+2)
 	if at < 0 {
 		return b
 	}
 	empty := true
-	walk(b, open, func(int, int, int) bool {
+	Walk(b, open, func(int, int, int) bool {
 		empty = false
 		return false
 	})
@@ -265,9 +269,9 @@ func insert(b []byte, open byte, more []byte) []byte {
 	return append(append(out, more...), b[at:]...)
 }
 
-// drop returns the object without the members of these names.
-func drop(object []byte, names ...string) []byte {
-	return edit(object, func(name, value []byte) []byte {
+// Delete returns the object without the members of these names.
+func Delete(object []byte, names ...string) []byte {
+	return Edit(object, func(name, value []byte) []byte {
 		for _, n := range names {
 			if string(name) == n {
 				return nil
@@ -277,18 +281,10 @@ func drop(object []byte, names ...string) []byte {
 	})
 }
 
-// orNothing is value as edited, unless nothing is left in it of an object that
-// had something.
-func orNothing(value, edited []byte) []byte {
-	if !same(value, edited) && isEmpty(edited) {
-		return nil
-	}
-	return edited
-}
-
-func isEmpty(object []byte) bool {
+// IsEmpty reports whether b is an object without members.
+func IsEmpty(object []byte) bool {
 	some := false
-	return walk(object, '{', func(int, int, int) bool {
+	return Walk(object, '{', func(int, int, int) bool {
 		some = true
 		return false
 	}) && !some
