@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -109,7 +108,7 @@ func (s *Server) insider(c *gin.Context) (sees sight, ok bool) {
 	switch {
 	case err == nil:
 		shown(c.Request.Context())
-	case errors.Is(err, auth.ErrInvalid):
+	case errors.Is(err, auth.ErrInvalid) && s.wrong.take(s.guard.client(c.Request)) == 0:
 		s.complain(c, err) // somebody may be guessing
 	}
 	return s.sight(name), err == nil
@@ -126,16 +125,20 @@ const (
 // turnAway answers a request that shows no key, or none that is good. What it
 // says is the same for all of these, and its body is not looked at.
 func (s *Server) turnAway(c *gin.Context, why error) {
-	s.complain(c, why)
 	c.Abort()
-	if errors.Is(why, auth.ErrMissing) {
-		c.Header("WWW-Authenticate", challenge)
-	} else {
-		c.Header("WWW-Authenticate", challenge+`, error="invalid_token"`)
-	}
 	if c.Request.ContentLength != 0 {
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
 	}
+	if errors.Is(why, auth.ErrMissing) {
+		c.Header("WWW-Authenticate", challenge)
+	} else {
+		if wait := s.wrong.take(s.guard.client(c.Request)); wait > 0 {
+			tooMany(c, wait)
+			return
+		}
+		c.Header("WWW-Authenticate", challenge+`, error="invalid_token"`)
+	}
+	s.complain(c, why)
 	c.Data(http.StatusUnauthorized, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, showKey, []byte(`{"bridge":"unauthorized"}`)).Append(nil, nil, nil))
 }
 
@@ -168,9 +171,5 @@ func (s *Server) complain(c *gin.Context, why error) {
 	if !ok {
 		return
 	}
-	host, _, err := net.SplitHostPort(c.Request.RemoteAddr)
-	if err != nil {
-		host = c.Request.RemoteAddr
-	}
-	s.log.Info("a request was turned away", "from", host, "path", c.FullPath(), "err", why, "more", more)
+	s.log.Info("a request was turned away", "from", s.guard.client(c.Request).String(), "path", c.FullPath(), "err", why, "more", more)
 }

@@ -65,7 +65,7 @@ func (u unread) Read([]byte) (int, error) {
 // those that may call can read the answer.
 func TestAccessDenied(t *testing.T) {
 	r := newRig(t, private, "one", "two")
-	for _, e := range endpoints {
+	for i, e := range endpoints {
 		for _, tc := range []struct {
 			name   string
 			header []string
@@ -88,7 +88,7 @@ func TestAccessDenied(t *testing.T) {
 			if tc.path != "" {
 				path += map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")] + tc.path
 			}
-			q := from(peer, loopback, e.method, path, tc.header...)
+			q := from(peerOf(i), loopback, e.method, path, tc.header...)
 			q.Body = io.NopCloser(unread{t})
 			a := r.answer(q)
 			if a.Code != tc.status {
@@ -148,6 +148,7 @@ func TestHiddenNames(t *testing.T) {
 		r := newRig(t, hidden, "one", "two")
 		r.s.reached[1].hook = newHook(hookSecret, nil)
 		r.s.http.Handler = r.s.Handler()
+		asked := 0
 		for _, who := range []struct {
 			header []string
 			status int
@@ -155,7 +156,8 @@ func TestHiddenNames(t *testing.T) {
 			for _, method := range []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "FOO"} {
 				for _, path := range []string{"/%s", "/%s/", "/%s/mcp", "/%s/sse", "/%s/messages", "/%s/messages/", "/%s/other", "/hooks/%s"} {
 					ask := func(name string) string {
-						a := r.answer(from(peer, loopback, method, base+fmt.Sprintf(path, name), who.header...))
+						asked++
+						a := r.answer(from(peerOf(asked), loopback, method, base+fmt.Sprintf(path, name), who.header...))
 						return fmt.Sprint(a.Code, " ", a.Header(), " ", a.Body)
 					}
 					there, not := ask("two"), ask("nope")
@@ -463,9 +465,9 @@ func TestAccessLogged(t *testing.T) {
 		})
 		defer s.Close(t.Context())
 		knock := func(n int) {
-			for range n {
+			for i := range n {
 				w := httptest.NewRecorder()
-				s.http.Handler.ServeHTTP(w, from(peer, loopback, "POST", "/one/mcp?token=s3cr3t-in-the-query", "X-API-Key", "s3cr3t-that-is-wrong"))
+				s.http.Handler.ServeHTTP(w, from(peerOf(i), loopback, "POST", "/one/mcp?token=s3cr3t-in-the-query", "X-API-Key", "s3cr3t-that-is-wrong"))
 			}
 		}
 		knock(1000)

@@ -37,15 +37,17 @@ func newConnections(most int, g *guard, log *slog.Logger) *connections {
 		exempt: func(a netip.Addr) bool { return a.IsLoopback() || g.proxy(a) }}
 }
 
-// addressOf returns what counts as one address: of IPv6, the network that one
-// subscriber has. Without an address it is the empty one.
+// addressOf returns what counts as the address of a peer. Without one it is the
+// empty one.
 func addressOf(peer string) netip.Prefix {
-	at, err := netip.ParseAddrPort(peer)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	a := at.Addr().Unmap().WithZone("")
-	if a.Is6() {
+	at, _ := netip.ParseAddrPort(peer)
+	return networkOf(at.Addr())
+}
+
+// networkOf returns what counts as one address: of IPv6, the network that one
+// subscriber has.
+func networkOf(a netip.Addr) netip.Prefix {
+	if a = a.Unmap().WithZone(""); a.Is6() {
 		p, _ := a.Prefix(64)
 		return p
 	}

@@ -21,7 +21,7 @@ import (
 type guard struct {
 	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
-	proxies []netip.Prefix // whose X-Forwarded-Host counts
+	proxies []netip.Prefix // whose X-Forwarded headers count
 	keyed   bool           // all that is worth reading takes a key, which no page of another site has
 }
 
@@ -114,6 +114,24 @@ func (g *guard) trusts(peer string) bool {
 		return false
 	}
 	return g.proxy(at.Addr().Unmap())
+}
+
+// client returns the address that a request comes from: that of the peer, and where
+// it is a trusted proxy, the last one in X-Forwarded-For that is not one too.
+func (g *guard) client(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := peer.Addr().Unmap()
+	for _, hop := range slices.Backward(strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")) {
+		before, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil || !g.proxy(from) {
+			break
+		}
+		from = before.Unmap()
+	}
+	return from
 }
 
 // proxy reports whether the address is that of a trusted proxy.

@@ -28,6 +28,11 @@ type rig struct {
 }
 
 func newRig(t testing.TB, change func(*config.Config), names ...string) *rig {
+	return newRigLog(t, slog.New(slog.DiscardHandler), change, names...)
+}
+
+// newRigLog is newRig with a log that is looked at.
+func newRigLog(t testing.TB, log *slog.Logger, change func(*config.Config), names ...string) *rig {
 	c := config.Default()
 	for _, name := range names {
 		c.Servers = append(c.Servers, config.DefaultServer(name, ""))
@@ -36,7 +41,7 @@ func newRig(t testing.TB, change func(*config.Config), names ...string) *rig {
 		change(&c)
 	}
 	r := &rig{t: t, f: &wiretest.Server{}}
-	r.s = build(&c, slog.New(slog.DiscardHandler), func(_ *Server, s *config.Server) reached {
+	r.s = build(&c, log, func(_ *Server, s *config.Server) reached {
 		check := func() error {
 			r.looks.Add(1)
 			if s.Name == "broken" {
@@ -89,6 +94,10 @@ func from(peer, at, method, path string, header ...string) *http.Request {
 	}
 	return r
 }
+
+// peerOf returns one of many peers, the first of which is peer. One address may show
+// few wrong keys.
+func peerOf(n int) string { return fmt.Sprintf("198.51.%d.%d:1234", 100+(7+n)/256, (7+n)%256) }
 
 func (r *rig) answer(q *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()

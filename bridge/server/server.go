@@ -40,8 +40,9 @@ type Server struct {
 	sse        *sse.Downstream
 	guard      guard
 	keys       *auth.Keys // nil when there are no access rules
-	complaints complaints // about wrong keys
-	unfollow   func()     // ends following the files of keys, and returns when it has
+	complaints complaints // about requests without a good key
+	wrong      *wrongKeys
+	unfollow   func() // ends following the files of keys, and returns when it has
 	metrics    *metrics
 	access     *accessLog // nil when there is none
 	fault      error      // why the bridge cannot be served as it is configured
@@ -58,7 +59,7 @@ func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Se
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s := &Server{c: c, log: log, guard: newGuard(c)}
 	if keys := keysOf(c); keys != nil {
-		s.keys = auth.New(keys, log)
+		s.keys, s.wrong = auth.New(keys, log), newWrongKeys(log)
 	}
 	o := bridge.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
