@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // spot is where an answer is kept: what it is about, and who may get it. The
@@ -121,7 +123,7 @@ func appendParams(key []byte, r *Request) ([]byte, bool) {
 			return key, true
 		}
 	}
-	if len(params) == 0 || isEmpty(params) {
+	if len(params) == 0 || rawjson.IsEmpty(params) {
 		return key, true
 	}
 	ok := true
@@ -164,7 +166,7 @@ func (c *keeper) fetching(r *Request, s *Server) *Request {
 	if r.Meta() == nil && !s.Modern() {
 		m = m.Clone()
 	} else {
-		params := without(m.Whole(), "_meta")
+		params := rawjson.Delete(bytes.Clone(m.Whole()), "_meta") // r may not outlive this call
 		if len(params) == 0 {
 			params = []byte("{}")
 		}

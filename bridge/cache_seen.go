@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // A kept list is given out again and again, and is the same bytes in memory each
@@ -92,7 +93,7 @@ func (g *grades) result(a *jsonrpc.Message, method, from, to string) []byte {
 		return known
 	}
 	result := era.Result(method, a.Result, from, to)
-	if known = result; identical(result, a.Result) {
+	if known = result; rawjson.Same(result, a.Result) {
 		known = nil
 	}
 	if len(known) > maxGradeBytes/4 {

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // listen is the one request that lasts: it ends when nobody listens any more
@@ -60,7 +60,7 @@ func Discover(ctx context.Context, c *Conn, from *Caller) (*Server, Verdict, err
 		}
 		return nil, v, c.foreign(v, gjson.GetBytes(a.Error, "data.supported"))
 	}
-	result := oneLine(a)
+	result := rawjson.OneLine(a.Whole())
 	supported := gjson.GetBytes(result, "supportedVersions")
 	if !supported.IsArray() {
 		return nil, NoVerdict, nil
@@ -120,18 +120,6 @@ func revisions(list gjson.Result) Verdict {
 	return v
 }
 
-// oneLine returns the result of an answer without line breaks: it goes to
-// clients and into logs.
-func oneLine(a *jsonrpc.Message) []byte {
-	var said struct {
-		Result json.RawMessage `json:"result"`
-	}
-	if err := json.Unmarshal(a.Append(nil, nil, nil), &said); err != nil {
-		panic(err) // a message was parsed before
-	}
-	return said.Result
-}
-
 // modernize makes the connection one to a modern server that has said result.
 func (c *Conn) modernize(result []byte) *Server {
 	c.mu.Lock()
@@ -156,7 +144,7 @@ func Undiscovered(ctx context.Context, c *Conn, from *Caller) (*Server, error) {
 			return nil, err
 		}
 		if gjson.GetBytes(a.Result, lists[k].member).IsArray() && gjson.GetBytes(a.Result, "resultType").Exists() {
-			caps, found = with(caps, lists[k].capability, []byte("{}")), true
+			caps, found = rawjson.Set(caps, lists[k].capability, []byte("{}")), true
 		}
 		a.Release()
 	}
@@ -268,5 +256,5 @@ func capped(params []byte, most string) []byte {
 	if most == "" || strings.Compare(asked, most) <= 0 {
 		return params
 	}
-	return with(params, "protocolVersion", []byte(quote(most)))
+	return rawjson.Set(params, "protocolVersion", []byte(quote(most)))
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Filter chooses what clients see of one kind of a server's offers: its tools,
@@ -137,30 +139,31 @@ func (s *sieve) describe(item []byte, own string) []byte {
 	}
 	if s.uris {
 		if to, ok := s.Rename[own]; ok {
-			item = put(item, "name", []byte(quote(to)))
+			item = rawjson.SetFirst(item, "name", []byte(quote(to)))
 		}
 	} else if name != own {
-		item = put(item, "name", []byte(quote(name)))
+		item = rawjson.SetFirst(item, "name", []byte(quote(name)))
 	}
 	o := s.Override[own]
 	if o.Title != nil {
-		item = put(item, "title", []byte(quote(*o.Title)))
+		item = rawjson.SetFirst(item, "title", []byte(quote(*o.Title)))
 	}
 	if o.Description != nil {
-		item = put(item, "description", []byte(quote(*o.Description)))
+		item = rawjson.SetFirst(item, "description", []byte(quote(*o.Description)))
 	}
 	if len(o.Annotations) > 0 {
 		a := []byte(gjson.GetBytes(item, "annotations").Raw)
-		if len(a) == 0 || a[0] != '{' {
+		for _, member := range slices.Sorted(maps.Keys(o.Annotations)) {
+			if value := o.Annotations[member]; string(value) == "null" {
+				a = rawjson.Delete(a, member)
+			} else {
+				a = rawjson.Set(a, member, value)
+			}
+		}
+		if len(a) == 0 {
 			a = []byte("{}")
 		}
-		for member, value := range o.Annotations {
-			if string(value) == "null" {
-				value = nil
-			}
-			a = with(a, member, value)
-		}
-		item = put(item, "annotations", a)
+		item = rawjson.SetFirst(item, "annotations", a)
 	}
 	return item
 }

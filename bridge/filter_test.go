@@ -100,7 +100,7 @@ func TestFilter(t *testing.T) {
 	}
 	run(t, o, func(t *testing.T, b *Bridge) {
 		s, st := begin(t, b, "")
-		want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"destructiveHint":false,"readOnlyHint":true},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}}`
+		want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}}`
 		if got := do(t, s, "1", "tools/list", `{}`); got != want {
 			t.Errorf("tools:\n got %s\nwant %s", got, want)
 		}

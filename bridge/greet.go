@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // initialize answers initialize, or server/discover, with what is known of the servers. Those of which nothing
@@ -75,7 +76,7 @@ func (g *merge) discovered() []byte {
 		if s := m.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(tasksExtension)).Exists() {
 			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
 			caps = union(caps, []byte(`{"extensions":{"`+tasksExtension+`":{}}}`))
-			return put(result, "capabilities", caps)
+			return rawjson.SetFirst(result, "capabilities", caps)
 		}
 	}
 	return result
@@ -115,7 +116,7 @@ func (g *merge) greeting() []byte {
 	caps = withoutTasks(caps) // a task's id does not say whose it is
 	for _, c := range listChanged {
 		if has := gjson.GetBytes(caps, c.capability); has.Exists() { // a server that comes or goes changes the list
-			caps = with(caps, c.capability, with([]byte(has.Raw), "listChanged", []byte("true")))
+			caps = rawjson.Set(caps, c.capability, rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
 		}
 	}
 	result := `{"protocolVersion":` + quote(g.caller.Revision) + `,"capabilities":` + string(caps) +
@@ -133,9 +134,9 @@ func union(a, b []byte) []byte {
 		ours := gjson.GetBytes(a, gjson.Escape(name.Str))
 		switch {
 		case !ours.Exists() || ours.Type == gjson.False && theirs.Type == gjson.True:
-			a = with(a, name.Str, []byte(theirs.Raw))
+			a = rawjson.Set(a, name.Str, []byte(theirs.Raw))
 		case ours.IsObject() && theirs.IsObject():
-			a = with(a, name.Str, union([]byte(ours.Raw), []byte(theirs.Raw)))
+			a = rawjson.Set(a, name.Str, union([]byte(ours.Raw), []byte(theirs.Raw)))
 		}
 		return true
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Guest is one request of a client that has no session: 2026-07-28 and later.
@@ -285,7 +286,7 @@ func tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
 	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
 		meta = []byte(had.Raw)
 	}
-	params = put(params, "_meta", put(meta, era.KeySubscription, subscription))
+	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
 	t := jsonrpc.NewNotification(n.Method, params)
 	return t.Clone() // parsed: what event looks at is found
 }

@@ -2,13 +2,13 @@ package bridge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Handshake does the legacy handshake on a fresh connection on behalf of from:
@@ -24,7 +24,7 @@ func Handshake(ctx context.Context, c *Conn, from *Caller, most string) (*Server
 	if a.Error != nil {
 		return nil, &Error{Server: c.server, Kind: ErrUnavailable, Err: ErrRefused, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
 	}
-	result := oneLine(a)
+	result := rawjson.OneLine(a.Whole())
 	s := &Server{
 		Revision:     gjson.GetBytes(result, "protocolVersion").String(),
 		Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw),
@@ -90,24 +90,4 @@ func covers(now, had gjson.Result) bool {
 		}
 	}
 	return true
-}
-
-// with returns the JSON object with a member set or, with a nil value,
-// removed. It is for the small objects of a handshake: the order of the
-// members is not kept.
-func with(object []byte, member string, value []byte) []byte {
-	m := map[string]json.RawMessage{}
-	if err := json.Unmarshal(object, &m); err != nil || m == nil {
-		m = map[string]json.RawMessage{}
-	}
-	if value == nil {
-		delete(m, member)
-	} else {
-		m[member] = value
-	}
-	out, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // raw members that were just decoded always encode
-	}
-	return out
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // announced is what a modern server with all capabilities says of itself.
@@ -117,7 +118,7 @@ func (w *statelessWire) say(text string) {
 
 // acknowledge begins the subscription that m asks for, less some resources.
 func (w *statelessWire) acknowledge(m *jsonrpc.Message, less ...string) {
-	params := string(without(m.Params, "_meta"))
+	params := string(rawjson.Delete(m.Params, "_meta"))
 	for _, uri := range less {
 		params = strings.NewReplacer(","+quote(uri), "", quote(uri)+",", "", quote(uri), "").Replace(params)
 	}

@@ -2,13 +2,13 @@ package bridge
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"github.com/google/uuid"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // grade makes a call to a legacy server of another revision than the client's
@@ -38,11 +38,11 @@ func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *js
 	var b *jsonrpc.Message
 	switch {
 	case a.Error != nil:
-		if e := era.Error(method, uri, a.Error, from, to); !identical(e, a.Error) {
+		if e := era.Error(method, uri, a.Error, from, to); !rawjson.Same(e, a.Error) {
 			b = &jsonrpc.Message{Error: e}
 		}
 	default:
-		if result := r.grades.result(a, method, from, to); !identical(result, a.Result) {
+		if result := r.grades.result(a, method, from, to); !rawjson.Same(result, a.Result) {
 			b = &jsonrpc.Message{Result: result}
 		}
 	}
@@ -58,7 +58,7 @@ func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *js
 // withParams returns the message with other params, or itself when they are its
 // own.
 func withParams(m *jsonrpc.Message, params []byte) *jsonrpc.Message {
-	if identical(params, m.Params) {
+	if rawjson.Same(params, m.Params) {
 		return m
 	}
 	b := &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: params}
@@ -68,16 +68,11 @@ func withParams(m *jsonrpc.Message, params []byte) *jsonrpc.Message {
 // edited returns the message with its params as f returns them, or itself when f
 // returns what it was given.
 func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
-	if identical(f(m.Params), m.Params) {
+	if rawjson.Same(f(m.Params), m.Params) {
 		return m
 	}
 	m = m.Clone() // with what else has been changed in it
 	return withParams(m, f(m.Params))
-}
-
-// identical reports whether two slices are the same bytes in memory.
-func identical(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // graded is the Client of a connection to a server of revision server that is
@@ -108,7 +103,7 @@ func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 			switch {
 			case no != nil:
 				a = refused(no)
-			case !identical(result, a.Result):
+			case !rawjson.Same(result, a.Result):
 				a = a.WithResult(result)
 			}
 		}
@@ -121,15 +116,8 @@ func refused(no *era.Refusal) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, no.Code, no.Message, no.Data)
 }
 
-// mint makes an id for an elicitation, which 2025-11-25 wants to be unique: a
-// random UUID.
-func mint() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
+// mint makes an id for an elicitation, which 2025-11-25 wants to be unique.
+func mint() string { return uuid.NewString() }
 
 // untasked returns a result of initialize without the capability to have tasks.
 func untasked(result []byte) []byte {
@@ -137,24 +125,5 @@ func untasked(result []byte) []byte {
 	if !caps.IsObject() || !caps.Get("tasks").Exists() {
 		return result
 	}
-	return put(result, "capabilities", without([]byte(caps.Raw), "tasks"))
-}
-
-// without returns the JSON object without the members of these names. All
-// others keep their order and their bytes.
-func without(object []byte, names ...string) []byte {
-	out := append(make([]byte, 0, len(object)), '{')
-	gjson.ParseBytes(object).ForEach(func(name, value gjson.Result) bool {
-		for _, n := range names {
-			if name.Str == n {
-				return true
-			}
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, name.Raw...), ':'), value.Raw...)
-		return true
-	})
-	return append(out, '}')
+	return rawjson.SetFirst(result, "capabilities", rawjson.Delete([]byte(caps.Raw), "tasks"))
 }

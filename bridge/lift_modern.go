@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // acquainted is what the server's answer to server/discover means for the
@@ -185,7 +186,7 @@ func (l *lift) saying() *said {
 // D2.3). What the client itself has said there is gone (R-098); all else is not
 // even copied, unless there was something to remove.
 func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
-	if m.Params == nil || isEmpty(m.Params) {
+	if m.Params == nil || rawjson.IsEmpty(m.Params) {
 		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), s.members, []byte("}}"))}
 	}
 	meta := m.Meta()
@@ -197,7 +198,7 @@ func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
 		return withParams(m, era.Inject(m.Whole(), s.members))
 	}
 	text := s.before
-	if isEmpty(meta) {
+	if rawjson.IsEmpty(meta) {
 		text = s.members
 	}
 	at := cap(m.Params) - cap(meta) + 1 // both are parts of the message's text
@@ -206,12 +207,6 @@ func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
 
 // reserved is how the protocol's own keys of _meta begin.
 const reserved = "io.modelcontextprotocol/"
-
-// isEmpty reports whether a JSON object has no members.
-func isEmpty(object []byte) bool {
-	rest := bytes.TrimLeft(object[bytes.IndexByte(object, '{')+1:], " \t\r\n")
-	return len(rest) > 0 && rest[0] == '}'
-}
 
 // raisedBack is the Client of a call to a modern server.
 type raisedBack struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // The kinds of result that a modern server may give a client that has not
@@ -58,7 +59,7 @@ func (c *raised) broken(what string) *jsonrpc.Message {
 func bare(a *jsonrpc.Message) *jsonrpc.Message {
 	f := a.Found()
 	if f.Twice {
-		b := a.WithResult(bareMeta(without(a.Result, "resultType", "ttlMs", "cacheScope")))
+		b := a.WithResult(bareMeta(rawjson.Delete(bytes.Clone(a.Result), "resultType", "ttlMs", "cacheScope")))
 		b.ID = bytes.Clone(a.ID)
 		a.Release()
 		return b
@@ -71,7 +72,7 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 	}
 	var edits []jsonrpc.Edit
 	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
-		if left := unsaid(meta); isEmpty(left) {
+		if left := unsaid(meta); rawjson.IsEmpty(left) {
 			gone = append(gone, f.Meta)
 		} else {
 			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: left})
@@ -84,7 +85,7 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // unsaid returns the _meta of a result without what modern servers put there.
-func unsaid(meta []byte) []byte { return without(meta, era.KeyServerInfo, era.KeySubscription) }
+func unsaid(meta []byte) []byte { return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription) }
 
 // bareMeta is the slow way, for results of which a member stands twice.
 func bareMeta(result []byte) []byte {
@@ -93,11 +94,11 @@ func bareMeta(result []byte) []byte {
 		return result
 	}
 	left := unsaid([]byte(meta.Raw))
-	result = without(result, "_meta")
-	if isEmpty(left) {
+	result = rawjson.Delete(result, "_meta")
+	if rawjson.IsEmpty(left) {
 		return result
 	}
-	return put(result, "_meta", left)
+	return rawjson.SetFirst(result, "_meta", left)
 }
 
 const blanks = " \t\r\n"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // A payload that is lifted and lowered again is the payload: of requests what
@@ -46,7 +47,7 @@ func FuzzLift(f *testing.F) {
 		result := bytes.TrimRight(m.Params, blanks)
 		at := bytes.IndexByte(result, '{') + 1
 		switch {
-		case isEmpty(result):
+		case rawjson.IsEmpty(result):
 			result = []byte("{" + envelope + "}")
 		case how%2 == 0:
 			result = append(append(append(bytes.Clone(result[:at]), envelope+","...), result[at:]...), " "...)

@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"bytes"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -79,22 +77,4 @@ func (k kind) edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 	})
 	out = append(append(out, ']'), whole[list.Index+len(list.Raw):]...)
 	return replaced(a, out)
-}
-
-// put returns the JSON object with a member set. Other members keep their
-// order and their bytes.
-func put(object []byte, member string, value []byte) []byte {
-	old := gjson.GetBytes(object, gjson.Escape(member))
-	if old.Exists() && old.Index > 0 {
-		out := append(make([]byte, 0, len(object)+len(value)), object[:old.Index]...)
-		out = append(out, value...)
-		return append(out, object[old.Index+len(old.Raw):]...)
-	}
-	rest := bytes.TrimLeft(object[bytes.IndexByte(object, '{')+1:], " \t\r\n")
-	out := append(make([]byte, 0, len(object)+len(member)+len(value)+4), '{')
-	out = append(append(append(out, quote(member)...), ':'), value...)
-	if len(rest) > 0 && rest[0] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, rest...)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
@@ -178,7 +179,7 @@ func newCaller(principal string, m *jsonrpc.Message) (*Caller, string) {
 		c.Capabilities = []byte(caps.Raw)
 	}
 	if c.Revision != asked.Str {
-		c.Params = with(c.Params, "protocolVersion", []byte(quote(c.Revision)))
+		c.Params = rawjson.Set(c.Params, "protocolVersion", []byte(quote(c.Revision)))
 	}
 	return c, ""
 }

@@ -1,12 +1,12 @@
 package bridge
 
 import (
-	"slices"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // legacy is a legacy server, and what clients of 2026-07-28 are told of it.
@@ -68,7 +68,7 @@ func (s *legacy) upgrade(r *Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Result[firstByte(a.Result)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	if changed := s.grades.result(a, r.Method, s.Revision, era.LatestModern); !untouched(changed, a.Result) {
+	if changed := s.grades.result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
 		a = replaced(a, changed)
 	}
 	f := a.Found()
@@ -107,7 +107,7 @@ func (s *legacy) upgrade(r *Request, a *jsonrpc.Message) *jsonrpc.Message {
 			meta = []byte("{}")
 		}
 		if meta != nil {
-			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: put(meta, era.KeyServerInfo, s.info)})
+			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: rawjson.SetFirst(meta, era.KeyServerInfo, s.info)})
 		}
 	}
 	if members != "" {
@@ -119,9 +119,6 @@ func (s *legacy) upgrade(r *Request, a *jsonrpc.Message) *jsonrpc.Message {
 
 // meta is the member _meta of a result that has no other.
 func (s *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(s.info) + `}` }
-
-// untouched reports whether two slices are the same bytes in memory.
-func untouched(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // replaced returns the answer with another result, of which it is known where
 // its members stand. The answer given is released.
@@ -162,16 +159,5 @@ func (s *legacy) enveloped(members string) *jsonrpc.Message {
 	if s.info != nil {
 		result += "," + s.meta()
 	}
-	return jsonrpc.NewResult(nil, flat([]byte(result+`}`)))
-}
-
-// flat returns JSON on one line. Line breaks stand only between tokens.
-func flat(b []byte) []byte {
-	b = slices.Clone(b)
-	for i, c := range b {
-		if c == '\n' || c == '\r' {
-			b[i] = ' '
-		}
-	}
-	return b
+	return jsonrpc.NewResult(nil, rawjson.OneLine([]byte(result+`}`)))
 }

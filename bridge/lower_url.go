@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 const (
@@ -48,7 +49,7 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 		if !e.IsObject() || e.Get("url").Type != gjson.String {
 			return nil
 		}
-		raw := put(flat([]byte(e.Raw)), "mode", []byte(`"url"`))
+		raw := rawjson.SetFirst(rawjson.OneLine([]byte(e.Raw)), "mode", []byte(`"url"`))
 		params, no := era.Question("elicitation/create", raw, s.Revision, era.LatestModern, r.From.Capabilities, func() string { return "" })
 		if no != nil {
 			return nil

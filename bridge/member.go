@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // member is one of the servers that a merge offers as one, and the Client that
@@ -349,7 +350,7 @@ func (m *member) expose(k kind) func(key string) string {
 // place.
 func (m *member) show(k kind, item []byte, key string) []byte {
 	if k == tools || k == prompts {
-		return put(item, "name", []byte(quote(m.expose(k)(key))))
+		return rawjson.SetFirst(item, "name", []byte(quote(m.expose(k)(key))))
 	}
 	for _, other := range m.g.members[:m.place] {
 		if _, taken := other.catalog.meant(k, key); taken {

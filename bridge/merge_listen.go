@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // maxListened bounds the resources of one subscription (protocol.md F).
@@ -70,7 +71,7 @@ func (w *subscribed) raw() []byte {
 	out := []byte("{}")
 	for _, f := range listChanged {
 		if w.changes[f.method] {
-			out = put(out, f.member, []byte("true"))
+			out = rawjson.SetFirst(out, f.member, []byte("true"))
 		}
 	}
 	for _, l := range []struct {
@@ -82,7 +83,7 @@ func (w *subscribed) raw() []byte {
 			for i, item := range l.items {
 				quoted[i] = quote(item)
 			}
-			out = put(out, l.member, []byte("["+strings.Join(quoted, ",")+"]"))
+			out = rawjson.SetFirst(out, l.member, []byte("["+strings.Join(quoted, ",")+"]"))
 		}
 	}
 	return out
@@ -304,7 +305,7 @@ func (f *following) Notify(n *jsonrpc.Message) {
 		f.begun.Store(true)
 	case "notifications/tasks":
 		own := gjson.GetBytes(n.Params, "taskId").String()
-		f.l.hear(jsonrpc.NewNotification(n.Method, put(n.Params, "taskId", []byte(quote(f.m.taskID(own))))))
+		f.l.hear(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(quote(f.m.taskID(own))))))
 		return
 	default:
 		f.m.outdate(n.Method)

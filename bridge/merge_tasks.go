@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // tasksExtension is that of tasks (2026-07-28, extensions).
@@ -15,9 +16,9 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 
 // withoutTasks returns capabilities without those of tasks, of either era.
 func withoutTasks(capabilities []byte) []byte {
-	capabilities = with(capabilities, "tasks", nil)
+	capabilities = rawjson.Delete(bytes.Clone(capabilities), "tasks")
 	if ext := gjson.GetBytes(capabilities, "extensions"); ext.Get(gjson.Escape(tasksExtension)).Exists() {
-		capabilities = with(capabilities, "extensions", with([]byte(ext.Raw), tasksExtension, nil))
+		capabilities = rawjson.Set(capabilities, "extensions", rawjson.Delete([]byte(ext.Raw), tasksExtension))
 	}
 	return capabilities
 }
@@ -30,7 +31,7 @@ func (g *merge) task(ctx context.Context, r *Request) (*jsonrpc.Message, error) 
 		return invalidParams("there is no such task"), nil
 	}
 	inner := *r
-	inner.Message = request(r.Method, put(r.Whole(), "taskId", []byte(quote(own))))
+	inner.Message = request(r.Method, rawjson.SetFirst(r.Whole(), "taskId", []byte(quote(own))))
 	a, err := m.call(ctx, &inner)
 	if err == nil {
 		a = m.claim(a)
@@ -57,7 +58,7 @@ func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 	if id.Type != gjson.String || id.Index == 0 {
 		return a
 	}
-	return replaced(a, put(whole, "taskId", []byte(quote(m.taskID(id.Str)))))
+	return replaced(a, rawjson.SetFirst(whole, "taskId", []byte(quote(m.taskID(id.Str)))))
 }
 
 func (m *member) taskID(own string) string { return m.r.o.Name + ":" + own }

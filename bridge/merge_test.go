@@ -127,7 +127,7 @@ func TestMerge(t *testing.T) {
 	})
 	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Bridge) {
 		s, _, greeting := enter(t, b)
-		want := `{"protocolVersion":"2025-11-25","capabilities":{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true},"x-one":{},"x-two":{}},` +
+		want := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{},"x-one":{},"x-two":{}},` +
 			`"serverInfo":{"name":"mcp-bridge","version":"9"},"instructions":"one:\nask one\n\ntwo:\nask two"}`
 		if greeting != want {
 			t.Errorf("initialize:\n got %s\nwant %s", greeting, want)
@@ -302,7 +302,7 @@ func TestMergeAbsent(t *testing.T) {
 		if took := time.Since(began); took != greetPatience {
 			t.Errorf("initialize took %v, want %v", took, greetPatience)
 		}
-		if !strings.Contains(greeting, `"resources":{"listChanged":true,"subscribe":true}`) {
+		if !strings.Contains(greeting, `"resources":{"subscribe":true,"listChanged":true}`) {
 			t.Errorf("what is yet unknown is not announced: %s", greeting)
 		}
 		began = time.Now()

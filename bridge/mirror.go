@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // mirrored is an Upstream that repeats arguments of calls in headers, for
@@ -141,7 +142,7 @@ func (r *route) pruned(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 		m, err := era.NewMirror(schema)
 		c.reflect(key, m)
 		if err != nil {
-			return put(item, "inputSchema", era.StripMirror(schema))
+			return rawjson.SetFirst(item, "inputSchema", era.StripMirror(schema))
 		}
 		return item
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // cursor says where several servers' lists go on. For clients it is opaque.
@@ -116,8 +117,8 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 	if good+len(asked) == 0 { // an empty list would be the wrong answer
 		asked = absent
 	}
-	params, header, caller, came := with(r.Params, "cursor", nil), r.Header.Clone(), r.From, r.arrival // r may not outlive this call
-	awaited := make([]*late, len(g.members))                                                           // by place
+	params, header, caller, came := rawjson.Delete(bytes.Clone(r.Params), "cursor"), r.Header.Clone(), r.From, r.arrival // r may not outlive this call
+	awaited := make([]*late, len(g.members))                                                                             // by place
 	began := time.Now()
 	late, err := g.gather(ctx, asked, listPatience, gathering{
 		needOne: true,
@@ -126,7 +127,7 @@ func (g *merge) list(ctx context.Context, k kind, r *Request) (*jsonrpc.Message,
 		do: func(ctx context.Context, m *member) error {
 			params := params
 			if from != nil {
-				params = with(params, "cursor", []byte(quote(from.At[m.r.o.Name].Cursor)))
+				params = rawjson.Set(params, "cursor", []byte(quote(from.At[m.r.o.Name].Cursor)))
 			}
 			var err error
 			pages[m.place], err = m.call(ctx, &Request{Message: request(lists[k].method, params), From: caller, Header: header, arrival: came})
@@ -298,7 +299,7 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, known [][]b
 			}
 			own.ForEach(func(name, value gjson.Result) bool {
 				if !gjson.GetBytes(meta, gjson.Escape(name.Str)).Exists() { // of two that say the same, the first counts
-					meta = put(meta, name.Str, []byte(value.Raw))
+					meta = rawjson.SetFirst(meta, name.Str, []byte(value.Raw))
 				}
 				return true
 			})
@@ -315,7 +316,7 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, known [][]b
 		if meta == nil {
 			meta = []byte("{}")
 		}
-		meta = put(meta, era.KeyServerInfo, g.b.serverInfo())
+		meta = rawjson.SetFirst(meta, era.KeyServerInfo, g.b.serverInfo())
 		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
 	}
 	if meta != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // openAsk is a question of the server's that has no answer yet.
@@ -67,7 +68,7 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 	}
 	a := &openAsk{method: q.Method, reply: reply, guessed: guessed}
 	if params != nil {
-		a.params = flat(params)
+		a.params = rawjson.OneLine(params)
 	}
 	l.mu.Lock()
 	full := c.over || c.gone || len(c.asks) >= maxQuestions

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // resume goes on with a parked call. What cannot be gone on with is
@@ -77,7 +78,7 @@ func (c *parked) attach(v *visit, again *retry, round int) (no *jsonrpc.Message,
 		if !given.Exists() {
 			continue
 		}
-		raw := flat([]byte(given.Raw))
+		raw := rawjson.OneLine([]byte(given.Raw))
 		if what := era.WellFormedAnswer(a.method, raw); what != "" {
 			return invalidParams("inputResponses." + a.key + ": " + what), nil
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // perCall is an Upstream that opens a connection for each request and closes
@@ -97,10 +98,10 @@ func momentary(result []byte) []byte {
 	caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if c := gjson.GetBytes(caps, kind); c.IsObject() {
-			caps = with(caps, kind, with(with([]byte(c.Raw), "listChanged", nil), "subscribe", nil))
+			caps = rawjson.Set(caps, kind, rawjson.Delete(rawjson.Delete([]byte(c.Raw), "listChanged"), "subscribe"))
 		}
 	}
-	return with(result, "capabilities", with(caps, "tasks", nil))
+	return rawjson.Set(result, "capabilities", rawjson.Delete(caps, "tasks"))
 }
 
 // Notify drops the notification: there is nobody to hear it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // misheaded answers a call whose headers do not say what its arguments do
@@ -100,7 +101,7 @@ func (l *lower) remembered(a *jsonrpc.Message) *jsonrpc.Message {
 		return a
 	}
 	a.Release()
-	return rediscovered(jsonrpc.NewResult(nil, put(s.Result, "ttlMs", []byte("0"))))
+	return rediscovered(jsonrpc.NewResult(nil, rawjson.SetFirst(s.Result, "ttlMs", []byte("0"))))
 }
 
 // regraded returns an error as a client without a session understands it, whose
@@ -118,10 +119,10 @@ func regraded(r *Request, a *jsonrpc.Message, revision string) *jsonrpc.Message 
 // the bridge serves in place of the server's own (protocol.md D4, C4).
 func rediscovered(a *jsonrpc.Message) *jsonrpc.Message {
 	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
-	result := put(a.Whole(), "supportedVersions", []byte(versions))
+	result := rawjson.SetFirst(a.Whole(), "supportedVersions", []byte(versions))
 	for _, must := range [][2]string{{"resultType", `"complete"`}, {"capabilities", "{}"}, {"ttlMs", "0"}, {"cacheScope", `"private"`}} { // R-088
 		if !gjson.GetBytes(result, must[0]).Exists() {
-			result = put(result, must[0], []byte(must[1]))
+			result = rawjson.SetFirst(result, must[0], []byte(must[1]))
 		}
 	}
 	b := a.WithResult(result)

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 )
 
@@ -79,7 +80,7 @@ func (h *handles) unwrap(r *Request, again *retry) *jsonrpc.Message {
 		h.ids = map[string]string{own: id.Str}
 		// Made anew, since the task's id is also in a header. A member that stands
 		// twice must not get by.
-		r.Message = request(r.Method, with(params, "taskId", []byte(quote(own))))
+		r.Message = request(r.Method, rawjson.Set(params, "taskId", []byte(quote(own))))
 	case r.Method == listen:
 		return h.unwrapTasks(r)
 	}
@@ -114,8 +115,8 @@ func relisted(params []byte, member string, items []string) *jsonrpc.Message {
 	if err != nil {
 		panic(err) // texts always have a JSON form
 	}
-	what := with([]byte(gjson.GetBytes(params, "notifications").Raw), member, raw)
-	return request(listen, with(params, "notifications", what))
+	what := rawjson.Set([]byte(gjson.GetBytes(params, "notifications").Raw), member, raw)
+	return request(listen, rawjson.Set(params, "notifications", what))
 }
 
 // wrap puts the client's handles in place of the server's own.
@@ -167,7 +168,7 @@ func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
 	switch n.Method {
 	case "notifications/tasks":
 		if id, ok := h.ids[gjson.GetBytes(n.Params, "taskId").Str]; ok {
-			return jsonrpc.NewNotification(n.Method, flat(put(n.Params, "taskId", []byte(quote(id)))))
+			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "taskId", []byte(quote(id)))))
 		}
 	case acknowledged:
 		if had := gjson.GetBytes(n.Params, "notifications"); len(h.ids) > 0 && had.Get("taskIds").IsArray() {
@@ -180,8 +181,8 @@ func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
 					mine = append(mine, quote(id)...)
 				}
 			}
-			what := put([]byte(had.Raw), "taskIds", append(mine, ']'))
-			return jsonrpc.NewNotification(n.Method, flat(put(n.Params, "notifications", what)))
+			what := rawjson.SetFirst([]byte(had.Raw), "taskIds", append(mine, ']'))
+			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "notifications", what)))
 		}
 	}
 	return n

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // route is what the bridge knows of one server: its settings, the connections
@@ -341,8 +342,8 @@ func (r *route) connection(from *Caller, rest Client) (Upstream, error) {
 // of the same principal, whose clients can do the same and were sent here with
 // the same headers.
 func (r *route) join(from Caller, rest Client) (*view, error) {
-	capabilities := with(from.Capabilities, "tasks", nil) // tasks are relayed 1:1 only (D3)
-	from.Params = with(from.Params, "capabilities", capabilities)
+	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
+	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
 	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
 	for _, f := range r.o.Forward {
 		for _, value := range from.Header[f.To] {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 const latest = era.LatestLegacy
@@ -282,7 +283,7 @@ func (v *view) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	m, err := v.h.up.Call(ctx, &inner)
 	if err == nil && r.Method == "initialize" && m.Result != nil {
 		caps := []byte(gjson.GetBytes(m.Result, "capabilities").Raw)
-		m = jsonrpc.NewResult(nil, with(m.Result, "capabilities", with(caps, "tasks", nil)))
+		m = jsonrpc.NewResult(nil, rawjson.Set(m.Result, "capabilities", rawjson.Delete(caps, "tasks")))
 	}
 	return m, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // owners remember whose the tasks are that a legacy server was given by sessions
@@ -142,5 +143,5 @@ func (o *owned) own(a *jsonrpc.Message) *jsonrpc.Message {
 		}
 		return true
 	})
-	return replaced(a, put(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
+	return replaced(a, rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
 }

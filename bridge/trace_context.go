@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Trace is what tells a peer of the trace that a request belongs to, as W3C
@@ -166,13 +167,13 @@ func carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	at := place + 1
 	if meta == nil {
 		text := slices.Concat([]byte(`"_meta":{`), members, []byte("}"))
-		if !isEmpty(m.Params) {
+		if !rawjson.IsEmpty(m.Params) {
 			text = append(text, ',')
 		}
 		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
 	}
 	gone, emptied := omit(meta, place, func(name string) bool { return name == keyTraceparent || name == keyTracestate })
-	if members != nil && !emptied && !isEmpty(meta) {
+	if members != nil && !emptied && !rawjson.IsEmpty(meta) {
 		members = slices.Concat(members, []byte(","))
 	}
 	return m.Edited(append([]jsonrpc.Edit{{From: at, To: at, Text: members}}, gone...)...)

@@ -233,9 +233,38 @@ func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 
 // Set returns the object with a member set: where it stands, or at the end. Of
 // several of that name one is left, or a value would be as many times as long.
+// What is no object, such as nil, counts as an empty one.
 func Set(object []byte, name string, value []byte) []byte {
-	there := false
-	out := Edit(object, func(n, old []byte) []byte {
+	out, there := replaced(object, name, value)
+	if there {
+		return out
+	}
+	return Append(out, '{', append([]byte(Quote(name)+":"), value...))
+}
+
+// SetFirst is Set, with a new member before all others: who reads a long text
+// finds it early.
+func SetFirst(object []byte, name string, value []byte) []byte {
+	object, there := replaced(object, name, value)
+	if there {
+		return object
+	}
+	at := bytes.IndexByte(object, '{') + 1
+	out := append(make([]byte, 0, len(object)+len(name)+len(value)+4), object[:at]...)
+	out = append(append(append(out, Quote(name)...), ':'), value...)
+	if !IsEmpty(object) {
+		out = append(out, ',')
+	}
+	return append(out, object[at:]...)
+}
+
+// replaced returns the object with another value of a member, and whether it has
+// that member.
+func replaced(object []byte, name string, value []byte) (out []byte, there bool) {
+	if !IsObject(object) {
+		return []byte("{}"), false
+	}
+	out = Edit(object, func(n, old []byte) []byte {
 		switch {
 		case string(n) != name:
 			return old
@@ -245,10 +274,7 @@ func Set(object []byte, name string, value []byte) []byte {
 		there = true
 		return value
 	})
-	if there {
-		return out
-	}
-	return Append(object, '{', append([]byte(Quote(name)+":"), value...))
+	return out, there
 }
 
 // Append returns the object, or array, with something more at the end.
@@ -288,4 +314,16 @@ func IsEmpty(object []byte) bool {
 		some = true
 		return false
 	}) && !some
+}
+
+// OneLine returns a copy of JSON without line breaks, which stand only between
+// tokens.
+func OneLine(b []byte) []byte {
+	out := bytes.Clone(b)
+	for i, c := range out {
+		if c == '\n' || c == '\r' {
+			out[i] = ' '
+		}
+	}
+	return out
 }
