@@ -32,6 +32,7 @@ var layers = []struct {
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" }},
 	{"bridge/{auth,era,session,replay,seal,validate}", false, under("bridge/auth", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
+	{"bridge/visible", false, under("bridge/visible")},
 }
 
 var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient")
@@ -157,6 +158,8 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/session/sessiontest", module + "/bridge/session", false, true},
 		{"bridge/replay", module + "/bridge/jsonrpc", false, true},
 		{"bridge/jsonrpc", module + "/bridge/era", false, false},
+		{"cmd/bridge", module + "/bridge/visible", false, true},
+		{"bridge/visible", module + "/bridge/jsonrpc", false, false},
 		{"bridge", module + "/examples/everything", false, false},
 		{"adapters/stdio", module + "/config", true, true},
 		{"examples/everything", module + "/bridge", false, true},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -190,7 +191,7 @@ func (l *accessLog) run() {
 		lines := l.queue
 		l.queue = spare[:0]
 		l.mu.Unlock()
-		l.write(lines)
+		l.write(visible.JSON(lines))
 		if spare = lines; cap(spare) > 16*logSoon {
 			spare = nil // after a rush
 		}

@@ -45,7 +45,7 @@ func TestAccessLog(t *testing.T) {
 	run(t, func(c *config.Config) { c.AccessLog.To = path }, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		id := r.begin("/mcp")
 		r.Do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":{"said":"something private"}}}`, "Mcp-Session-Id", id).Wait()
-		r.Do("POST", "/mcp", call("2", "nobody\\n"), "Mcp-Session-Id", id).Wait()
+		r.Do("POST", "/mcp", call("2", "nobody\\n\u202e"), "Mcp-Session-Id", id).Wait()
 		r.Do("POST", "/two/mcp", guest("3", "tools/list", ""), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list").Wait()
 		r.s.Close(context.Background())
 		got := logged(t, path)
@@ -55,7 +55,7 @@ func TestAccessLog(t *testing.T) {
 		for i, want := range []map[string]any{
 			{"server": "", "method": "initialize", "era": "legacy", "outcome": "ok", "msg": "call", "level": "INFO"},
 			{"server": "one", "method": "tools/call", "name": "one__echo", "era": "legacy", "server_era": "legacy", "outcome": "ok", "session": got[0]["session"]},
-			{"server": "", "name": "nobody\\n", "outcome": "error", "code": -32602.0},
+			{"server": "", "name": "nobody\\n\u202e", "outcome": "error", "code": -32602.0},
 			{"server": "two", "method": "tools/list", "era": "modern", "outcome": "ok", "session": nil, "params": nil, "result": nil},
 		} {
 			for name, value := range want {
@@ -68,7 +68,7 @@ func TestAccessLog(t *testing.T) {
 			}
 		}
 		text, _ := os.ReadFile(path)
-		for _, secret := range []string{id, "something private"} {
+		for _, secret := range []string{id, "something private", "\u202e"} { // the last one stands escaped
 			if bytes.Contains(text, []byte(secret)) {
 				t.Errorf("%q is in the log", secret)
 			}

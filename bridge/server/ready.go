@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -157,7 +159,8 @@ func (s *Server) ready(c *gin.Context) {
 	case c.Query("format") == "text", c.Query("format") == "" && c.NegotiateFormat(gin.MIMEJSON, gin.MIMEPlain) == gin.MIMEPlain:
 		c.String(status, "%s", r.table(time.Now()))
 	default:
-		c.IndentedJSON(status, r)
+		text, _ := json.MarshalIndent(r, "", "    ") // nothing in it can fail
+		c.Data(status, "application/json; charset=utf-8", visible.JSON(text))
 	}
 }
 
@@ -226,7 +229,7 @@ func ago(now time.Time, t *time.Time) string {
 
 // line makes one line of a text, of a length that a terminal can show.
 func line(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = visible.Text(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > 160 {
 		s = string(r[:160]) + "…"
 	}

@@ -2,12 +2,16 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -125,6 +129,27 @@ func TestReadyTextFailing(t *testing.T) {
 	lines := strings.Split(all.table(now), "\n")
 	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{151}…$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
 		t.Errorf("table:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// What a server has said cannot act on a terminal, and all of it can be read.
+func TestReadyVisible(t *testing.T) {
+	const evil = "boom \x1b]0;PWNED\x07\u009b31m\u202egnp"
+	c := config.Default()
+	c.Servers = []config.Server{config.DefaultServer("one", "")}
+	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
+		return reached{Adapter: &wiretest.Server{}, check: func() error { return errors.New(evil) }, transport: func() string { return "stdio" }}
+	})
+	defer s.Close(t.Context())
+	for path, want := range map[string]string{
+		"/readyz":             `boom \u001b]0;PWNED\u0007\u009b31m\u202egnp`,
+		"/readyz?format=text": `boom ␛]0;PWNED␇\u009b31m\u202egnp`,
+	} {
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, from(peer, loopback, "GET", path))
+		if got := w.Body.String(); strings.ContainsAny(got, "\x1b\x07\u009b\u202e") || !strings.Contains(got, want) {
+			t.Errorf("%s = %q, want %s in it", path, got, want)
+		}
 	}
 }
 

@@ -82,10 +82,10 @@ func (s schema) build(all []pair) (json.RawMessage, error) {
 	for _, p := range all {
 		value, item, err := s.value(known[p.key], p)
 		if err != nil {
-			return nil, wrongUse("%s: %v", p.key, err)
+			return nil, usageError{fmt.Errorf("%s: %v", p.key, err)}
 		}
 		if _, twice := values[p.key]; twice && (!item || lists[p.key] == nil) {
-			return nil, wrongUse("%s is given twice, and is no list", p.key)
+			return nil, usageError{fmt.Errorf("%s is given twice, and is no list", p.key)}
 		} else if !twice {
 			keys = append(keys, p.key)
 		}
@@ -231,5 +231,5 @@ func (s schema) compare(of string, known []argument, given map[string]json.RawMe
 	if len(known) > 0 {
 		text += "\n" + strings.TrimRight(s.show(known, "  ", plain), "\n")
 	}
-	return wrongUse("%s", text)
+	return usageError{errors.New(text)}
 }

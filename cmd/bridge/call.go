@@ -118,7 +118,7 @@ func (c *client) operation(ctx context.Context, name string) (gjson.Result, erro
 	}
 	text := gjson.GetBytes(raw, "content.0.text").String()
 	if gjson.GetBytes(raw, "isError").Bool() {
-		return gjson.Result{}, wrongUse("%s", text)
+		return gjson.Result{}, usageError{errors.New(text)}
 	}
 	_, input, _ := cutLast(text, "\nArguments: ")
 	return gjson.Parse(input), nil

@@ -5,9 +5,10 @@ import (
 	"os"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // console is where a command reads and writes, and what is known about it.
@@ -60,33 +61,9 @@ func (c *console) bold(s string) string {
 // text returns text of a server's as it may be written to out.
 func (c *console) text(s string) string {
 	if c.outTerm {
-		return clean(s)
+		return visible.Text(s)
 	}
 	return s
-}
-
-// clean makes text harmless for a terminal: what controls it is replaced by
-// something visible. Line breaks and tabs stay.
-func clean(s string) string {
-	s = strings.ReplaceAll(s, "\r\n", "\n")
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		i += n
-		switch {
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r < ' ':
-			b.WriteRune('␀' + r)
-		case r == 0x7f:
-			b.WriteRune('␡')
-		case r < 0xa0 && r > 0x7f, unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
-			b.WriteRune(unicode.ReplacementChar) // C1 controls; what changes the order of what is shown
-		default:
-			b.WriteRune(r) // the replacement character for what is not UTF-8
-		}
-	}
-	return b.String()
 }
 
 // oneLine returns text as one line, with single spaces.

@@ -3,38 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
-	"unicode"
 )
-
-func TestClean(t *testing.T) {
-	for _, test := range []struct{ in, want string }{
-		{"plain ünï 日本 👩‍💻\n\ttext", "plain ünï 日本 👩‍💻\n\ttext"},
-		{"a\r\nb", "a\nb"},
-		{"\x1b[2Jgone", "␛[2Jgone"},
-		{"\x1b]0;title\x07", "␛]0;title␇"},
-		{"over\rwritten\b", "over␍written␈"},
-		{"\x00\x7f", "␀␡"},
-		{"\u009b31m", "\ufffd31m"},
-		{"\x9b31m", "\ufffd31m"},                   // the same, as one byte
-		{"user\u202egnp.exe", "user\ufffdgnp.exe"}, // shown backwards otherwise
-		{"a\u2028b", "a\ufffdb"},
-	} {
-		if got := clean(test.in); got != test.want {
-			t.Errorf("clean(%q) = %q, want %q", test.in, got, test.want)
-		}
-	}
-}
-
-func FuzzClean(f *testing.F) {
-	f.Add("\x1b[31m\xc2\x9b\r\n")
-	f.Fuzz(func(t *testing.T, s string) {
-		for _, r := range clean(s) {
-			if unicode.IsControl(r) && r != '\n' && r != '\t' {
-				t.Errorf("clean(%q) leaves %q", s, r)
-			}
-		}
-	})
-}
 
 func TestCut(t *testing.T) {
 	for _, test := range []struct {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // asker puts the server's questions (elicitation) to the user, on stderr and
@@ -50,7 +52,7 @@ func (a *asker) answer(ctx context.Context, params json.RawMessage) json.RawMess
 	}()
 	q := gjson.ParseBytes(params)
 	if !a.asks() {
-		a.status.print(fmt.Sprintf("the server asks: %s\nthere is no terminal to answer on: the answer is cancel\n", clean(q.Get("message").String())))
+		a.status.print(fmt.Sprintf("the server asks: %s\nthere is no terminal to answer on: the answer is cancel\n", visible.Text(q.Get("message").String())))
 		return json.RawMessage(`{"action":"cancel"}`)
 	}
 	content, err := a.ask(ctx, q)
@@ -69,7 +71,7 @@ func (a *asker) answer(ctx context.Context, params json.RawMessage) json.RawMess
 }
 
 func (a *asker) ask(ctx context.Context, q gjson.Result) (content string, err error) {
-	a.status.print("\nThe server asks: " + clean(q.Get("message").String()) + "\n")
+	a.status.print("\nThe server asks: " + visible.Text(q.Get("message").String()) + "\n")
 	if q.Get("mode").String() == "url" {
 		return "", a.visit(ctx, q.Get("url").String())
 	}
@@ -97,7 +99,7 @@ func (a *asker) visit(ctx context.Context, address string) error {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		host = u.Host
 	}
-	a.status.print(fmt.Sprintf("It wants you to visit %s:\n  %s\n", clean(host), clean(address)))
+	a.status.print(fmt.Sprintf("It wants you to visit %s:\n  %s\n", visible.Text(host), visible.Text(address)))
 	key, err := a.choose(ctx, "Agree, and open it in your browser yourself? [y]es, [n]o: ", "yn")
 	if err == nil && key == 'n' {
 		return errDecline
@@ -196,9 +198,9 @@ func (a *asker) field(ctx context.Context, s schema, f argument) (string, error)
 	if standard.Exists() {
 		prompt = "[" + oneLine(plainValue(standard.Raw)) + "] > "
 	}
-	a.status.print(clean(text))
+	a.status.print(visible.Text(text))
 	for {
-		line, err := a.line(ctx, clean(prompt))
+		line, err := a.line(ctx, visible.Text(prompt))
 		if err != nil {
 			return "", err
 		}
@@ -216,7 +218,7 @@ func (a *asker) field(ctx context.Context, s schema, f argument) (string, error)
 		if err == nil {
 			return value, nil
 		}
-		a.status.print(clean(err.Error()) + "\n")
+		a.status.print(visible.Text(err.Error()) + "\n")
 	}
 }
 

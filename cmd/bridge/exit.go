@@ -8,6 +8,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // Exit codes of the commands that speak to a server, beside 0 and exitUsage.
@@ -29,15 +31,10 @@ func (e exitError) Error() string {
 	if e.err == nil {
 		return ""
 	}
-	return clean(e.err.Error()) // there may be text of a server's in it
+	return visible.Text(e.err.Error()) // there may be text of a server's in it
 }
 
 func (e exitError) Unwrap() error { return e.err }
-
-// wrongUse is a usageError with text of a server's in it.
-func wrongUse(format string, args ...any) error {
-	return usageError{errors.New(clean(fmt.Sprintf(format, args...)))}
-}
 
 // errSilent says that --timeout has run out before there was a session.
 var errSilent = errors.New("the server was not ready in time (--timeout)")

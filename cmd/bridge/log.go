@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // logFlags are the flags about the log, which goes to stderr: stdout is for
@@ -26,11 +28,11 @@ func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	f, isFile := w.(*os.File)
-	switch {
+	switch { // as text, slog itself shows what is hidden
 	case l.format == "text", l.format == "auto" && isFile && term.IsTerminal(int(f.Fd())):
 		return slog.New(slog.NewTextHandler(w, o)), nil
 	case l.format == "json", l.format == "auto":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		return slog.New(slog.NewJSONHandler(visible.JSONWriter(w), o)), nil
 	}
 	return nil, usageError{fmt.Errorf("--log-format is %q: must be auto, text or json", l.format)}
 }

@@ -353,5 +353,5 @@ func find(what string, all []gjson.Result, name string) (gjson.Result, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return gjson.Result{}, wrongUse("the server has no %s %q: %s", what, name, meant(name, names, "it has none"))
+	return gjson.Result{}, usageError{fmt.Errorf("the server has no %s %q: %s", what, name, meant(name, names, "it has none"))}
 }

@@ -173,7 +173,7 @@ x://{id}  any
 
 // What a server says cannot command the terminal, wherever it is shown.
 func TestHostileText(t *testing.T) {
-	const evil = `\u001b[2J\u009b31m\r`
+	const evil = `\u001b[2J\u009b31m\r\u202e`
 	f := &fake{t: t, answers: results(map[string]string{
 		"tools/list": `{"tools":[{"name":"` + evil + `","title":"` + evil + `","description":"` + evil + `","inputSchema":{"type":"object","properties":{"` + evil + `":{"type":"` + evil + `","description":"` + evil + `","enum":["` + evil + `"]}},"required":["` + evil + `"]}}]}`,
 		"tools/call": `{"content":[{"type":"text","text":"` + evil + `"},{"type":"` + evil + `"},{"type":"image","mimeType":"` + evil + `","data":"?"},{"type":"resource_link","uri":"` + evil + `"}],"structuredContent":{"a":"` + evil + `"},"isError":true}`,
@@ -183,14 +183,14 @@ func TestHostileText(t *testing.T) {
 	r.terminal = true
 	for _, args := range [][]string{
 		{"tools"}, {"tools", "--long"}, {"tools", "--json-output"}, {"prompts"}, {"prompts", "--json-output"},
-		{"call", "other"}, {"call", "\x1b[2J\u009b31m\r"}, {"call", "any", "--no-check"}, {"call", "any", "--no-check", "--json-output"},
+		{"call", "other"}, {"call", "\x1b[2J\u009b31m\r\u202e"}, {"call", "any", "--no-check"}, {"call", "any", "--no-check", "--json-output"},
 	} {
 		_, stdout, stderr := r.run(args...)
-		if strings.ContainsAny(stdout+stderr, "\x1b\u009b\r") {
+		if strings.ContainsAny(stdout+stderr, "\x1b\u009b\r\u202e") {
 			t.Errorf("%q: stdout %q, stderr %q: a control character has come through", args, stdout, stderr)
 		}
-		if stdout+stderr == "" {
-			t.Errorf("%q: nothing is shown", args)
+		if !strings.Contains(stdout+stderr, `\u009b`) {
+			t.Errorf("%q: stdout %q, stderr %q: it is not shown", args, stdout, stderr)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // Exit codes.
@@ -31,6 +33,9 @@ func main() {
 
 // usageError is a mistake of the user's.
 type usageError struct{ error }
+
+// Error may repeat text of a server's or of a document.
+func (e usageError) Error() string { return visible.Text(e.error.Error()) }
 
 func (e usageError) Unwrap() error { return e.error }
 

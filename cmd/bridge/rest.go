@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -100,7 +101,7 @@ func explained(x *rest.Explained) string {
 		t.add(l.What, l.From, l.Text)
 	}
 	_, rows, _ := strings.Cut(t.format("    ", 0, plain), "\n") // without the heading
-	return title + "\n" + strings.TrimRight(rows, "\n")
+	return visible.Text(title + "\n" + strings.TrimRight(rows, "\n"))
 }
 
 // restSum says in short what becomes of an API.
@@ -186,6 +187,9 @@ func (t *try) plan(ctx context.Context, f *clientFlags, c *config.Config, out io
 	text, err := a.Plan(ctx, name, args)
 	if err != nil {
 		return usageError{err}
+	}
+	if is, _ := terminal(out); is {
+		text = visible.Text(text)
 	}
 	_, err = fmt.Fprintln(out, strings.TrimRight(text, "\n"))
 	return err

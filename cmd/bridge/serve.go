@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -86,7 +87,7 @@ each line of it with the place that it comes from.`,
 				return err
 			}
 			for _, w := range append(c.Warnings, warnings...) {
-				fmt.Fprintln(stdout, "warning:", w)
+				fmt.Fprintln(stdout, "warning:", visible.Text(w))
 			}
 			verdict := "is good"
 			if lost != nil {

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // status shows on stderr what the server says while a request is under way:
@@ -61,7 +63,7 @@ func progressText(p gjson.Result) string {
 	if m := oneLine(p.Get("message").String()); m != "" {
 		text += " " + m
 	}
-	return clean(text)
+	return visible.Text(text)
 }
 
 // logText is one message of the server's log.
@@ -70,7 +72,7 @@ func logText(p gjson.Result) string {
 	if name := p.Get("logger").String(); name != "" {
 		text += name + ": "
 	}
-	return clean(oneLine(text + plainValue(p.Get("data").Raw)))
+	return visible.Text(oneLine(text + plainValue(p.Get("data").Raw)))
 }
 
 // print writes text to stderr, on lines of its own.
@@ -123,7 +125,7 @@ func (c *console) emit(text string) error {
 // with the bytes that it has.
 func (c *console) printJSON(raw []byte) error {
 	if c.outTerm {
-		return c.emit(clean(indented(raw)) + "\n")
+		return c.emit(visible.Text(indented(raw)) + "\n")
 	}
 	return c.emit(strings.TrimRight(string(raw), "\n") + "\n")
 }

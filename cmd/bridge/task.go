@@ -11,6 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/visible"
 )
 
 // The methods about a task (2025-11-25, Tasks), which the SDK does not know.
@@ -117,7 +119,7 @@ func (t *task) read(a gjson.Result) (changed bool) {
 	t.poll = min(max(t.poll, minPoll), maxPoll)
 	status, says, stamp := a.Get("status").String(), a.Get("statusMessage").String(), a.Get("lastUpdatedAt").String()
 	if says != "" && says != t.says {
-		t.c.status.progress(clean(oneLine(says)))
+		t.c.status.progress(visible.Text(oneLine(says)))
 	}
 	changed = status != t.status || says != t.says || stamp != t.stamp
 	t.status, t.says, t.stamp = status, says, stamp
