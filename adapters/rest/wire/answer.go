@@ -108,10 +108,10 @@ func (s *Source) nothing(c *Call, a *answer) []byte {
 	if name := http.StatusText(a.status); name != "" {
 		text += " " + name
 	}
-	for _, line := range c.told(a) {
+	for _, line := range s.told(c, a) {
 		text += "\n" + line
 	}
-	out := appendText([]byte(`{"content":[`), s.mask([]byte(text)))
+	out := appendText([]byte(`{"content":[`), []byte(text))
 	out = append(out, ']')
 	if c.Tool.OutputSchema != nil { // then clients insist on structured content
 		out = s.appendStructured(out, c, []byte("{}"))
@@ -125,7 +125,7 @@ func (s *Source) headers(c *Call, p *Plan, a *answer) []byte {
 	b.WriteString(s.statusLine(a.status, p))
 	for _, name := range []string{"Content-Type", "Content-Length", "Last-Modified", "Etag", "Location", "Link", "Allow", "Accept-Ranges"} {
 		for _, v := range a.header[name] {
-			b.WriteString("\n" + name + ": " + head([]byte(v), maxLine))
+			b.WriteString("\n" + name + ": " + s.head([]byte(v), maxLine))
 		}
 	}
 	text := s.mask([]byte(b.String()))

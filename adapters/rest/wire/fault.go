@@ -28,7 +28,7 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 		lines = append(lines, "Try again in "+seconds(told)+".")
 	}
 	if at := a.header.Get("Location"); at != "" && a.status < 400 {
-		lines = append(lines, "Location: "+head([]byte(at), maxLine))
+		lines = append(lines, "Location: "+s.head([]byte(at), maxLine))
 	}
 	return errorResult(s.mask([]byte(strings.Join(lines, "\n"))))
 }
@@ -45,20 +45,21 @@ func (s *Source) said(t *Settings, a *answer) string {
 	case isJSON(kind) || looksJSON(body):
 		if usable(body, &answer{}) {
 			body = s.mask(body)
-			if told := t.told(body); told != "" {
-				return told
+			told := t.told(body)
+			if told == "" {
+				told = problem(body)
 			}
-			return problem(body)
+			return s.head([]byte(told), maxFault) // in which a secret may stand in yet another spelling
 		}
 	case kind == "text/html":
 		if m := htmlTitle.FindSubmatch(body); m != nil {
-			return head(m[1], maxLine)
+			return s.head(m[1], maxLine)
 		}
 	}
 	if kind != "" && !isText(kind) && !looksJSON(body) {
-		return fmt.Sprintf("(%d bytes of %s)", len(a.body), head([]byte(kind), 100))
+		return fmt.Sprintf("(%d bytes of %s)", len(a.body), s.head([]byte(kind), 100))
 	}
-	return head(s.mask(body), maxFault)
+	return s.head(body, maxFault)
 }
 
 // problem writes a problem (RFC 9457), or what other APIs have in its place, as
@@ -87,7 +88,7 @@ func problem(body []byte) string {
 		}
 	}
 	if len(lines) == 0 {
-		return head(compact(nil, string(body)), maxFault)
+		return string(compact(nil, string(body)))
 	}
 	if code := r.Get("code"); code.Type == gjson.String || code.Type == gjson.Number {
 		add("code: " + code.String())
@@ -107,7 +108,7 @@ func problem(body []byte) string {
 			add(name + ": " + string(compact(nil, v.Raw)))
 		}
 	}
-	return head([]byte(strings.Join(lines, "\n")), maxFault)
+	return strings.Join(lines, "\n")
 }
 
 // detail writes one of several details.

@@ -65,3 +65,7 @@ func (s *Source) mask(b []byte) []byte {
 	}
 	return b
 }
+
+// head returns the beginning of a text without secrets. What is cut first could end
+// with a part of one, which is not found any more.
+func (s *Source) head(b []byte, limit int) string { return head(s.mask(b), limit) }

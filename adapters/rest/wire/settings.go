@@ -121,7 +121,7 @@ func (t *Settings) told(body []byte) string {
 		return ""
 	}
 	if v.Type == gjson.String {
-		return head([]byte(v.Str), maxFault)
+		return v.Str
 	}
-	return head(compact(nil, v.Raw), maxFault)
+	return string(compact(nil, v.Raw))
 }

@@ -14,7 +14,7 @@ var alwaysTold = []string{"Location", "Operation-Location", "Retry-After"}
 // told returns the headers of an answer that are a part of what it says, as lines
 // sorted by name: those that the document tells of, where the answer is, and what
 // leads to the next page.
-func (c *Call) told(a *answer) []string {
+func (s *Source) told(c *Call, a *answer) []string {
 	if a == nil || c.bare || len(a.header) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (c *Call) told(a *answer) []string {
 			if i == maxValues {
 				break
 			}
-			lines = append(lines, name+": "+head([]byte(v), maxLine))
+			lines = append(lines, name+": "+s.head([]byte(v), maxLine))
 		}
 	}
 	return lines
@@ -80,9 +80,9 @@ func tellable(name string) bool {
 
 // appendTold appends a block with the headers that are told, if there are any.
 func (s *Source) appendTold(dst []byte, c *Call, a *answer) []byte {
-	lines := c.told(a)
+	lines := s.told(c, a)
 	if len(lines) == 0 {
 		return dst
 	}
-	return appendText(append(dst, ','), s.mask([]byte("Headers of the answer:\n"+strings.Join(lines, "\n"))))
+	return appendText(append(dst, ','), []byte("Headers of the answer:\n"+strings.Join(lines, "\n")))
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
@@ -55,6 +56,43 @@ func TestToldHeaders(t *testing.T) {
 		x.Operation.Responses = tc.responses
 		if got := said(call(t, s, &Call{Tool: x})); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// A secret that stands where a text is cut is masked as a whole.
+func TestToldSecretAtCut(t *testing.T) {
+	const secret = "the-secret-token"
+	at := func(limit int) string {
+		return strings.Repeat("x", limit-len(secret)/2) + secret + strings.Repeat("y", limit)
+	}
+	for _, tc := range []struct {
+		name, method string
+		status       int
+		header       http.Header
+		body         string
+	}{
+		{"with a body", "GET", 200, http.Header{"Location": {at(maxLine)}, "Content-Type": {"application/json"}}, `{}`},
+		{"without a body", "GET", 204, http.Header{"Location": {at(maxLine)}}, ""},
+		{"HEAD", "HEAD", 200, http.Header{"Etag": {at(maxLine)}}, ""},
+		{"elsewhere", "GET", 304, http.Header{"Location": {at(maxLine)}}, ""},
+		{"a page", "GET", 500, http.Header{"Content-Type": {"text/html"}}, "<title>" + at(maxLine) + "</title>"},
+		{"a type", "GET", 500, http.Header{"Content-Type": {"image/" + at(100-len("image/"))}}, "\x89PNG"},
+		{"a text", "GET", 500, http.Header{"Content-Type": {"text/plain"}}, at(maxFault)},
+		{"a problem", "GET", 500, http.Header{"Content-Type": {"application/json"}}, `{"title":"` + strings.Replace(at(maxFault), "secret", `s\u0065cret`, 1) + `"}`},
+		{"another fault", "GET", 500, http.Header{"Content-Type": {"application/json"}}, `{"x":"` + at(maxFault-len(`{"x":"`)) + `"}`},
+	} {
+		srv := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) {
+			for name, values := range tc.header {
+				w.Header()[name] = values
+			}
+			w.WriteHeader(tc.status)
+			_, _ = w.Write([]byte(tc.body))
+		})
+		s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Bearer: secret}})
+		got := said(call(t, s, &Call{Tool: tool(tc.method, "/x")}))
+		if !strings.Contains(got, "x***") || strings.Contains(got, "the-se") || !strings.Contains(got, "bytes in all") {
+			t.Errorf("%s: %s", tc.name, got)
 		}
 	}
 }
