@@ -1,21 +1,22 @@
-// Package bridge is the core that joins MCP clients and MCP servers.
+// Package bridge is the contract between the parts of the bridge that joins MCP
+// clients and MCP servers: what a connection to a server is, what a client is to
+// it, what passes between them, and how a call can fail. It holds no state.
 //
 // A call goes down and its answer comes back up:
 //
-//	client            adapter              bridge                       adapter          server
+//	client            adapter              gateway                      adapter          server
 //	   |   POST    +------------+   +--------------------------+   +--------------+  line   |
 //	   |---------->| downstream |-->| Session.Call             |-->|   upstream   |-------->|
-//	   |           +------------+   |  share > lane > wire     |   |   Conn       |         |
+//	   |           +------------+   |  wrappers > lane         |   |   Conn       |         |
 //	   |  answer         ^          +--------------------------+   +--------------+         |
 //	   |<----------------+<---- returns up the same stack <------------- reader <-----------|
 //	   |                 ^                                                  |
 //	   |  progress, questions --- Stream.Send <--- Client.Notify / Ask <----+
 //
-// Downstream adapters make a [Session] for each client and give it a [Stream]
-// to write to. Upstream adapters implement [Adapter] and [Upstream], mostly by
-// means of a [Conn]. What stands between are wrappers around an Upstream:
-// sharing one connection among sessions, and the lane that opens, restarts and
-// restores a connection.
+// Upstream adapters implement [Adapter] and [Upstream], mostly by means of
+// conn.Conn. Downstream adapters make a gateway.Session for each client and give
+// it a [Stream] to write to. What stands between are wrappers: an Upstream around
+// an Upstream. Package gateway puts them together.
 //
 // A program that embeds a bridge is best served by package bridge/server, whose
 // examples show it: a configuration made in code, a server of its own in
@@ -29,22 +30,14 @@ package bridge
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/seal"
-	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 // Adapter opens connections to one server.
@@ -60,7 +53,7 @@ type Adapter interface {
 // concurrently.
 type Upstream interface {
 	// Server returns what the handshake said.
-	Server() *Server
+	Server() *Greeting
 	// Call sends a request and waits for its answer. The end of ctx means that
 	// the caller wants it cancelled. r is not used after Call has returned.
 	Call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
@@ -94,9 +87,9 @@ type Request struct {
 	// what the server's allow-list forwards, under the names that the server
 	// knows; what is above must not look at it.
 	Header http.Header
-	// since, if it is not zero, is the time that the answer must not be older than:
-	// what was kept before will not do.
-	since time.Time
+	// NotBefore, if it is not zero, is the time that the answer must not be older
+	// than: what was kept before will not do.
+	NotBefore time.Time
 	// Mirror are headers that repeat arguments of the call (2026-07-28, B8): what
 	// the client sent, and from the wrapper that knows the tool on, what the
 	// server gets. It is nil for a client whose wire has no headers.
@@ -111,12 +104,19 @@ type Request struct {
 	// Keep makes the message valid beyond Call, until the function that it
 	// returns is called. nil means that it cannot be kept.
 	Keep func() (free func())
-	// arrival is the client's request that this one is made for, if that is to be
-	// reported. Requests of the bridge's own have none.
-	arrival *arrival
-	// opens says that it is part of a handshake, for which ctx says how long it may
-	// take: a program may need longer to start than a call may be silent.
-	opens bool
+	// Call is the client's request that this one is made for, if that is to be
+	// reported. It is nil for requests of the bridge's own.
+	Call Call
+	// Handshake says that it is part of a handshake, for which ctx says how long it
+	// may take: a program may need longer to start than a call may be silent.
+	Handshake bool
+}
+
+// Call is a client's request on its way to the server, or the servers, that get
+// it.
+type Call interface {
+	// At says which of several servers is to get it, by its name.
+	At(server string)
 }
 
 // Caller is who asks. It is immutable.
@@ -137,8 +137,8 @@ type Caller struct {
 // variables.
 type Forward struct{ From, To string }
 
-// Server is what a handshake said about a server.
-type Server struct {
+// Greeting is what a handshake said about a server.
+type Greeting struct {
 	Revision     string
 	Capabilities []byte // raw JSON object
 	Result       []byte // the whole result of initialize or server/discover, raw JSON on one line
@@ -147,364 +147,76 @@ type Server struct {
 
 // Modern reports whether the server is of the stateless era: it has no
 // sessions, and each request says who asks (2026-07-28, B1).
-func (s *Server) Modern() bool { return s != nil && era.IsModern(s.Revision) }
+func (g *Greeting) Modern() bool { return g != nil && era.IsModern(g.Revision) }
 
-// Share says which sessions use one connection to a server.
-type Share string
-
-// The modes of sharing.
-const (
-	// ShareSession gives each session a connection of its own.
-	ShareSession Share = "session"
-	// SharePrincipal gives one to all sessions of a principal whose clients
-	// have the same revision and capabilities.
-	SharePrincipal Share = "principal"
-	// ShareCall opens one for each request and closes it afterwards.
-	ShareCall Share = "call"
-	// ShareAll gives one to everybody. The server cannot ask its clients
-	// anything then, since the question might reach the wrong person.
-	ShareAll Share = "all"
-)
-
-// Offer says which revisions of the protocol clients can use at an address of
-// the bridge, whatever its server speaks.
-type Offer string
-
-// What can be offered.
-const (
-	OfferAll    Offer = "all"    // all that the bridge knows
-	OfferLegacy Offer = "legacy" // those with a handshake and sessions, to 2025-11-25
-)
-
-// ServerOptions describe one server.
-type ServerOptions struct {
-	Name    string
-	Adapter Adapter
-	Share   Share // empty means ShareSession
-	// Offer is what clients can use at the server's own address; empty means
-	// Options.Offer.
-	Offer Offer
-	// EndWithServer ends a session when its connection is lost, for servers
-	// whose state lives in the process. Otherwise the session goes on with a
-	// new connection.
-	EndWithServer bool
-	// Idle is how long a connection without calls and subscriptions is kept;
-	// 0 means for ever with ShareSession and ShareCall, 10 minutes otherwise;
-	// negative means for ever.
-	Idle time.Duration
-	// Handshake bounds the opening of a connection; 0 means 60 s.
-	Handshake time.Duration
-	// Restarts bounds how often a lost connection is opened again within a
-	// minute; 0 means 30. When half of that is used up, the rest is spread over
-	// the minute.
-	Restarts int
-	// MaxPause bounds the pause before a connection is opened again that could not
-	// be opened, or was lost before it had answered anything. The first pause is
-	// a second, and each is twice as long as the one before. 0 means 1 min.
-	MaxPause time.Duration
-	// MaxLanes bounds the connections to this server; 0 means 256.
-	MaxLanes int
-	// Prefix stands before the names of the server's tools and prompts where
-	// several servers are offered as one; empty means none.
-	Prefix string
-	// Tools, Prompts and Resources choose and change what clients see.
-	Tools, Prompts, Resources Filter
-	// Ping is how long a connection may be silent before the server is asked for
-	// a sign of life; 0 means never. A server that owes it for as long again has
-	// lost its connection.
-	Ping time.Duration
-	// Forward lists the headers of clients that the server gets. Nothing else of
-	// them is passed on (protocol.md D0.9).
-	Forward []Forward
-	// Validate checks the arguments of tool calls against the tools' input
-	// schemas before the server gets them.
-	Validate bool
-	// MaxTask bounds how long a task of the server's that a call waits for may
-	// work; 0 means no limit. The Adapter bounds all other calls.
-	MaxTask time.Duration
-	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
-	Cache   Cache
-	Breaker Breaker
-	Limits  Limits
-	Retry   Retry
-	// Process says that opening a connection starts a process: a list that is kept
-	// is no reason for that.
-	Process bool
-	// Check tells why the server cannot work as things are, before it is
-	// started for the first time; nil means that nothing can be said.
-	Check func() error
+// Keeps reports whether next can stand in for g in a live session: the same
+// revision, and no capability less.
+func (g *Greeting) Keeps(next *Greeting) bool {
+	return g.Revision == next.Revision && covers(gjson.ParseBytes(next.Capabilities), gjson.ParseBytes(g.Capabilities))
 }
 
-// Options configure a Bridge.
-type Options struct {
-	Servers  []ServerOptions
-	Sessions session.Store // nil means one in memory for 10,000 sessions
-	Log      *slog.Logger  // nil means slog.Default()
-	// Version is the program's own, as servers and clients are told; empty means
-	// "dev".
-	Version string
-	// Offer is what clients can use where several servers are offered as one, and
-	// at the address of each server that says nothing else. Empty means OfferAll.
-	Offer Offer
-	// SessionIdle is how long a session lives without a request, a call under
-	// way or an open stream; 0 means 30 minutes.
-	SessionIdle time.Duration
-	// MaxBytes bounds what messages hold together: the bodies of requests, large
-	// answers, and what event streams hold for their clients; 0 means 512 MiB. An
-	// eighth of it is for requests only. Where there are several principals, one of
-	// them has at most three quarters of it.
-	MaxBytes int64
-	// MaxLanes bounds the connections to all servers together; 0 means 1,024.
-	MaxLanes int
-	// Grants are the access rules: what each principal may use. A principal that
-	// has none may use nothing. nil means that there are no rules, and everybody
-	// is the one principal whose name is empty.
-	Grants map[string]Grant
-	// PerPrincipal bounds what each principal may have.
-	PerPrincipal PerPrincipal
-	// Watch is told what becomes of each request of a client, at once and by
-	// several goroutines: it must not block. nil means that nobody wants to know.
-	Watch func(Report)
-	// Traces gets the spans of calls, and has servers told of them. nil means
-	// that the bridge takes no part in tracing: what clients say of their traces
-	// goes on to the servers as it is.
-	Traces trace.TracerProvider
-}
-
-// Bridge connects sessions with servers.
-type Bridge struct {
-	log           *slog.Logger
-	routes        []*route
-	prefixes      map[string]int   // places of servers, by the prefix that only they have
-	prefixLengths []int            // of those, the longest first
-	forwards      []string         // headers of clients that some server gets
-	grants        map[string]Grant // what each principal may use; nil when there are no rules
-	store         session.Store
-	idle          time.Duration
-	door          *door
-	guests        atomic.Int64 // calls under way of clients without sessions
-	bytes         budget
-	maxLanes      int64
-	version       string
-	offer         Offer
-	tracing       *tracing // nil without
-	ownParams     []byte   // of initialize, where no client's will do
-	lanes         atomic.Int64
-	portions      *portions     // of these connections, by principal
-	dropped       atomic.Uint64 // notifications
-	watch         func(Report)  // nil when nobody wants to know what becomes of requests
-	seals         *seal.Key     // of the handles that clients without sessions keep
-	instance      string        // of the bridge, for handles that are good for this one only
-	starts        chan struct{} // one token for each connection that begins to be opened
-	flight        flight
-	commons       Upstream        // all servers as one, for clients without sessions
-	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
-	deafen        context.CancelFunc
-	life          context.Context // ends with Close
-	stop          context.CancelFunc
-	force         context.Context // ends when Close has no more time
-	hurry         context.CancelFunc
-	crew          *crew // makes the calls
-	wg            sync.WaitGroup
-
-	mu       sync.Mutex // guards the rest
-	sessions map[*Session]struct{}
-	closed   bool
-}
-
-// Limits that have no setting (protocol limits of the design).
-const (
-	maxOpenings       = 4  // connections to one server opened at once; a slow server must not hold up the others
-	maxStarts         = 16 // connections to all servers that begin to be opened within startMoment
-	startMoment       = time.Second
-	maxCallsPerClient = 128  // requests under way in a session
-	maxCalls          = 4096 // requests under way in all
-	maxQuestions      = 64   // a server's questions to one client without an answer
-	maxHubs           = 8    // shared connections per principal and server
-)
-
-// New makes a bridge. Close ends it.
-func New(o Options) *Bridge {
-	ctx, stop := context.WithCancel(context.Background())
-	b := &Bridge{
-		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch, grants: o.Grants,
-		idle:     or(o.SessionIdle, 30*time.Minute),
-		maxLanes: int64(or(o.MaxLanes, 1024)),
-		version:  or(o.Version, "dev"),
-		offer:    or(o.Offer, OfferAll),
-		starts:   make(chan struct{}, maxStarts),
-		crew:     newCrew(),
-		sessions: map[*Session]struct{}{}, door: newDoor(o.PerPrincipal),
-	}
-	var err error
-	if b.seals, err = seal.New(); err != nil {
-		panic(err) // a random key always makes a cipher
-	}
-	b.instance = rand.Text()
-	b.portions = newPortions(b.maxLanes, len(b.grants))
-	b.bytes.most = or(o.MaxBytes, 512<<20)
-	b.bytes.portions = newPortions(b.bytes.most, len(b.grants))
-	b.hearing, b.deafen = context.WithCancel(context.Background())
-	b.tracing = newTracing(o.Traces, b.version)
-	b.ownParams = ownParams(b.version)
-	b.force, b.hurry = context.WithCancel(context.Background())
-	if b.log == nil {
-		b.log = slog.Default()
-	}
-	if b.store == nil {
-		b.store = session.NewMemory(10_000)
-	}
-	for _, s := range o.Servers {
-		b.routes = append(b.routes, newRoute(b, s))
-		for _, f := range s.Forward {
-			b.forwards = append(b.forwards, f.From)
-		}
-	}
-	b.commons = newCommons(b)
-	b.index()
-	slices.Sort(b.forwards)
-	b.forwards = slices.Compact(b.forwards)
-	b.wg.Go(func() { b.sweep(ctx) })
-	return b
-}
-
-// index notes by what prefix a server is found, and whose prefixes do not tell.
-func (b *Bridge) index() {
-	b.prefixes = map[string]int{}
-	for i, r := range b.routes {
-		own := r.o.Prefix
-		for j, other := range b.routes {
-			if i != j && (strings.HasPrefix(own, other.o.Prefix) || strings.HasPrefix(other.o.Prefix, own)) {
-				r.rivals = true
+// covers reports whether a capability promises all that had promised: the
+// members of an object, and what was true.
+func covers(now, had gjson.Result) bool {
+	switch {
+	case !now.Exists():
+		return false
+	case had.Type == gjson.True:
+		return now.Type == gjson.True
+	case had.IsObject():
+		members := now.Map()
+		for name, member := range had.Map() {
+			if member.Type != gjson.False && !covers(members[name], member) {
+				return false
 			}
 		}
-		if _, taken := b.prefixes[own]; !taken && own != "" {
-			b.prefixes[own] = i
-			b.prefixLengths = append(b.prefixLengths, len(own))
-		}
 	}
-	slices.Sort(b.prefixLengths)
-	b.prefixLengths = slices.Compact(b.prefixLengths)
-	slices.Reverse(b.prefixLengths)
+	return true
 }
 
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
+// Meta returns what a request to a modern server says about who asks (B2).
+func (c *Caller) Meta() era.Meta {
+	m := era.Meta{Version: era.LatestModern, Capabilities: c.Capabilities, ClientInfo: []byte(gjson.GetBytes(c.Params, "clientInfo").Raw)}
+	if !c.Modern() {
+		m.Capabilities = era.ModernCapabilities(c.Capabilities, c.Revision)
 	}
-	return v
+	if len(m.Capabilities) == 0 {
+		m.Capabilities = []byte("{}")
+	}
+	if len(m.ClientInfo) == 0 || m.ClientInfo[0] != '{' {
+		m.ClientInfo = nil
+	}
+	return m
 }
 
-// serverInfo is how the bridge introduces itself where it stands for several
-// servers.
-func (b *Bridge) serverInfo() []byte {
-	return []byte(`{"name":"mcp-bridge","version":` + quote(b.version) + `}`)
+// Modern reports whether the client is of the stateless era.
+func (c *Caller) Modern() bool { return era.IsModern(c.Revision) }
+
+// Request makes a request of the bridge's own to a modern server, on behalf of
+// the caller.
+func (c *Caller) Request(method string, params []byte) *jsonrpc.Message {
+	return jsonrpc.NewRequest(method, era.Inject(params, c.Meta().Members()))
 }
 
-// Servers returns the names of the servers, in the order of Options.
-func (b *Bridge) Servers() []string {
-	names := make([]string, len(b.routes))
-	for i, r := range b.routes {
-		names[i] = r.o.Name
-	}
-	return names
+// Stream is where a downstream adapter takes messages for its client.
+type Stream interface {
+	// Send appends a message; it does not block. It reports false when the
+	// stream cannot carry it to the client any more: it was closed, or
+	// overflows.
+	Send(e replay.Event) bool
 }
 
-// OffersModern reports whether clients of 2026-07-28 and later are served as such
-// at the address of that server; an empty name means all servers as one, or the
-// only one. Where they are not, their requests are to be taken for those of a
-// client that has not begun its session.
-func (b *Bridge) OffersModern(server string) bool {
-	offer := b.offer
-	if r := b.route(server); r != nil {
-		offer = r.offer
-	} else if len(b.routes) == 1 {
-		offer = b.routes[0].offer
-	}
-	return offer != OfferLegacy
-}
+// Nobody is a Client that is not there.
+type Nobody struct{}
 
-func (b *Bridge) route(name string) *route {
-	for _, r := range b.routes {
-		if r.o.Name == name {
-			return r
-		}
-	}
+// Notify drops the notification.
+func (Nobody) Notify(*jsonrpc.Message) {}
+
+// Ask refuses the question.
+func (Nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "there is nobody to ask", nil))
 	return nil
 }
 
-// Drain refuses new calls and waits until those under way have ended, or ctx.
-func (b *Bridge) Drain(ctx context.Context) error {
-	b.deafen()
-	return b.flight.drain(ctx)
-}
-
-// Draining reports whether Drain or Close was called.
-func (b *Bridge) Draining() bool { return b.flight.draining() }
-
-// Close ends all sessions and connections and returns when nothing is left of
-// them. The end of ctx cuts the polite part short.
-func (b *Bridge) Close(ctx context.Context) {
-	b.flight.shut()
-	b.deafen()
-	stop := context.AfterFunc(ctx, b.hurry)
-	defer stop()
-	b.mu.Lock()
-	b.closed = true
-	open := make([]*Session, 0, len(b.sessions))
-	for s := range b.sessions {
-		open = append(open, s)
-	}
-	b.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, s := range open {
-		wg.Go(func() { s.close(ctx, ErrShutdown) })
-	}
-	wg.Wait()
-	wg.Go(func() { _ = b.commons.Close(ctx) })
-	for _, r := range b.routes {
-		wg.Go(func() { r.close(ctx) })
-	}
-	wg.Wait()
-	b.stop()
-	b.wg.Wait()
-	b.crew.stop()
-	b.hurry()
-}
-
-// sweepEvery is how often idle sessions are looked for: more often where they
-// are not kept for long, so that none is kept for much longer.
-const sweepEvery = 30 * time.Second
-
-// sweep ends sessions that nobody uses, and tells the store which are in use.
-func (b *Bridge) sweep(ctx context.Context) {
-	tick := time.NewTicker(max(min(sweepEvery, b.idle/4), 10*time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		b.mu.Lock()
-		all := make([]*Session, 0, len(b.sessions))
-		for s := range b.sessions {
-			all = append(all, s)
-		}
-		b.mu.Unlock()
-		b.door.pace.sweep(time.Now())
-		for _, r := range b.routes {
-			r.rates.sweep(time.Now())
-		}
-		for _, s := range all {
-			if s.idleFor(time.Now()) > s.patience(b.idle) {
-				s.End(ErrIdle)
-				continue
-			}
-			if err := b.store.Touch(ctx, s.id, s.lastSeen()); err != nil && !errors.Is(err, session.ErrNotFound) && ctx.Err() == nil {
-				b.log.Warn("session store", "err", err)
-			}
-		}
-	}
-}
+// Gone is of no interest.
+func (Nobody) Gone(error) {}

@@ -1,12 +1,9 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -67,16 +64,6 @@ var (
 	ErrUnknownServer = errors.New("no such server")
 )
 
-// errLack: the bridge itself has no room for another connection. It is a kind of
-// ErrUnavailable and of ErrOverloaded.
-var errLack = fmt.Errorf("%w: %w", ErrUnavailable, ErrOverloaded)
-
-// lacking reports whether err is that the bridge, or the machine, has no files,
-// processes or memory left. That says nothing about a server.
-func lacking(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
-}
-
 // Error is a failed operation on a server, or one that the bridge has refused.
 type Error struct {
 	Server string // empty when it is about the bridge as a whole
@@ -88,15 +75,15 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := e.public()
+	s := e.Told()
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
 	return s
 }
 
-// public is what clients are told.
-func (e *Error) public() string {
+// Told is what clients are told.
+func (e *Error) Told() string {
 	if e.Server == "" {
 		return e.Public
 	}
@@ -115,77 +102,10 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// dataOf says what data.bridge is, by which a client's program can tell why a
-// call failed. The first kind that fits counts.
-var dataOf = []struct {
-	kind error
-	word string
-}{
-	{ErrLimited, "rate_limited"},
-	{ErrRevoked, "unauthorized"}, // before what it is a kind of
-	{ErrDenied, "denied"},
-	{ErrOpen, "circuit_open"}, // before what it is a kind of
-	{ErrOverloaded, "overloaded"},
-	{ErrUnavailable, "upstream_unavailable"},
-	{ErrUnsent, "upstream_unavailable"},
-	{ErrTimeout, "upstream_timeout"},
-	{ErrTooLarge, "upstream_too_large"},
-	{ErrInvalid, "upstream_invalid"}, // before what it is a kind of
-	{ErrLost, "upstream_lost"},
-	{ErrShutdown, "stopping"},
-}
-
-// answer makes the JSON-RPC error that a client gets for err (protocol.md D7).
-func answer(id []byte, err error) *jsonrpc.Message {
-	var data []byte
-	for _, d := range dataOf {
-		if errors.Is(err, d.kind) {
-			data = refusal(d.word, err)
-			break
-		}
-	}
-	message, code := "internal error of the bridge", jsonrpc.CodeInternal
-	if errors.Is(err, ErrDenied) {
-		code = jsonrpc.CodeInvalidRequest
-	}
-	e, ours := errors.AsType[*Error](err)
-	switch {
-	case ours:
-		message = e.public()
-	case errors.Is(err, ErrOverloaded):
-		message = "the bridge is overloaded: too many requests are under way; try again later"
-	case errors.Is(err, ErrShutdown):
-		message = "the bridge is stopping; try again later"
-	case errors.Is(err, ErrIdle), errors.Is(err, ErrEnded):
-		message = "the session has ended"
-	case errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled):
-		message = "the request was cancelled"
-	case errors.Is(err, ErrUnknownServer):
-		message = "no such server"
-	}
-	return jsonrpc.NewError(id, code, message, data)
-}
-
-// refusal is the data of an error. Of what the bridge itself refuses it names
-// the server, and it says when to try again, where that is known.
-func refusal(word string, err error) []byte {
-	data := `{"bridge":"` + word + `"`
-	e, ours := errors.AsType[*Error](err)
-	if ours && e.Server != "" && (e.After > 0 || !strings.HasPrefix(word, "upstream_")) {
-		data += `,"server":` + quote(e.Server)
-	}
-	if ours && e.After > 0 {
-		data += `,"retryAfterMs":` + strconv.FormatInt(int64((e.After+time.Millisecond-1)/time.Millisecond), 10)
-	}
-	return []byte(data + "}")
-}
-
-func limitText(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }
-
 // TakenBack returns why a call ends that the client's notification n takes back:
 // ErrCancelled, with the reason that n gives for the server.
 func TakenBack(n *jsonrpc.Message) error {
-	if why := cancelReason(n); why != "" {
+	if why := CancelReason(n); why != "" {
 		return &takenBack{why}
 	}
 	return ErrCancelled
@@ -201,14 +121,27 @@ func (*takenBack) Error() string { return ErrCancelled.Error() }
 // Unwrap returns ErrCancelled.
 func (*takenBack) Unwrap() error { return ErrCancelled }
 
-// maxReason bounds the reason of a cancellation, in bytes. What is longer is cut.
-const maxReason = 1 << 10
+// MaxReason bounds the reason of a cancellation, in bytes. What is longer is cut.
+const MaxReason = 1 << 10
 
-// cancelReason returns the reason that notifications/cancelled gives, or nothing.
-func cancelReason(n *jsonrpc.Message) string {
+// CancelReason returns the reason that notifications/cancelled gives, or nothing.
+func CancelReason(n *jsonrpc.Message) string {
 	given := gjson.GetBytes(n.Params, "reason")
-	if given.Type != gjson.String || len(given.Str) <= maxReason {
+	if given.Type != gjson.String || len(given.Str) <= MaxReason {
 		return given.Str
 	}
-	return strings.ToValidUTF8(given.Str[:maxReason], "")
+	return strings.ToValidUTF8(given.Str[:MaxReason], "")
 }
+
+// ReasonOf returns the reason that a client gave for taking back the call that
+// ended with err, and whether it was taken back with one.
+func ReasonOf(err error) (why string, given bool) {
+	taken, given := errors.AsType[*takenBack](err)
+	if given {
+		why = taken.why
+	}
+	return why, given
+}
+
+// Stopped is what is said of calls that were under way when the bridge stopped.
+const Stopped = "the bridge is stopping; whether the server acted on the request is unknown"

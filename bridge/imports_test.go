@@ -29,7 +29,9 @@ var layers = []struct {
 	{"config", true, under("config")},
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
-	{"bridge", false, func(pkg string) bool { return pkg == "bridge" }},
+	{"bridge/gateway", false, under("bridge/gateway")},
+	{"bridge/conn", false, under("bridge/conn")},
+	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
 	{"bridge/{auth,era,session,replay,seal,validate}", false, under("bridge/auth", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
 	{"bridge/visible", false, under("bridge/visible")},
@@ -79,13 +81,15 @@ func wrong(pkg, imported string, test bool) string {
 		return "" // a test may look at what is above
 	case from > into:
 		return "imports point from " + layers[into].name + " to " + layers[from].name
+	case !test && strings.HasSuffix(to, "test") && !strings.HasSuffix(pkg, "test"):
+		return "only tests import " + to
 	case from == into && !layers[from].own && unit(pkg) != unit(to):
 		return "packages of " + layers[from].name + " do not import each other"
 	}
 	return ""
 }
 
-// Imports point one way (design, section 3).
+// Imports point one way: see layers.
 func TestImports(t *testing.T) {
 	root := ".."
 	files, edges := 0, 0
@@ -153,6 +157,15 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge", module + "/adapters/stdio", false, false},
 		{"bridge", module + "/bridge/server", false, false},
 		{"bridge", module + "/bridge/era", false, true},
+		{"bridge", module + "/bridge/gateway", false, false},
+		{"bridge", module + "/bridge/conn", false, false},
+		{"bridge/conn", module + "/bridge", false, true},
+		{"bridge/conn", module + "/bridge/gateway", false, false},
+		{"bridge/gateway", module + "/bridge/conn", false, true},
+		{"bridge/gateway", module + "/config", false, false},
+		{"bridge/gateway", module + "/bridge/bridgetest", true, true},
+		{"bridge/gateway", module + "/bridge/bridgetest", false, false},
+		{"adapters/stdio", module + "/bridge/gateway", false, true},
 		{"bridge/era", module + "/bridge", false, false},
 		{"bridge/era", module + "/bridge/replay", false, false},
 		{"bridge/session/sessiontest", module + "/bridge/session", false, true},

@@ -22,6 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -70,7 +72,7 @@ type Config struct {
 	// Access lists who may call, and what. Default: everybody may use everything.
 	Access []Access `yaml:"access"`
 	// PerPrincipal bounds what each of those may have.
-	PerPrincipal bridge.PerPrincipal `yaml:"per_principal"`
+	PerPrincipal gateway.PerPrincipal `yaml:"per_principal"`
 	// PublicStatus shows /metrics and the details of /readyz to those too who have
 	// no key, where there are access rules. Default false.
 	PublicStatus bool `yaml:"public_status"`
@@ -139,17 +141,17 @@ type Server struct {
 	Prefix string `yaml:"prefix"`
 	// Tools, Prompts and Resources choose and change what clients see of the
 	// server. Default: everything, as it is.
-	Tools     bridge.Filter `yaml:"tools"`
-	Prompts   bridge.Filter `yaml:"prompts"`
-	Resources bridge.Filter `yaml:"resources"`
+	Tools     gateway.Filter `yaml:"tools"`
+	Prompts   gateway.Filter `yaml:"prompts"`
+	Resources gateway.Filter `yaml:"resources"`
 	// Validate checks the arguments of tool calls against the tools' input
 	// schemas before the server gets them. Rest does so anyway. Default false.
 	Validate bool `yaml:"validate"`
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
-	Cache   bridge.Cache   `yaml:"cache"`
-	Breaker bridge.Breaker `yaml:"breaker"`
-	Limits  bridge.Limits  `yaml:"limits"`
-	Retry   bridge.Retry   `yaml:"retry"`
+	Cache   gateway.Cache   `yaml:"cache"`
+	Breaker gateway.Breaker `yaml:"breaker"`
+	Limits  gateway.Limits  `yaml:"limits"`
+	Retry   gateway.Retry   `yaml:"retry"`
 	// Ping is how long a connection may be silent before the server is asked for
 	// a sign of life; 0 means never, as does "off" in a file. Default: never.
 	Ping time.Duration `yaml:"ping,off"`
@@ -179,15 +181,15 @@ type Server struct {
 
 // Values of Server.Era.
 const (
-	EraAuto   = string(bridge.EraAuto)   // what the server speaks is found out
-	EraLegacy = string(bridge.EraLegacy) // revisions with a handshake and sessions, to 2025-11-25
-	EraModern = string(bridge.EraModern) // revisions without, from 2026-07-28
+	EraAuto   = string(conn.EraAuto)   // what the server speaks is found out
+	EraLegacy = string(conn.EraLegacy) // revisions with a handshake and sessions, to 2025-11-25
+	EraModern = string(conn.EraModern) // revisions without, from 2026-07-28
 )
 
 // Values of Config.Offer and Server.Offer.
 const (
-	OfferAll    = string(bridge.OfferAll)    // all revisions
-	OfferLegacy = string(bridge.OfferLegacy) // those with a handshake and sessions, to 2025-11-25
+	OfferAll    = string(gateway.OfferAll)    // all revisions
+	OfferLegacy = string(gateway.OfferLegacy) // those with a handshake and sessions, to 2025-11-25
 )
 
 // Values of Server.Share.

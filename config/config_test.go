@@ -16,7 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 var update = flag.Bool("update", false, "write the .want files of testdata anew")
@@ -140,7 +140,7 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 		}
 		value := fmt.Sprint(field)
 		switch field.Interface().(type) {
-		case bridge.Filter, rest.Auth, rest.Catalog, rest.Limits, []rest.Tool:
+		case gateway.Filter, rest.Auth, rest.Catalog, rest.Limits, []rest.Tool:
 			text, _ := json.Marshal(field.Interface()) // follows pointers, unlike fmt
 			value = string(text)
 		}

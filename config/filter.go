@@ -10,16 +10,16 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // filterKeys is how a file writes a bridge.Filter, and overrideKeys a
 // bridge.Override.
 type filterKeys struct {
-	Allow    []string                   `yaml:"allow"`
-	Deny     []string                   `yaml:"deny"`
-	Rename   map[string]string          `yaml:"rename"`
-	Override map[string]bridge.Override `yaml:"override"`
+	Allow    []string                    `yaml:"allow"`
+	Deny     []string                    `yaml:"deny"`
+	Rename   map[string]string           `yaml:"rename"`
+	Override map[string]gateway.Override `yaml:"override"`
 }
 
 type overrideKeys struct {
@@ -29,15 +29,15 @@ type overrideKeys struct {
 }
 
 // filter reads what clients see of a server's tools, prompts or resources.
-func (d *decoder) filter(x *slot, n ast.Node, into *bridge.Filter) bool {
+func (d *decoder) filter(x *slot, n ast.Node, into *gateway.Filter) bool {
 	var keys filterKeys
 	_, ok := d.inner(x, n, &keys)
-	*into = bridge.Filter{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
+	*into = gateway.Filter{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
 	return ok
 }
 
 // override reads what changes in the description of one of them.
-func (d *decoder) override(x *slot, n ast.Node, into *bridge.Override) bool {
+func (d *decoder) override(x *slot, n ast.Node, into *gateway.Override) bool {
 	var keys overrideKeys
 	sec, ok := d.inner(x, n, &keys)
 	if !ok {
@@ -94,7 +94,7 @@ func (d *decoder) rawScalar(x *slot, n ast.Node, into *json.RawMessage) bool {
 }
 
 // filterBreaches are the rules for a filter; what is tools, prompts or resources.
-func filterBreaches(what string, f bridge.Filter) []breach {
+func filterBreaches(what string, f gateway.Filter) []breach {
 	var all []breach
 	add := func(key, rule string, args ...any) {
 		all = append(all, breach{what + ": " + key, "", fmt.Sprintf(rule, args...)})

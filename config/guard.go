@@ -7,8 +7,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // TLS says with what the bridge shows who it is. The files are read again when
@@ -105,7 +105,7 @@ func (c *Config) accessBreaches() []breach {
 // serves reports whether there is a server of that name or pattern.
 func (c *Config) serves(pattern string) bool {
 	for _, s := range c.Servers {
-		if (&bridge.Filter{Allow: []string{pattern}}).Passes(s.Name) {
+		if (&gateway.Filter{Allow: []string{pattern}}).Passes(s.Name) {
 			return true
 		}
 	}
@@ -125,13 +125,13 @@ func (c *Config) SeesAll(principal string) bool {
 
 // Grants returns what each principal may use; nil when there are no access
 // rules.
-func (c *Config) Grants() map[string]bridge.Grant {
+func (c *Config) Grants() map[string]gateway.Grant {
 	if len(c.Access) == 0 {
 		return nil
 	}
-	all := map[string]bridge.Grant{}
+	all := map[string]gateway.Grant{}
 	for _, a := range c.Access {
-		all[a.Name] = bridge.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
+		all[a.Name] = gateway.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // Remote servers, filters and forwards that come from a program are checked by
@@ -19,9 +20,9 @@ func TestValidateRemote(t *testing.T) {
 	remote := DefaultServer("remote", "")
 	remote.HTTP = &httpclient.Config{URL: "https://example.com/mcp?key=top-secret", Headers: map[string]string{"Authorization": "top-secret"}}
 	remote.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}
-	remote.Tools = bridge.Filter{
+	remote.Tools = gateway.Filter{
 		Allow: []string{"*"}, Rename: map[string]string{"a": "b"},
-		Override: map[string]bridge.Override{"c": {Title: &text, Annotations: map[string]json.RawMessage{"d": []byte("null")}}},
+		Override: map[string]gateway.Override{"c": {Title: &text, Annotations: map[string]json.RawMessage{"d": []byte("null")}}},
 	}
 	remote.Ping = time.Second
 	child := DefaultServer("child", "")
@@ -41,7 +42,7 @@ func TestValidateRemote(t *testing.T) {
 	}
 	remote.Forward = []bridge.Forward{{From: "Authorization", To: "X-A"}, {From: "X-B"}, {From: "X-C", To: "Mcp-Method"}}
 	remote.Ping = time.Millisecond
-	remote.Prompts = bridge.Filter{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
+	remote.Prompts = gateway.Filter{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
 	remote.Prefix = "same"
 	child.Forward = []bridge.Forward{{From: "X-B", To: "LD_PRELOAD"}, {From: "X-B", To: "B"}, {From: "X-C", To: "B"}}
 	child.Share, child.Prefix = ShareAll, "same"

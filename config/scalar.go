@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // A slot is the place that a value is read into, as messages call it.
@@ -33,9 +34,9 @@ func (d *decoder) value(x *slot, n ast.Node, v reflect.Value) bool {
 	switch into := v.Addr().Interface().(type) {
 	case *[]Server:
 		return d.servers(x, n, into)
-	case *bridge.Filter:
+	case *gateway.Filter:
 		return d.filter(x, n, into)
-	case *bridge.Override:
+	case *gateway.Override:
 		return d.override(x, n, into)
 	case *json.RawMessage:
 		return d.raw(x, n, into)
@@ -47,7 +48,7 @@ func (d *decoder) value(x *slot, n ast.Node, v reflect.Value) bool {
 	case reflect.Pointer:
 		return d.kind(x, n, v)
 	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[netip.Prefix]() || v.Type() == reflect.TypeFor[bridge.Forward]() || v.Type() == reflect.TypeFor[bridge.Rate]() {
+		if v.Type() == reflect.TypeFor[netip.Prefix]() || v.Type() == reflect.TypeFor[bridge.Forward]() || v.Type() == reflect.TypeFor[gateway.Rate]() {
 			break // written as text
 		}
 		return d.group(x, n, v)
@@ -291,7 +292,7 @@ func expected(t reflect.Type, off bool) string {
 		return "a number of bytes such as 16777216 or 16MiB"
 	case t == reflect.TypeFor[bridge.Forward]():
 		return "the name of a header, such as X-Tenant"
-	case t == reflect.TypeFor[bridge.Rate]():
+	case t == reflect.TypeFor[gateway.Rate]():
 		return "a rate such as 10/s or 600/m"
 	case t == reflect.TypeFor[netip.Prefix]():
 		return "an address or a network such as 10.0.0.0/8"
@@ -326,8 +327,8 @@ func convert(got text, t reflect.Type, off bool) (any, error) {
 		return ParseSize(got.value)
 	case t == reflect.TypeFor[bridge.Forward]():
 		return parseForward(got.value)
-	case t == reflect.TypeFor[bridge.Rate]():
-		return bridge.ParseRate(got.value)
+	case t == reflect.TypeFor[gateway.Rate]():
+		return gateway.ParseRate(got.value)
 	case t == reflect.TypeFor[netip.Prefix]():
 		return network(got.value, wrong)
 	case t.Kind() == reflect.String:

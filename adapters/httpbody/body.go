@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -31,7 +31,7 @@ const first = 16 << 10
 // Body is what was read. Free gives its memory back.
 type Body struct {
 	buf     *jsonrpc.Buffer
-	room    bridge.Room
+	room    gateway.Room
 	counted bool
 	n       int // bytes of room that are reserved
 }
@@ -56,7 +56,7 @@ func (b *Body) Free() {
 
 // Read reads the body of r, of at most limit bytes. It counts among what is under
 // way of the principal whose request it is.
-func Read(b *bridge.Bridge, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
+func Read(b *gateway.Gateway, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
 	body := &Body{room: b.Room(auth.Principal(r.Context())), counted: true}
 	return body.of(w, r, limit, readLimit)
 }

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // Bodies of all sizes arrive as they were sent, with their length announced and without, in pieces of any size; those
 // above the limit do not. What was reserved is given back.
 func TestRead(t *testing.T) {
 	const limit = 5 << 20
-	b := bridge.New(bridge.Options{MaxBytes: 16 << 20})
+	b := gateway.New(gateway.Options{MaxBytes: 16 << 20})
 	defer b.Close(context.Background())
 	for _, size := range []int{0, 1, first - 1, first, first + 1, 2*first - 1, 2 * first, 2*first + 1, 9*first + 5, limit, limit + envelopeRoom, limit + envelopeRoom + 1, 2 * limit} {
 		sent := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
@@ -47,7 +47,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestReadFaults(t *testing.T) {
-	b := bridge.New(bridge.Options{MaxBytes: 1 << 20})
+	b := gateway.New(gateway.Options{MaxBytes: 1 << 20})
 	defer b.Close(context.Background())
 	tests := []struct {
 		name      string

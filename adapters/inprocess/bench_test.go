@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -70,7 +71,7 @@ func BenchmarkIncoming(b *testing.B) {
 		line = []byte(strings.Replace(string(line), `"x"`, `1`, 1)) // the id
 		b.Run(fmt.Sprintf("adapter/%d", size), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := incoming(bridge.Outgoing{Line: &jsonrpc.Buffer{B: line}}); err != nil {
+				if _, err := incoming(conn.Outgoing{Line: &jsonrpc.Buffer{B: line}}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/inprocess"
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // newInterviewer makes a server whose tool reports progress, asks the client's
@@ -45,7 +45,7 @@ func newInterviewer() *mcp.Server {
 // transport.
 func TestThroughBridge(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	b := bridge.New(bridge.Options{Log: quiet, Servers: []bridge.ServerOptions{
+	b := gateway.New(gateway.Options{Log: quiet, Servers: []gateway.ServerOptions{
 		{Name: "interviewer", Adapter: inprocess.Shared("interviewer", newInterviewer(), inprocess.Options{Log: quiet})},
 	}})
 	newer := streamable.New(b, streamable.Options{Log: quiet})

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // queue holds what waits to be read by a server, bounded in bytes.
@@ -16,7 +16,7 @@ type queue struct {
 	full func()
 
 	mu    sync.Mutex // guards the rest
-	lines []bridge.Outgoing
+	lines []conn.Outgoing
 	bytes int
 	room  chan struct{} // closed when something was taken; nil while nobody waits
 	some  chan struct{} // closed when something has come; nil while nobody waits
@@ -24,13 +24,13 @@ type queue struct {
 	last  error         // what the reader gets then
 }
 
-var _ bridge.Sender = (*queue)(nil)
+var _ conn.Sender = (*queue)(nil)
 
 // errFull says that a server leaves unread what it has asked for.
 var errFull = errors.New("too much waits to be read by it")
 
 // Send implements bridge.Sender.
-func (q *queue) Send(ctx context.Context, m bridge.Outgoing) error {
+func (q *queue) Send(ctx context.Context, m conn.Outgoing) error {
 	size := len(m.Line.B)
 	for {
 		q.mu.Lock()
@@ -66,16 +66,16 @@ func (q *queue) Send(ctx context.Context, m bridge.Outgoing) error {
 
 // take returns the next message, whose line is the caller's, and waits until
 // there is one. Its error is the one that stop was given for the reader.
-func (q *queue) take() (bridge.Outgoing, error) {
+func (q *queue) take() (conn.Outgoing, error) {
 	for {
 		q.mu.Lock()
 		if q.err != nil {
 			defer q.mu.Unlock()
-			return bridge.Outgoing{}, q.last
+			return conn.Outgoing{}, q.last
 		}
 		if len(q.lines) > 0 {
 			m := q.lines[0]
-			q.lines[0] = bridge.Outgoing{}
+			q.lines[0] = conn.Outgoing{}
 			q.lines = q.lines[1:]
 			q.bytes -= len(m.Line.B)
 			wake(&q.room)

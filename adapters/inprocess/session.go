@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -87,7 +88,7 @@ func (c connection) Read(context.Context) (sdk.Message, error) {
 // over it, a fraction of what the SDK's own decoding does. The payload refers
 // to the line, which is left to the garbage collector: how long a handler keeps
 // its arguments is not known.
-func incoming(m bridge.Outgoing) (sdk.Message, error) {
+func incoming(m conn.Outgoing) (sdk.Message, error) {
 	p, err := jsonrpc.Parse(m.Line.B)
 	if err != nil {
 		return nil, err

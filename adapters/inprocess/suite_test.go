@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -71,7 +72,7 @@ func TestQueueIsBounded(t *testing.T) {
 		send := func(ctx context.Context, size int) error {
 			line := jsonrpc.NewBuffer(size)
 			line.B = append(line.B, strings.Repeat("x", size)...)
-			return q.Send(ctx, bridge.Outgoing{Line: line})
+			return q.Send(ctx, conn.Outgoing{Line: line})
 		}
 		take := func(want int) {
 			t.Helper()

@@ -13,14 +13,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // Options are the limits of a server's connections.
 type Options struct {
-	Log        *slog.Logger    // nil means slog.Default()
-	MaxMessage int             // bytes of a message from the server; 0 means 16 MiB and room for the envelope
-	Timeouts   bridge.Timeouts // of each call; 0 means none
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a message from the server; 0 means 16 MiB and room for the envelope
+	Timeouts   conn.Timeouts // of each call; 0 means none
 	// Stop is how long handlers may take to return once their connection was
 	// closed and their contexts have ended; 0 means 5 s. Those that take longer
 	// are left to themselves, and the log says so.
@@ -81,14 +82,14 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	u := &upstream{a: a, rest: rest, done: make(chan struct{})}
 	u.ctx, u.cancel = context.WithCancelCause(context.Background())
 	u.queue = &queue{limit: 2 * a.o.MaxMessage, full: u.unread}
-	u.Conn = bridge.NewConn(a.name, u.queue, rest, a.o.Timeouts)
+	u.Conn = conn.New(a.name, u.queue, rest, a.o.Timeouts)
 	wait, err := a.join(u, from)
 	if err != nil {
 		u.cancel(nil)
 		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
 	}
 	go u.watch(wait) // Close waits for it by done
-	u.server, err = bridge.Handshake(ctx, u.Conn, from, "")
+	u.server, err = conn.Handshake(ctx, u.Conn, from, "")
 	if err == nil {
 		err = u.opened()
 	}
@@ -108,11 +109,11 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 
 // upstream is one session.
 type upstream struct {
-	*bridge.Conn
+	*conn.Conn
 	a      *Adapter
 	queue  *queue
 	rest   bridge.Client
-	server *bridge.Server
+	server *bridge.Greeting
 	ctx    context.Context // ends with the connection, and every handler's with it
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the server's half has ended
@@ -125,7 +126,7 @@ type upstream struct {
 }
 
 // Server returns what the handshake said.
-func (u *upstream) Server() *bridge.Server { return u.server }
+func (u *upstream) Server() *bridge.Greeting { return u.server }
 
 // opened settles the race between the end of Open and the end of the session.
 func (u *upstream) opened() error {
@@ -256,6 +257,6 @@ func (u *upstream) refuse(q *jsonrpc.Message, why string) {
 	m := jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, nil)
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, q.ID, nil)
-	var noWait context.Context                            // nil, as Sender has it
-	_ = u.queue.Send(noWait, bridge.Outgoing{Line: line}) // a queue that is stopped has told its reader
+	var noWait context.Context                          // nil, as Sender has it
+	_ = u.queue.Send(noWait, conn.Outgoing{Line: line}) // a queue that is stopped has told its reader
 }

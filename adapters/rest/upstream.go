@@ -28,7 +28,7 @@ func (c *Config) capabilities() string {
 // upstream is a connection: a place to make calls from.
 type upstream struct {
 	a      *Adapter
-	server *bridge.Server
+	server *bridge.Greeting
 	header http.Header // of the caller's first request, as far as it is forwarded
 	rest   bridge.Client
 	ctx    context.Context // ends with Close
@@ -57,7 +57,7 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 	}
 	u := &upstream{
 		a: a, rest: rest, header: from.Header,
-		server: &bridge.Server{Revision: revision, Capabilities: []byte(capabilities), Result: append(result, '}')},
+		server: &bridge.Greeting{Revision: revision, Capabilities: []byte(capabilities), Result: append(result, '}')},
 	}
 	u.ctx, u.end = context.WithCancelCause(context.Background())
 	a.mu.Lock()
@@ -71,7 +71,7 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 }
 
 // Server implements bridge.Upstream.
-func (u *upstream) Server() *bridge.Server { return u.server }
+func (u *upstream) Server() *bridge.Greeting { return u.server }
 
 // Notify implements bridge.Upstream. There is nothing that the server would
 // have to know: a call is cancelled by the end of its context.

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -44,7 +45,7 @@ const maxBatch = 100
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
-	b *bridge.Bridge
+	b *gateway.Gateway
 	o Options
 
 	mu    sync.RWMutex // guards the rest
@@ -53,7 +54,7 @@ type Downstream struct {
 }
 
 // New makes a Downstream for the servers of b.
-func New(b *bridge.Bridge, o Options) *Downstream {
+func New(b *gateway.Gateway, o Options) *Downstream {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -85,7 +86,7 @@ type peer struct {
 	ended  chan struct{}  // closed when the session has ended by itself
 
 	mu      sync.Mutex // guards the rest
-	session *bridge.Session
+	session *gateway.Session
 	begun   bool          // initialize has come
 	over    bool          // the stream has ended
 	calls   int           // under way
@@ -109,7 +110,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
 		return // cancelled by the client: no answer is expected (A10)
 	}
-	p.Send(bridge.AnswerEvent(m))
+	p.Send(gateway.AnswerEvent(m))
 }
 
 // Stream opens a client's stream to the server of that name. endpoint is the

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // The messages of a batch count among the bytes under way for as long as one of
@@ -15,7 +15,7 @@ import (
 func TestBatchCounts(t *testing.T) {
 	const limit = 1 << 20
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{MaxBytes: limit}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		free := func() bool { // whether nothing is under way
 			ok := r.b.Reserve(limit)
 			if ok {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
@@ -24,16 +25,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*wiretest.Site
 	t testing.TB
-	b *bridge.Bridge
+	b *gateway.Gateway
 	d *Downstream
 	s *wiretest.Server
 }
 
-func newRig(t testing.TB, s *wiretest.Server, bo bridge.Options, o Options) *rig {
-	bo.Servers = []bridge.ServerOptions{{Name: "fake", Adapter: s}, {Name: "other", Adapter: s}}
+func newRig(t testing.TB, s *wiretest.Server, bo gateway.Options, o Options) *rig {
+	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s}, {Name: "other", Adapter: s}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	r := &rig{t: t, b: bridge.New(bo), s: s}
+	r := &rig{t: t, b: gateway.New(bo), s: s}
 	r.d = New(r.b, o)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, q *http.Request) { r.d.Stream("fake", "/messages", w, q) })
@@ -64,7 +65,7 @@ func (r *rig) peers() int {
 
 func run(t *testing.T, f func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, &wiretest.Server{}, bridge.Options{}, Options{})) })
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})) })
 }
 
 // client is one stream.
@@ -122,7 +123,7 @@ func (c *client) expect(want string) {
 // TestDialogues plays what clients and bridge say to each other.
 func TestDialogues(t *testing.T) {
 	wiretest.Play(t, "testdata/*.txtar", func(t *testing.T, s *wiretest.Server) *wiretest.Site {
-		return newRig(t, s, bridge.Options{}, Options{}).Site
+		return newRig(t, s, gateway.Options{}, Options{}).Site
 	})
 }
 
@@ -200,7 +201,7 @@ func TestLeavesInHandshake(t *testing.T) {
 		r := newRig(t, &wiretest.Server{Before: func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}}, bridge.Options{}, Options{})
+		}}, gateway.Options{}, Options{})
 		c := r.open()
 		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		c.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, 202)
@@ -243,7 +244,7 @@ func TestInitializeAgain(t *testing.T) {
 				return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start"}
 			}
 			return nil
-		}}, bridge.Options{}, Options{})
+		}}, gateway.Options{}, Options{})
 		c := r.open()
 		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		if !strings.Contains(c.last(), "upstream_unavailable") {
@@ -291,7 +292,7 @@ func TestHeartbeat(t *testing.T) {
 // Limits (R-178): streams, sessions.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{Sessions: session.NewMemory(1)}, Options{MaxStreams: 2})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{Sessions: session.NewMemory(1)}, Options{MaxStreams: 2})
 		one, two := r.begin("2025-06-18"), r.open()
 		if a := r.Do("GET", "/sse", "").Wait(); a.Status() != 503 || a.Header("Retry-After") == "" {
 			t.Errorf("one stream too many = %d", a.Status())
@@ -343,7 +344,7 @@ func TestDrain(t *testing.T) {
 // A client that does not read loses its stream in the end, and with it the session; others are not held up (R-178, T-MEM).
 func TestNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{}, Options{MaxMessage: 128 << 10}) // 4.5 MiB may wait
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 128 << 10}) // 4.5 MiB may wait
 		conn := r.Dial()
 		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
 		buf := make([]byte, 4096)
@@ -379,7 +380,7 @@ func TestNeverReads(t *testing.T) {
 // what waits is there when it reads on, and so is its session.
 func TestReadsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
 		conn := r.Dial()
 		defer conn.Close()
 		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")

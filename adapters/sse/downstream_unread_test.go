@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // What waits for a client that does not read counts among the bytes under way. An
@@ -19,7 +19,7 @@ import (
 func TestUnreadCounts(t *testing.T) {
 	const limit, size, calls = 8 << 20, 1 << 20, 20
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{MaxBytes: limit}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		conn := r.Dial()
 		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)

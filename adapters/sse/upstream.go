@@ -15,14 +15,15 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // UpstreamOptions are the limits of a server's connections.
 type UpstreamOptions struct {
-	Log        *slog.Logger    // nil means slog.Default()
-	MaxMessage int             // bytes of one message from the server; 0 means 16 MiB
-	Timeouts   bridge.Timeouts // of each call; 0 means none
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of one message from the server; 0 means 16 MiB
+	Timeouts   conn.Timeouts // of each call; 0 means none
 	// Revision is the newest that a legacy server is offered; empty means no limit.
 	Revision string
 }
@@ -71,11 +72,11 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	c := &connection{u: u, rest: rest}
 	c.ctx, c.stop = context.WithCancel(context.Background()) // outlives the opening
 	c.out = &poster{c: c, header: from.Header, limit: 4 * u.o.MaxMessage, under: map[*post]struct{}{}}
-	c.Conn = bridge.NewConn(u.name, c.out, rest, u.o.Timeouts)
+	c.Conn = conn.New(u.name, c.out, rest, u.o.Timeouts)
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
 	if err == nil {
-		c.server, err = bridge.Handshake(ctx, c.Conn, from, c.u.o.Revision)
+		c.server, err = conn.Handshake(ctx, c.Conn, from, c.u.o.Revision)
 	}
 	inTime := kept()
 	if err == nil && inTime {
@@ -95,12 +96,12 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 
 // connection is one stream and what is POSTed beside it.
 type connection struct {
-	*bridge.Conn
+	*conn.Conn
 	u        *Upstream
 	rest     bridge.Client
 	out      *poster
 	endpoint *url.URL
-	server   *bridge.Server
+	server   *bridge.Greeting
 	ctx      context.Context // ends when the connection is closed or lost
 	stop     context.CancelFunc
 	wg       sync.WaitGroup // of the reader
@@ -115,7 +116,7 @@ type connection struct {
 var _ bridge.Upstream = (*connection)(nil)
 
 // Server returns what the handshake said.
-func (c *connection) Server() *bridge.Server { return c.server }
+func (c *connection) Server() *bridge.Greeting { return c.server }
 
 // unknown ends what is said of calls that may have had an effect.
 const unknown = "; whether it acted on the request is unknown"

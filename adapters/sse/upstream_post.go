@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 const (
@@ -52,11 +53,11 @@ type poster struct {
 	err   error
 }
 
-var _ bridge.Sender = (*poster)(nil)
+var _ conn.Sender = (*poster)(nil)
 
 // post is one message.
 type post struct {
-	bridge.Outgoing
+	conn.Outgoing
 	done  chan struct{} // closed when the server has answered the POST, or will not
 	timer *time.Timer   // see watch
 	slow  bool          // others have waited for it; guarded by poster.mu
@@ -71,7 +72,7 @@ func (p *post) notification() bool { return p.Call == 0 && p.Method != "" }
 var errFull = errors.New("too much waits to be taken by it")
 
 // Send implements bridge.Sender. It does not wait for the server.
-func (o *poster) Send(ctx context.Context, m bridge.Outgoing) error {
+func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 	p := &post{Outgoing: m, done: make(chan struct{})}
 	size := len(m.Line.B)
 	for {

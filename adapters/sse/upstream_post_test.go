@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // What comes of a call whose POST is refused: whether the server may have acted on it is told as it is.
@@ -397,7 +398,7 @@ func TestUpstreamFull(t *testing.T) {
 		call(t, up, `{}`).Result(t)
 		var noWait context.Context
 		for range 2*maxPosts + 2 {
-			if err := o.Send(noWait, bridge.Outgoing{Method: "m", Line: newLine(`{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
+			if err := o.Send(noWait, conn.Outgoing{Method: "m", Line: newLine(`{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
 				break
 			}
 		}

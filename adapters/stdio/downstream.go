@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -61,7 +62,7 @@ var errUnread = errors.New("the client does not read its answers")
 // and supports it; otherwise, as with a terminal, its goroutine stays until in
 // has something to read, which is dropped. The same holds for out and a client
 // that does not read.
-func Serve(ctx context.Context, b *bridge.Bridge, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
+func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -131,7 +132,7 @@ func begin(f func() error) *job {
 
 // peer is the client.
 type peer struct {
-	b        *bridge.Bridge
+	b        *gateway.Gateway
 	server   string
 	modern   bool // clients of the stateless era are served as such
 	o        DownstreamOptions
@@ -145,7 +146,7 @@ type peer struct {
 	noRoom   bool           // the bridge had no room for more of it; for read only
 
 	mu      sync.Mutex // guards the rest
-	session *bridge.Session
+	session *gateway.Session
 	begun   bool          // initialize has come
 	open    bool          // messages go to the session
 	over    bool          // no message is taken any more
@@ -181,7 +182,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
 		return // cancelled by the client: no answer is expected (A10)
 	}
-	p.Send(bridge.AnswerEvent(m))
+	p.Send(gateway.AnswerEvent(m))
 }
 
 // stay waits for the reason to end, nil if the client has left.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -34,7 +34,7 @@ func FuzzDownstream(f *testing.F) {
 		f.Add([]byte(lines), []byte{3, 200}, false)
 	}
 	both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: both}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: both}}, Log: slog.New(slog.DiscardHandler)})
 	f.Cleanup(func() { b.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, text, cuts []byte, shake bool) {
 		for _, slow := range []string{"ask", "wait", "late", "large", "quit", "steps", "cancelled", "linger", "flood", "fail", `\u`} {

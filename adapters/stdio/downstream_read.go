@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // text is a line that messages refer to, and the room that it takes.
 type text struct {
-	b    *bridge.Bridge
+	b    *gateway.Gateway
 	buf  *jsonrpc.Buffer
 	n    int          // reserved
 	left atomic.Int32 // messages that refer to it
@@ -275,7 +276,7 @@ func early(m *jsonrpc.Message) *jsonrpc.Message {
 	case "ping":
 		return jsonrpc.NewResult(m.ID, []byte("{}"))
 	case "server/discover":
-		return bridge.NotDiscovered(m.ID)
+		return gateway.NotDiscovered(m.ID)
 	}
 	return jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, tooEarly, nil)
 }
@@ -286,7 +287,7 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // pass gives a message to the session. A request has been counted as a call.
-func (p *peer) pass(s *bridge.Session, a arrival) {
+func (p *peer) pass(s *gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
 		call := s.Begin(a.m, nil, p)
@@ -311,7 +312,7 @@ func (p *peer) pass(s *bridge.Session, a arrival) {
 
 // notify passes on a notification. Those for the server may have to wait for
 // it, which is not for the reader to do.
-func (p *peer) notify(s *bridge.Session, a arrival) {
+func (p *peer) notify(s *gateway.Session, a arrival) {
 	switch a.m.Method {
 	case "notifications/initialized", "notifications/cancelled": // for the session itself; a cancellation must not stand behind others
 		s.Notify(a.m, nil)
@@ -339,7 +340,7 @@ func (p *peer) notify(s *bridge.Session, a arrival) {
 }
 
 // deliver passes on the notifications in their order.
-func (p *peer) deliver(s *bridge.Session) {
+func (p *peer) deliver(s *gateway.Session) {
 	for {
 		p.mu.Lock()
 		if len(p.notes) == 0 {

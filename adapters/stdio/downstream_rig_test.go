@@ -18,14 +18,14 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // desk is a client at the two pipes of Serve.
 type desk struct {
 	t      testing.TB
-	b      *bridge.Bridge
+	b      *gateway.Gateway
 	s      *wiretest.Server
 	in     net.Conn // what the client writes to
 	stop   context.CancelCauseFunc
@@ -40,19 +40,19 @@ var errStop = errors.New("stopped by the test")
 
 // sit starts Serve for a client in a bubble. It checks at the end that nothing
 // is left.
-func sit(t testing.TB, s *wiretest.Server, so bridge.ServerOptions, bo bridge.Options, o DownstreamOptions) *desk {
+func sit(t testing.TB, s *wiretest.Server, so gateway.ServerOptions, bo gateway.Options, o DownstreamOptions) *desk {
 	so.Adapter = s
 	d := sitBy(t, so, bo, o)
 	d.s = s
 	return d
 }
 
-func sitBy(t testing.TB, so bridge.ServerOptions, bo bridge.Options, o DownstreamOptions) *desk {
+func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o DownstreamOptions) *desk {
 	so.Name = "fake"
-	bo.Servers = []bridge.ServerOptions{so}
+	bo.Servers = []gateway.ServerOptions{so}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	d := &desk{t: t, b: bridge.New(bo), served: make(chan struct{})}
+	d := &desk{t: t, b: gateway.New(bo), served: make(chan struct{})}
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
 	d.in = in
@@ -104,7 +104,7 @@ func sitBy(t testing.TB, so bridge.ServerOptions, bo bridge.Options, o Downstrea
 func seated(t *testing.T, revision string, f func(t *testing.T, d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{})
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		d.handshake(revision)
 		f(t, d)
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 func init() {
@@ -88,7 +88,7 @@ func serveSDK() {
 // bridge: all that they can do with each other directly.
 func TestDownstreamSDK(t *testing.T) {
 	quiet(t)
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", Options{})}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", Options{})}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
 	theirIn, in := io.Pipe()
 	out, theirOut := io.Pipe()
@@ -159,7 +159,7 @@ func TestDownstreamSDK(t *testing.T) {
 // standard error.
 func serveDownstream() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: log})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: log})
 	err := Serve(context.Background(), b, "fake", os.Stdin, os.Stdout, DownstreamOptions{Log: log})
 	b.Close(context.Background())
 	if err != nil {

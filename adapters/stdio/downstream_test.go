@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // What a client may write that is no message, or is a strange one (A1, A5).
@@ -77,7 +78,7 @@ func TestDownstreamLines(t *testing.T) {
 // The start of the stream, and the end without a line break.
 func TestDownstreamEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{})
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		d.say("\xef\xbb\xbf" + `{"jsonrpc":"2.0","id":"early","method":"ping"}`)
 		d.expect(`{"jsonrpc":"2.0","id":"early","result":{}}`)
 		d.say(tool("1", "echo", "1"), `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
@@ -132,7 +133,7 @@ func TestDownstreamSizes(t *testing.T) {
 // fails, and so does the question that it was to answer (R-009).
 func TestDownstreamTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{MaxMessage: 1000})
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{MaxMessage: 1000})
 		d.handshake("2025-03-26")
 		pad := `{"id":9,"t":"` + strings.Repeat(`\"}{`, 20_000) + `","result":[[{"method":"}"}]]}`
 		tooLarge := func(id string) string {
@@ -163,7 +164,7 @@ func TestDownstreamTooLarge(t *testing.T) {
 func TestDownstreamOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 100 << 10
-		d := sit(t, &wiretest.Server{}, bridge.ServerOptions{}, bridge.Options{MaxBytes: all}, DownstreamOptions{})
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{MaxBytes: all}, DownstreamOptions{})
 		d.handshake("2025-06-18")
 		if !d.b.Reserve(all - 1000) {
 			t.Fatal("no room")
@@ -249,7 +250,7 @@ func TestDownstreamHandshake(t *testing.T) {
 				return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start"}
 			}
 			return nil
-		}}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{})
+		}}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		first := fmt.Sprintf(initialize, "2025-06-18")
 		d.say(first, initialized, tool("1", "echo", "1"))
 		d.expect()
@@ -277,7 +278,7 @@ func TestDownstreamHandshake(t *testing.T) {
 func TestDownstreamScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		d := sit(t, &wiretest.Server{}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{})
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		d.write(strings.Join([]string{fmt.Sprintf(initialize, "2025-06-18"), initialized, tool("1", "late", `{"after":"1.5s"}`), `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`}, "\n"))
 		if err := d.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
@@ -309,7 +310,7 @@ func TestDownstreamEnds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := sit(t, &wiretest.Server{}, bridge.ServerOptions{EndWithServer: true}, bridge.Options{}, DownstreamOptions{})
+				d := sit(t, &wiretest.Server{}, gateway.ServerOptions{EndWithServer: true}, gateway.Options{}, DownstreamOptions{})
 				d.handshake("2025-06-18")
 				for id := range 3 {
 					d.say(tool(fmt.Sprint(id), "wait", "{}"))
@@ -345,7 +346,7 @@ func TestDownstreamEndsInHandshake(t *testing.T) {
 		d := sit(t, &wiretest.Server{Before: func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{})
+		}}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		d.say(fmt.Sprintf(initialize, "2025-06-18"), tool("1", "echo", "1"))
 		d.stop(errStop)
 		<-d.served
@@ -373,7 +374,7 @@ func TestDownstreamReadsLate(t *testing.T) {
 func readsLate(t *testing.T, after time.Duration, want error) {
 	const calls = 30
 	s := &wiretest.Server{}
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
@@ -435,7 +436,7 @@ func readsLate(t *testing.T, after time.Duration, want error) {
 // An output that breaks ends the session.
 func TestDownstreamOutputBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+		b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
 		in, theirIn := net.Pipe()
 		out, theirOut := net.Pipe()
@@ -454,7 +455,7 @@ func TestDownstreamOutputBreaks(t *testing.T) {
 // comes afterwards is dropped, and ends the reading.
 func TestDownstreamStuckInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+		b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
 		theirs, in := io.Pipe()
 		out := &sink{}
@@ -478,7 +479,7 @@ func TestDownstreamStuckInput(t *testing.T) {
 // The same with files that can be interrupted: nothing at all is left, and they can still be used.
 func TestDownstreamFiles(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
 	theirs, in, err := os.Pipe()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -56,7 +57,7 @@ func (v *visit) Send(e replay.Event) bool {
 func (p *peer) visited(a arrival) bool {
 	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
 	switch {
-	case !p.modern || !bridge.IsGuest(a.m):
+	case !p.modern || !gateway.IsGuest(a.m):
 		if !cancels || !p.takeBack(a.m) {
 			return false
 		}
@@ -74,7 +75,7 @@ func (p *peer) visited(a arrival) bool {
 // era.
 func hasVisit(elements [][]byte) bool {
 	for _, e := range elements {
-		if m, err := jsonrpc.Parse(e); err == nil && bridge.IsGuest(m) {
+		if m, err := jsonrpc.Parse(e); err == nil && gateway.IsGuest(m) {
 			return true
 		}
 	}
@@ -83,7 +84,7 @@ func hasVisit(elements [][]byte) bool {
 
 // visit makes a call that belongs to no session.
 func (p *peer) visit(a arrival) {
-	g, no := bridge.NewGuest(p.server, p.o.Principal, a.m)
+	g, no := gateway.NewGuest(p.server, p.o.Principal, a.m)
 	if no != nil {
 		p.answer(no)
 		a.free()
@@ -123,7 +124,7 @@ func (t *text) keep() (free func()) {
 }
 
 // call makes the call.
-func (v *visit) call(ctx context.Context, a arrival, g bridge.Guest) {
+func (v *visit) call(ctx context.Context, a arrival, g gateway.Guest) {
 	m, _ := v.p.b.Call(ctx, a.m, g) // the answer says what went wrong
 	a.free()
 	v.p.mu.Lock()

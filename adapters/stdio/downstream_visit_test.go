@@ -16,7 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 const visitMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"tok"}`
@@ -48,7 +48,7 @@ func visiting(t *testing.T, o DownstreamOptions, f func(t *testing.T, v *visitor
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
-		d := sitBy(t, bridge.ServerOptions{Adapter: both}, bridge.Options{}, o)
+		d := sitBy(t, gateway.ServerOptions{Adapter: both}, gateway.Options{}, o)
 		d.s = both.Legacy
 		f(t, &visitor{d, both.Modern})
 	})
@@ -144,7 +144,7 @@ func TestVisitCancelled(t *testing.T) {
 // A server with sessions hears of a cancellation as it would from a client of its own era (R-156).
 func TestVisitOfLegacyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, bridge.ServerOptions{}, bridge.Options{}, DownstreamOptions{})
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		d.say(keyedTool("1", "steps", `{"n":1}`))
 		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`, result("1"))
 		d.say(keyedTool("2", "wait", "{}"))
@@ -285,7 +285,7 @@ func TestVisitUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &wiretest.Modern{}
-				b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
+				b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
 				defer b.Close(context.Background())
 				theirIn, in := io.Pipe()
 				out, theirOut := io.Pipe()
@@ -331,7 +331,7 @@ func TestVisitUnread(t *testing.T) {
 // A client of the official SDK talks in the stateless era over stdio.
 func TestVisitSDK(t *testing.T) {
 	m := &wiretest.Modern{}
-	b := bridge.New(bridge.Options{Servers: []bridge.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
 	theirIn, in := io.Pipe()
 	out, theirOut := io.Pipe()
@@ -394,7 +394,7 @@ func TestVisitSDK(t *testing.T) {
 // server/discover, and nothing before initialize.
 func TestVisitNotOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := sitBy(t, bridge.ServerOptions{Adapter: &wiretest.Server{}, Offer: bridge.OfferLegacy}, bridge.Options{}, DownstreamOptions{})
+		d := sitBy(t, gateway.ServerOptions{Adapter: &wiretest.Server{}, Offer: gateway.OfferLegacy}, gateway.Options{}, DownstreamOptions{})
 		d.say(keyed("1", "server/discover", ""), keyed("2", "tools/list", ""), cancelled("2", visitMeta), keyed("3", "ping", ""))
 		d.expect(fault("1", -32601), fault("2", -32600), `{"jsonrpc":"2.0","id":3,"result":{}}`)
 		d.handshake("2025-11-25")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -158,7 +159,7 @@ func (nothing) Read([]byte) (int, error) { return 0, nil }
 // hole is a Sender that keeps the number of messages only.
 type hole struct{ n int }
 
-func (h *hole) Send(_ context.Context, m bridge.Outgoing) error {
+func (h *hole) Send(_ context.Context, m conn.Outgoing) error {
 	line := m.Line
 	h.n++
 	line.Free()
@@ -168,7 +169,7 @@ func (h *hole) Send(_ context.Context, m bridge.Outgoing) error {
 // offline is a connection without a child: output is given to receive.
 func offline(rest bridge.Client) (*upstream, *hole) {
 	u, h := &upstream{a: New("fake", Config{}, Options{Log: slog.New(slog.DiscardHandler)}), rest: rest}, &hole{}
-	u.Conn = bridge.NewConn("fake", h, rest, bridge.Timeouts{})
+	u.Conn = conn.New("fake", h, rest, conn.Timeouts{})
 	return u, h
 }
 
@@ -269,13 +270,13 @@ func FuzzMessage(f *testing.F) {
 		u, h := offline(rest)
 		ctx, cancel := context.WithCancel(t.Context())
 		sent := make(chan struct{})
-		u.Conn = bridge.NewConn("fake", senderFunc(func(_ context.Context, line *jsonrpc.Buffer) error {
+		u.Conn = conn.New("fake", senderFunc(func(_ context.Context, line *jsonrpc.Buffer) error {
 			if h.n++; h.n == 1 {
 				close(sent)
 			}
 			line.Free()
 			return nil
-		}), rest, bridge.Timeouts{})
+		}), rest, conn.Timeouts{})
 		call := adaptertest.Go(ctx, t, u, back, `{"jsonrpc":"2.0","id":"mine","method":"m","params":{"_meta":{"progressToken":"t"}}}`)
 		<-sent
 		limit := 1 << 20
@@ -294,4 +295,4 @@ func FuzzMessage(f *testing.F) {
 
 type senderFunc func(context.Context, *jsonrpc.Buffer) error
 
-func (f senderFunc) Send(ctx context.Context, m bridge.Outgoing) error { return f(ctx, m.Line) }
+func (f senderFunc) Send(ctx context.Context, m conn.Outgoing) error { return f(ctx, m.Line) }

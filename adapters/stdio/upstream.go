@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // Options are the limits of a server's connections, and what is spoken there.
 type Options struct {
-	Log        *slog.Logger    // nil means slog.Default()
-	MaxMessage int             // bytes of a line from the child; 0 means 16 MiB and room for the envelope
-	Timeouts   bridge.Timeouts // of each call; 0 means none
-	Era        bridge.Era      // in which the server is spoken to; empty means bridge.EraAuto
-	Revision   string          // the highest that a legacy server is offered; empty means no limit
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a line from the child; 0 means 16 MiB and room for the envelope
+	Timeouts   conn.Timeouts // of each call; 0 means none
+	Era        conn.Era      // in which the server is spoken to; empty means bridge.EraAuto
+	Revision   string        // the highest that a legacy server is offered; empty means no limit
 }
 
 // Adapter runs a server as child processes, one for each connection.
@@ -28,7 +29,7 @@ type Adapter struct {
 	name    string
 	c       Config
 	o       Options
-	eras    *bridge.Eras  // that the server speaks
+	eras    *conn.Eras    // that the server speaks
 	said    *errorLog     // to standard error
 	quiet   time.Duration // after which a pump is parked
 	silence time.Duration // as the constant of that name
@@ -56,7 +57,7 @@ func New(name string, c Config, o Options) *Adapter {
 	if c.StopTerm == 0 {
 		c.StopTerm = 3 * time.Second
 	}
-	return &Adapter{name: name, c: c, o: o, eras: bridge.NewEras(o.Era), said: newErrorLog(o.Log), quiet: quietAfter, silence: silence}
+	return &Adapter{name: name, c: c, o: o, eras: conn.NewEras(o.Era), said: newErrorLog(o.Log), quiet: quietAfter, silence: silence}
 }
 
 // Check tells whether the program can be found. It starts nothing.
@@ -77,7 +78,7 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*upstream, err
 	a.o.Log.Debug("child started", "pid", p.Pid())
 	u.p = p
 	u.out.w = p.Stdin()
-	u.Conn = bridge.NewConn(a.name, u.out, rest, a.o.Timeouts)
+	u.Conn = conn.New(a.name, u.out, rest, a.o.Timeouts)
 	u.run(u.output(p.stdout, a.o.MaxMessage+envelopeRoom))
 	u.run(u.errors(p.stderr))
 	return u, nil
@@ -85,12 +86,12 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*upstream, err
 
 // upstream is one child.
 type upstream struct {
-	*bridge.Conn
+	*conn.Conn
 	a      *Adapter
 	p      *process
 	out    *writer
 	rest   bridge.Client
-	server *bridge.Server
+	server *bridge.Greeting
 	read   chan struct{} // closed when the child's output has been read
 	logged chan struct{} // closed when the child's log has been read
 	wg     sync.WaitGroup
@@ -108,7 +109,7 @@ type upstream struct {
 func (u *upstream) starting() bool { return holds(u.p.stdin) }
 
 // Server returns what the handshake said.
-func (u *upstream) Server() *bridge.Server { return u.server }
+func (u *upstream) Server() *bridge.Greeting { return u.server }
 
 // opened settles the race between the end of Open and the end of the child.
 func (u *upstream) opened() error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // How a connection finds its era (protocol.md C1).
@@ -46,7 +47,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	o := &opening{a: a, ctx: ctx, from: from, rest: rest, u: u}
 	switch first, other := a.eras.Order(from); {
-	case first == bridge.EraLegacy:
+	case first == conn.EraLegacy:
 		err = o.legacyFirst(other)
 	case other:
 		err = o.modernFirst()
@@ -89,8 +90,8 @@ func (o *opening) again() error {
 
 // outcome is what came of server/discover or initialize.
 type outcome struct {
-	server  *bridge.Server // nil when it does not speak that era
-	verdict bridge.Verdict // of server/discover
+	server  *bridge.Greeting // nil when it does not speak that era
+	verdict conn.Verdict     // of server/discover
 	err     error
 }
 
@@ -102,25 +103,25 @@ func (c outcome) ended() bool { return errors.Is(c.err, bridge.ErrLost) }
 func (c outcome) refused() bool { return errors.Is(c.err, bridge.ErrRefused) }
 
 func (o *opening) discover(ctx context.Context) (c outcome) {
-	c.server, c.verdict, c.err = bridge.Discover(ctx, o.u.Conn, o.from)
+	c.server, c.verdict, c.err = conn.Discover(ctx, o.u.Conn, o.from)
 	return c
 }
 
 func (o *opening) initialize(ctx context.Context) (c outcome) {
-	c.server, c.err = bridge.Handshake(ctx, o.u.Conn, o.from, o.a.o.Revision)
+	c.server, c.err = conn.Handshake(ctx, o.u.Conn, o.from, o.a.o.Revision)
 	return c
 }
 
 // isModern and isLegacy note what the child is.
-func (o *opening) isModern(s *bridge.Server) error {
+func (o *opening) isModern(s *bridge.Greeting) error {
 	o.u.server = s
-	o.a.eras.Learn(bridge.EraModern, true)
+	o.a.eras.Learn(conn.EraModern, true)
 	return nil
 }
 
-func (o *opening) isLegacy(s *bridge.Server) error {
+func (o *opening) isLegacy(s *bridge.Greeting) error {
 	o.u.server = s
-	o.a.eras.Learn(bridge.EraLegacy, true)
+	o.a.eras.Learn(conn.EraLegacy, true)
 	return nil
 }
 
@@ -149,7 +150,7 @@ func (o *opening) legacyFirst(other bool) error {
 	if !other || !i.refused() && !(i.ended() && o.from.Modern()) {
 		return err
 	}
-	o.a.eras.Learn(bridge.EraLegacy, false)
+	o.a.eras.Learn(conn.EraLegacy, false)
 	o.a.o.Log.Debug("initialize failed: trying server/discover", "err", err)
 	d := outcome{err: i.err}
 	if i.refused() {
@@ -161,7 +162,7 @@ func (o *opening) legacyFirst(other bool) error {
 	switch {
 	case d.server != nil:
 		return o.isModern(d.server)
-	case d.verdict == bridge.SaysOther:
+	case d.verdict == conn.SaysOther:
 		return d.err
 	}
 	return err
@@ -227,23 +228,23 @@ func (o *opening) modernFirst() error {
 	switch {
 	case d.server != nil:
 		return o.isModern(d.server)
-	case d.verdict == bridge.SaysOther:
+	case d.verdict == conn.SaysOther:
 		return d.err
 	case i.server != nil:
-		o.a.eras.Learn(bridge.EraModern, false)
+		o.a.eras.Learn(conn.EraModern, false)
 		return o.isLegacy(i.server)
 	case o.ctx.Err() != nil:
 		return context.Cause(o.ctx)
 	case i.refused():
-		o.a.eras.Learn(bridge.EraLegacy, false)
+		o.a.eras.Learn(conn.EraLegacy, false)
 		return i.err
 	case !mute && !ended:
 		return i.err
 	}
-	if speaks, _ := o.a.eras.Speaks(bridge.EraModern); speaks && ended {
+	if speaks, _ := o.a.eras.Speaks(conn.EraModern); speaks && ended {
 		// The question cannot have been the reason. It can the next time: the
 		// server may have become another.
-		o.a.eras.Forget(bridge.EraModern)
+		o.a.eras.Forget(conn.EraModern)
 		return o.u.unopened(d.err)
 	}
 	o.a.o.Log.Debug("no answer to server/discover: trying initialize with another child", "ended", ended)
@@ -256,12 +257,12 @@ func (o *opening) modernFirst() error {
 	switch {
 	case d.server != nil:
 		return o.isModern(d.server)
-	case d.verdict == bridge.SaysOther:
+	case d.verdict == conn.SaysOther:
 		return d.err
 	case i.server == nil:
 		return o.u.unopened(i.err)
 	}
-	o.a.eras.Learn(bridge.EraModern, false)
+	o.a.eras.Learn(conn.EraModern, false)
 	return o.isLegacy(i.server)
 }
 
@@ -287,7 +288,7 @@ func (o *opening) contest() (d, i outcome, mute bool) {
 			knows = true
 			p.Stop()
 			switch {
-			case d.server != nil, d.verdict == bridge.SaysOther, d.ended(), i.refused(), o.ctx.Err() != nil:
+			case d.server != nil, d.verdict == conn.SaysOther, d.ended(), i.refused(), o.ctx.Err() != nil:
 				over = true
 			case !greeted:
 				greet()

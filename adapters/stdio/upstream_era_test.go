@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -231,11 +232,11 @@ func TestEras(t *testing.T) {
 		{name: "legacy caller, refused, other modern revisions", parts: []part{{Discover: supported(`"2027-01-01"`), Initialize: noMethod}}, fails: `"2027-01-01"`, journal: "start initialize(2025-11-25) server/discover"},
 		{name: "legacy caller, exits", parts: []part{{Discover: isModern, Initialize: "exit"}}, fails: "its process has ended (exit status 3)", journal: "start initialize(2025-11-25)"},
 
-		{name: "pinned to modern", o: Options{Era: bridge.EraModern}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "modern", journal: asModern, next: asModern},
-		{name: "pinned to modern, legacy server", guest: true, o: Options{Era: bridge.EraModern}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, fails: "does not speak the modern era", journal: "start server/discover"},
-		{name: "pinned to modern, exits", guest: true, o: Options{Era: bridge.EraModern}, parts: []part{{Discover: "exit", Initialize: isLegacy}}, fails: "its process has ended (exit status 3)", journal: "start server/discover"},
-		{name: "pinned to legacy", guest: true, o: Options{Era: bridge.EraLegacy}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
-		{name: "pinned to legacy, modern server", o: Options{Era: bridge.EraLegacy}, parts: []part{{Discover: isModern, Initialize: tooOld}}, fails: "it refused to initialize: unsupported", journal: "start initialize(2025-11-25)"},
+		{name: "pinned to modern", o: Options{Era: conn.EraModern}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "modern", journal: asModern, next: asModern},
+		{name: "pinned to modern, legacy server", guest: true, o: Options{Era: conn.EraModern}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, fails: "does not speak the modern era", journal: "start server/discover"},
+		{name: "pinned to modern, exits", guest: true, o: Options{Era: conn.EraModern}, parts: []part{{Discover: "exit", Initialize: isLegacy}}, fails: "its process has ended (exit status 3)", journal: "start server/discover"},
+		{name: "pinned to legacy", guest: true, o: Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
+		{name: "pinned to legacy, modern server", o: Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: tooOld}}, fails: "it refused to initialize: unsupported", journal: "start initialize(2025-11-25)"},
 		{name: "capped", o: Options{Revision: "2025-03-26"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(asLegacy, "2025-11-25", "2025-03-26", 1)},
 		{name: "capped, after a probe", guest: true, o: Options{Revision: "2025-03-26"}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(fallsBack, "2025-11-25", "2025-03-26", 1)},
 		{name: "capped higher than the client", o: Options{Revision: "2026-07-28"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy},
@@ -415,7 +416,7 @@ func TestOpeningIsGivenUp(t *testing.T) {
 		when string // in the journal, when the context ends
 	}{
 		{"server/discover", part{Late: "never"}, Options{}, "server/discover"},
-		{"server/discover, pinned", part{Late: "never"}, Options{Era: bridge.EraModern}, "server/discover"},
+		{"server/discover, pinned", part{Late: "never"}, Options{Era: conn.EraModern}, "server/discover"},
 		{"both", part{Late: "never"}, Options{}, "initialize"},
 		{"initialize after an error", part{Discover: noMethod}, Options{}, "initialize"},
 		{"initialize of the second child", part{Discover: "exit"}, Options{}, "initialize"},

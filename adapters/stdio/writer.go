@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -44,7 +44,7 @@ var errFull = errors.New("too much waits to be read by it")
 type deadliner interface{ SetWriteDeadline(time.Time) error }
 
 // Send implements bridge.Sender.
-func (w *writer) Send(ctx context.Context, m bridge.Outgoing) error {
+func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 	line := m.Line
 	line.B = append(line.B, '\n')
 	for {

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -51,10 +51,10 @@ func (s *slow) written() []string {
 // mustNotWait is what a sender gives who must not wait for room.
 var mustNotWait context.Context
 
-func buffer(text string) bridge.Outgoing {
+func buffer(text string) conn.Outgoing {
 	b := jsonrpc.NewBuffer(len(text))
 	b.B = append(b.B, text...)
-	return bridge.Outgoing{Line: b}
+	return conn.Outgoing{Line: b}
 }
 
 // failing is the error that senders get from a writer whose pipe is broken.

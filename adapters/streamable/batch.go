@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -96,7 +96,7 @@ func sort(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message,
 			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
 				m.ID, code = invalid.ID, invalid.Code()
 			}
-		case offered && bridge.IsGuest(m):
+		case offered && gateway.IsGuest(m):
 			return nil, nil, true
 		case !m.IsRequest():
 		case seen[string(m.ID)]:

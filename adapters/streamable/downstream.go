@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -32,7 +33,7 @@ const streamAfter = time.Second
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
-	b *bridge.Bridge
+	b *gateway.Gateway
 	o Options
 
 	wg sync.WaitGroup // of listening
@@ -44,7 +45,7 @@ type Downstream struct {
 }
 
 // New makes a Downstream for the servers of b.
-func New(b *bridge.Bridge, o Options) *Downstream {
+func New(b *gateway.Gateway, o Options) *Downstream {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -164,7 +165,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 			return
 		}
 		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
-			writeAnswer(w, http.StatusBadRequest, answered{bridge.NotDiscovered(m.ID), nil})
+			writeAnswer(w, http.StatusBadRequest, answered{gateway.NotDiscovered(m.ID), nil})
 			body.Free()
 			return
 		}

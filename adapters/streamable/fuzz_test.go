@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -47,7 +47,7 @@ func FuzzPost(f *testing.F) {
 	}
 	f.Add("{}", "text/plain", "text/html", "2026-07-28", true)
 	s := &wiretest.Server{}
-	r := newRig(f, s, bridge.Options{}, Options{})
+	r := newRig(f, s, gateway.Options{}, Options{})
 	c := r.begin("2025-03-26")
 	f.Fuzz(func(t *testing.T, body, kind, accept, revision string, known bool) {
 		if strings.Contains(body, "ask") || strings.Contains(body, "wait") || strings.Contains(body, "late") || strings.Contains(body, "large") || strings.Contains(body, "steps") && len(body) > 200 || strings.Contains(body, `\u`) {
@@ -90,7 +90,7 @@ func FuzzPost(f *testing.F) {
 
 // Whatever Last-Event-ID says, a GET gets one answer and never another session's events (R-037).
 func FuzzLastEventID(f *testing.F) {
-	r := newRig(f, &wiretest.Server{}, bridge.Options{}, Options{})
+	r := newRig(f, &wiretest.Server{}, gateway.Options{}, Options{})
 	mine, theirs := r.begin("2025-06-18"), r.begin("2025-06-18")
 	for _, c := range []*client{mine, theirs} {
 		for _, e := range c.call("1", "steps", `{"n":3}`).Wait().Events() {

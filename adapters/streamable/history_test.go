@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // What is kept for Last-Event-ID counts among the bytes under way, and goes first
@@ -15,7 +15,7 @@ import (
 func TestHistoryMakesRoom(t *testing.T) {
 	const limit, size, sessions = 8 << 20, 2 << 20, 10
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{MaxBytes: limit}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		text := `{"large":"` + strings.Repeat("x", size) + `"}`
 		var clients []*client
 		var before []string // the event before the answer

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,29 +21,29 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*wiretest.Site
 	t testing.TB
-	b *bridge.Bridge
+	b *gateway.Gateway
 	d *Downstream
 	s *wiretest.Server
 }
 
 // newRig publishes two servers that are the same: fake at /mcp and other at
 // /other/mcp.
-func newRig(t testing.TB, s *wiretest.Server, bo bridge.Options, o Options) *rig {
+func newRig(t testing.TB, s *wiretest.Server, bo gateway.Options, o Options) *rig {
 	r := publish(t, s, bo, o)
 	r.s = s
 	return r
 }
 
-func publish(t testing.TB, s bridge.Adapter, bo bridge.Options, o Options) *rig {
-	var limits bridge.Limits // of the first, if there are any
+func publish(t testing.TB, s bridge.Adapter, bo gateway.Options, o Options) *rig {
+	var limits gateway.Limits // of the first, if there are any
 	if len(bo.Servers) > 0 {
 		limits = bo.Servers[0].Limits
 	}
-	off := bridge.Breaker{Off: true} // servers fail here as often as it takes
-	bo.Servers = []bridge.ServerOptions{{Name: "fake", Adapter: s, Limits: limits, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
+	off := gateway.Breaker{Off: true} // servers fail here as often as it takes
+	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s, Limits: limits, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	r := &rig{t: t, b: bridge.New(bo)}
+	r := &rig{t: t, b: gateway.New(bo)}
 	r.d = New(r.b, o)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, q *http.Request) { r.d.Serve("fake", w, q) })
@@ -69,7 +70,7 @@ func publish(t testing.TB, s bridge.Adapter, bo bridge.Options, o Options) *rig 
 // run runs f in a bubble.
 func run(t *testing.T, f func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, &wiretest.Server{}, bridge.Options{}, Options{})) })
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})) })
 }
 
 // client is one session.
@@ -114,13 +115,13 @@ func call(id, tool, args string) string {
 // TestDialogues plays what clients and bridge say to each other.
 func TestDialogues(t *testing.T) {
 	wiretest.Play(t, "testdata/*.txtar", func(t *testing.T, s *wiretest.Server) *wiretest.Site {
-		return newRig(t, s, bridge.Options{}, Options{}).Site
+		return newRig(t, s, gateway.Options{}, Options{}).Site
 	})
 }
 
 // TestLegacyDialogues plays them where legacy revisions only are offered.
 func TestLegacyDialogues(t *testing.T) {
 	wiretest.Play(t, "testdata/legacy/*.txtar", func(t *testing.T, s *wiretest.Server) *wiretest.Site {
-		return newRig(t, s, bridge.Options{Offer: bridge.OfferLegacy}, Options{}).Site
+		return newRig(t, s, gateway.Options{Offer: gateway.OfferLegacy}, Options{}).Site
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -37,7 +37,7 @@ func FuzzModernPost(f *testing.F) {
 	} {
 		f.Add(s[0], s[1], s[2], s[3], s[4], s[5])
 	}
-	h := newModernRig(f, bridge.Options{}, Options{})
+	h := newModernRig(f, gateway.Options{}, Options{})
 	f.Fuzz(func(t *testing.T, method, meta, params, version, methodHeader, nameHeader string) {
 		for _, slow := range []string{"wait", "late", "linger", "large", "flood", "steps", "fail", "listen", `\u`} {
 			if strings.Contains(method, slow) || strings.Contains(params, slow) && slow != `\u` || strings.Contains(meta, "progressToken") && strings.Contains(params, slow) {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // A client of the official SDK talks in the stateless era: it discovers the server, subscribes, calls, hears of progress, and
 // breaks calls off.
 func TestModernSDK(t *testing.T) {
-	h := newModernRig(t, bridge.Options{}, Options{})
+	h := newModernRig(t, gateway.Options{}, Options{})
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.d.Serve("fake", w, r) }))
 	defer site.Close()
 	progress, changed := make(chan float64, 10), make(chan struct{}, 10)
@@ -80,7 +80,7 @@ func TestModernSDK(t *testing.T) {
 // A client that can speak both eras falls back to a session when the server cannot be discovered, and not before it has
 // failed in a way that does not look like that (C4).
 func TestModernSDKFallsBack(t *testing.T) {
-	h := newModernRig(t, bridge.Options{}, Options{})
+	h := newModernRig(t, gateway.Options{}, Options{})
 	h.m.Faulty("lost", 0)
 	var status []int
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

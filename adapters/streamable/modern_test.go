@@ -11,7 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -24,10 +24,10 @@ type modernRig struct {
 // runModern runs f in a bubble.
 func runModern(t *testing.T, f func(t *testing.T, h *modernRig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newModernRig(t, bridge.Options{}, Options{})) })
+	synctest.Test(t, func(t *testing.T) { f(t, newModernRig(t, gateway.Options{}, Options{})) })
 }
 
-func newModernRig(t testing.TB, bo bridge.Options, o Options) *modernRig {
+func newModernRig(t testing.TB, bo gateway.Options, o Options) *modernRig {
 	m := &wiretest.Modern{}
 	return &modernRig{publish(t, wiretest.Both{Legacy: &wiretest.Server{}, Modern: m}, bo, o), m}
 }

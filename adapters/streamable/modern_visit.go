@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -44,7 +45,7 @@ var _ bridge.Stream = (*visit)(nil)
 var visitLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
 
 // newVisit begins the call m, and frees body when that has ended.
-func newVisit(d *Downstream, m *jsonrpc.Message, g bridge.Guest, body *httpbody.Body) *visit {
+func newVisit(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) *visit {
 	v := &visit{d: d, method: m.Method, whose: g.From.Principal, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	// Not the request's context: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -56,7 +57,7 @@ func newVisit(d *Downstream, m *jsonrpc.Message, g bridge.Guest, body *httpbody.
 }
 
 // call makes the call.
-func (v *visit) call(ctx context.Context, m *jsonrpc.Message, g bridge.Guest, body *shared) {
+func (v *visit) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, body *shared) {
 	defer close(v.done)
 	a, err := v.d.b.Call(ctx, m, g)
 	body.free()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -51,7 +52,7 @@ func TestModernStream(t *testing.T) {
 // An answer that takes long: a stream after a second, with comments while nothing is said (R-093).
 func TestModernHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newModernRig(t, bridge.Options{}, Options{Heartbeat: 5 * time.Second})
+		h := newModernRig(t, gateway.Options{}, Options{Heartbeat: 5 * time.Second})
 		for _, body := range []string{modernCall("1", "wait", "{}"), modernBody("2", listen, `"notifications":{}`)} {
 			a := h.send(body)
 			wiretest.Advance(1001 * time.Millisecond)
@@ -116,7 +117,7 @@ func TestModernCancel(t *testing.T) {
 
 // A client that has ended its half of the connection has gone too: nothing is said to it any more (R-092).
 func TestModernHalfClosed(t *testing.T) {
-	h := newModernRig(t, bridge.Options{}, Options{})
+	h := newModernRig(t, gateway.Options{}, Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +260,7 @@ func TestModernLargeUncopied(t *testing.T) {
 	const size = 1 << 20
 	for _, kind := range []string{`"resultType":"complete",`, ""} { // the second is completed by the bridge (R-084)
 		k := &keeper{Modern: &wiretest.Modern{}, answer: []byte(`{"jsonrpc":"2.0","id":1,"result":{` + kind + `"content":[],"large":"` + strings.Repeat("x", size) + `"}}`)}
-		r := publish(t, k, bridge.Options{}, Options{})
+		r := publish(t, k, gateway.Options{}, Options{})
 		body := modernCall("1", "echo", "1")
 		ask := func() {
 			q := httptest.NewRequest("POST", "/mcp", strings.NewReader(body))
@@ -371,7 +372,7 @@ func TestSharedBody(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		kept := make(chan func(), 1)
 		keeper := &keeper{Modern: h.m, kept: kept}
-		r := publish(t, keeper, bridge.Options{MaxBytes: 1 << 20}, Options{})
+		r := publish(t, keeper, gateway.Options{MaxBytes: 1 << 20}, Options{})
 		body := modernCall("1", "echo", `"`+strings.Repeat("x", 700<<10)+`"`)
 		a := r.Do("POST", "/mcp", body, modernHeaders(body)...).Wait()
 		if a.Status() != 200 {

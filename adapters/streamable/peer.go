@@ -5,13 +5,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // peer is one session as this transport sees it: with the streams that its
 // client may resume.
 type peer struct {
-	*bridge.Session
+	*gateway.Session
 	d     *Downstream
 	id    string
 	whose string // the principal

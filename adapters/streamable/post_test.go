@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -152,7 +153,7 @@ func TestSlowInitialize(t *testing.T) {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		}}, bridge.Options{}, Options{})
+		}}, gateway.Options{}, Options{})
 		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
 		wiretest.Advance(27 * time.Second)
 		synctest.Wait()
@@ -184,7 +185,7 @@ func TestFailedInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{Before: func(context.Context) error {
 			return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start", Err: errors.New("secret")}
-		}}, bridge.Options{}, Options{})
+		}}, gateway.Options{}, Options{})
 		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25")).Wait()
 		if a.Status() != 200 || a.Header("Mcp-Session-Id") != "" || !strings.Contains(a.Body(), `{"bridge":"upstream_unavailable"}`) || strings.Contains(a.Body(), "secret") {
 			t.Errorf("initialize = %d %q %s", a.Status(), a.Header("Mcp-Session-Id"), a.Body())
@@ -238,7 +239,7 @@ func TestLarge(t *testing.T) {
 // Limits (R-178): a body above it is 413, also one that comes in chunks and does not say its length.
 func TestBodyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{}, Options{MaxMessage: 100 << 10})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 100 << 10})
 		c := r.begin("2025-06-18")
 		for _, test := range []struct{ size, status int }{{90 << 10, 200}, {300 << 10, 413}} {
 			body := call("1", "echo", `"`+strings.Repeat("x", test.size)+`"`)
@@ -254,7 +255,7 @@ func TestBodyLimit(t *testing.T) {
 // Limits (R-178): all bodies under way together. What was only announced does not count (T-MEM).
 func TestBytesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{MaxBytes: 4 << 20}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: 4 << 20}, Options{})
 		c := r.begin("2025-06-18")
 		var idle []net.Conn
 		for range 2 {
@@ -292,7 +293,7 @@ func TestBytesInFlight(t *testing.T) {
 // Limits (R-178): sessions, calls of a session, elements of a batch.
 func TestCountLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{Sessions: session.NewMemory(1)}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{Sessions: session.NewMemory(1)}, Options{})
 		c := r.begin("2025-03-26")
 		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25")).Wait()
 		if a.Status() != 503 || !strings.Contains(a.Body(), `"id":0`) || a.Header("Retry-After") == "" || a.Header("Mcp-Session-Id") != "" {
@@ -328,7 +329,7 @@ func TestBatchAnswersBounded(t *testing.T) {
 	for _, way := range []string{"json", "stream"} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, &wiretest.Server{}, bridge.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for all answers
+				r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for all answers
 				c := r.begin("2025-03-26")
 				tool := map[string]string{"json": "echo", "stream": "log"}[way]
 				b := call(`"first"`, tool, "1")
@@ -464,7 +465,7 @@ func TestEndAnswersCalls(t *testing.T) {
 // A session that nobody uses ends; one with a GET open does not (T-TIME).
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{SessionIdle: 10 * time.Minute}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{SessionIdle: 10 * time.Minute}, Options{})
 		quiet, open := r.begin("2025-06-18"), r.begin("2025-06-18")
 		get := open.get()
 		wiretest.Advance(time.Hour)

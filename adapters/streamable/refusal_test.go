@@ -13,8 +13,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
@@ -36,26 +36,26 @@ func TestRefusals(t *testing.T) {
 			synctest.Wait()
 		}
 	}
-	once := bridge.Rate{PerSecond: 0.4, Burst: 1}
+	once := gateway.Rate{PerSecond: 0.4, Burst: 1}
 	for _, test := range []struct {
 		name           string
-		limits         bridge.Limits
-		each           bridge.PerPrincipal
+		limits         gateway.Limits
+		each           gateway.PerPrincipal
 		before         func(h *modernRig)
 		modern, legacy int // statuses of a call
 		after, word    string
 		text           string
 	}{
-		{"rate of a server", bridge.Limits{Rate: once}, bridge.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: it may be called 24/m by one caller (limits: rate); try again in 3 s"},
-		{"rate of a tool", bridge.Limits{Tools: map[string]bridge.Rate{"ec*": once}}, bridge.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: tools ec* may be called 24/m by one caller (limits: tools: ec*); try again in 3 s"},
-		{"queue", bridge.Limits{Calls: 1, Queue: 1}, bridge.PerPrincipal{}, hold(2), 503, 200, "1", "overloaded", "server fake: it has 1 calls under way and 1 more that wait (limits: calls, queue)"},
-		{"principal at a server", bridge.Limits{PerPrincipal: 1}, bridge.PerPrincipal{}, hold(1), 503, 200, "1", "overloaded", "server fake: one caller may have 1 calls under way or waiting (limits: per_principal)"},
-		{"calls of a principal", bridge.Limits{}, bridge.PerPrincipal{Calls: 1}, hold(1), 503, 200, "1", "overloaded", "one caller may have 1 calls under way (per_principal: calls)"},
+		{"rate of a server", gateway.Limits{Rate: once}, gateway.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: it may be called 24/m by one caller (limits: rate); try again in 3 s"},
+		{"rate of a tool", gateway.Limits{Tools: map[string]gateway.Rate{"ec*": once}}, gateway.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: tools ec* may be called 24/m by one caller (limits: tools: ec*); try again in 3 s"},
+		{"queue", gateway.Limits{Calls: 1, Queue: 1}, gateway.PerPrincipal{}, hold(2), 503, 200, "1", "overloaded", "server fake: it has 1 calls under way and 1 more that wait (limits: calls, queue)"},
+		{"principal at a server", gateway.Limits{PerPrincipal: 1}, gateway.PerPrincipal{}, hold(1), 503, 200, "1", "overloaded", "server fake: one caller may have 1 calls under way or waiting (limits: per_principal)"},
+		{"calls of a principal", gateway.Limits{}, gateway.PerPrincipal{Calls: 1}, hold(1), 503, 200, "1", "overloaded", "one caller may have 1 calls under way (per_principal: calls)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newModernRig(t, bridge.Options{Servers: []bridge.ServerOptions{{Limits: test.limits}},
-					Grants: map[string]bridge.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
+				h := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{Limits: test.limits}},
+					Grants: map[string]gateway.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
 				h.Site = wiretest.NewSite(t, as(h.d))
 				began := h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
 				if test.before != nil {
@@ -96,8 +96,8 @@ func TestRefusals(t *testing.T) {
 func TestRefusedAtTheDoor(t *testing.T) {
 	const who = "X-Who"
 	synctest.Test(t, func(t *testing.T) {
-		h := newModernRig(t, bridge.Options{Grants: map[string]bridge.Grant{"p": {}, "q": {}},
-			PerPrincipal: bridge.PerPrincipal{Sessions: 2, Rate: bridge.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
+		h := newModernRig(t, gateway.Options{Grants: map[string]gateway.Grant{"p": {}, "q": {}},
+			PerPrincipal: gateway.PerPrincipal{Sessions: 2, Rate: gateway.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
 		h.Site = wiretest.NewSite(t, as(h.d))
 		begin := func(who string) *wiretest.Reply {
 			return h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), "X-Who", who).Wait()
@@ -128,7 +128,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 // the session, and drops what was said. (Those of the TypeScript SDK, 1.32 and 2.4, go on too: their error is no JSON-RPC one
 // and has no data; the body stands in its text.)
 func TestRefusalsSDK(t *testing.T) {
-	h := newRig(t, &wiretest.Server{}, bridge.Options{Servers: []bridge.ServerOptions{{Limits: bridge.Limits{Rate: bridge.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}, Options{})
+	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{Limits: gateway.Limits{Rate: gateway.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}, Options{})
 	status := 0 // in place of the bridge's own
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if namesModern(r.Header) { // the client is to have a session

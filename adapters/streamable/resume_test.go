@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
@@ -211,7 +211,7 @@ func TestManyGets(t *testing.T) {
 // A long session with many questions works on: its history is bounded (R-178, T-MEM).
 func TestManyQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, bridge.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for questions without a reader
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for questions without a reader
 		c := r.begin("2025-06-18")
 		get := c.get()
 		synctest.Wait()

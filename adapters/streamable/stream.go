@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -133,7 +134,7 @@ func wake(c chan<- struct{}) {
 
 // keep puts an answer into the log. The caller holds s.mu.
 func (s *stream) keep(a answered) {
-	_ = s.log.Append(bridge.AnswerEvent(a.m)) // the log of a stream that nobody can read any more takes none
+	_ = s.log.Append(gateway.AnswerEvent(a.m)) // the log of a stream that nobody can read any more takes none
 }
 
 // answer takes one of the answers. The stream ends with the last.

@@ -8,16 +8,17 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // UpstreamOptions are the limits of a server's connections.
 type UpstreamOptions struct {
-	Log        *slog.Logger    // nil means slog.Default()
-	MaxMessage int             // bytes of one message from the server; 0 means 16 MiB
-	Timeouts   bridge.Timeouts // of each call; 0 means none
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of one message from the server; 0 means 16 MiB
+	Timeouts   conn.Timeouts // of each call; 0 means none
 	// Era says in which eras of the protocol the server is spoken to; empty means
 	// bridge.EraAuto.
-	Era bridge.Era
+	Era conn.Era
 	// Revision is the newest that a legacy server is offered; empty means no limit.
 	Revision string
 }
@@ -29,7 +30,7 @@ type Upstream struct {
 	client *httpclient.Client
 	o      UpstreamOptions
 	limit  int // bytes of a message with its envelope
-	eras   *bridge.Eras
+	eras   *conn.Eras
 
 	do, stream func(*http.Request) (*http.Response, error) // the client's
 }
@@ -54,7 +55,7 @@ func NewUpstream(name string, c httpclient.Config, o UpstreamOptions) (*Upstream
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}
-	return &Upstream{name: name, client: client, o: o, limit: o.MaxMessage + envelopeRoom, eras: bridge.NewEras(o.Era), do: client.Do, stream: client.Stream}, nil
+	return &Upstream{name: name, client: client, o: o, limit: o.MaxMessage + envelopeRoom, eras: conn.NewEras(o.Era), do: client.Do, stream: client.Stream}, nil
 }
 
 // Close closes the HTTP connections that are not in use. Without it they end

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // What a legacy server says on the stream of a call reaches the client on the
@@ -29,7 +29,7 @@ func TestUpstreamBeforeAnswer(t *testing.T) {
 		}
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", id)
 	}
-	r := publish(t, adapter(t, s.URL, nil, UpstreamOptions{}), bridge.Options{}, Options{})
+	r := publish(t, adapter(t, s.URL, nil, UpstreamOptions{}), gateway.Options{}, Options{})
 	c := r.begin("2025-06-18")
 
 	conn := r.Dial()

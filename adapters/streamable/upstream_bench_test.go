@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // pads is a server that answers each call with as much as it was sent.
@@ -86,7 +87,7 @@ func BenchmarkUpstreamCall(b *testing.B) {
 					res.Body.Close()
 				}
 			})
-			for era, name := range map[bridge.Era]string{bridge.EraLegacy: "call", bridge.EraModern: "modern"} {
+			for era, name := range map[conn.Era]string{conn.EraLegacy: "call", conn.EraModern: "modern"} {
 				b.Run(fmt.Sprintf("%s/%s/%d", name, kind, size), func(b *testing.B) {
 					s := httptest.NewServer(pads(stream))
 					defer s.Close()
@@ -110,7 +111,7 @@ func BenchmarkUpstreamCall(b *testing.B) {
 // BenchmarkUpstreamIdle tells what an open connection holds whose standing
 // stream is silent, net/http's part included. The server keeps next to nothing.
 func BenchmarkUpstreamIdle(b *testing.B) {
-	silent(b, bridge.EraLegacy, func(a *Upstream) func() {
+	silent(b, conn.EraLegacy, func(a *Upstream) func() {
 		up, err := a.Open(b.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		if err != nil {
 			b.Fatal(err)
@@ -123,7 +124,7 @@ func BenchmarkUpstreamIdle(b *testing.B) {
 // server says nothing.
 func BenchmarkUpstreamListen(b *testing.B) {
 	var up bridge.Upstream
-	silent(b, bridge.EraModern, func(a *Upstream) func() {
+	silent(b, conn.EraModern, func(a *Upstream) func() {
 		if up == nil {
 			up = adaptertest.OpenModern(b, a, &adaptertest.Client{})
 		}
@@ -134,7 +135,7 @@ func BenchmarkUpstreamListen(b *testing.B) {
 }
 
 // silent measures what is held by b.N times what open opens, a stream each.
-func silent(b *testing.B, era bridge.Era, open func(*Upstream) (end func())) {
+func silent(b *testing.B, era conn.Era, open func(*Upstream) (end func())) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

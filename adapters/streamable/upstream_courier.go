@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // courier carries what has no answer, one POST after the other, so that it
@@ -22,7 +22,7 @@ type courier struct {
 
 // note is one message on its way.
 type note struct {
-	bridge.Outgoing
+	conn.Outgoing
 	about *posting // of the call that it takes back; nil means none
 }
 
@@ -43,7 +43,7 @@ var errFull = errors.New("too much waits to be taken by it")
 
 // enqueue implements the part of bridge.Sender that is about messages without
 // an answer.
-func (w *wire) enqueue(ctx context.Context, m bridge.Outgoing) error {
+func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 	n := note{Outgoing: m}
 	if m.Cancels != 0 {
 		if n.about = w.posting(m.Cancels); n.about == nil {
@@ -163,7 +163,7 @@ const noteLimit = 30 * time.Second
 // confirm sends a message without an answer and waits until it is taken. What
 // cannot have reached the server is tried again. The memory of the message is left
 // to the garbage collector: the transport may read it after the response has come.
-func (w *wire) confirm(ctx context.Context, m bridge.Outgoing) error {
+func (w *wire) confirm(ctx context.Context, m conn.Outgoing) error {
 	under, cancel := context.WithTimeout(w.ctx, noteLimit)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
@@ -14,7 +15,7 @@ import (
 // httpclient.ErrOtherTransport when the server seems to speak HTTP+SSE.
 func (a *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	first, other := a.eras.Order(from)
-	if first == bridge.EraModern {
+	if first == conn.EraModern {
 		return a.modernFirst(ctx, from, rest, other)
 	}
 	return a.legacyFirst(ctx, from, rest, other)
@@ -38,7 +39,7 @@ func (a *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest br
 		a.o.Log.Debug("the server is no modern one either", "err", also)
 		return nil, err
 	}
-	a.eras.Learn(bridge.EraLegacy, false)
+	a.eras.Learn(conn.EraLegacy, false)
 	return m, nil
 }
 
@@ -59,7 +60,7 @@ func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 	}
 	w, unknown, err := a.initialize(ctx, from, rest)
 	if err == nil {
-		a.eras.Learn(bridge.EraModern, false)
+		a.eras.Learn(conn.EraModern, false)
 		return w, nil
 	}
 	if !undiscovered || !unknown || ctx.Err() != nil {
@@ -69,7 +70,7 @@ func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 	if also != nil {
 		return nil, err
 	}
-	a.eras.Learn(bridge.EraLegacy, false)
+	a.eras.Learn(conn.EraLegacy, false)
 	return m, nil
 }
 
@@ -77,7 +78,7 @@ func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 // server has said, with 404, that it does not know the method.
 func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
 	w = newWire(a, from, rest)
-	w.server, err = bridge.Handshake(ctx, w.Conn, from, a.o.Revision)
+	w.server, err = conn.Handshake(ctx, w.Conn, from, a.o.Revision)
 	if err == nil {
 		err = w.opened(ctx)
 	}
@@ -85,7 +86,7 @@ func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bri
 		_ = w.Close(context.Background()) // ctx may have ended, and the server shall know all the same
 		return nil, w.unknown.Load(), a.unopened(err)
 	}
-	a.eras.Learn(bridge.EraLegacy, true)
+	a.eras.Learn(conn.EraLegacy, true)
 	return w, false, nil
 }
 
@@ -98,7 +99,7 @@ var errUnlike = errors.New("no answer of a modern server")
 // the one way in which a modern server could that lacks the method.
 func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
 	m = newStateless(a, from, rest)
-	s, v, err := bridge.Discover(ctx, m.Conn, from)
+	s, v, err := conn.Discover(ctx, m.Conn, from)
 	if err == nil {
 		err = m.doubts(v)
 	}
@@ -117,7 +118,7 @@ func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
 	m := newStateless(a, from, rest)
 	m.undiscovered = true
-	s, err := bridge.Undiscovered(ctx, m.Conn, from)
+	s, err := conn.Undiscovered(ctx, m.Conn, from)
 	switch {
 	case err == nil && s == nil:
 		err = a.unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
@@ -132,12 +133,12 @@ func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 }
 
 // doubts returns what keeps a verdict from being that the server is a modern one.
-func (m *stateless) doubts(v bridge.Verdict) error {
+func (m *stateless) doubts(v conn.Verdict) error {
 	a := m.a
 	switch f := m.fault(); {
-	case v == bridge.SaysModern:
+	case v == conn.SaysModern:
 		return nil
-	case v == bridge.SaysLegacy:
+	case v == conn.SaysLegacy:
 		return a.unavailable("it speaks legacy revisions of the protocol only", errUnlike)
 	case f.modern(): // C2.3: that it is legacy is not the reason
 		return a.unavailable("it finds fault with server/discover: "+f.text, nil)

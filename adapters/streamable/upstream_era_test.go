@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // discovered is what a modern server answers server/discover with.
@@ -84,7 +85,7 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		discover, begin reply
-		era             bridge.Era
+		era             conn.Era
 		want            string // modern, legacy, or a part of the error
 		requests        []string
 	}{
@@ -138,12 +139,12 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 			events(w)
 			cutOff(w, r, id)
 		}, nil, "", "broke", alone},
-		{"pinned to legacy", nil, nil, bridge.EraLegacy, "legacy", shakes[1:]},
-		{"pinned to legacy, and it is modern", nil, notFound, bridge.EraLegacy, "Method not found", shakes[1:2]},
-		{"pinned to modern", good(discovered), nil, bridge.EraModern, "modern", alone},
-		{"pinned to modern, and it is legacy", respond(400, refusedRevision("$id", "2025-11-25")), nil, bridge.EraModern, "legacy revisions of the protocol only", alone},
-		{"pinned to modern, and it is something", respond(405, ""), nil, bridge.EraModern, "HTTP 405", alone},
-		{"pinned to modern, undiscovered", notFound, nil, bridge.EraModern, "modern", []string{"server/discover", "tools/list", "prompts/list", "resources/list"}},
+		{"pinned to legacy", nil, nil, conn.EraLegacy, "legacy", shakes[1:]},
+		{"pinned to legacy, and it is modern", nil, notFound, conn.EraLegacy, "Method not found", shakes[1:2]},
+		{"pinned to modern", good(discovered), nil, conn.EraModern, "modern", alone},
+		{"pinned to modern, and it is legacy", respond(400, refusedRevision("$id", "2025-11-25")), nil, conn.EraModern, "legacy revisions of the protocol only", alone},
+		{"pinned to modern, and it is something", respond(405, ""), nil, conn.EraModern, "HTTP 405", alone},
+		{"pinned to modern, undiscovered", notFound, nil, conn.EraModern, "modern", []string{"server/discover", "tools/list", "prompts/list", "resources/list"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newProbed(t, c.discover, c.begin, lists)
@@ -198,7 +199,7 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		begin, discover reply
-		era             bridge.Era
+		era             conn.Era
 		want            string
 		requests        []string
 	}{
@@ -213,7 +214,7 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 		{"neither", respond(400, failure("$id", -32602, "too old")), respond(400, failure("$id", -32600, "no session")), "", "too old", both},
 		{"neither, at all", respond(405, ""), respond(405, ""), "", "refused to initialize (HTTP 405)", both},
 		{"neither, and broken", notFound, cutOff, "", "Method not found", both},
-		{"pinned to modern", nil, good(discovered), bridge.EraModern, "modern", both[1:]},
+		{"pinned to modern", nil, good(discovered), conn.EraModern, "modern", both[1:]},
 		{"401", respond(401, ""), nil, "", "Authorization", one},
 		{"429", respond(429, ""), nil, "", "HTTP 429", one},
 		{"500", respond(500, ""), nil, "", "HTTP 500", one},

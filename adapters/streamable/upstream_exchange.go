@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -28,7 +29,7 @@ type exchange struct {
 	retry time.Duration // what the server wants us to wait before we resume
 }
 
-func newExchange(w *wire, m bridge.Outgoing) *exchange {
+func newExchange(w *wire, m conn.Outgoing) *exchange {
 	e := &exchange{w: w, retry: defaultRetry}
 	e.init(&w.link, m, e.take)
 	return e

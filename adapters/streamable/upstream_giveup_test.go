@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // A call that was given up keeps no forgotten session alive: nothing can be said
@@ -114,7 +115,7 @@ func TestUpstreamStuckRequest(t *testing.T) {
 // A server that cannot be reached is said to be so, however short the time-out
 // of the call: that it did not answer would mean that it may have acted.
 func TestUpstreamUnreachableInTime(t *testing.T) {
-	for _, limits := range []bridge.Timeouts{{}, {Idle: 5 * time.Minute}, {Idle: 3 * time.Second}, {Idle: time.Minute, Max: 2 * time.Second}, {Idle: 50 * time.Millisecond}} {
+	for _, limits := range []conn.Timeouts{{}, {Idle: 5 * time.Minute}, {Idle: 3 * time.Second}, {Idle: time.Minute, Max: 2 * time.Second}, {Idle: 50 * time.Millisecond}} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
 			bubble(t, &script{session: "s"}, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
 				a.o.Timeouts = limits

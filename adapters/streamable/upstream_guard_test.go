@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -47,9 +48,9 @@ func TestUpstreamGuarded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, &script{post: c.post})
-			u := adapter(t, s.URL, nil, UpstreamOptions{Timeouts: bridge.Timeouts{Idle: 300 * time.Millisecond}})
-			b := bridge.New(bridge.Options{Log: slog.New(slog.DiscardHandler), Servers: []bridge.ServerOptions{
-				{Name: "fake", Adapter: u, Breaker: bridge.Breaker{Failures: 3}},
+			u := adapter(t, s.URL, nil, UpstreamOptions{Timeouts: conn.Timeouts{Idle: 300 * time.Millisecond}})
+			b := gateway.New(gateway.Options{Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{
+				{Name: "fake", Adapter: u, Breaker: gateway.Breaker{Failures: 3}},
 			}})
 			defer b.Close(context.Background())
 			m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // bubble runs f with an adapter to a script in memory, where time is fake.
@@ -27,7 +28,7 @@ func bubble(t *testing.T, s *script, f func(t *testing.T, a *Upstream, rest *ada
 		site := wiretest.NewSite(t, s)
 		c := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }}}
 		t.Cleanup(c.CloseIdleConnections)
-		a := adapter(t, "http://server.test/mcp", nil, UpstreamOptions{Timeouts: bridge.Timeouts{Idle: 5 * time.Minute}})
+		a := adapter(t, "http://server.test/mcp", nil, UpstreamOptions{Timeouts: conn.Timeouts{Idle: 5 * time.Minute}})
 		a.do, a.stream = c.Do, c.Do
 		f(t, a, &adaptertest.Client{})
 	})

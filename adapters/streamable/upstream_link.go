@@ -5,16 +5,17 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // link is what a connection is in either era: calls under way, each a POST of
 // its own, and the end of it all.
 type link struct {
-	*bridge.Conn
+	*conn.Conn
 	a      *Upstream
 	from   *bridge.Caller
 	rest   bridge.Client
-	server *bridge.Server
+	server *bridge.Greeting
 
 	ctx  context.Context // ends when the connection is closed
 	stop context.CancelFunc
@@ -32,14 +33,14 @@ type link struct {
 }
 
 // init makes the link of a connection that sends by out.
-func (l *link) init(a *Upstream, from *bridge.Caller, rest bridge.Client, out bridge.Sender) {
+func (l *link) init(a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
 	l.a, l.from, l.rest, l.calls = a, from, rest, map[int64]*posting{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.Conn = bridge.NewConn(a.name, out, rest, a.o.Timeouts)
+	l.Conn = conn.New(a.name, out, rest, a.o.Timeouts)
 }
 
 // Server returns what the opening found out.
-func (l *link) Server() *bridge.Server { return l.server }
+func (l *link) Server() *bridge.Greeting { return l.server }
 
 // begin starts a call that run makes and sees to the end of.
 func (l *link) begin(p *posting, run func()) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -34,7 +35,7 @@ type doubt struct {
 
 var (
 	_ bridge.Upstream = (*stateless)(nil)
-	_ bridge.Sender   = (*stateless)(nil)
+	_ conn.Sender     = (*stateless)(nil)
 )
 
 func newStateless(a *Upstream, from *bridge.Caller, rest bridge.Client) *stateless {
@@ -44,9 +45,9 @@ func newStateless(a *Upstream, from *bridge.Caller, rest bridge.Client) *statele
 }
 
 // opened begins the connection's life.
-func (w *stateless) opened(s *bridge.Server) error {
+func (w *stateless) opened(s *bridge.Greeting) error {
 	s.Mirrors = true
-	w.a.eras.Learn(bridge.EraModern, true)
+	w.a.eras.Learn(conn.EraModern, true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.server, w.open = s, true
@@ -56,7 +57,7 @@ func (w *stateless) opened(s *bridge.Server) error {
 // Send implements bridge.Sender. A call gets a POST of its own. What takes one
 // back ends that: the closed stream tells the server. Nothing else can be
 // said to a modern server.
-func (w *stateless) Send(_ context.Context, m bridge.Outgoing) error {
+func (w *stateless) Send(_ context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
 		q := newQuery(w, m)
 		return w.begin(&q.posting, q.run)
@@ -137,11 +138,11 @@ func (w *stateless) still(ctx context.Context) bool {
 	}
 	within, cancel := context.WithTimeout(ctx, doubtLimit)
 	defer cancel()
-	_, v, err := bridge.Discover(within, w.Conn, w.from)
+	_, v, err := conn.Discover(within, w.Conn, w.from)
 	if err == nil {
 		err = w.doubts(v)
 	}
-	d.modern = v != bridge.SaysOther && !errors.Is(err, errUnlike) || w.undiscovered && w.fault().undiscovered()
+	d.modern = v != conn.SaysOther && !errors.Is(err, errUnlike) || w.undiscovered && w.fault().undiscovered()
 	w.mu.Lock()
 	w.doubt = nil
 	w.mu.Unlock()
@@ -162,7 +163,7 @@ func (w *stateless) changed(how string) *bridge.Error {
 				listens = append(listens, p)
 			}
 		}
-	}, func() { w.a.eras.Forget(bridge.EraModern) })
+	}, func() { w.a.eras.Forget(conn.EraModern) })
 	for _, p := range listens {
 		w.Abort(p.call, w.a.lost("the server is another one now", nil))
 		p.stop()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // wherever the stream of a call breaks, the call has one outcome,
@@ -206,7 +207,7 @@ func TestUpstreamModernRedirects(t *testing.T) {
 		}
 		http.Redirect(w, r, target.Load().(string), http.StatusTemporaryRedirect)
 	})
-	a := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, UpstreamOptions{Era: bridge.EraModern})
+	a := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, UpstreamOptions{Era: conn.EraModern})
 	target.Store("/mcp/")
 	up := adaptertest.OpenModern(t, a, &adaptertest.Client{})
 	for _, method := range []string{"tools/call", "subscriptions/listen"} {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -21,8 +21,8 @@ import (
 type query struct {
 	posting
 	w     *stateless
-	out   bridge.Outgoing // but for Line and Header
-	early bool            // the server was not known to be modern when the call was made
+	out   conn.Outgoing // but for Line and Header
+	early bool          // the server was not known to be modern when the call was made
 
 	// Used by run only.
 	status int  // of the response
@@ -30,7 +30,7 @@ type query struct {
 	again  bool // the server understands Mcp-Name only so, it seems
 }
 
-func newQuery(w *stateless, m bridge.Outgoing) *query {
+func newQuery(w *stateless, m conn.Outgoing) *query {
 	q := &query{w: w, out: m}
 	q.out.Line, q.out.Header = nil, nil
 	q.init(&w.link, m, q.take)
@@ -188,7 +188,7 @@ func (q *query) take(m *jsonrpc.Message) {
 		q.again = true
 		m.Release()
 		return
-	case code == jsonrpc.CodeUnsupportedVersion && !q.early && bridge.Judge(m.Error) != bridge.NoVerdict:
+	case code == jsonrpc.CodeUnsupportedVersion && !q.early && conn.Judge(m.Error) != conn.NoVerdict:
 		m.Release()
 		w.Abort(q.call, w.changed("it names other revisions"))
 		return

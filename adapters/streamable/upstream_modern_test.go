@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -305,7 +306,7 @@ func TestUpstreamModernChanged(t *testing.T) {
 			if gone := rest.Gones(); len(gone) != 1 {
 				t.Errorf("Gone was called %d times", len(gone))
 			}
-			if _, known := a.eras.Speaks(bridge.EraModern); known {
+			if _, known := a.eras.Speaks(conn.EraModern); known {
 				t.Error("the verdict is remembered")
 			}
 		})

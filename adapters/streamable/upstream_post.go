@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -45,7 +46,7 @@ type posting struct {
 	waiter  chan struct{} // closed when written or over becomes true; nil while nobody waits
 }
 
-func (p *posting) init(l *link, m bridge.Outgoing, deliver func(*jsonrpc.Message)) {
+func (p *posting) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
 	p.l, p.call, p.id, p.method, p.header, p.traced, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Trace, m.Line
 	p.deliver = deliver
 	p.ctx, p.stop = context.WithCancel(l.ctx)

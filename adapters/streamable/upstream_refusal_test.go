@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 // failure is a JSON-RPC error; $id stands for the request's.
@@ -209,7 +210,7 @@ func TestUpstreamOtherTransport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, &script{begin: c.answer})
-			up, err := adapter(t, s.URL, nil, UpstreamOptions{Era: bridge.EraLegacy}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+			up, err := adapter(t, s.URL, nil, UpstreamOptions{Era: conn.EraLegacy}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 			if err == nil {
 				_ = up.Close(t.Context())
 				t.Fatal("Open succeeded")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -49,7 +50,7 @@ const (
 
 // greet says that the handshake is over, by m, and begins to listen before.
 // Nothing may overtake m.
-func (w *wire) greet(ctx context.Context, m bridge.Outgoing) error {
+func (w *wire) greet(ctx context.Context, m conn.Outgoing) error {
 	w.mu.Lock()
 	err := w.unfit()
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
@@ -32,7 +33,7 @@ type wire struct {
 
 var (
 	_ bridge.Upstream = (*wire)(nil)
-	_ bridge.Sender   = (*wire)(nil)
+	_ conn.Sender     = (*wire)(nil)
 )
 
 func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
@@ -44,7 +45,7 @@ func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
 
 // Send implements bridge.Sender. A call gets an exchange of its own; what
 // nobody waits for goes out one after the other.
-func (w *wire) Send(ctx context.Context, m bridge.Outgoing) error {
+func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
 		e := newExchange(w, m)
 		return w.begin(&e.posting, e.run)

@@ -52,8 +52,8 @@ func (s *Modern) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Up
 }
 
 // Server implements bridge.Upstream.
-func (s *Modern) Server() *bridge.Server {
-	return &bridge.Server{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
+func (s *Modern) Server() *bridge.Greeting {
+	return &bridge.Greeting{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
 }
 
 // Notify implements bridge.Upstream.

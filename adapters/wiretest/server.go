@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -46,10 +47,10 @@ var _ bridge.Adapter = (*Server)(nil)
 // Conn is one connection. A goroutine of its own plays the server's part, in
 // the order of the wire.
 type Conn struct {
-	*bridge.Conn
+	*conn.Conn
 	s      *Server
 	rest   bridge.Client
-	server *bridge.Server
+	server *bridge.Greeting
 	queue  chan func()
 	done   chan struct{}
 	once   sync.Once
@@ -74,10 +75,10 @@ func (s *Server) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 		}
 	}
 	c := &Conn{s: s, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{}), asked: map[string]string{}}
-	c.Conn = bridge.NewConn("fake", c, rest, bridge.Timeouts{Idle: 5 * time.Minute, Max: time.Hour})
+	c.Conn = conn.New("fake", c, rest, conn.Timeouts{Idle: 5 * time.Minute, Max: time.Hour})
 	c.wg.Go(c.run)
 	var err error
-	if c.server, err = bridge.Handshake(ctx, c.Conn, from, ""); err != nil {
+	if c.server, err = conn.Handshake(ctx, c.Conn, from, ""); err != nil {
 		_ = c.Close(ctx)
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (c *Conn) do(f func()) {
 }
 
 // Send implements bridge.Sender.
-func (c *Conn) Send(_ context.Context, m bridge.Outgoing) error {
+func (c *Conn) Send(_ context.Context, m conn.Outgoing) error {
 	text := string(m.Line.B)
 	m.Line.Free()
 	c.do(func() { c.take(text) })
@@ -213,7 +214,7 @@ func (c *Conn) hear(line string) {
 }
 
 // Server implements bridge.Upstream.
-func (c *Conn) Server() *bridge.Server { return c.server }
+func (c *Conn) Server() *bridge.Greeting { return c.server }
 
 // Close implements bridge.Upstream.
 func (c *Conn) Close(context.Context) error {

@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -188,13 +188,13 @@ func logTo(f io.Writer) (*accessLog, *bytes.Buffer) {
 	return l, &said
 }
 
-func report(t testing.TB, params string) *bridge.Report {
+func report(t testing.TB, params string) *gateway.Report {
 	t.Helper()
 	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bridge.Report{Server: "one", Request: q, Revision: "2025-11-25"}
+	return &gateway.Report{Server: "one", Request: q, Revision: "2025-11-25"}
 }
 
 // A full disk loses lines, counts them and says so once; when there is room again the next line is whole.

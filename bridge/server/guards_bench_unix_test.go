@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/config"
@@ -26,8 +27,8 @@ func (instant) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upst
 	return instant{}, nil
 }
 
-func (instant) Server() *bridge.Server {
-	return &bridge.Server{Revision: "2025-11-25", Capabilities: []byte(`{"tools":{}}`),
+func (instant) Server() *bridge.Greeting {
+	return &bridge.Greeting{Revision: "2025-11-25", Capabilities: []byte(`{"tools":{}}`),
 		Result: []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"i","version":"1"}}`)}
 }
 
@@ -62,7 +63,7 @@ const guardLimit = 8 * time.Microsecond
 // of calls that have ended.
 func BenchmarkGuards(b *testing.B) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}))
-	often := bridge.Rate{PerSecond: 1e8, Burst: 1e8}
+	often := gateway.Rate{PerSecond: 1e8, Burst: 1e8}
 	for _, era := range []string{"legacy", "modern"} {
 		b.Run(era, func(b *testing.B) {
 			access, err := openAccessLog(config.AccessLog{To: filepath.Join(b.TempDir(), "calls.jsonl")}, quiet)
@@ -71,31 +72,31 @@ func BenchmarkGuards(b *testing.B) {
 			}
 			defer access.Close(nil)
 			m := newMetrics([]string{"i"})
-			watch := func(p bridge.Report) {
+			watch := func(p gateway.Report) {
 				m.take(&p)
 				access.take(&p)
 			}
-			plain := bridge.ServerOptions{Name: "i", Adapter: instant{}, Cache: bridge.Cache{Off: true}, Breaker: bridge.Breaker{Off: true},
-				Retry: bridge.Retry{Off: true}, Limits: bridge.Limits{Calls: 1 << 30}}
-			guarded := bridge.ServerOptions{Name: "i", Adapter: instant{}}
+			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: gateway.Cache{Off: true}, Breaker: gateway.Breaker{Off: true},
+				Retry: gateway.Retry{Off: true}, Limits: gateway.Limits{Calls: 1 << 30}}
+			guarded := gateway.ServerOptions{Name: "i", Adapter: instant{}}
 			ruled := guarded
-			ruled.Limits = bridge.Limits{PerPrincipal: 100, Rate: often, Tools: map[string]bridge.Rate{"e*": often, "echo": often}}
-			ruled.Retry = bridge.Retry{Tools: true}
+			ruled.Limits = gateway.Limits{PerPrincipal: 100, Rate: often, Tools: map[string]gateway.Rate{"e*": often, "echo": often}}
+			ruled.Retry = gateway.Retry{Tools: true}
 			ways := []struct {
 				name string
-				o    bridge.Options
+				o    gateway.Options
 				call func() error
 				took time.Duration
 			}{
-				{name: "off", o: bridge.Options{Servers: []bridge.ServerOptions{plain}}},
-				{name: "on", o: bridge.Options{Servers: []bridge.ServerOptions{guarded}, Watch: watch}},
-				{name: "rules", o: bridge.Options{Servers: []bridge.ServerOptions{ruled}, Watch: watch, PerPrincipal: bridge.PerPrincipal{Rate: often},
-					Grants: map[string]bridge.Grant{"p": {Allow: []string{"e*"}}}}},
+				{name: "off", o: gateway.Options{Servers: []gateway.ServerOptions{plain}}},
+				{name: "on", o: gateway.Options{Servers: []gateway.ServerOptions{guarded}, Watch: watch}},
+				{name: "rules", o: gateway.Options{Servers: []gateway.ServerOptions{ruled}, Watch: watch, PerPrincipal: gateway.PerPrincipal{Rate: often},
+					Grants: map[string]gateway.Grant{"p": {Allow: []string{"e*"}}}}},
 			}
 			for i := range ways {
 				w := &ways[i]
 				w.o.Log = quiet
-				br := bridge.New(w.o)
+				br := gateway.New(w.o)
 				defer br.Close(context.Background())
 				if w.call, err = caller(br, era); err != nil {
 					b.Fatal(err)
@@ -136,7 +137,7 @@ func BenchmarkGuards(b *testing.B) {
 }
 
 // caller returns what makes a call to the server, by a client of an era.
-func caller(br *bridge.Bridge, era string) (func() error, error) {
+func caller(br *gateway.Gateway, era string) (func() error, error) {
 	if era == "modern" {
 		line := []byte(guest("1", "tools/call", `"name":"echo","arguments":{}`))
 		return func() error {
@@ -144,7 +145,7 @@ func caller(br *bridge.Bridge, era string) (func() error, error) {
 			if err != nil {
 				return err
 			}
-			g, no := bridge.NewGuest("i", "p", q)
+			g, no := gateway.NewGuest("i", "p", q)
 			if no != nil {
 				return errNo
 			}

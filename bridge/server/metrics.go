@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // metrics are what Prometheus reads. Labels have values from the configuration
@@ -30,7 +30,7 @@ type metrics struct {
 // first time is looked up, and found from then on without.
 type serverMetrics struct {
 	name              string
-	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
+	calls             [methods][eras][gateway.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
 }
@@ -110,7 +110,7 @@ func newMetrics(servers []string) *metrics {
 }
 
 // take counts a report.
-func (m *metrics) take(p *bridge.Report) {
+func (m *metrics) take(p *gateway.Report) {
 	place := p.Place
 	if place < 0 {
 		place = len(m.servers) - 1
@@ -130,7 +130,7 @@ func (m *metrics) take(p *bridge.Report) {
 	}
 }
 
-func (m *metrics) counter(s *serverMetrics, method, of int, o bridge.Outcome) prometheus.Counter {
+func (m *metrics) counter(s *serverMetrics, method, of int, o gateway.Outcome) prometheus.Counter {
 	at := &s.calls[method][of][o]
 	if c := at.Load(); c != nil {
 		return *c

@@ -3,7 +3,7 @@ package server
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // gauges are the metrics that the bridge is asked for when they are read.
@@ -27,7 +27,7 @@ type wholeGauge struct {
 
 // overview is how the bridge as a whole fares.
 type overview struct {
-	bridge.Totals
+	gateway.Totals
 	ready bool
 }
 
@@ -35,7 +35,7 @@ type overview struct {
 type eachGauge struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(*bridge.Status) float64
+	value func(*gateway.Status) float64
 }
 
 var _ prometheus.Collector = (*gauges)(nil)
@@ -50,7 +50,7 @@ func newGauges(s *Server) *gauges {
 	whole := func(name, help string, kind prometheus.ValueType, value func(*overview) float64) {
 		g.whole = append(g.whole, wholeGauge{prometheus.NewDesc("mcp_bridge_"+name, help, nil, nil), kind, value})
 	}
-	each := func(name, help string, kind prometheus.ValueType, value func(*bridge.Status) float64) {
+	each := func(name, help string, kind prometheus.ValueType, value func(*gateway.Status) float64) {
 		g.each = append(g.each, eachGauge{prometheus.NewDesc("mcp_bridge_"+name, help, []string{"server"}, nil), kind, value})
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
@@ -61,19 +61,19 @@ func newGauges(s *Server) *gauges {
 	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
 	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
-	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *bridge.Status) float64 { return truth(st.Usable) })
-	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *bridge.Status) float64 { return float64(st.Calls) })
-	each("circuit_breaker_opened_total", "How often the server began to be left alone because it fails.", counter, func(st *bridge.Status) float64 { return float64(st.Trips) })
-	each("cache_entries", "Answers of the server that are kept.", gauge, func(st *bridge.Status) float64 { return float64(st.Cache.Entries) })
-	each("cache_bytes", "Size of what is kept.", gauge, func(st *bridge.Status) float64 { return float64(st.Cache.Bytes) })
-	each("cache_stale", "Whether something is given out that is not fresh any more, because the server cannot be asked.", gauge, func(st *bridge.Status) float64 { return truth(st.Cache.Stale) })
-	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *bridge.Status) float64 { return float64(st.Queued) })
-	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *bridge.Status) float64 { return float64(st.Parked) })
-	each("connections", "Connections that are open or being opened.", gauge, func(st *bridge.Status) float64 { return float64(st.Lanes) })
-	each("connections_opened_total", "Connections that were opened.", counter, func(st *bridge.Status) float64 { return float64(st.Opened) })
-	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *bridge.Status) float64 { return float64(st.Losses) })
-	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *bridge.Status) float64 { return float64(st.Restarts) })
-	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *bridge.Status) float64 { return float64(st.Failures) })
+	each("server_up", "Whether the server works, or nothing speaks against trying it.", gauge, func(st *gateway.Status) float64 { return truth(st.Usable) })
+	each("calls_in_flight", "Requests that the server has under way, subscriptions included.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
+	each("circuit_breaker_opened_total", "How often the server began to be left alone because it fails.", counter, func(st *gateway.Status) float64 { return float64(st.Trips) })
+	each("cache_entries", "Answers of the server that are kept.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Entries) })
+	each("cache_bytes", "Size of what is kept.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Bytes) })
+	each("cache_stale", "Whether something is given out that is not fresh any more, because the server cannot be asked.", gauge, func(st *gateway.Status) float64 { return truth(st.Cache.Stale) })
+	each("queue_length", "Calls that wait for a place among those under way (limits: calls).", gauge, func(st *gateway.Status) float64 { return float64(st.Queued) })
+	each("parked_calls", "Calls that wait for clients without sessions to come back with answers.", gauge, func(st *gateway.Status) float64 { return float64(st.Parked) })
+	each("connections", "Connections that are open or being opened.", gauge, func(st *gateway.Status) float64 { return float64(st.Lanes) })
+	each("connections_opened_total", "Connections that were opened.", counter, func(st *gateway.Status) float64 { return float64(st.Opened) })
+	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *gateway.Status) float64 { return float64(st.Losses) })
+	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *gateway.Status) float64 { return float64(st.Restarts) })
+	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
 	if g.s.access != nil {
 		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(g.s.access.lost.Load()) })
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -190,13 +191,13 @@ func TestMetricsBounded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.take(&bridge.Report{Server: "one", Place: rand.IntN(2) - 1, Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
-					Outcome: bridge.Outcome(rand.IntN(bridge.Outcomes)), Request: q})
+				m.take(&gateway.Report{Server: "one", Place: rand.IntN(2) - 1, Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
+					Outcome: gateway.Outcome(rand.IntN(gateway.Outcomes)), Request: q})
 			}
 		}
 	}
 	flood()
-	most := 2*(methods*eras*bridge.Outcomes+methods) + 2
+	most := 2*(methods*eras*gateway.Outcomes+methods) + 2
 	before := count()
 	if before > most {
 		t.Errorf("%d series, want at most %d", before, most)
@@ -219,7 +220,7 @@ func TestMetricsConcurrently(t *testing.T) {
 	for i := range 4 {
 		wg.Go(func() {
 			for range each {
-				m.take(&bridge.Report{Place: i % 2, Request: q, Took: time.Millisecond})
+				m.take(&gateway.Report{Place: i % 2, Request: q, Took: time.Millisecond})
 			}
 		})
 	}
@@ -257,7 +258,7 @@ func BenchmarkMetrics(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := bridge.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
+	p := gateway.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
 	b.ReportAllocs()
 	for b.Loop() {
 		m.take(&p)
@@ -270,9 +271,9 @@ func TestMetricsOutcomes(t *testing.T) {
 	run(t, func(c *config.Config) {
 		c.Access = []config.Access{{Name: "p", Token: key}, {Name: "q", Token: other, Servers: []string{"none*"}}}
 		c.PublicStatus = true
-		c.Servers[0].Limits = bridge.Limits{Calls: 1, Queue: 1}
-		c.Servers[1].Limits = bridge.Limits{Tools: map[string]bridge.Rate{"echo": {PerSecond: 0.01, Burst: 1}}}
-		c.Servers[2].Breaker = bridge.Breaker{Failures: 1, Pause: time.Minute}
+		c.Servers[0].Limits = gateway.Limits{Calls: 1, Queue: 1}
+		c.Servers[1].Limits = gateway.Limits{Tools: map[string]gateway.Rate{"echo": {PerSecond: 0.01, Burst: 1}}}
+		c.Servers[2].Breaker = gateway.Breaker{Failures: 1, Pause: time.Minute}
 	}, []string{"narrow", "slow", "bad"}, func(t *testing.T, r *rig) {
 		head := func(id string) []string { return []string{"X-Api-Key", key, "Mcp-Session-Id", id} }
 		begin := func(path string) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -115,7 +116,7 @@ func (s *Server) remote(c *config.Server) reached {
 	switch {
 	case c.SSE != nil:
 		fixed = httpclient.TransportSSE
-	case spoken == bridge.EraModern:
+	case spoken == conn.EraModern:
 		fixed = httpclient.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
 	}
 	for _, w := range ways {
@@ -139,13 +140,13 @@ func cannot(c *config.Server, err error) reached {
 
 // revisions returns the era in which the server is spoken to, and the newest
 // revision that it is offered if it is a legacy one; empty means no limit.
-func revisions(c *config.Server) (bridge.Era, string) {
+func revisions(c *config.Server) (conn.Era, string) {
 	if era.IsModern(c.Revision) {
-		return bridge.EraModern, ""
+		return conn.EraModern, ""
 	}
-	return bridge.Era(c.Era), c.Revision
+	return conn.Era(c.Era), c.Revision
 }
 
-func timeouts(c *config.Server) bridge.Timeouts {
-	return bridge.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}
+func timeouts(c *config.Server) conn.Timeouts {
+	return conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}
 }

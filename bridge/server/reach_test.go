@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -243,17 +244,17 @@ func TestReadyChildren(t *testing.T) {
 // set here, or named as having no setting.
 func TestOptions(t *testing.T) {
 	title := "t"
-	filter := func(name string) bridge.Filter {
-		return bridge.Filter{
+	filter := func(name string) gateway.Filter {
+		return gateway.Filter{
 			Allow: []string{name}, Deny: []string{name + "-"}, Rename: map[string]string{name: "x"},
-			Override: map[string]bridge.Override{name: {Title: &title}},
+			Override: map[string]gateway.Override{name: {Title: &title}},
 		}
 	}
 	c := config.Server{
 		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
-		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
+		Cache: gateway.Cache{Shared: true}, Breaker: gateway.Breaker{Failures: 1}, Limits: gateway.Limits{Calls: 2}, Retry: gateway.Retry{Attempts: 3},
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
@@ -262,11 +263,11 @@ func TestOptions(t *testing.T) {
 		t.Error("Check is not that of the adapter")
 	}
 	got.Check = nil
-	want := bridge.ServerOptions{
-		Name: "a", Adapter: fake, Share: bridge.ShareCall, Offer: bridge.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
+	want := gateway.ServerOptions{
+		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
 		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true,
-		Cache: bridge.Cache{Shared: true}, Breaker: bridge.Breaker{Failures: 1}, Limits: bridge.Limits{Calls: 2}, Retry: bridge.Retry{Attempts: 3},
+		Cache: gateway.Cache{Shared: true}, Breaker: gateway.Breaker{Failures: 1}, Limits: gateway.Limits{Calls: 2}, Retry: gateway.Retry{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options = %+v, want %+v", got, want)

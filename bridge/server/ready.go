@@ -11,7 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -98,7 +98,7 @@ func (s *Server) readiness() *readiness {
 
 // unready says why the bridge is not ready while its servers fare like that;
 // nothing when it is.
-func (s *Server) unready(servers []bridge.Status) (why string, draining bool) {
+func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 	var useless []string
 	for i := range servers {
 		if !servers[i].Usable {
@@ -117,7 +117,7 @@ func (s *Server) unready(servers []bridge.Status) (why string, draining bool) {
 }
 
 // state says how the server at that place fares.
-func (s *Server) state(place int, st *bridge.Status) state {
+func (s *Server) state(place int, st *gateway.Status) state {
 	row := state{
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.reached[place].transport(),
 		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,

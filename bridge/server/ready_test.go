@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -119,10 +119,10 @@ func TestReadyText(t *testing.T) {
 // A server that is left alone, of which old lists are given out.
 func TestReadyTextFailing(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	st := bridge.Status{
+	st := gateway.Status{
 		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 300), LastAt: now.Add(-2 * time.Second),
 		Breaker: "open", RetryAt: now.Add(3 * time.Second), Trips: 1,
-		Cache: bridge.CacheStatus{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
+		Cache: gateway.CacheStatus{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
 	}
 	r := newRig(t, nil, "one")
 	all := &readiness{Reason: "no server works", Whole: &whole{}, Servers: []state{r.s.state(0, &st)}}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -135,7 +136,7 @@ func TestRESTFilter(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, filter := range []bridge.Filter{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"*_operation*", "get*"}}} {
+	for _, filter := range []gateway.Filter{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"*_operation*", "get*"}}} {
 		c := config.Default()
 		s := config.DefaultServer("things", config.ShareSession)
 		s.Rest, s.Tools = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}, filter
@@ -200,8 +201,8 @@ paths:
 	c := config.Default()
 	s := config.DefaultServer("files", config.ShareAll)
 	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch, Tools: []rest.Tool{{Key: "open", As: rest.AsResource}, {Key: "hidden", As: rest.AsResource}}}
-	s.Resources = bridge.Filter{Deny: []string{"rest://files/hidden/*"}}
-	s.Tools = bridge.Filter{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
+	s.Resources = gateway.Filter{Deny: []string{"rest://files/hidden/*"}}
+	s.Tools = gateway.Filter{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
 	c.Servers = []config.Server{s}
 	c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "store"}}}}
 	if err := c.Validate(); err != nil {
@@ -236,7 +237,7 @@ paths:
 func TestRestOptions(t *testing.T) {
 	s := config.DefaultServer("words", config.ShareSession)
 	s.Timeout, s.MaxTimeout = 3*time.Second, 7*time.Second
-	s.Breaker = bridge.Breaker{Failures: 7}
+	s.Breaker = gateway.Breaker{Failures: 7}
 	if o := RestOptions(&s, 1<<20, nil); o.Timeout != s.Timeout || o.MaxTimeout != s.MaxTimeout || o.MaxMessage != 1<<20 || o.Breaker != s.Breaker {
 		t.Errorf("RestOptions = %+v", o)
 	}

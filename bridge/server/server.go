@@ -23,8 +23,8 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
@@ -35,7 +35,7 @@ type Server struct {
 	c          *config.Config
 	log        *slog.Logger
 	reached    []reached // as Config.Servers
-	b          *bridge.Bridge
+	b          *gateway.Gateway
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	guard      guard
@@ -61,10 +61,10 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	if keys := keysOf(c); keys != nil {
 		s.keys, s.wrong = auth.New(keys, log), newWrongKeys(log)
 	}
-	o := bridge.Options{
+	o := gateway.Options{
 		Log: log, Version: Version(), Sessions: session.NewMemory(c.MaxSessions), SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: c.Grants(), PerPrincipal: c.PerPrincipal,
-		Watch: s.watch, Traces: c.Traces, Offer: bridge.Offer(c.Offer),
+		Watch: s.watch, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	for i := range c.Servers {
 		r := reach(s, &c.Servers[i])
@@ -77,7 +77,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		s.fault = err
 		log.Error("there is no access log", "err", err)
 	}
-	s.b = bridge.New(o)
+	s.b = gateway.New(o)
 	s.metrics.registry.MustRegister(newGauges(s))
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
 	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat})
@@ -108,7 +108,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 }
 
 // watch takes what became of a request.
-func (s *Server) watch(p bridge.Report) {
+func (s *Server) watch(p gateway.Report) {
 	s.metrics.take(&p)
 	if s.access != nil {
 		s.access.take(&p)
@@ -125,9 +125,9 @@ func names(c *config.Config) []string {
 }
 
 // options makes a server's options of its configuration.
-func options(c *config.Server, r reached) bridge.ServerOptions {
-	o := bridge.ServerOptions{
-		Name: c.Name, Share: bridge.Share(c.Share), Offer: bridge.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
+func options(c *config.Server, r reached) gateway.ServerOptions {
+	o := gateway.ServerOptions{
+		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
 		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
@@ -151,7 +151,7 @@ func Version() string {
 }
 
 // Bridge returns the bridge that is served.
-func (s *Server) Bridge() *bridge.Bridge { return s.b }
+func (s *Server) Bridge() *gateway.Gateway { return s.b }
 
 // Handler returns the HTTP surface, for a listener of one's own.
 func (s *Server) Handler() http.Handler {

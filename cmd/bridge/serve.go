@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
@@ -169,7 +169,7 @@ func summary(s *config.Server, several bool) []string {
 	}
 	for _, f := range []struct {
 		what string
-		bridge.Filter
+		gateway.Filter
 	}{{"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}} {
 		var parts []string
 		for _, part := range []struct {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // breakers keep hosts that fail again and again from being called. Each host has
@@ -20,7 +20,7 @@ import (
 // The counting is gobreaker's. Its pause does not grow, and it counts as many in a
 // row what fails together, so these two are here.
 type breakers struct {
-	o   bridge.Breaker // with its defaults
+	o   gateway.Breaker // with its defaults
 	log *slog.Logger
 
 	mu     sync.Mutex // guards byHost
@@ -59,7 +59,7 @@ var (
 )
 
 // newBreakers makes them with the defaults that bridge.Breaker names.
-func newBreakers(o bridge.Breaker, log *slog.Logger) *breakers {
+func newBreakers(o gateway.Breaker, log *slog.Logger) *breakers {
 	setDefault(&o.Failures, 5)
 	setDefault(&o.Percent, 60)
 	setDefault(&o.Calls, 20)

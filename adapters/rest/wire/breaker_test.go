@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // The settings of the server hold for the breakers of hosts.
@@ -22,20 +22,20 @@ func TestBreakerSettings(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		o     bridge.Breaker
+		o     gateway.Breaker
 		steps []any
 		calls int
 		sent  int // of these
 	}{
-		{"default", bridge.Breaker{}, []any{503}, 20, 5},
-		{"off", bridge.Breaker{Off: true}, []any{503}, 50, 50},
-		{"failures", bridge.Breaker{Failures: 9}, []any{503}, 20, 9},
-		{"a 500 is an answer", bridge.Breaker{Failures: 3}, []any{500}, 50, 50},
-		{"a 500 between failures", bridge.Breaker{Failures: 3, Calls: 100}, []any{503, 503, 500, 503, 503, 500, 200}, 50, 50},
-		{"percent", bridge.Breaker{Failures: 100, Percent: 50, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 10},
-		{"not so many percent", bridge.Breaker{Failures: 100, Percent: 70, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 20},
-		{"slow", bridge.Breaker{Failures: 2, Slow: 2 * time.Second}, []any{late}, 5, 2},
-		{"slower", bridge.Breaker{Failures: 2, Slow: 4 * time.Second}, []any{late}, 5, 5},
+		{"default", gateway.Breaker{}, []any{503}, 20, 5},
+		{"off", gateway.Breaker{Off: true}, []any{503}, 50, 50},
+		{"failures", gateway.Breaker{Failures: 9}, []any{503}, 20, 9},
+		{"a 500 is an answer", gateway.Breaker{Failures: 3}, []any{500}, 50, 50},
+		{"a 500 between failures", gateway.Breaker{Failures: 3, Calls: 100}, []any{503, 503, 500, 503, 503, 500, 200}, 50, 50},
+		{"percent", gateway.Breaker{Failures: 100, Percent: 50, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 10},
+		{"not so many percent", gateway.Breaker{Failures: 100, Percent: 70, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 20},
+		{"slow", gateway.Breaker{Failures: 2, Slow: 2 * time.Second}, []any{late}, 5, 2},
+		{"slower", gateway.Breaker{Failures: 2, Slow: 4 * time.Second}, []any{late}, 5, 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, f := scripted(t, Options{Retries: -1, Breaker: test.o}, test.steps...)
@@ -53,7 +53,7 @@ func TestBreakerSettings(t *testing.T) {
 // The pause doubles with each trial that fails, up to two minutes.
 func TestBreakerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 1, Pause: 50 * time.Second}}, 503)
+		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 1, Pause: 50 * time.Second}}, 503)
 		defer s.Close()
 		for _, want := range []int{50, 100, 120, 120} {
 			call(t, s, &Call{Tool: tool("GET", "/x")})
@@ -72,7 +72,7 @@ func TestBreakerPauses(t *testing.T) {
 // together.
 func TestBreakerTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Breaker: bridge.Breaker{Failures: 3}}, refusedConn)
+		s, f := scripted(t, Options{Breaker: gateway.Breaker{Failures: 3}}, refusedConn)
 		defer s.Close()
 		for range 5 {
 			call(t, s, &Call{Tool: tool("GET", "/x")})
@@ -82,7 +82,7 @@ func TestBreakerTogether(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 2, Calls: 1000}}, func(r *http.Request) (*http.Response, error) {
+		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 2, Calls: 1000}}, func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return status(503), nil
 		})
@@ -107,7 +107,7 @@ func TestBreakerTrial(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 1}}, 503, hang, 200)
+		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 1}}, 503, hang, 200)
 		defer s.Close()
 		call(t, s, &Call{Tool: tool("GET", "/x")})
 		time.Sleep(5 * time.Second)

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
 // script is a server without a network: each request gets the next answer.
@@ -129,7 +129,7 @@ func TestRetries(t *testing.T) {
 // after the pause.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
+		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
 		defer s.Close()
 		get := func() string { return said(call(t, s, &Call{Tool: tool("GET", "/x")})) }
 		for range 6 { // the 404 between them is a sign of life
@@ -159,7 +159,7 @@ func TestBreakerExcludes(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Breaker: bridge.Breaker{Failures: 2}}, hang)
+		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 2}}, hang)
 		defer s.Close()
 		for range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -190,7 +190,7 @@ func TestBreakerExcludes(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Rate: bridge.Rate{PerSecond: 2, Burst: 2}, Timeout: 2 * time.Second}, 200)
+		s, f := scripted(t, Options{Rate: gateway.Rate{PerSecond: 2, Burst: 2}, Timeout: 2 * time.Second}, 200)
 		defer s.Close()
 		x := &Call{Tool: tool("GET", "/x")}
 		for range 4 {
@@ -199,7 +199,7 @@ func TestRate(t *testing.T) {
 		if got, want := fmt.Sprint(f.at), "[0s 0s 500ms 1s]"; got != want {
 			t.Errorf("requests at %s, want %s", got, want)
 		}
-		slow, _ := scripted(t, Options{Rate: bridge.Rate{PerSecond: 0.1}, Timeout: 2 * time.Second}, 200)
+		slow, _ := scripted(t, Options{Rate: gateway.Rate{PerSecond: 0.1}, Timeout: 2 * time.Second}, 200)
 		defer slow.Close()
 		call(t, slow, x)
 		if got := said(call(t, slow, x)); !contains(got, "the limit of 6/m for requests to this API is reached; try again in 10 s") {

@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// commons is an Upstream that offers all servers as one to clients without
+// sessions. Those of one principal share what is known of the servers' lists.
+type commons struct {
+	b  *Gateway
+	wg sync.WaitGroup // merges that are being closed
+
+	mu     sync.Mutex // guards the rest
+	merges map[string]*common
+	uses   uint64 // numbers uses in their order
+	closed bool
+}
+
+// common is what one principal's clients see of all servers.
+type common struct {
+	*merge
+	principal string
+	users     int    // requests under way
+	use       uint64 // the last one
+}
+
+func newCommons(b *Gateway) *commons { return &commons{b: b, merges: map[string]*common{}} }
+
+// Server returns nothing: what clients are told is made for each of them.
+func (c *commons) Server() *bridge.Greeting { return nil }
+
+// Notify drops the notification: clients without sessions have none that are
+// defined.
+func (c *commons) Notify(context.Context, *bridge.Request) error { return nil }
+
+// maxMerges bounds the principals of which it is kept what they see while they
+// have no request under way. Without access rules there is one.
+const maxMerges = 256
+
+// enter returns what a principal's clients see of all servers, and counts it as
+// in use until leave.
+func (c *commons) enter(principal string) (*common, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, bridge.ErrShutdown
+	}
+	m := c.merges[principal]
+	if m == nil {
+		if len(c.merges) >= maxMerges {
+			c.evict()
+		}
+		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.b.ownParams}
+		ears := &listeners{all: map[*listener]struct{}{}}
+		m = &common{merge: newMerge(c.b, from, ears), principal: principal}
+		m.ears = ears
+		c.merges[principal] = m
+	}
+	c.uses++
+	m.users, m.use = m.users+1, c.uses
+	return m, nil
+}
+
+// leave ends what enter began.
+func (c *commons) leave(m *common) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.users--; m.users == 0 && len(c.merges) > maxMerges {
+		c.drop(m)
+	}
+}
+
+// evict drops what was not used for longest, unless all are in use: those are
+// as many as there are requests. The caller holds c.mu.
+func (c *commons) evict() {
+	var oldest *common
+	for _, m := range c.merges {
+		if m.users == 0 && (oldest == nil || m.use < oldest.use) {
+			oldest = m
+		}
+	}
+	if oldest != nil {
+		c.drop(oldest)
+	}
+}
+
+// drop forgets what nobody uses: it is made again when it is needed. The caller
+// holds c.mu.
+func (c *commons) drop(m *common) {
+	delete(c.merges, m.principal)
+	c.wg.Go(func() { _ = m.Close(c.b.force) })
+}
+
+// Call makes a call to the server that it is for, or to all.
+func (c *commons) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	g, err := c.enter(r.From.Principal)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave(g)
+	g.last.Store(r.From)
+	switch r.Method {
+	case "server/discover":
+		return g.initialize(ctx)
+	case era.Listen:
+		return g.listen(ctx, r)
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return g.task(ctx, r)
+	}
+	return g.Call(ctx, r)
+}
+
+// Close ends what serves the principals.
+func (c *commons) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	merges := c.merges
+	c.merges = nil
+	c.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, g := range merges {
+		wg.Go(func() { _ = g.Close(ctx) })
+	}
+	wg.Wait()
+	c.wg.Wait()
+	return nil
+}
+
+// kept is an Upstream that others use too: it is not for its user to close.
+type kept struct{ bridge.Upstream }
+
+// Close does nothing.
+func (kept) Close(context.Context) error { return nil }

@@ -1,0 +1,24 @@
+package gateway
+
+import (
+	"testing"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+)
+
+// A call whose answer was none is told so, and counts as one that was lost: it may
+// have been executed.
+func TestInvalidIsLost(t *testing.T) {
+	err := error(&bridge.Error{Server: "fake", Kind: bridge.ErrInvalid, Public: "no answer"})
+	bridgetest.Contains(t, string(answer([]byte("1"), err).Error), `{"bridge":"upstream_invalid"}`)
+	if _, again := pauseFor(t.Context(), err, 1); !again {
+		t.Error("a call that may be made twice is not made again")
+	}
+	if got := judge(t.Context(), err); got != fails {
+		t.Errorf("for the breaker it is %v, want a failure", got)
+	}
+	if got := outcomeOf(err); got != Lost {
+		t.Errorf("its outcome is %v, want %v", got, Lost)
+	}
+}

@@ -1,0 +1,414 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// Filter chooses what clients see of one kind of a server's offers: its tools,
+// its prompts, or its resources and templates. What they do not see they
+// cannot use either. Patterns are matched against the server's own names, for
+// resources against the URI, and for templates against the template; * stands
+// for any text, ? for any character. The zero value lets everything through.
+type Filter struct {
+	Allow []string // when not empty, what matches none of these is hidden
+	Deny  []string // what matches one of these is hidden; it wins over Allow
+	// Rename gives names that clients see, by the server's own. For resources,
+	// which are called by their URI, it changes the name that is shown.
+	Rename map[string]string
+	// Override changes how something is described, by the server's own name or
+	// URI.
+	Override map[string]Override
+}
+
+// Override changes how one tool, prompt or resource is described. What is nil
+// stays as the server has it.
+type Override struct {
+	Title       *string
+	Description *string
+	// Annotations are members that replace those of the same name; null removes
+	// one.
+	Annotations map[string]json.RawMessage
+}
+
+// Shows reports whether clients see what the server calls own, which is no URI.
+// They may not although it passes: its name may have been given to another.
+func (f *Filter) Shows(own string) bool {
+	_, ok := newSieve(*f, false).seen(own)
+	return ok
+}
+
+func (f *Filter) zero() bool {
+	return len(f.Allow)+len(f.Deny)+len(f.Rename)+len(f.Override) == 0
+}
+
+// Passes reports whether clients may see what the server calls own, which is no
+// URI.
+func (f *Filter) Passes(own string) bool {
+	for _, p := range f.Deny {
+		if matches(p, own) {
+			return false
+		}
+	}
+	for _, p := range f.Allow {
+		if matches(p, own) {
+			return true
+		}
+	}
+	return len(f.Allow) == 0
+}
+
+// PassesURI is Passes for a URI, however it is spelled.
+func (f *Filter) PassesURI(uri string) bool { return (&sieve{Filter: *f, uris: true}).passesURI(uri) }
+
+// sieve is a filter that is ready for use. The nil sieve lets everything
+// through as it is.
+type sieve struct {
+	Filter
+	uris bool              // renaming is for show only
+	own  map[string]string // the server's names by those that clients see
+}
+
+func newSieve(f Filter, uris bool) *sieve {
+	if f.zero() {
+		return nil
+	}
+	s := &sieve{Filter: f, uris: uris, own: map[string]string{}}
+	if !uris {
+		for own, seen := range f.Rename {
+			s.own[seen] = own
+		}
+	}
+	return s
+}
+
+// passes reports whether clients may see what has this name or URI.
+func (s *sieve) passes(own string) bool {
+	if s == nil {
+		return true
+	}
+	if s.uris {
+		return s.passesURI(own)
+	}
+	return s.Passes(own)
+}
+
+// seen returns the name under which clients see what the server calls own;
+// false when they do not see it: hidden, or its name has been given to another.
+func (s *sieve) seen(own string) (string, bool) {
+	if !s.passes(own) {
+		return "", false
+	}
+	if s == nil || s.uris {
+		return own, true
+	}
+	if name, ok := s.Rename[own]; ok {
+		return name, true
+	}
+	_, taken := s.own[own]
+	return own, !taken
+}
+
+// meant returns the server's own name of what a client calls seen; false when
+// clients see nothing of that name.
+func (s *sieve) meant(seen string) (string, bool) {
+	if s == nil || s.uris {
+		return seen, s.passes(seen)
+	}
+	if own, ok := s.own[seen]; ok {
+		return own, s.passes(own)
+	}
+	_, away := s.Rename[seen]
+	return seen, !away && s.passes(seen)
+}
+
+// describe returns the item as clients see it, or nil.
+func (s *sieve) describe(item []byte, own string) []byte {
+	name, ok := s.seen(own)
+	if !ok {
+		return nil
+	}
+	if s.uris {
+		if to, ok := s.Rename[own]; ok {
+			item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(to)))
+		}
+	} else if name != own {
+		item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(name)))
+	}
+	o := s.Override[own]
+	if o.Title != nil {
+		item = rawjson.SetFirst(item, "title", []byte(rawjson.Quote(*o.Title)))
+	}
+	if o.Description != nil {
+		item = rawjson.SetFirst(item, "description", []byte(rawjson.Quote(*o.Description)))
+	}
+	if len(o.Annotations) > 0 {
+		a := []byte(gjson.GetBytes(item, "annotations").Raw)
+		for _, member := range slices.Sorted(maps.Keys(o.Annotations)) {
+			if value := o.Annotations[member]; string(value) == "null" {
+				a = rawjson.Delete(a, member)
+			} else {
+				a = rawjson.Set(a, member, value)
+			}
+		}
+		if len(a) == 0 {
+			a = []byte("{}")
+		}
+		item = rawjson.SetFirst(item, "annotations", a)
+	}
+	return item
+}
+
+// matches reports whether text matches the pattern: * is any text, ? any
+// character. It goes back to the last * only, so that no text, which may come
+// from a client, takes it long.
+func matches(pattern, text string) bool {
+	star, again := -1, 0 // where the last * stands, and what it has to reach beyond
+	p, t := 0, 0
+	for t < len(text) {
+		_, size := utf8.DecodeRuneInString(text[t:])
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, again = p, t
+			p++
+		case p < len(pattern) && pattern[p] == '?':
+			p++
+			t += size
+		case p < len(pattern) && pattern[p] == text[t]:
+			p++
+			t++
+		case star >= 0:
+			again++
+			p, t = star+1, again
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// sieves are the filters of one server, by kind.
+type sieves [kinds]*sieve
+
+func newSieves(o *ServerOptions) sieves {
+	r := newSieve(o.Resources, true)
+	return sieves{tools: newSieve(o.Tools, false), prompts: newSieve(o.Prompts, false), resources: r, templates: r}
+}
+
+// filtered is an Upstream of which clients see a part, under names of the
+// operator's choice.
+type filtered struct {
+	bridge.Upstream
+	sieves *sieves
+}
+
+// screened is a Client that is not told of resources that it does not see.
+type screened struct {
+	bridge.Client
+	resources *sieve
+}
+
+// Notify passes on a notification.
+func (s *screened) Notify(n *jsonrpc.Message) {
+	if n.Method != "notifications/resources/updated" || s.resources.passes(n.URI()) {
+		s.Client.Notify(n)
+	}
+}
+
+// Call makes a call, unless it is about what clients do not see.
+func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if k, ok := listed(r.Method); ok {
+		a, err := f.Upstream.Call(ctx, r)
+		if err != nil || a.Error != nil || f.sieves[k] == nil {
+			return a, err
+		}
+		return k.edit(a, f.sieves[k].describe), nil
+	}
+	if r.Method == era.Listen && f.sieves[resources] != nil {
+		return f.listen(ctx, r)
+	}
+	k, about := subject(r.Method)
+	if !about || f.sieves[k] == nil && (r.Method != completion || f.sieves[templates] == nil) {
+		return f.Upstream.Call(ctx, r)
+	}
+	m, no := f.admit(k, r)
+	if no != nil {
+		return no, nil
+	}
+	inner := *r
+	inner.Message = m
+	return f.Upstream.Call(ctx, &inner)
+}
+
+// listen serves a subscription without the resources that clients do not see.
+func (f *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	params := r.Whole()
+	wants, fault := wishes(params)
+	if fault != "" {
+		return invalidParams(fault), nil
+	}
+	inner := *r
+	inner.Back = &screened{r.Back, f.sieves[resources]}
+	seen := slices.DeleteFunc(slices.Clone(wants.uris), func(uri string) bool { return !f.sieves[resources].passes(uri) })
+	if len(seen) < len(wants.uris) {
+		inner.Message = relisted(params, "resourceSubscriptions", seen)
+	}
+	return f.Upstream.Call(ctx, &inner)
+}
+
+const completion = "completion/complete"
+
+// subject returns the kind of what a request is about.
+func subject(method string) (kind, bool) {
+	switch method {
+	case "tools/call":
+		return tools, true
+	case "prompts/get":
+		return prompts, true
+	case "resources/read", "resources/subscribe":
+		return resources, true
+	case completion:
+		return prompts, true
+	}
+	return 0, false
+}
+
+// admit returns the message as the server understands it, or the answer to one
+// that is about what clients do not see: the same as if it did not exist.
+func (f *filtered) admit(k kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	m := r.Message
+	if m.Doubtful() {
+		return nil, nameDoubtful()
+	}
+	if m.Method == completion {
+		return f.admitCompletion(r)
+	}
+	if k == resources {
+		if m.URI() == "" || !f.sieves[k].passes(m.URI()) {
+			return nil, noResource(r.From, m.URI())
+		}
+		return m, nil
+	}
+	seen := m.Name()
+	own, ok := f.sieves[k].meant(seen)
+	switch {
+	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
+		return nil, unknown(k, seen)
+	case own != seen:
+		m = m.Renamed(own)
+	}
+	return m, nil
+}
+
+// admitCompletion is admit for completion/complete, whose subject stands deeper
+// in the params.
+func (f *filtered) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	ref, ok := refOf(r.Message)
+	if !ok {
+		return nil, invalidParams(refWrong)
+	}
+	if ref.uri != "" {
+		if !f.sieves[templates].passes(ref.uri) {
+			return nil, noResource(r.From, ref.uri)
+		}
+		return ref.about("uri", ref.uri), nil
+	}
+	own, ok := f.sieves[prompts].meant(ref.name)
+	if !ok {
+		return nil, unknown(prompts, ref.name)
+	}
+	return ref.about("name", own), nil
+}
+
+const refWrong = "params.ref must be an object that says what is to be completed: a prompt by its name, or a resource by its uri"
+
+// reference is what a request for completion is about: a prompt, or a resource
+// or template.
+type reference struct {
+	m           *jsonrpc.Message
+	params, ref map[string]json.RawMessage
+	name, uri   string // one of them is empty
+}
+
+// refOf reads params.ref. What stands twice, or under a name that differs in
+// case only, could mean one thing to us and another to the server: there is none
+// in what goes on. A reference to both a prompt and a resource is none: which of
+// them counts would be for the server to say.
+func refOf(m *jsonrpc.Message) (*reference, bool) {
+	r := &reference{m: m}
+	if json.Unmarshal(m.Params, &r.params) != nil || json.Unmarshal(r.params["ref"], &r.ref) != nil || r.ref == nil {
+		return nil, false
+	}
+	unmistakable(r.params, "ref")
+	unmistakable(r.ref, "name")
+	unmistakable(r.ref, "uri")
+	_, named := r.ref["name"]
+	_, located := r.ref["uri"]
+	r.name, r.uri = gjson.ParseBytes(r.ref["name"]).Str, gjson.ParseBytes(r.ref["uri"]).Str
+	return r, !(named && located)
+}
+
+// unmistakable removes the members that differ from that one in case only.
+func unmistakable(object map[string]json.RawMessage, member string) {
+	for name := range object {
+		if name != member && strings.EqualFold(name, member) {
+			delete(object, name)
+		}
+	}
+}
+
+// about returns the request about the prompt of that name, or about the
+// resource or template of that uri.
+func (r *reference) about(member, text string) *jsonrpc.Message {
+	r.ref[member] = []byte(rawjson.Quote(text))
+	var params []byte
+	ref, err := json.Marshal(r.ref)
+	if err == nil {
+		r.params["ref"] = ref
+		params, err = json.Marshal(r.params)
+	}
+	if err != nil {
+		panic(err) // raw members that were just decoded always encode
+	}
+	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
+	return c.Clone() // parsed: its progress token is found
+}
+
+// nameDoubtful answers a request of which it cannot be told what it is about.
+func nameDoubtful() *jsonrpc.Message {
+	return invalidParams("params has a member that differs from name or uri in case only")
+}
+
+func invalidParams(what string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, what, nil)
+}
+
+// unknown answers a request about a tool or a prompt that there is not (A14).
+func unknown(k kind, name string) *jsonrpc.Message {
+	what := map[kind]string{tools: "tool", prompts: "prompt"}[k]
+	return invalidParams("Unknown " + what + ": " + name)
+}
+
+// codeNoResource answers a request about a resource that there is not, in
+// sessions (A14).
+const codeNoResource = -32002
+
+// noResource is that answer. 2026-07-28 has no code of its own for it (R-090).
+func noResource(to *bridge.Caller, uri string) *jsonrpc.Message {
+	code := codeNoResource
+	if to.Modern() {
+		code = jsonrpc.CodeInvalidParams
+	}
+	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+}

@@ -1,0 +1,382 @@
+// Package gateway serves clients: it keeps their sessions, and puts together what
+// their calls to servers go through.
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/seal"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Share says which sessions use one connection to a server.
+type Share string
+
+// The modes of sharing.
+const (
+	// ShareSession gives each session a connection of its own.
+	ShareSession Share = "session"
+	// SharePrincipal gives one to all sessions of a principal whose clients
+	// have the same revision and capabilities.
+	SharePrincipal Share = "principal"
+	// ShareCall opens one for each request and closes it afterwards.
+	ShareCall Share = "call"
+	// ShareAll gives one to everybody. The server cannot ask its clients
+	// anything then, since the question might reach the wrong person.
+	ShareAll Share = "all"
+)
+
+// Offer says which revisions of the protocol clients can use at an address of
+// the bridge, whatever its server speaks.
+type Offer string
+
+// What can be offered.
+const (
+	OfferAll    Offer = "all"    // all that the bridge knows
+	OfferLegacy Offer = "legacy" // those with a handshake and sessions, to 2025-11-25
+)
+
+// ServerOptions describe one server.
+type ServerOptions struct {
+	Name    string
+	Adapter bridge.Adapter
+	Share   Share // empty means ShareSession
+	// Offer is what clients can use at the server's own address; empty means
+	// Options.Offer.
+	Offer Offer
+	// EndWithServer ends a session when its connection is lost, for servers
+	// whose state lives in the process. Otherwise the session goes on with a
+	// new connection.
+	EndWithServer bool
+	// Idle is how long a connection without calls and subscriptions is kept;
+	// 0 means for ever with ShareSession and ShareCall, 10 minutes otherwise;
+	// negative means for ever.
+	Idle time.Duration
+	// Handshake bounds the opening of a connection; 0 means 60 s.
+	Handshake time.Duration
+	// Restarts bounds how often a lost connection is opened again within a
+	// minute; 0 means 30. When half of that is used up, the rest is spread over
+	// the minute.
+	Restarts int
+	// MaxPause bounds the pause before a connection is opened again that could not
+	// be opened, or was lost before it had answered anything. The first pause is
+	// a second, and each is twice as long as the one before. 0 means 1 min.
+	MaxPause time.Duration
+	// MaxLanes bounds the connections to this server; 0 means 256.
+	MaxLanes int
+	// Prefix stands before the names of the server's tools and prompts where
+	// several servers are offered as one; empty means none.
+	Prefix string
+	// Tools, Prompts and Resources choose and change what clients see.
+	Tools, Prompts, Resources Filter
+	// Ping is how long a connection may be silent before the server is asked for
+	// a sign of life; 0 means never. A server that owes it for as long again has
+	// lost its connection.
+	Ping time.Duration
+	// Forward lists the headers of clients that the server gets. Nothing else of
+	// them is passed on (protocol.md D0.9).
+	Forward []bridge.Forward
+	// Validate checks the arguments of tool calls against the tools' input
+	// schemas before the server gets them.
+	Validate bool
+	// MaxTask bounds how long a task of the server's that a call waits for may
+	// work; 0 means no limit. The Adapter bounds all other calls.
+	MaxTask time.Duration
+	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
+	Cache   Cache
+	Breaker Breaker
+	Limits  Limits
+	Retry   Retry
+	// Process says that opening a connection starts a process: a list that is kept
+	// is no reason for that.
+	Process bool
+	// Check tells why the server cannot work as things are, before it is
+	// started for the first time; nil means that nothing can be said.
+	Check func() error
+}
+
+// Options configure a Bridge.
+type Options struct {
+	Servers  []ServerOptions
+	Sessions session.Store // nil means one in memory for 10,000 sessions
+	Log      *slog.Logger  // nil means slog.Default()
+	// Version is the program's own, as servers and clients are told; empty means
+	// "dev".
+	Version string
+	// Offer is what clients can use where several servers are offered as one, and
+	// at the address of each server that says nothing else. Empty means OfferAll.
+	Offer Offer
+	// SessionIdle is how long a session lives without a request, a call under
+	// way or an open stream; 0 means 30 minutes.
+	SessionIdle time.Duration
+	// MaxBytes bounds what messages hold together: the bodies of requests, large
+	// answers, and what event streams hold for their clients; 0 means 512 MiB. An
+	// eighth of it is for requests only. Where there are several principals, one of
+	// them has at most three quarters of it.
+	MaxBytes int64
+	// MaxLanes bounds the connections to all servers together; 0 means 1,024.
+	MaxLanes int
+	// Grants are the access rules: what each principal may use. A principal that
+	// has none may use nothing. nil means that there are no rules, and everybody
+	// is the one principal whose name is empty.
+	Grants map[string]Grant
+	// PerPrincipal bounds what each principal may have.
+	PerPrincipal PerPrincipal
+	// Watch is told what becomes of each request of a client, at once and by
+	// several goroutines: it must not block. nil means that nobody wants to know.
+	Watch func(Report)
+	// Traces gets the spans of calls, and has servers told of them. nil means
+	// that the bridge takes no part in tracing: what clients say of their traces
+	// goes on to the servers as it is.
+	Traces trace.TracerProvider
+}
+
+// Gateway connects sessions with servers.
+type Gateway struct {
+	log           *slog.Logger
+	routes        []*route
+	prefixes      map[string]int   // places of servers, by the prefix that only they have
+	prefixLengths []int            // of those, the longest first
+	forwards      []string         // headers of clients that some server gets
+	grants        map[string]Grant // what each principal may use; nil when there are no rules
+	store         session.Store
+	idle          time.Duration
+	door          *door
+	guests        atomic.Int64 // calls under way of clients without sessions
+	bytes         budget
+	maxLanes      int64
+	version       string
+	offer         Offer
+	tracing       *tracing // nil without
+	ownParams     []byte   // of initialize, where no client's will do
+	lanes         atomic.Int64
+	portions      *portions     // of these connections, by principal
+	dropped       atomic.Uint64 // notifications
+	watch         func(Report)  // nil when nobody wants to know what becomes of requests
+	seals         *seal.Key     // of the handles that clients without sessions keep
+	instance      string        // of the bridge, for handles that are good for this one only
+	starts        chan struct{} // one token for each connection that begins to be opened
+	flight        flight
+	commons       bridge.Upstream // all servers as one, for clients without sessions
+	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
+	deafen        context.CancelFunc
+	life          context.Context // ends with Close
+	stop          context.CancelFunc
+	force         context.Context // ends when Close has no more time
+	hurry         context.CancelFunc
+	crew          *crew // makes the calls
+	wg            sync.WaitGroup
+
+	mu       sync.Mutex // guards the rest
+	sessions map[*Session]struct{}
+	closed   bool
+}
+
+// Limits that have no setting (protocol limits of the design).
+const (
+	maxOpenings       = 4  // connections to one server opened at once; a slow server must not hold up the others
+	maxStarts         = 16 // connections to all servers that begin to be opened within startMoment
+	startMoment       = time.Second
+	maxCallsPerClient = 128  // requests under way in a session
+	maxCalls          = 4096 // requests under way in all
+	maxQuestions      = 64   // a server's questions to one client without an answer
+	maxHubs           = 8    // shared connections per principal and server
+)
+
+// New makes a bridge. Close ends it.
+func New(o Options) *Gateway {
+	ctx, stop := context.WithCancel(context.Background())
+	b := &Gateway{
+		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch, grants: o.Grants,
+		idle:     or(o.SessionIdle, 30*time.Minute),
+		maxLanes: int64(or(o.MaxLanes, 1024)),
+		version:  or(o.Version, "dev"),
+		offer:    or(o.Offer, OfferAll),
+		starts:   make(chan struct{}, maxStarts),
+		crew:     newCrew(),
+		sessions: map[*Session]struct{}{}, door: newDoor(o.PerPrincipal),
+	}
+	var err error
+	if b.seals, err = seal.New(); err != nil {
+		panic(err) // a random key always makes a cipher
+	}
+	b.instance = rand.Text()
+	b.portions = newPortions(b.maxLanes, len(b.grants))
+	b.bytes.most = or(o.MaxBytes, 512<<20)
+	b.bytes.portions = newPortions(b.bytes.most, len(b.grants))
+	b.hearing, b.deafen = context.WithCancel(context.Background())
+	b.tracing = newTracing(o.Traces, b.version)
+	b.ownParams = ownParams(b.version)
+	b.force, b.hurry = context.WithCancel(context.Background())
+	if b.log == nil {
+		b.log = slog.Default()
+	}
+	if b.store == nil {
+		b.store = session.NewMemory(10_000)
+	}
+	for _, s := range o.Servers {
+		b.routes = append(b.routes, newRoute(b, s))
+		for _, f := range s.Forward {
+			b.forwards = append(b.forwards, f.From)
+		}
+	}
+	b.commons = newCommons(b)
+	b.index()
+	slices.Sort(b.forwards)
+	b.forwards = slices.Compact(b.forwards)
+	b.wg.Go(func() { b.sweep(ctx) })
+	return b
+}
+
+// index notes by what prefix a server is found, and whose prefixes do not tell.
+func (b *Gateway) index() {
+	b.prefixes = map[string]int{}
+	for i, r := range b.routes {
+		own := r.o.Prefix
+		for j, other := range b.routes {
+			if i != j && (strings.HasPrefix(own, other.o.Prefix) || strings.HasPrefix(other.o.Prefix, own)) {
+				r.rivals = true
+			}
+		}
+		if _, taken := b.prefixes[own]; !taken && own != "" {
+			b.prefixes[own] = i
+			b.prefixLengths = append(b.prefixLengths, len(own))
+		}
+	}
+	slices.Sort(b.prefixLengths)
+	b.prefixLengths = slices.Compact(b.prefixLengths)
+	slices.Reverse(b.prefixLengths)
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// serverInfo is how the bridge introduces itself where it stands for several
+// servers.
+func (b *Gateway) serverInfo() []byte {
+	return []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}`)
+}
+
+// Servers returns the names of the servers, in the order of Options.
+func (b *Gateway) Servers() []string {
+	names := make([]string, len(b.routes))
+	for i, r := range b.routes {
+		names[i] = r.o.Name
+	}
+	return names
+}
+
+// OffersModern reports whether clients of 2026-07-28 and later are served as such
+// at the address of that server; an empty name means all servers as one, or the
+// only one. Where they are not, their requests are to be taken for those of a
+// client that has not begun its session.
+func (b *Gateway) OffersModern(server string) bool {
+	offer := b.offer
+	if r := b.route(server); r != nil {
+		offer = r.offer
+	} else if len(b.routes) == 1 {
+		offer = b.routes[0].offer
+	}
+	return offer != OfferLegacy
+}
+
+func (b *Gateway) route(name string) *route {
+	for _, r := range b.routes {
+		if r.o.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// Drain refuses new calls and waits until those under way have ended, or ctx.
+func (b *Gateway) Drain(ctx context.Context) error {
+	b.deafen()
+	return b.flight.drain(ctx)
+}
+
+// Draining reports whether Drain or Close was called.
+func (b *Gateway) Draining() bool { return b.flight.draining() }
+
+// Close ends all sessions and connections and returns when nothing is left of
+// them. The end of ctx cuts the polite part short.
+func (b *Gateway) Close(ctx context.Context) {
+	b.flight.shut()
+	b.deafen()
+	stop := context.AfterFunc(ctx, b.hurry)
+	defer stop()
+	b.mu.Lock()
+	b.closed = true
+	open := make([]*Session, 0, len(b.sessions))
+	for s := range b.sessions {
+		open = append(open, s)
+	}
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range open {
+		wg.Go(func() { s.close(ctx, bridge.ErrShutdown) })
+	}
+	wg.Wait()
+	wg.Go(func() { _ = b.commons.Close(ctx) })
+	for _, r := range b.routes {
+		wg.Go(func() { r.close(ctx) })
+	}
+	wg.Wait()
+	b.stop()
+	b.wg.Wait()
+	b.crew.stop()
+	b.hurry()
+}
+
+// sweepEvery is how often idle sessions are looked for: more often where they
+// are not kept for long, so that none is kept for much longer.
+const sweepEvery = 30 * time.Second
+
+// sweep ends sessions that nobody uses, and tells the store which are in use.
+func (b *Gateway) sweep(ctx context.Context) {
+	tick := time.NewTicker(max(min(sweepEvery, b.idle/4), 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		all := make([]*Session, 0, len(b.sessions))
+		for s := range b.sessions {
+			all = append(all, s)
+		}
+		b.mu.Unlock()
+		b.door.pace.sweep(time.Now())
+		for _, r := range b.routes {
+			r.rates.sweep(time.Now())
+		}
+		for _, s := range all {
+			if s.idleFor(time.Now()) > s.patience(b.idle) {
+				s.End(bridge.ErrIdle)
+				continue
+			}
+			if err := b.store.Touch(ctx, s.id, s.lastSeen()); err != nil && !errors.Is(err, session.ErrNotFound) && ctx.Err() == nil {
+				b.log.Warn("session store", "err", err)
+			}
+		}
+	}
+}

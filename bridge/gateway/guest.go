@@ -1,0 +1,293 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// Guest is one request of a client that has no session: 2026-07-28 and later.
+type Guest struct {
+	// Server is the name of the server; empty means all as one, or the only one.
+	Server string
+	// From is who asks, as the request itself says it.
+	From *bridge.Caller
+	// Header has the headers of the client's request, or is nil when its wire has
+	// none. Those that repeat arguments are compared with them; beyond that, what
+	// no server's allow-list names is not looked at.
+	Header http.Header
+	// Back takes what there is to say before the answer.
+	Back bridge.Stream
+	// Keep makes the message valid beyond the call, until the function that it
+	// returns is called. It may be nil: a call that has to live on without its
+	// request works on a copy then.
+	Keep func() (free func())
+}
+
+// removed are the methods of legacy revisions that the stateless ones do not
+// have (2026-07-28, B19). They are refused whatever the server is.
+var removed = map[string]bool{
+	"initialize": true, "ping": true, "logging/setLevel": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	"tasks/list": true, "tasks/result": true,
+}
+
+// IsGuest reports whether a message says of itself that it is of a stateless
+// revision, whatever it is that it says: that decides, before sessions and
+// headers (protocol.md C3).
+func IsGuest(m *jsonrpc.Message) bool {
+	meta := m.Meta()
+	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
+		return false
+	}
+	return gjson.GetBytes(meta, versionPath).Exists()
+}
+
+var (
+	versionPath = gjson.Escape(era.KeyVersion)
+	versionName = era.KeyVersion[strings.IndexByte(era.KeyVersion, '/')+1:] // the slash is often escaped
+)
+
+// NewGuest reads who asks from a request of a stateless revision. The message,
+// if it is not nil, is the error that answers a request which is not one as it
+// has to be (protocol.md B7, steps 7 to 9). server and principal are as in
+// Bridge.Initialize.
+func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Message) {
+	id := bytes.Clone(m.ID)
+	if v := gjson.GetBytes(m.Meta(), versionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(v.Str))
+	}
+	meta, fault := era.ReadMeta(m.Meta())
+	if fault != "" { // R-067
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
+	}
+	if len(meta.Capabilities)+len(meta.ClientInfo) > maxIntroduction {
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+tooMuchSaid, nil)
+	}
+	if removed[m.Method] { // R-079, R-095
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
+	}
+	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
+	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
+	return &Guest{Server: server, From: c}, nil
+}
+
+// NotDiscovered answers server/discover where clients of stateless revisions are
+// not served, as a server does that has never heard of it. It is no error of
+// 2026-07-28: a client that knows both eras would take the server for a modern
+// one, and not fall back to initialize (2026-07-28, Versioning).
+func NotDiscovered(id []byte) *jsonrpc.Message {
+	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+era.LatestLegacy+" are offered here: begin with initialize", nil)
+}
+
+// unsupported is the data of the error that names the revisions served (B4).
+func unsupported(asked string) []byte {
+	return []byte(`{"supported":["` + strings.Join(era.Supported(), `","`) + `"],"requested":` + rawjson.Quote(asked) + `}`)
+}
+
+// introduction makes the params of initialize for a client that has no
+// handshake of its own (protocol.md D1.2).
+func introduction(capabilities, clientInfo []byte) []byte {
+	if clientInfo == nil {
+		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
+	}
+	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
+}
+
+// Limits on the subscriptions of one principal's clients (protocol.md F). While
+// there are no access rules everybody is one principal: only what all may have
+// together counts then.
+const (
+	maxListens    = 32
+	maxAllListens = 10_000 // as many as sessions
+	// maxListenSize bounds a request to listen, which is in memory for as long as
+	// it lasts.
+	maxListenSize = 1 << 20
+)
+
+// Call answers the request m of a client that has no session. It returns when
+// there is an answer, which carries the client's id: an error message when the
+// call failed, and the error then says why. The end of ctx means that the
+// client wants the request cancelled; then there is no answer.
+//
+// A subscription lasts until ctx ends or the bridge has to end it; its answer
+// is the closing one (2026-07-28, subscriptions).
+func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
+	id := bytes.Clone(m.ID) // the answer outlives the request
+	if err := b.Allowed(g.Server, g.From.Principal); err != nil {
+		b.refused("", g.From, m, nil, err)
+		return answer(id, err), err
+	}
+	if m.Method == era.Listen && m.Len() > maxListenSize {
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil)
+		b.refused("", g.From, m, a, nil)
+		return a, nil
+	}
+	ctx, span := b.tracing.door(ctx, m, g.Header, g.Server, g.From, nil)
+	a, err := b.admitted(ctx, m, g, id, span)
+	endSpan(span, a, err)
+	return a, err
+}
+
+// admitted answers a request that is in its span.
+func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+	done, err := b.receive(g.From, m)
+	if err != nil {
+		b.refused("", g.From, m, nil, err)
+		return answer(id, err), err
+	}
+	defer done()
+	c := &guestCall{back: g.Back}
+	if principal := g.From.Principal; m.Method == era.Listen || principal != "" {
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		if m.Method == era.Listen {
+			c.subscription, c.changes = id, &changes{send: c.tell}
+			defer c.changes.end(false) // whatever becomes of it
+			defer context.AfterFunc(b.hearing, func() { stop(bridge.ErrShutdown) })()
+		}
+		if principal != "" {
+			if err := b.door.come(c, principal, stop); err != nil {
+				b.refused("", g.From, m, nil, err)
+				return answer(id, err), err
+			}
+			defer b.door.gone(c, principal)
+		}
+	}
+	from := *g.From
+	from.Header = b.forwarded(g.Header)
+	came := b.arrive(&c.arrival, "")
+	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.call()}
+	a, err := b.reception(g.Server, g.From.Principal).Call(ctx, r)
+	err = b.conclude(came, g.Server, &from, m, a, err)
+	if c.changes != nil {
+		c.changes.end(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
+	}
+	switch {
+	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
+		a.Release()
+		return jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+string(id)+`}}`)), nil // R-145
+	case err == nil:
+		a.ID = id
+		return a, nil
+	case errors.Is(context.Cause(ctx), bridge.ErrRevoked):
+		return answer(id, revoked), revoked
+	case ctx.Err() != nil:
+		return nil, bridge.ErrCancelled
+	}
+	b.log.Debug("call failed", "method", m.Method, "err", err, traceID(span))
+	return answer(id, err), err
+}
+
+// receive admits a call of a client without a session. done is called when it
+// has ended. Subscriptions are not waited for when the bridge stops.
+func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
+	if m.Method == era.Listen {
+		if b.flight.draining() {
+			return nil, bridge.ErrShutdown
+		}
+		if err := b.door.listen(from, m); err != nil {
+			return nil, err
+		}
+		return func() { b.door.unlisten(from) }, nil
+	}
+	if err := b.enter(from, m); err != nil {
+		return nil, err
+	}
+	b.guests.Add(1)
+	return func() {
+		b.guests.Add(-1)
+		b.leave(from)
+	}, nil
+}
+
+// reception returns what the calls of a principal's clients without sessions go
+// to.
+func (b *Gateway) reception(server, principal string) bridge.Upstream {
+	switch {
+	case server != "":
+		return b.route(server).reception(principal)
+	case len(b.routes) == 1:
+		return b.routes[0].reception(principal)
+	}
+	return b.commons
+}
+
+// mirrors returns the headers that repeat arguments of a call.
+func mirrors(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for name, values := range h {
+		if strings.HasPrefix(name, era.HeaderParam) {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// guestCall is the Client of a call of a client without a session.
+type guestCall struct {
+	back         bridge.Stream
+	subscription []byte   // the id of the request, raw, if it is a subscription
+	changes      *changes // that it is told of, if it is a subscription
+	arrival      arrival
+
+	// Of a call of a principal.
+	stop       context.CancelCauseFunc
+	prev, next *guestCall // in the door's list, whose mu guards them
+}
+
+var _ bridge.Client = (*guestCall)(nil)
+
+// Notify passes on what belongs to the call. What belongs to a subscription
+// says so (R-143).
+func (c *guestCall) Notify(n *jsonrpc.Message) {
+	if c.subscription == nil {
+		c.back.Send(event(n))
+		return
+	}
+	if what := changed(n); what != "" {
+		c.changes.tell(what, n)
+		return
+	}
+	c.tell(n)
+}
+
+// tell passes on what belongs to the subscription.
+func (c *guestCall) tell(n *jsonrpc.Message) { c.back.Send(event(tagged(n, c.subscription))) }
+
+// Ask refuses: nobody asks a client without a session (R-083).
+func (c *guestCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
+	return nil
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *guestCall) Gone(error) {}
+
+// tagged returns the notification with the id of the subscription that it
+// belongs to.
+func tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
+	params, meta := n.Params, []byte("{}")
+	if params == nil {
+		params = []byte("{}")
+	}
+	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
+		meta = []byte(had.Raw)
+	}
+	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
+	t := jsonrpc.NewNotification(n.Method, params)
+	return t.Clone() // parsed: what event looks at is found
+}

@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// beginning is a subscription that the server has to acknowledge in time, as it
+// has to finish a handshake: until then it takes a place among the calls under
+// way, and its client waits.
+type beginning struct {
+	bridge.Client
+	timer *time.Timer
+}
+
+// listen makes the call of a subscription.
+func (l *lane) listen(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Back == nil {
+		return l.perform(ctx, w, r)
+	}
+	within := l.route.handshake
+	// It is a request that the server does not take, and no reason to leave it alone.
+	silent := &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrDeclined,
+		Public: fmt.Sprintf("it did not acknowledge the subscription within %v", within)}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(within, func() { cancel(silent) })
+	defer timer.Stop()
+	inner := *r
+	inner.Back = &beginning{r.Back, timer}
+	m, err := l.perform(ctx, w, &inner)
+	if err != nil && context.Cause(ctx) == error(silent) {
+		return nil, silent
+	}
+	return m, err
+}
+
+// Notify passes on what the server says.
+func (b *beginning) Notify(n *jsonrpc.Message) {
+	if n.Method == acknowledged {
+		b.timer.Stop()
+	}
+	b.Client.Notify(n)
+}

@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// acquainted is what the server's answer to server/discover means for the
+// session.
+type acquainted struct {
+	lists     []string // the fields of a subscription for changes of lists that are announced
+	subscribe bool     // and to resources
+	logging   bool
+	extended  bool // both sides share something beyond the protocol: methods of it pass
+}
+
+// meet answers initialize with what a modern server says of itself (protocol.md
+// D2.2), and begins to listen for the changes that are announced to the client.
+// Most clients have not said notifications/initialized by then: some never do,
+// those of a merge do not say it to each server, and the session keeps what
+// comes before the client is ready for it.
+func (l *lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
+	result := era.InitializeResult(a.Result, l.from.Revision, l.r.o.Name)
+	caps := gjson.GetBytes(result, "capabilities")
+	k := &acquainted{
+		subscribe: caps.Get("resources.subscribe").Type == gjson.True,
+		logging:   caps.Get("logging").Exists(),
+		extended:  shared(caps, gjson.ParseBytes(era.ModernCapabilities(l.from.Capabilities, l.from.Revision))),
+	}
+	for _, c := range listChanged {
+		if caps.Get(c.capability+".listChanged").Type == gjson.True {
+			k.lists = append(k.lists, field(c.capability))
+		}
+	}
+	l.met.Store(k)
+	if len(k.lists) > 0 {
+		l.hear(k)
+	}
+	return jsonrpc.NewResult(a.ID, result)
+}
+
+// shared reports whether two sides have declared the same extension.
+func shared(a, b gjson.Result) bool {
+	for _, where := range []string{"extensions", "experimental"} {
+		theirs := b.Get(where).Map()
+		for id := range a.Get(where).Map() {
+			if theirs[id].Exists() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// carried are the methods that both eras have.
+var carried = map[string]bool{
+	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
+	"resources/list": true, "resources/templates/list": true, "resources/read": true, completion: true,
+}
+
+// carries reports whether a request goes to the server: one that only the
+// session's era has or only the server's, or that belongs to tasks, does not
+// (D0.5, D8.10).
+func (k *acquainted) carries(method string) bool {
+	switch {
+	case carried[method]:
+		return true
+	case method == era.Listen, method == "server/discover", removed[method], strings.HasPrefix(method, "tasks/"):
+		return false
+	}
+	return k.extended
+}
+
+// modern makes a call to a modern server.
+func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	k := l.met.Load()
+	switch {
+	case r.Method == "logging/setLevel" && k.logging:
+		return l.setLevel(r), nil
+	case r.Method == "resources/subscribe" && k.subscribe:
+		return l.subscribe(ctx, r.URI())
+	case r.Method == "resources/unsubscribe" && k.subscribe:
+		return l.unsubscribe(ctx, r.URI())
+	case !k.carries(r.Method):
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.r.o.Name+" has no method "+r.Method, nil), nil
+	}
+	c := &raised{l: l, r: r, said: l.saying()}
+	if r.Method == "resources/read" {
+		c.uri = r.URI()
+	}
+	m := edited(r.Message, func(params []byte) []byte {
+		params = era.Params(r.Method, params, l.from.Revision, era.LatestModern)
+		if rounds[r.Method] {
+			params = era.StripMRTR(params) // from a client that does not know them they mean nothing
+		}
+		return params
+	})
+	c.m = c.said.raise(m)
+	if r.Back != nil && (r.Token() != nil || c.said.level != "") { // otherwise nothing comes before the answer
+		c.back = &raisedBack{Client: r.Back, l: l}
+	}
+	a, err := c.attempt(ctx, nil)
+	if err == nil && a.Error == nil && resultType(a) == kindInput && rounds[r.Method] {
+		a, err = c.converse(ctx, a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.lowered(a), nil
+}
+
+// setLevel notes what log messages the session wants with its next calls
+// (R-153).
+func (l *lift) setLevel(r *bridge.Request) *jsonrpc.Message {
+	level := gjson.GetBytes(r.Params, "level").Str
+	if severity(level) < 0 {
+		return badLevel()
+	}
+	l.said.Store(newSaid(l.from, level))
+	return jsonrpc.NewResult(nil, []byte("{}"))
+}
+
+// raised is a call to a modern server on behalf of a session.
+type raised struct {
+	l    *lift
+	r    *bridge.Request  // as the client made it
+	m    *jsonrpc.Message // as the server gets it
+	uri  string           // of a resource that is read
+	said *said
+	back *raisedBack // nil when nothing is to come before the answer
+}
+
+// attempt makes the call. more are members that the params have beyond those of
+// the client, each followed by a comma (2026-07-28, multi round-trip requests).
+func (c *raised) attempt(ctx context.Context, more []byte) (*jsonrpc.Message, error) {
+	inner := *c.r
+	inner.Message, inner.Back, inner.Logs = c.m, nil, c.said.level != ""
+	if more != nil {
+		at := bytes.IndexByte(c.m.Params, '{') + 1
+		inner.Message = c.m.Edited(jsonrpc.Edit{From: at, To: at, Text: more})
+	}
+	if c.back != nil {
+		inner.Back = c.back
+	}
+	return c.l.Upstream.Call(ctx, &inner)
+}
+
+// said is what goes with each request of a session: who asks, and how much is to
+// be logged. It is text that is ready to be put in its place.
+type said struct {
+	level   string
+	members []byte // of _meta
+	before  []byte // the same, for a _meta that has others
+	meta    []byte // the whole _meta, for params that have other members
+}
+
+func newSaid(from *bridge.Caller, level string) *said {
+	meta := from.Meta()
+	meta.LogLevel = level
+	m := meta.Members()
+	return &said{
+		level: level, members: m, before: slices.Concat(m, []byte(",")),
+		meta: slices.Concat([]byte(`"_meta":{`), m, []byte("},")),
+	}
+}
+
+// saying returns what goes with a request of now.
+func (l *lift) saying() *said {
+	if s := l.said.Load(); s != nil {
+		return s
+	}
+	l.said.CompareAndSwap(nil, newSaid(l.from, ""))
+	return l.said.Load()
+}
+
+// raise returns the request with what it has to say of who asks (protocol.md
+// D2.3). What the client itself has said there is gone (R-098); all else is not
+// even copied, unless there was something to remove.
+func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
+	if m.Params == nil || rawjson.IsEmpty(m.Params) {
+		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), s.members, []byte("}}"))}
+	}
+	meta := m.Meta()
+	if meta == nil {
+		at := bytes.IndexByte(m.Params, '{') + 1
+		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: s.meta})
+	}
+	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(reserved)) {
+		return withParams(m, era.Inject(m.Whole(), s.members))
+	}
+	text := s.before
+	if rawjson.IsEmpty(meta) {
+		text = s.members
+	}
+	at := cap(m.Params) - cap(meta) + 1 // both are parts of the message's text
+	return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
+}
+
+// reserved is how the protocol's own keys of _meta begin.
+const reserved = "io.modelcontextprotocol/"
+
+// raisedBack is the Client of a call to a modern server.
+type raisedBack struct {
+	bridge.Client
+	l *lift
+
+	mu      sync.Mutex // guards the rest
+	again   bool       // it is not the first attempt
+	highest float64    // progress that was passed on
+	some    bool
+}
+
+// Notify passes on what the server says about the call: progress, and log
+// messages that the session wants.
+func (b *raisedBack) Notify(n *jsonrpc.Message) {
+	switch n.Method {
+	case "notifications/progress":
+		if !b.rises(gjson.GetBytes(n.Params, "progress").Num) {
+			return
+		}
+	case "notifications/message":
+		if level := b.l.saying().level; level == "" || severity(gjson.GetBytes(n.Params, "level").Str) < severity(level) {
+			return
+		}
+	default:
+		b.l.r.log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		return
+	}
+	b.Client.Notify(withParams(n, era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
+}
+
+// rises reports whether progress goes on from what the client has seen: each
+// attempt counts anew, and to the client they are one call (R-137).
+func (b *raisedBack) rises(progress float64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.some && b.again && progress <= b.highest {
+		return false
+	}
+	if !b.some || progress > b.highest {
+		b.highest = progress
+	}
+	b.some = true
+	return true
+}
+
+// anew notes that the call is made once more.
+func (b *raisedBack) anew() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.again = true
+}

@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// The kinds of result that a modern server may give a client that has not
+// declared an extension (2026-07-28, results).
+const (
+	kindComplete = "complete"
+	kindInput    = "input_required"
+)
+
+// resultType returns the kind of a modern server's result. One that does not say
+// is complete (R-103).
+func resultType(a *jsonrpc.Message) string {
+	raw := a.Found().Type.Of(a.Result)
+	switch string(raw) {
+	case "", `"complete"`:
+		return kindComplete
+	case `"input_required"`:
+		return kindInput
+	}
+	if v := gjson.ParseBytes(raw); v.Type == gjson.String {
+		return v.Str
+	}
+	return string(raw)
+}
+
+// lowered returns the answer of a modern server as the client understands it.
+func (c *raised) lowered(a *jsonrpc.Message) *jsonrpc.Message {
+	if a.Error == nil {
+		if kind := resultType(a); kind != kindComplete {
+			a.Release()
+			return c.broken("its answer is of a kind that was not asked for: " + rawjson.Quote(kind[:min(len(kind), 40)]))
+		}
+	}
+	a = c.l.r.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
+	if a.Error != nil {
+		return a
+	}
+	return bare(a)
+}
+
+// broken answers a call whose server does not keep to the protocol.
+func (c *raised) broken(what string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.r.o.Name+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
+}
+
+// bare takes away what only modern results have around their payload (protocol.md
+// D2.1). The payload is not copied.
+func bare(a *jsonrpc.Message) *jsonrpc.Message {
+	f := a.Found()
+	if f.Twice {
+		b := a.WithResult(bareMeta(rawjson.Delete(bytes.Clone(a.Result), "resultType", "ttlMs", "cacheScope")))
+		b.ID = bytes.Clone(a.ID)
+		a.Release()
+		return b
+	}
+	gone := make([]jsonrpc.Span, 0, 4)
+	for _, s := range []jsonrpc.Span{f.Type, f.TTL, f.Scope} {
+		if s.End > 0 {
+			gone = append(gone, s)
+		}
+	}
+	var edits []jsonrpc.Edit
+	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
+		if left := unsaid(meta); rawjson.IsEmpty(left) {
+			gone = append(gone, f.Meta)
+		} else {
+			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: left})
+		}
+	}
+	if edits = cut(edits, a.Result, gone); len(edits) > 0 {
+		a.Edit(edits...)
+	}
+	return a
+}
+
+// unsaid returns the _meta of a result without what modern servers put there.
+func unsaid(meta []byte) []byte { return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription) }
+
+// bareMeta is the slow way, for results of which a member stands twice.
+func bareMeta(result []byte) []byte {
+	meta := gjson.GetBytes(result, "_meta")
+	if !meta.IsObject() {
+		return result
+	}
+	left := unsaid([]byte(meta.Raw))
+	result = rawjson.Delete(result, "_meta")
+	if rawjson.IsEmpty(left) {
+		return result
+	}
+	return rawjson.SetFirst(result, "_meta", left)
+}
+
+const blanks = " \t\r\n"
+
+// cut appends the edits that remove members of an object: with the comma behind
+// them, or the one before them if nothing follows.
+func cut(edits []jsonrpc.Edit, object []byte, members []jsonrpc.Span) []jsonrpc.Edit {
+	slices.SortFunc(members, func(a, b jsonrpc.Span) int { return a.Key - b.Key })
+	for i := 0; i < len(members); {
+		from, to := members[i].Key, members[i].End
+		next := memberAfter(object, to)
+		for i++; i < len(members) && members[i].Key == next; i++ {
+			to = members[i].End
+			next = memberAfter(object, to)
+		}
+		if next > to {
+			to = next
+		} else if before := bytes.TrimRight(object[:from], blanks); before[len(before)-1] == ',' {
+			from = len(before) - 1
+		}
+		edits = append(edits, jsonrpc.Edit{From: from, To: to})
+	}
+	return edits
+}
+
+// memberAfter returns where the member begins that follows the one that ends at
+// end, or end itself when none does.
+func memberAfter(object []byte, end int) int {
+	rest := bytes.TrimLeft(object[end:], blanks)
+	if rest[0] != ',' {
+		return end
+	}
+	return len(object) - len(bytes.TrimLeft(rest[1:], blanks))
+}

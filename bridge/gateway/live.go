@@ -1,0 +1,458 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/session"
+)
+
+// Session is one client's stay.
+type Session struct {
+	b      *Gateway
+	id     string
+	server string // its name; empty means all as one
+	log    *slog.Logger
+	caller *bridge.Caller
+	up     bridge.Upstream
+	ctx    context.Context // of the session's life
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // calls and other goroutines of the session
+	seen   atomic.Int64   // last use, Unix nanoseconds
+
+	changes changes // that the client is told of
+
+	mu        sync.Mutex // guards the rest
+	ready     bool       // the client has finished the handshake
+	used      bool       // a request came after it
+	ending    bool
+	ended     chan struct{} // closed when nothing of the session is left
+	calls     *inflight     // the newest of the calls under way
+	callCount int
+	questions map[string]*question // by the id that we gave them, raw
+	asked     int64
+	streams   []*attachment // open for what belongs to no call; the newest is used
+	pending   *replay.Log   // what waits for such a stream
+	onEnd     []func()
+}
+
+// inflight is one call under way, and the Client that its progress goes to.
+type inflight struct {
+	s          *Session
+	id         []byte // the client's own, raw
+	back       bridge.Stream
+	span       trace.Span // nil without tracing
+	cancel     context.CancelCauseFunc
+	prev, next *inflight // in the session's list
+	arrival    arrival
+}
+
+// question is a request of the server that waits for the client's answer.
+type question struct {
+	token []byte // the server's own progress token, raw
+	reply func(*jsonrpc.Message)
+	to    bridge.Stream // nil while it waits for one
+	place int64         // among what is pending, meanwhile
+	timer *time.Timer
+}
+
+// How long a question waits.
+const (
+	questionTTL = 10 * time.Minute // for the client's answer
+	streamTTL   = 30 * time.Second // for a stream to put it on (D3)
+)
+
+// Initialize starts a session for a client that sent the initialize request m
+// to the server of that name, and returns it with the result for the client.
+// The empty name means all servers as one; if there is only one, that one.
+// id is the session's; it must not be guessable. The session ends by itself
+// when the handshake fails: the answer is then the error for the client.
+//
+// h are the headers of the client's request, or nil. What no server's
+// allow-list names is not looked at; this holds for Call and Notify too.
+func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+	mid := bytes.Clone(m.ID) // the answer outlives the request
+	key := session.Key(id)
+	if err := b.Allowed(server, principal); err != nil {
+		b.refused(key, &bridge.Caller{Principal: principal}, m, nil, err)
+		return nil, answer(mid, err), err
+	}
+	caller, fault := newCaller(principal, m)
+	if fault != "" {
+		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
+		b.refused(key, &bridge.Caller{Principal: principal}, m, a, nil)
+		return nil, a, errors.New(fault)
+	}
+	caller.Header = b.forwarded(h)
+	if err := b.enter(caller, m); err != nil {
+		b.refused(key, caller, m, nil, err)
+		return nil, answer(mid, err), err
+	}
+	defer b.leave(caller)
+	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
+	s.changes.send = s.tell
+	if server != "" {
+		s.log = b.route(server).log
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.seen.Store(time.Now().UnixNano())
+	if err := b.add(s); err != nil {
+		s.cancel(err)
+		b.refused(key, caller, m, nil, err)
+		return nil, answer(mid, err), err
+	}
+	came := b.arrive(new(arrival), key)
+	life, span := b.tracing.door(s.ctx, m, h, server, caller, s)
+	caller.Params = b.tracing.introduction(caller.Params)
+	a, err := s.initialize(ctx, life, m, came)
+	endSpan(span, a, err)
+	b.depart(came, caller, m, a, err)
+	if err != nil {
+		s.End(err)
+		return nil, answer(mid, err), err
+	}
+	a.ID = mid
+	return s, a, nil
+}
+
+// forwarded returns what may be forwarded of h to one server or another, as a
+// copy. It is nil when there is no h, or nothing is forwarded to any server.
+func (b *Gateway) forwarded(h http.Header) http.Header {
+	if len(b.forwards) == 0 || h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for _, name := range b.forwards {
+		if values := h[name]; len(values) > 0 {
+			out[name] = slices.Clone(values)
+		}
+	}
+	return out
+}
+
+// maxIntroduction bounds what a client says of itself, in bytes: it is kept for
+// longer than its request.
+const maxIntroduction = 256 << 10
+
+var tooMuchSaid = limitText("what the client says of itself is too long", maxIntroduction)
+
+// newCaller reads what initialize says about the client.
+func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
+	asked := gjson.GetBytes(m.Params, "protocolVersion")
+	if asked.Type != gjson.String {
+		return nil, "initialize: params.protocolVersion is missing or not a string"
+	}
+	caps := gjson.GetBytes(m.Params, "capabilities")
+	if caps.Exists() && !caps.IsObject() {
+		return nil, "initialize: params.capabilities must be an object"
+	}
+	if len(m.Params) > maxIntroduction {
+		return nil, "initialize: " + tooMuchSaid
+	}
+	c := &bridge.Caller{
+		Principal: principal, Revision: era.Negotiate(asked.Str),
+		Capabilities: []byte("{}"), Params: m.Clone().Params,
+	}
+	if caps.Exists() {
+		c.Capabilities = []byte(caps.Raw)
+	}
+	if c.Revision != asked.Str {
+		c.Params = rawjson.Set(c.Params, "protocolVersion", []byte(rawjson.Quote(c.Revision)))
+	}
+	return c, ""
+}
+
+// add enters the session among those that live.
+func (b *Gateway) add(s *Session) error {
+	if err := b.door.stay(s.caller); err != nil {
+		return err
+	}
+	if err := b.enroll(s); err != nil {
+		b.door.depart(s.caller)
+		return err
+	}
+	return nil
+}
+
+// enroll is add, of a session that its principal may have.
+func (b *Gateway) enroll(s *Session) error {
+	now := time.Now()
+	err := b.store.Put(s.ctx, session.Record{Key: s.id, Server: s.server, Principal: s.caller.Principal,
+		Revision: s.caller.Revision, Params: s.caller.Params, Created: now, Seen: now})
+	if errors.Is(err, session.ErrFull) {
+		return &bridge.Error{Kind: bridge.ErrOverloaded, Public: "the bridge has as many sessions as it may have (max_sessions); try again later"}
+	}
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	closed := b.closed
+	if !closed {
+		b.sessions[s] = struct{}{}
+	}
+	b.mu.Unlock()
+	if closed {
+		_ = b.store.Delete(context.Background(), s.id)
+		return bridge.ErrShutdown
+	}
+	if err := b.door.barred(s.caller.Principal); err != nil {
+		s.End(err) // who puts it out may have looked at the sessions before
+	}
+	return nil
+}
+
+// initialize opens the connection to the server and makes the client's answer
+// of the server's. ctx is the client's request's, life the session's.
+func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *arrival) (*jsonrpc.Message, error) {
+	up, err := s.b.upstream(s.server, s.caller, receiver{s})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	ending := s.ending
+	if !ending {
+		s.up = up
+	}
+	s.mu.Unlock()
+	if ending { // wind has not seen it
+		_ = up.Close(ctx)
+		return nil, context.Cause(s.ctx)
+	}
+	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
+	a, err := up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.call()})
+	if !stop() { // the client has gone; with it, so has the session's context
+		return nil, context.Cause(ctx)
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		return nil, cause
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A server that speaks another revision is no reason for the client to
+	// leave: it is answered its own (D3). All else is relayed as it is.
+	result := a.Result
+	if v := gjson.GetBytes(result, "protocolVersion"); v.Str != s.caller.Revision && v.Index > 0 {
+		spliced := append(slices.Clone(result[:v.Index]), rawjson.Quote(s.caller.Revision)...)
+		result = append(spliced, result[v.Index+len(v.Raw):]...)
+	}
+	return jsonrpc.NewResult(nil, result), nil
+}
+
+// upstream returns what the calls of a session with that server go to.
+func (b *Gateway) upstream(server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	switch {
+	case server != "":
+		return b.route(server).upstream(from, rest)
+	case len(b.routes) == 1:
+		return b.routes[0].upstream(from, rest)
+	}
+	return newMerge(b, from, rest), nil
+}
+
+// Server returns the name of the session's server; empty means all as one.
+func (s *Session) Server() string { return s.server }
+
+// Principal returns whose session it is: nobody else may use it, or learn that it
+// exists.
+func (s *Session) Principal() string { return s.caller.Principal }
+
+// Revision returns the revision agreed with the client.
+func (s *Session) Revision() string { return s.caller.Revision }
+
+// Call makes the client's request and returns the answer, which carries the
+// client's id. back takes what the server has to say meanwhile. The answer is
+// an error message when the call failed, and the error then says why; only of
+// a call that the client itself has cancelled there is no answer.
+func (s *Session) Call(m *jsonrpc.Message, h http.Header, back bridge.Stream) (*jsonrpc.Message, error) {
+	return s.Begin(m, h, back)()
+}
+
+// Begin enters the client's request among those under way, so that a
+// cancellation that follows finds it. What it returns is Call, and must be
+// called once.
+func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) func() (*jsonrpc.Message, error) {
+	s.Seen()
+	id := bytes.Clone(m.ID) // the answer outlives the request
+	no := func(a *jsonrpc.Message, err error) func() (*jsonrpc.Message, error) {
+		return func() (*jsonrpc.Message, error) { return a, err }
+	}
+	switch m.Method {
+	case "ping":
+		return no(jsonrpc.NewResult(id, []byte("{}")), nil)
+	case "initialize":
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
+		s.b.refused(s.id, s.caller, m, a, nil)
+		return no(a, nil)
+	}
+	life, span := s.b.tracing.door(s.ctx, m, h, s.server, s.caller, s)
+	if err := s.b.enter(s.caller, m); err != nil {
+		s.b.refused(s.id, s.caller, m, nil, err)
+		endSpan(span, nil, err)
+		return no(answer(id, err), err)
+	}
+	ctx, cancel := context.WithCancelCause(life)
+	c := &inflight{s: s, id: id, back: back, span: span, cancel: cancel}
+	if err := s.enter(c); err != nil {
+		endSpan(span, nil, err)
+		cancel(nil)
+		s.b.leave(s.caller)
+		s.b.refused(s.id, s.caller, m, nil, err)
+		return no(answer(id, err), err)
+	}
+	return func() (*jsonrpc.Message, error) {
+		defer s.b.leave(s.caller)
+		defer cancel(nil)
+		a, err := s.call(ctx, m, h, c)
+		endSpan(c.span, a, err)
+		return a, err
+	}
+}
+
+// call makes a call that has been entered.
+func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c *inflight) (*jsonrpc.Message, error) {
+	came := s.b.arrive(&c.arrival, s.id)
+	a, err := s.up.Call(ctx, &bridge.Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h), Call: came.call()})
+	s.leave(c)
+	err = s.b.conclude(came, s.server, s.caller, m, a, err)
+	switch {
+	case err == nil:
+		a.ID = c.id
+		return a, nil
+	case errors.Is(context.Cause(ctx), bridge.ErrCancelled):
+		return nil, bridge.ErrCancelled
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		if errors.Is(cause, bridge.ErrShutdown) && errors.Is(err, bridge.ErrLost) { // to say only that it is stopping would be to ask for another try
+			cause = &bridge.Error{Server: s.server, Kind: bridge.ErrLost, Public: bridge.Stopped}
+		}
+		err = cause
+	}
+	s.log.Debug("call failed", "method", m.Method, "err", err, traceID(c.span))
+	return answer(c.id, err), err
+}
+
+func (s *Session) enter(c *inflight) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ending:
+		return bridge.ErrEnded
+	case s.callCount >= maxCallsPerClient:
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: again, Public: limitText("the session has too many calls under way", maxCallsPerClient)}
+	}
+	if c.next = s.calls; c.next != nil {
+		c.next.prev = c
+	}
+	s.calls = c
+	s.callCount++
+	s.used = true
+	if !s.ready {
+		s.begin() // a client that forgets notifications/initialized is ready all the same
+	}
+	return nil
+}
+
+func (s *Session) leave(c *inflight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		s.calls = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	s.callCount--
+	s.Seen()
+}
+
+// Notify takes a notification of the client.
+func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
+	s.Seen()
+	switch m.Method {
+	case "notifications/initialized":
+		s.mu.Lock()
+		s.used = true
+		s.begin()
+		s.mu.Unlock()
+		return // the server was told when its connection was opened
+	case "notifications/cancelled":
+		s.cancelCall(m)
+		return
+	case "notifications/progress":
+		s.mu.Lock()
+		q := s.questions[string(m.Token())]
+		s.mu.Unlock()
+		if q == nil || q.token == nil {
+			return // about nothing that this client was asked
+		}
+		theirs, err := jsonrpc.Parse(m.Append(nil, nil, q.token))
+		if err != nil {
+			return // cannot be: both halves were parsed before
+		}
+		m = theirs
+	}
+	if err := s.up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
+		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
+	}
+}
+
+// cancelCall cancels the call that a notification takes back. When several have
+// its id, which is against the protocol, it cannot be told which is meant, and
+// none is.
+func (s *Session) cancelCall(n *jsonrpc.Message) {
+	id := n.RequestID()
+	s.mu.Lock()
+	var found *inflight
+	for c := s.calls; c != nil; c = c.next {
+		if !bytes.Equal(c.id, id) {
+			continue
+		}
+		if found != nil {
+			s.mu.Unlock()
+			return
+		}
+		found = c
+	}
+	s.mu.Unlock()
+	if found != nil {
+		found.cancel(bridge.TakenBack(n))
+	}
+}
+
+// Notify passes on what the server says about the call, on the call's stream.
+// When that cannot take it, progress and log messages are dropped, and the
+// rest goes where goes what belongs to no call.
+func (c *inflight) Notify(n *jsonrpc.Message) {
+	if c.back != nil && c.back.Send(event(n)) {
+		return
+	}
+	if n.Method != "notifications/progress" && n.Method != "notifications/message" {
+		receiver{c.s}.Notify(n)
+	}
+}
+
+// Ask passes a question about this call on to the client.
+func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return c.s.ask(q, reply, c)
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *inflight) Gone(error) {}

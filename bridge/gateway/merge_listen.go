@@ -1,0 +1,345 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// maxListened bounds the resources of one subscription (protocol.md F).
+const maxListened = 256
+
+// subscribed is what a client wants to hear about (2026-07-28, subscriptions).
+type subscribed struct {
+	changes map[string]bool // the list_changed notifications, by method
+	uris    []string
+	tasks   []string // ids
+}
+
+// wishes reads what a request to listen asks for. The text says what is wrong
+// with it.
+func wishes(params []byte) (w subscribed, fault string) {
+	all := gjson.GetBytes(params, "notifications")
+	if !all.IsObject() {
+		return w, "params.notifications must be an object that says what to listen to"
+	}
+	w.changes = map[string]bool{}
+	for _, f := range listChanged {
+		if all.Get(f.member).Bool() {
+			w.changes[f.method] = true
+		}
+	}
+	if w.uris, fault = texts(all, "resourceSubscriptions"); fault == "" {
+		w.tasks, fault = texts(all, "taskIds")
+	}
+	return w, fault
+}
+
+// texts reads a member that is a list of texts.
+func texts(object gjson.Result, member string) (all []string, fault string) {
+	list := object.Get(member)
+	if list.Exists() && !list.IsArray() {
+		return nil, "params.notifications." + member + " must be an array of strings"
+	}
+	seen := map[string]bool{}
+	for _, item := range list.Array() {
+		if item.Type != gjson.String {
+			return nil, "params.notifications." + member + " must be an array of strings"
+		}
+		if !seen[item.Str] {
+			seen[item.Str] = true
+			all = append(all, item.Str)
+		}
+	}
+	if len(all) > maxListened {
+		return nil, limitText("params.notifications."+member+" is too long", maxListened)
+	}
+	return all, ""
+}
+
+// raw returns what is listened to as a request asks for it, and as its
+// acknowledgement repeats it.
+func (w *subscribed) raw() []byte {
+	out := []byte("{}")
+	for _, f := range listChanged {
+		if w.changes[f.method] {
+			out = rawjson.SetFirst(out, f.member, []byte("true"))
+		}
+	}
+	for _, l := range []struct {
+		member string
+		items  []string
+	}{{"resourceSubscriptions", w.uris}, {"taskIds", w.tasks}} {
+		if len(l.items) > 0 {
+			quoted := make([]string, len(l.items))
+			for i, item := range l.items {
+				quoted[i] = rawjson.Quote(item)
+			}
+			out = rawjson.SetFirst(out, l.member, []byte("["+strings.Join(quoted, ",")+"]"))
+		}
+	}
+	return out
+}
+
+// listeners are the subscriptions of one principal to all servers as one. They
+// are told what belongs to none of the servers: that one has come or gone.
+type listeners struct {
+	mu  sync.Mutex // guards all
+	all map[*listener]struct{}
+}
+
+var _ bridge.Client = (*listeners)(nil)
+
+// Notify tells those who want to hear it.
+func (e *listeners) Notify(n *jsonrpc.Message) {
+	e.mu.Lock()
+	var to []*listener
+	for l := range e.all {
+		if l.wants.changes[n.Method] {
+			to = append(to, l)
+		}
+	}
+	e.mu.Unlock()
+	for _, l := range to {
+		l.hear(n)
+	}
+}
+
+// Ask refuses: there is no call that it could be about.
+func (e *listeners) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return bridge.Nobody{}.Ask(q, reply)
+}
+
+// Gone is of no interest: those who listen go on.
+func (e *listeners) Gone(error) {}
+
+// listener is one subscription to all servers as one.
+type listener struct {
+	back  bridge.Client
+	wants subscribed
+
+	mu    sync.Mutex // guards the rest, and the order of what back gets
+	begun bool       // it was acknowledged
+	early []*jsonrpc.Message
+}
+
+// hear passes on a notification, once the subscription was acknowledged
+// (R-142).
+func (l *listener) hear(n *jsonrpc.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.begun:
+		l.back.Notify(n)
+	case len(l.early) < maxListened+len(listChanged):
+		l.early = append(l.early, n.Clone())
+	}
+}
+
+// acknowledge says what is listened to, and what has happened meanwhile.
+func (l *listener) acknowledge(what *subscribed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.back.Notify(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", []byte(`{"notifications":`+string(what.raw())+`}`)))
+	for _, n := range l.early {
+		l.back.Notify(n)
+	}
+	l.begun, l.early = true, nil
+}
+
+// ackPatience is how long a subscription waits for slow servers before it is
+// acknowledged without them.
+const ackPatience = 10 * time.Second
+
+// listen serves a subscription: each server is listened to for what it has of
+// what is wanted. It lasts until ctx ends.
+func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	wants, fault := wishes(r.Params)
+	if fault != "" {
+		return invalidParams(fault), nil
+	}
+	l := &listener{back: r.Back, wants: wants}
+	g.ears.mu.Lock()
+	g.ears.all[l] = struct{}{}
+	g.ears.mu.Unlock()
+	defer func() {
+		g.ears.mu.Lock()
+		delete(g.ears.all, l)
+		g.ears.mu.Unlock()
+	}()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer context.AfterFunc(g.ctx, func() { stop(bridge.ErrShutdown) })()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop(nil)
+
+	share := g.shares(ctx, &wants)
+	heard := make(chan subscribed, len(share)) // what each server has acknowledged
+	for m, part := range share {
+		f := &following{l: l, m: m, part: part, from: r.From, heard: heard}
+		wg.Go(func() { f.run(ctx) })
+	}
+	timer := time.NewTimer(ackPatience)
+	defer timer.Stop()
+	what := subscribed{changes: wants.changes}
+	for left := len(share); left > 0; {
+		select {
+		case had := <-heard:
+			what.uris, what.tasks = append(what.uris, had.uris...), append(what.tasks, had.tasks...)
+			left--
+		case <-timer.C:
+			left = 0
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	l.acknowledge(&what)
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// shares says which server is listened to for what.
+func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subscribed {
+	all := map[*member]*subscribed{}
+	of := func(m *member) *subscribed {
+		if all[m] == nil {
+			all[m] = &subscribed{changes: map[string]bool{}}
+		}
+		return all[m]
+	}
+	for _, f := range listChanged {
+		if !wants.changes[f.method] {
+			continue
+		}
+		for _, m := range g.members {
+			if s := m.said(); s == nil || gjson.GetBytes(s.Capabilities, f.capability+".listChanged").Bool() {
+				of(m).changes[f.method] = true
+			}
+		}
+	}
+	for _, uri := range wants.uris {
+		m := g.owner(ctx, resources, uri)
+		for i := 0; m == nil && i < len(g.members); i++ {
+			if g.members[i].catalog.like(uri) {
+				m = g.members[i]
+			}
+		}
+		if m != nil {
+			of(m).uris = append(of(m).uris, uri)
+		}
+	}
+	for _, id := range wants.tasks {
+		if m, own := g.ofTask(id); m != nil {
+			of(m).tasks = append(of(m).tasks, own)
+		}
+	}
+	return all
+}
+
+// following is the part of a subscription that one server has.
+type following struct {
+	l     *listener
+	m     *member
+	part  *subscribed
+	from  *bridge.Caller
+	heard chan<- subscribed
+	once  sync.Once
+	begun atomic.Bool // the server has acknowledged it this time
+}
+
+var _ bridge.Client = (*following)(nil)
+
+// run listens to the server until ctx ends. When the server is lost it is
+// listened to again as soon as it is there.
+func (f *following) run(ctx context.Context) {
+	params := []byte(`{"notifications":` + string(f.part.raw()) + `}`)
+	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+		f.begun.Store(false)
+		began := time.Now()
+		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
+		refused := err == nil && a.Error != nil
+		a.Release()
+		f.acknowledged(subscribed{}) // if it was not: there is nothing to wait for
+		if ctx.Err() != nil {
+			return
+		}
+		if refused || errors.Is(err, bridge.ErrUnknownServer) {
+			f.m.r.log.Debug("it cannot be listened to")
+			return
+		}
+		if f.begun.Load() && time.Since(began) > maxBackOff {
+			pause = time.Second
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// acknowledged passes on what the server has acknowledged. It reports whether
+// that was the first time.
+func (f *following) acknowledged(what subscribed) (first bool) {
+	f.once.Do(func() {
+		first = true
+		f.heard <- what
+	})
+	return first
+}
+
+// Notify takes what the server says.
+func (f *following) Notify(n *jsonrpc.Message) {
+	switch n.Method {
+	case "notifications/subscriptions/acknowledged":
+		f.begun.Store(true)
+	case "notifications/tasks":
+		own := gjson.GetBytes(n.Params, "taskId").String()
+		f.l.hear(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
+		return
+	default:
+		f.m.outdate(n.Method)
+		f.l.hear(n)
+		return
+	}
+	var what subscribed
+	had := gjson.GetBytes(n.Params, "notifications")
+	what.uris, _ = texts(had, "resourceSubscriptions") // a list that is none honours nothing
+	own, _ := texts(had, "taskIds")
+	for _, id := range own {
+		what.tasks = append(what.tasks, f.m.taskID(id))
+	}
+	if f.acknowledged(what) {
+		return
+	}
+	for _, c := range listChanged { // something may have been missed (R-149)
+		if f.part.changes[c.method] {
+			f.m.r.cache.changed(nil, c.method)
+			f.l.hear(jsonrpc.NewNotification(c.method, nil))
+		}
+	}
+	for _, uri := range what.uris {
+		f.m.r.cache.updated(uri)
+		f.l.hear(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)).Clone())
+	}
+}
+
+// Ask refuses: it is no call that anybody could be asked about.
+func (f *following) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return bridge.Nobody{}.Ask(q, reply)
+}
+
+// Gone is of no interest: the call itself fails.
+func (f *following) Gone(error) {}

@@ -1,0 +1,241 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// resume goes on with a parked call. What cannot be gone on with is
+// refused, and never made anew.
+func (p *pool) resume(ctx context.Context, r *bridge.Request, again *retry, s *requestState) (*jsonrpc.Message, error) {
+	p.mu.Lock()
+	c := p.parked[s.Call]
+	p.mu.Unlock()
+	if c == nil {
+		return staleState("the call that this requestState belongs to is gone: its answer was fetched, it was cancelled, or too long ago"), nil
+	}
+	v := newVisit(r)
+	// The connection of a call that has ended may be closed, which is nothing to
+	// a client that comes for the answer.
+	if c.runs() {
+		if err := c.l.verbose(ctx, v, c.s); err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	no, replies := c.attach(v, again, s.Round)
+	if no != nil {
+		return no, nil
+	}
+	for _, f := range replies {
+		f()
+	}
+	return c.await(ctx, v)
+}
+
+// runs reports whether the server has not answered yet, and somebody may still
+// want it to.
+func (c *parked) runs() bool {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	return !c.over && !c.gone
+}
+
+// attach makes the request the one that waits for the call, and takes its
+// answers to the server's questions: replies are how the server gets them. The
+// message says why it cannot be.
+func (c *parked) attach(v *visit, again *retry, round int) (no *jsonrpc.Message, replies []func()) {
+	l := c.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.gone:
+		return staleState("the call that this requestState belongs to has expired or was cancelled"), nil
+	case c.visit != nil:
+		return staleState("another request waits with this requestState already"), nil
+	case round != c.round && round != c.round-1:
+		return staleState("this requestState is not the last one of its call"), nil
+	case c.over: // answers come too late
+		c.deliver(v)
+		return nil, nil
+	case round != c.round && c.shown > 0: // its answers were taken; what came back was lost
+		c.arm()
+		v.out <- upshot{answer: c.questions(), parked: true}
+		return nil, nil
+	case round != c.round:
+		c.resumed(v)
+		return nil, nil
+	}
+	asked := c.shown > 0
+	answered := map[*openAsk]*jsonrpc.Message{}
+	for _, a := range c.asks[:c.shown] {
+		given := again.answer(a.key)
+		if !given.Exists() {
+			continue
+		}
+		raw := rawjson.OneLine([]byte(given.Raw))
+		if what := era.WellFormedAnswer(a.method, raw); what != "" {
+			return invalidParams("inputResponses." + a.key + ": " + what), nil
+		}
+		answered[a] = toServer(a.method, raw, c.s.Revision)
+	}
+	for _, a := range c.barred(v.r.From.Capabilities, answered) {
+		replies = append(replies, func() {
+			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client cannot be asked that any more", nil))
+		})
+	}
+	if asked && len(answered) == 0 && c.shown > 0 { // asked again
+		c.allowed = v.r.From.Capabilities
+		c.park()
+		v.out <- upshot{answer: c.questions(), parked: true}
+		return nil, replies
+	}
+	left := c.asks[:0:0]
+	for _, a := range c.asks {
+		if m := answered[a]; m != nil {
+			replies = append(replies, func() { a.reply(m) })
+		} else {
+			left = append(left, a)
+		}
+	}
+	c.asks, c.shown = left, 0
+	c.resumed(v)
+	for _, h := range l.releaseHeld() {
+		replies = append(replies, func() { h.put(c) })
+	}
+	return nil, replies
+}
+
+// barred removes the questions that a request with those capabilities does not
+// answer and cannot be asked, and returns them. The caller holds l.mu.
+func (c *parked) barred(capabilities []byte, answered map[*openAsk]*jsonrpc.Message) (out []*openAsk) {
+	if bytes.Equal(capabilities, c.allowed) {
+		return nil
+	}
+	left, shown := c.asks[:0:0], 0
+	for i, a := range c.asks {
+		if answered[a] == nil {
+			if _, no := era.Question(a.method, a.params, era.LatestModern, era.LatestModern, capabilities, nil); no != nil {
+				out = append(out, a)
+				continue
+			}
+		}
+		left = append(left, a)
+		if i < c.shown {
+			shown++
+		}
+	}
+	c.asks, c.shown = left, shown
+	return out
+}
+
+// resumed makes the request the one that waits. The caller holds l.mu.
+func (c *parked) resumed(v *visit) {
+	l := c.l
+	l.order++
+	c.order, c.visit, c.allowed = l.order, v, v.r.From.Capabilities
+	l.visits[v] = struct{}{}
+	if n := c.progress; n != nil {
+		c.progress = nil
+		c.tell(n)
+	}
+	if len(c.asks) > 0 {
+		c.gather()
+	}
+}
+
+// answer returns the answer of that key.
+func (a *retry) answer(key string) (found gjson.Result) {
+	if a.answers.IsObject() {
+		a.answers.ForEach(func(name, value gjson.Result) bool {
+			if name.Str == key {
+				found = value
+			}
+			return !found.Exists()
+		})
+	}
+	return found
+}
+
+// toServer is a client's answer as the server gets it.
+func toServer(method string, raw []byte, revision string) *jsonrpc.Message {
+	result, no := era.Answer(method, raw, era.LatestModern, revision)
+	if no != nil {
+		return jsonrpc.NewError(nil, no.Code, no.Message, no.Data)
+	}
+	return jsonrpc.NewResult(nil, result)
+}
+
+// park enters a call among those that wait for their clients. It reports false
+// when too many do. The caller holds the lock of the call's connection.
+func (p *pool) park(id string, c *parked) bool {
+	principal := c.principal()
+	most := maxParked
+	if principal == "" { // everybody
+		most = maxParkedInAll
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.waiting[principal] >= most || len(p.parked) >= 2*maxParkedInAll {
+		return false
+	}
+	p.parked[id] = c
+	p.waiting[principal]++
+	return true
+}
+
+// unpark removes a call from those that can be resumed. The caller holds the
+// lock of the call's connection.
+func (p *pool) unpark(c *parked) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.parked[c.id] == c {
+		delete(p.parked, c.id)
+	}
+	p.settle(c)
+	p.keptBytes -= c.bytes
+	c.bytes = 0
+}
+
+// settle notes that the call does not wait for its client any more. The caller
+// holds p.mu.
+func (p *pool) settle(c *parked) {
+	if c.settled {
+		return
+	}
+	c.settled = true
+	principal := c.principal()
+	if p.waiting[principal]--; p.waiting[principal] == 0 {
+		delete(p.waiting, principal)
+	}
+}
+
+// principal is whose call it is.
+func (c *parked) principal() string { return c.r.From.Principal }
+
+// keep counts an answer that was given and is kept. When there are too many
+// bytes of them it is not kept. The caller holds the lock of the call's
+// connection.
+func (p *pool) keep(c *parked) {
+	p.mu.Lock()
+	p.settle(c)
+	size := 0
+	if c.answer != nil {
+		size = c.answer.Len()
+	}
+	room := p.keptBytes+size <= maxKeptAnswers && len(p.parked) <= maxParkedInAll
+	if room {
+		c.bytes = size
+		p.keptBytes += size
+	}
+	p.mu.Unlock()
+	if !room {
+		c.discard()
+	}
+}

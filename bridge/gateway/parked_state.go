@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/seal"
+)
+
+// retry is what a request says that repeats another one with answers
+// (2026-07-28, multi round-trip requests). It is not changed.
+type retry struct {
+	state    string // requestState; empty when there is none
+	stated   bool
+	answers  gjson.Result // inputResponses, an object; the zero Result when there are none
+	orphaned bool         // the answers are to questions of the bridge's, whose state is missing
+	stateRaw gjson.Result // requestState, with its place in the params
+}
+
+// repeated reports whether the request goes on with what another one began.
+func (a *retry) repeated() bool { return a != nil && a.stated }
+
+// unknown answers a request to a legacy server that goes on with what the bridge
+// knows nothing of. state is what the request says of that, or nil.
+func (a *retry) unknown(state *requestState) *jsonrpc.Message {
+	switch {
+	case state == nil && a.repeated():
+		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one")
+	case a != nil && a.orphaned:
+		return invalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
+	}
+	return nil
+}
+
+// reading reads what a request repeats. The message answers one whose answers
+// are not as they have to be (R-133).
+func reading(r *bridge.Request) (*retry, *jsonrpc.Message) {
+	if !carries[r.Method] || !mentions(r.Params, "requestState", "inputResponses") {
+		return nil, nil
+	}
+	var a retry
+	twice := false
+	answered := false
+	gjson.ParseBytes(r.Params).ForEach(func(name, value gjson.Result) bool {
+		switch name.Str {
+		case "requestState":
+			twice = twice || a.stated
+			a.stated, a.state, a.stateRaw = true, value.Str, value
+		case "inputResponses":
+			twice = twice || answered
+			answered, a.answers = true, value
+		}
+		return true
+	})
+	switch {
+	case twice:
+		return nil, invalidParams("inputResponses and requestState must not stand twice")
+	case a.stated && a.stateRaw.Type != gjson.String:
+		return nil, invalidParams("requestState must be a string")
+	case len(a.state) > seal.MaxToken:
+		return nil, invalidParams(limitText("requestState is too long", seal.MaxToken))
+	case answered && !a.answers.IsObject():
+		return nil, invalidParams("inputResponses must be an object")
+	case !a.stated && !answered:
+		return nil, nil
+	}
+	a.orphaned = !a.stated && ours(a.answers)
+	return &a, nil
+}
+
+// mentions reports whether a JSON text may have one of the words as the name of
+// a member. Names may be written with escapes.
+func mentions(text []byte, words ...string) bool {
+	for _, w := range words {
+		if bytes.Contains(text, []byte(w)) {
+			return true
+		}
+	}
+	return bytes.Contains(text, []byte(`\u`))
+}
+
+// keyPrefix begins the keys under which the bridge puts questions; a number
+// follows.
+const keyPrefix = "r"
+
+// ours reports whether one of the answers has a key as the bridge makes them.
+func ours(answers gjson.Result) (found bool) {
+	answers.ForEach(func(key, _ gjson.Result) bool {
+		digits, ok := strings.CutPrefix(key.Str, keyPrefix)
+		found = ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+		return !found
+	})
+	return found
+}
+
+// requestState is what the requestState of the bridge says. It is sealed: only
+// the bridge can have written it.
+type requestState struct {
+	Kind     string   `json:"k"`
+	Version  int      `json:"v"`
+	Instance string   `json:"i"` // of the bridge
+	Whose    string   `json:"p"` // hash of who the client is
+	Server   string   `json:"s"`
+	Method   string   `json:"m"`
+	Digest   string   `json:"d"` // of what is called and with what
+	Issued   int64    `json:"t"` // Unix seconds
+	Expires  int64    `json:"e"`
+	Call     string   `json:"c,omitempty"` // the parked call
+	Round    int      `json:"n"`
+	IDs      []string `json:"u,omitempty"` // of the elicitations, one for each key
+}
+
+// The kinds of requestState.
+const (
+	stateParked  = "parked" // a call waits for the answers
+	stateURL     = "url"    // the call is to be made again when URLs have been visited
+	stateVersion = 1
+	sealedState  = "requestState" // as Keys know it
+	maxState     = 4 << 10        // bytes of one that the bridge makes (protocol.md F)
+)
+
+// sealed returns the state as the client of a request gets it, with what is the
+// same in all.
+func (l *lower) sealed(r *bridge.Request, s requestState) string {
+	s.Version, s.Instance, s.Server = stateVersion, l.p.r.b.instance, l.p.r.o.Name
+	s.Whose, s.Issued = hash(l.p.identity(r)), time.Now().Unix()
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // texts and numbers always have a JSON form
+	}
+	return l.p.r.b.seals.Seal(sealedState, raw)
+}
+
+// opened returns what a requestState says, or nil when it is none of ours.
+func (p *pool) opened(token string) *requestState {
+	raw, err := p.r.b.seals.Open(sealedState, token)
+	if err != nil {
+		return nil
+	}
+	var s requestState
+	if json.Unmarshal(raw, &s) != nil || s.Version != stateVersion {
+		return nil
+	}
+	return &s
+}
+
+// foreign answers a request whose requestState belongs to something else: an
+// expired one, another client's, another request's (R-123).
+func (p *pool) foreign(s *requestState, r *bridge.Request) *jsonrpc.Message {
+	switch {
+	case s.Whose != hash(p.identity(r)), s.Server != p.r.o.Name, s.Method != r.Method:
+		return staleState("this requestState belongs to another request")
+	case s.Instance != p.r.b.instance:
+		return staleState("this requestState belongs to another instance of the bridge: all requests of an exchange must reach the same one")
+	case time.Now().Unix() > s.Expires:
+		return staleState("this requestState has expired")
+	case s.Digest != digest(r.Message):
+		return staleState("this requestState belongs to a request with other params")
+	}
+	return nil
+}
+
+func staleState(what string) *jsonrpc.Message { return invalidParams(what) }
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// digest is what a request and its repetitions have in common: the method, what
+// is called, and with which arguments.
+func digest(m *jsonrpc.Message) string {
+	h := sha256.New()
+	args := []byte(gjson.GetBytes(m.Params, "arguments").Raw)
+	if len(args) > 0 && args[0] == '{' {
+		args = era.CanonicalCapabilities(args) // one spelling for all that say the same
+	}
+	for _, part := range [][]byte{[]byte(m.Method), []byte(m.Name()), []byte(m.URI()), args} {
+		h.Write([]byte{byte(len(part) >> 24), byte(len(part) >> 16), byte(len(part) >> 8), byte(len(part))})
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

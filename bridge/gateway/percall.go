@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// perCall is an Upstream that opens a connection for each request and closes
+// it afterwards: nothing that a server keeps in memory lives on.
+type perCall struct {
+	route  *route
+	caller *bridge.Caller
+	rest   bridge.Client
+	asks   func()         // as of a lane
+	wg     sync.WaitGroup // connections that are being closed
+
+	mu     sync.Mutex // guards the rest
+	server *bridge.Greeting
+	level  []byte // params of the last logging/setLevel
+	closed bool
+}
+
+// Server returns what the first handshake said, or nil.
+func (p *perCall) Server() *bridge.Greeting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
+}
+
+// Call opens a connection, makes the call and closes the connection.
+func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	switch r.Method {
+	case "resources/subscribe", "resources/unsubscribe":
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
+	}
+	l := newLane(p.route, p.caller, p.rest)
+	l.asks = p.asks
+	p.mu.Lock()
+	l.level = p.level
+	if p.closed {
+		p.mu.Unlock()
+		return nil, bridge.ErrEnded
+	}
+	p.wg.Add(1)
+	p.mu.Unlock()
+	defer func() { // the caller does not wait for the process to end
+		left := p.route.leave.begin()
+		go func() {
+			defer p.wg.Done()
+			defer left()
+			_ = l.Close(p.route.b.force)
+		}()
+	}()
+	if err := p.same(ctx, l); err != nil {
+		return nil, err
+	}
+	m, err := p.route.tried(l).Call(ctx, r)
+	if err != nil || m.Error != nil {
+		return m, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch r.Method {
+	case "initialize":
+		p.server = l.Server()
+		m = jsonrpc.NewResult(nil, momentary(m.Result))
+	case "logging/setLevel":
+		p.level = append([]byte(nil), r.Params...)
+	}
+	return m, nil
+}
+
+// same opens the connection and makes sure that the server still speaks the
+// revision that the session was told of: another one cannot be its.
+func (p *perCall) same(ctx context.Context, l *lane) error {
+	before := p.Server()
+	if before == nil {
+		return nil
+	}
+	now, err := l.known(ctx)
+	if err != nil || now.Revision == before.Revision {
+		return err
+	}
+	err = &bridge.Error{Server: p.route.o.Name, Kind: bridge.ErrUnavailable, Public: "it came back with another revision: initialize again"}
+	p.rest.Gone(err)
+	return err
+}
+
+// momentary removes from a result of initialize what needs a connection that
+// lives on.
+func momentary(result []byte) []byte {
+	caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
+	for _, kind := range []string{"tools", "prompts", "resources"} {
+		if c := gjson.GetBytes(caps, kind); c.IsObject() {
+			caps = rawjson.Set(caps, kind, rawjson.Delete(rawjson.Delete([]byte(c.Raw), "listChanged"), "subscribe"))
+		}
+	}
+	return rawjson.Set(result, "capabilities", rawjson.Delete(caps, "tasks"))
+}
+
+// Notify drops the notification: there is nobody to hear it.
+func (p *perCall) Notify(context.Context, *bridge.Request) error { return nil }
+
+// Close waits until the connections of ended calls are closed.
+func (p *perCall) Close(context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.wg.Wait()
+	return nil
+}
+
+// quote returns s as a JSON string.
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string always has a JSON form
+	}
+	return string(b)
+}

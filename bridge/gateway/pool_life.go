@@ -1,0 +1,254 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// maxOwn is how many connections a principal may have to a server: as many as
+// its calls that may wait for their clients.
+const maxOwn = maxParked
+
+// room makes room for one more connection of a principal's. The one that was
+// not used for longest goes; when all are in use there is none. The caller holds
+// p.mu.
+func (p *pool) room(principal, group, key string) error {
+	full := func(most int, which func(*lower) bool) bool {
+		n := 0
+		for _, all := range p.lowers {
+			for _, l := range all {
+				if which(l) {
+					n++
+				}
+			}
+		}
+		if n < most {
+			return false
+		}
+		oldest := p.oldest(which)
+		if oldest == nil {
+			return true
+		}
+		p.drop(oldest)
+		return n > most
+	}
+	limited := func(what string, most int) error {
+		return &bridge.Error{Server: p.r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText(what, most)}
+	}
+	// Without access rules everybody is one principal: only each lane's own
+	// connections count then, and all together.
+	mine := func(l *lower) bool {
+		return l.group == group || principal != "" && l.lane.caller.Principal == principal
+	}
+	if len(p.lowers[key]) == 0 && !p.roomForKey(mine) {
+		return limited("it has too many connections for clients of different capabilities", maxProfiles)
+	}
+	if principal != "" && full(maxOwn, mine) {
+		return limited("one caller has too many connections to it", maxOwn)
+	}
+	if most := int(p.r.portions.most); most > 0 && principal != "" && full(most, mine) {
+		return p.r.portions.refusal(p.r.o.Name)
+	}
+	if full(int(p.r.maxLanes), func(*lower) bool { return true }) {
+		return limited("it has too many connections", int(p.r.maxLanes))
+	}
+	return nil
+}
+
+// roomForKey makes room for connections for one more set of capabilities, if
+// there are too many of some: those of the set that was not used for longest go.
+// It reports false when all are in use. The caller holds p.mu.
+func (p *pool) roomForKey(which func(*lower) bool) bool {
+	n, oldest, use := 0, "", uint64(0)
+	for key, all := range p.lowers {
+		if !which(all[0]) {
+			continue
+		}
+		n++
+		used, latest := false, uint64(0)
+		for _, l := range all {
+			used, latest = used || l.users > 0, max(latest, l.use)
+		}
+		if !used && (oldest == "" || latest < use) {
+			oldest, use = key, latest
+		}
+	}
+	if n < maxProfiles {
+		return true
+	}
+	for _, l := range slices.Clone(p.lowers[oldest]) {
+		p.drop(l)
+	}
+	return oldest != "" && n == maxProfiles
+}
+
+// yield gives up the connection that was not used for longest, for one that is
+// needed; with own only one of the principal's. It reports false when all are in
+// use.
+func (p *pool) yield(principal string, own bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := p.oldest(func(l *lower) bool { return !own || l.lane.caller.Principal == principal })
+	if oldest == nil || p.closed {
+		return false
+	}
+	p.drop(oldest)
+	return true
+}
+
+// oldest returns the connection of some that was not used for longest, or nil
+// when all are in use. The caller holds p.mu.
+func (p *pool) oldest(which func(*lower) bool) (l *lower) {
+	for _, all := range p.lowers {
+		for _, other := range all {
+			if which(other) && other.users == 0 && (l == nil || other.use < l.use) {
+				l = other
+			}
+		}
+	}
+	return l
+}
+
+// leave ends what enter began, of a call or of another request. Calls that wait
+// are served.
+func (p *pool) leave(l *lower, call bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.users--
+	if call {
+		l.calls--
+	}
+	if p.queue.Len() > 0 {
+		defer p.serve()
+	}
+	if l.users > 0 || p.closed {
+		return
+	}
+	if l.once || !p.found(l) {
+		p.shut(l)
+		return
+	}
+	l.used = time.Now()
+	if p.idle > 0 && l.timer == nil {
+		l.timer = time.AfterFunc(p.idle, func() { p.doze(l) })
+	}
+}
+
+// doze closes a connection that nobody uses. It looks again later when somebody
+// did in the meantime: cheaper than a timer that each call resets.
+func (p *pool) doze(l *lower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.timer = nil
+	if p.closed || l.users > 0 || !p.found(l) {
+		return
+	}
+	if left := p.idle - time.Since(l.used); left > 0 {
+		l.timer = time.AfterFunc(left, func() { p.doze(l) })
+		return
+	}
+	p.drop(l)
+}
+
+// part drops a connection of which it cannot be told any more what questions of
+// the server's are about. One that share has chosen stays.
+func (p *pool) part(l *lower) {
+	if p.r.share != ShareSession {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(l)
+}
+
+// lingering is how long a server has to end what it is told that nobody wants.
+const lingering = 5 * time.Second
+
+// linger is part for a connection that stays open for a moment more.
+func (p *pool) linger(l *lower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	l.users++
+	p.drop(l)
+	time.AfterFunc(lingering, func() { p.leave(l, false) })
+}
+
+// found reports whether requests find the connection. The caller holds p.mu.
+func (p *pool) found(l *lower) bool { return slices.Contains(p.lowers[l.key], l) }
+
+// drop lets no more requests find the connection, which is closed when nobody
+// uses it any more. The caller holds p.mu.
+func (p *pool) drop(l *lower) {
+	left := slices.DeleteFunc(p.lowers[l.key], func(o *lower) bool { return o == l })
+	if p.lowers[l.key] = left; len(left) == 0 {
+		delete(p.lowers, l.key)
+	}
+	if l.users == 0 && !p.closed {
+		p.shut(l)
+	}
+}
+
+// shut closes a connection that no request finds. The caller holds p.mu.
+func (p *pool) shut(l *lower) {
+	if _, open := p.all[l]; !open {
+		return
+	}
+	delete(p.all, l)
+	left := p.r.leave.begin()
+	p.wg.Go(func() {
+		defer left()
+		l.close(p.r.b.force)
+	})
+}
+
+// forget drops a connection whose server came back another, or not at all.
+func (p *pool) forget(l *lower) {
+	l.circle.learn(nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(l)
+}
+
+// Close ends all connections.
+func (p *pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	all := p.all
+	p.all, p.lowers = map[*lower]struct{}{}, map[string][]*lower{}
+	for l := range all {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+	}
+	p.serve()
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for l := range all {
+		wg.Go(func() { l.close(ctx) })
+	}
+	wg.Wait()
+	p.wg.Wait()
+	p.mu.Lock()
+	waiting := p.parked
+	p.parked = map[string]*parked{}
+	p.mu.Unlock()
+	for _, c := range waiting {
+		c.forgotten()
+	}
+	return nil
+}
+
+// hold counts one more call of a connection that is in use.
+func (p *pool) hold(l *lower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.users++
+	l.calls++
+}

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// watch begins to ask the server of the open connection for signs of life, if
+// that is wanted. The caller holds l.mu.
+func (l *lane) watch() {
+	if every := l.route.o.Ping; every > 0 {
+		w := l.wire
+		l.pulse = time.AfterFunc(every, func() { l.feel(w) })
+	}
+}
+
+// feel asks for a sign of life, unless there was one lately or the server has
+// work to do: one that does one thing at a time would answer late, and its
+// calls have their own time-outs.
+func (l *lane) feel(w *wire) {
+	every := l.route.o.Ping
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil || l.wire != w {
+		return
+	}
+	if left := every - time.Since(l.used); l.active > 0 || left > 0 {
+		if l.active > 0 {
+			left = every
+		}
+		l.pulse.Reset(left)
+		return
+	}
+	l.wg.Go(func() { l.ping(w) })
+}
+
+func (l *lane) ping(w *wire) {
+	every := l.route.o.Ping
+	dead := &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrLost, Public: fmt.Sprintf("it gave no sign of life within %v", every)}
+	ctx, cancel := context.WithTimeoutCause(l.ctx, every, dead)
+	defer cancel()
+	ask := jsonrpc.NewRequest("ping", nil)
+	if w.up.Server().Modern() {
+		ask = l.caller.Request("server/discover", nil) // it has no ping
+	}
+	a, err := w.up.Call(ctx, &bridge.Request{Message: ask, From: l.caller})
+	a.Release() // an error is a sign of life too
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	busy := l.active > 0 || time.Since(l.used) < every // it has got work meanwhile, which may keep it from answering
+	busy = busy || errors.Is(err, bridge.ErrOpen)      // or was not asked
+	if (err == nil || busy) && l.closed == nil && l.wire == w {
+		l.pulse.Reset(every)
+	}
+	l.mu.Unlock()
+	if err != nil && !busy {
+		w.Gone(err)
+	}
+}

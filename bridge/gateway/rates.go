@@ -1,0 +1,189 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// rates are those of the calls to a server: one for all, and others for tools by
+// patterns of their names.
+type rates struct {
+	*pace
+	server   string
+	all      []pacer // one, or none
+	patterns []string
+	tools    []pacer // by pattern
+
+	knowing sync.Mutex // guards known
+	known   map[string][]pacer
+}
+
+// What of the names that clients call tools by is kept: they say what they
+// like.
+const (
+	maxKnownTools = 1024
+	maxKnownName  = 128 // bytes
+)
+
+// newRates returns nil when there are no limits.
+func newRates(server string, o Limits) *rates {
+	t := &rates{pace: newPace(), server: server, known: map[string][]pacer{}}
+	if o.Rate.PerSecond > 0 {
+		t.all = []pacer{{o.Rate, 0}}
+	}
+	for pattern, r := range o.Tools {
+		if r.PerSecond > 0 {
+			t.patterns = append(t.patterns, pattern)
+		}
+	}
+	slices.Sort(t.patterns)
+	for i, pattern := range t.patterns {
+		t.tools = append(t.tools, pacer{o.Tools[pattern], 1 + i})
+	}
+	if len(t.all)+len(t.tools) == 0 {
+		return nil
+	}
+	return t
+}
+
+// matching returns the rates that count for a call of a tool. It is not to be
+// changed.
+func (t *rates) matching(tool string) []pacer {
+	if len(t.tools) == 0 {
+		return t.all
+	}
+	t.knowing.Lock()
+	all, ok := t.known[tool]
+	t.knowing.Unlock()
+	if ok {
+		return all
+	}
+	all = slices.Clone(t.all)
+	for i, pattern := range t.patterns { // which takes long for a long name: it is nobody else's time
+		if matches(pattern, tool) {
+			all = append(all, t.tools[i])
+		}
+	}
+	if len(tool) > maxKnownName {
+		return all
+	}
+	t.knowing.Lock()
+	defer t.knowing.Unlock()
+	if len(t.known) >= maxKnownTools {
+		clear(t.known)
+	}
+	t.known[strings.Clone(tool)] = all
+	return all
+}
+
+// of returns the rates that count for a request. What prepares calls, lists,
+// listens and ends things does not count: a client does all of that when it
+// begins, and it is either kept here or asked for once.
+func (t *rates) of(r *bridge.Request) []pacer {
+	switch r.Method {
+	case "tools/call":
+		return t.matching(r.Name())
+	case "initialize", "ping", "server/discover", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", era.Listen:
+		return nil
+	}
+	if _, lists := listed(r.Method); lists || tasksMethod(r.Method) {
+		return nil
+	}
+	return t.all
+}
+
+// refuse returns why a request may not be made now, or nil.
+func (t *rates) refuse(r *bridge.Request) error {
+	of := t.of(r)
+	if len(of) == 0 {
+		return nil
+	}
+	wait, by := t.take(r.From.Principal, of, func() bool { return goesOn(r.From, r.Message) })
+	if wait == 0 {
+		return nil
+	}
+	t.refused.Add(1)
+	what, key := "it may be called ", "rate"
+	if by.place > 0 {
+		pattern := t.patterns[by.place-1]
+		what, key = "tools "+pattern+" may be called ", "tools: "+pattern
+		if pattern == r.Name() {
+			what = "tool " + pattern + " may be called "
+		}
+	}
+	return &bridge.Error{Server: t.server, Kind: bridge.ErrLimited, After: wait, Public: what + tooOften(r.From.Principal, by.Rate, "limits: "+key, wait)}
+}
+
+// tooOften is the rest of what a client is told that calls too often.
+func tooOften(principal string, r Rate, key string, wait time.Duration) string {
+	who := ""
+	if principal != "" {
+		who = " by one caller"
+	}
+	return r.String() + who + " (" + key + "); try again in " + inWords(wait)
+}
+
+// inWords rounds a time up to what is worth saying.
+func inWords(d time.Duration) string {
+	unit := time.Second
+	if d < 2*time.Second {
+		unit = time.Millisecond
+	}
+	n := (d + unit - 1) / unit
+	switch {
+	case unit == time.Millisecond:
+		return strconv.FormatInt(int64(n), 10) + " ms"
+	case n < 120:
+		return strconv.FormatInt(int64(n), 10) + " s"
+	}
+	return (n * unit).String()
+}
+
+// goesOn reports whether a request says that it is the next round of one that was
+// answered with questions (2026-07-28, multi round-trip requests).
+func goesOn(from *bridge.Caller, m *jsonrpc.Message) bool {
+	return from.Modern() && rounds[m.Method] && gjson.GetBytes(m.Params, "requestState").Exists()
+}
+
+// sweep forgets what is as good as forgotten.
+func (t *rates) sweep(now time.Time) {
+	if t != nil {
+		t.pace.sweep(now)
+	}
+}
+
+// paced is an Upstream whose calls are refused when they come too often.
+type paced struct {
+	bridge.Upstream
+	rates *rates
+}
+
+// paced returns up, which the calls of clients go to under the server's own
+// names, with the rates of the server.
+func (r *route) paced(up bridge.Upstream) bridge.Upstream {
+	if r.rates == nil {
+		return up
+	}
+	return &paced{up, r.rates}
+}
+
+// Call makes a call, unless it comes too early.
+func (p *paced) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Method == "tools/call" && r.Doubtful() {
+		return nameDoubtful(), nil
+	}
+	if err := p.rates.refuse(r); err != nil {
+		return nil, err
+	}
+	return p.Upstream.Call(ctx, r)
+}

@@ -1,0 +1,295 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+)
+
+// grants lets principals of these names use everything.
+func grants(names ...string) map[string]Grant {
+	all := map[string]Grant{}
+	for _, n := range names {
+		all[n] = Grant{}
+	}
+	return all
+}
+
+// limited runs f in a bubble with a bridge of these options, and checks that
+// nothing is left of its limits.
+func limited(t *testing.T, o Options, f func(t *testing.T, b *Gateway)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Log = slog.New(slog.DiscardHandler)
+		b := New(o)
+		f(t, b)
+		b.Close(context.Background())
+		for _, st := range b.Status() {
+			if st.Places+st.Queued+st.Asking != 0 {
+				t.Errorf("left at %s: %d places, %d in the queue, %d that ask", st.Name, st.Places, st.Queued, st.Asking)
+			}
+		}
+		for name, has := range b.door.callers {
+			if *has != (belongings{}) {
+				t.Errorf("%q has %+v", name, *has)
+			}
+		}
+	})
+}
+
+func tool(name string) string { return `{"name":"` + name + `"}` }
+
+// What is refused because it comes too often, in which words, and when it is
+// not refused any more.
+func TestRateRefusals(t *testing.T) {
+	perTool := map[string]Rate{"index": {1.0 / 3600, 1}, "search_*": {0.5, 2}, "search_all": {0.25, 1}}
+	for _, test := range []struct {
+		name      string
+		principal string
+		o         Limits
+		door      Rate
+		calls     []string // tools, all but the last of which may be called
+		want      string   // of the last
+		after     time.Duration
+	}{
+		{"rate", "p", Limits{Rate: Rate{5, 2}}, Rate{}, []string{"a", "b", "c"},
+			"server fake: it may be called 5/s burst 2 by one caller (limits: rate); try again in 200 ms", 200 * time.Millisecond},
+		{"everybody", "", Limits{Rate: Rate{10, 1}}, Rate{}, []string{"a", "b"},
+			"server fake: it may be called 10/s burst 1 (limits: rate); try again in 100 ms", 100 * time.Millisecond},
+		{"tool", "p", Limits{Tools: perTool}, Rate{}, []string{"other", "index", "other", "index"},
+			"server fake: tool index may be called 1/h by one caller (limits: tools: index); try again in 1h0m0s", time.Hour},
+		{"pattern", "p", Limits{Tools: perTool}, Rate{}, []string{"search_a", "search_b", "search_c"},
+			"server fake: tools search_* may be called 30/m burst 2 by one caller (limits: tools: search_*); try again in 2 s", 2 * time.Second},
+		{"the strictest of several", "p", Limits{Tools: perTool}, Rate{}, []string{"search_all", "search_all"},
+			"server fake: tool search_all may be called 15/m by one caller (limits: tools: search_all); try again in 4 s", 4 * time.Second},
+		{"door", "p", Limits{}, Rate{2, 3}, []string{"a", "b", "c"},
+			"the bridge may be called 2/s burst 3 by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, Limits: test.o}}, PerPrincipal: PerPrincipal{Rate: test.door}}
+			if test.principal != "" {
+				o.Grants = grants(test.principal, "other")
+			}
+			limited(t, o, func(t *testing.T, b *Gateway) {
+				s, _ := begin(t, b, test.principal) // which counts at the door
+				last := len(test.calls) - 1
+				for _, name := range test.calls[:last] {
+					bridgetest.Contains(t, do(t, s, "1", "tools/call", tool(name)), `"result"`)
+				}
+				refused := func() string {
+					a, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+tool(test.calls[last])+`}`), nil, nil)
+					if !errors.Is(err, bridge.ErrLimited) || bridge.RetryAfter(err) != test.after {
+						t.Fatalf("got %s, %v after %v, want it refused for %v", bridgetest.Text(a), err, bridge.RetryAfter(err), test.after)
+					}
+					return bridgetest.Text(a)
+				}
+				got := refused()
+				if m := gjson.Get(got, "error.message").Str; m != test.want {
+					t.Errorf("got  %s\nwant %s", m, test.want)
+				}
+				if d := gjson.Get(got, "error.data"); d.Get("bridge").Str != "rate_limited" || d.Get("retryAfterMs").Int() != test.after.Milliseconds() || (d.Get("server").Str == "fake") != (test.door == Rate{}) {
+					t.Errorf("data is %s", d.Raw)
+				}
+				for range 100 {
+					refused() // which costs nothing
+				}
+				bridgetest.Contains(t, do(t, s, "1", "ping", `{}`), `"result"`)
+				if test.door == (Rate{}) {
+					bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
+				}
+				if test.principal != "" {
+					another, _ := begin(t, b, "other")
+					bridgetest.Contains(t, do(t, another, "1", "tools/call", tool(test.calls[last])), `"result"`)
+				}
+				time.Sleep(test.after - time.Millisecond)
+				if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+tool(test.calls[last])+`}`), nil, nil); bridge.RetryAfter(err) != time.Millisecond {
+					t.Errorf("a moment too early: %v", err)
+				}
+				time.Sleep(time.Millisecond)
+				bridgetest.Contains(t, do(t, s, "1", "tools/call", tool(test.calls[last])), `"result"`)
+				n := b.Status()[0].Refused["rate"] + b.Totals().Refused["rate"]
+				if n != 102 {
+					t.Errorf("%d were refused, want 102", n)
+				}
+			})
+		})
+	}
+}
+
+// Clients of both kinds spend the same tokens, also at all servers as one, and
+// under the server's own names.
+func TestRatesOfAllClients(t *testing.T) {
+	limits := Limits{Tools: map[string]Rate{"own": {1, 3}}}
+	rename := Filter{Rename: map[string]string{"own": "seen"}}
+	o := Options{Grants: grants("p"), Servers: []ServerOptions{
+		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Tools: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
+	}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "p")
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("seen")), `"result"`)
+		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
+		call := func(server, name string) string {
+			a, _ := b.Call(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), Guest{Server: server, From: from, Back: &stream{}})
+			return bridgetest.Text(a)
+		}
+		bridgetest.Contains(t, call("fake", "seen"), `"result"`)
+		bridgetest.Contains(t, call("", "f__seen"), `"result"`)
+		for _, got := range []string{call("fake", "seen"), call("", "f__seen"), do(t, s, "1", "tools/call", tool("seen"))} {
+			bridgetest.Contains(t, got, "tool own may be called 1/s burst 3 by one caller (limits: tools: own); try again in 1000 ms")
+		}
+		bridgetest.Contains(t, call("other", "own"), `"result"`)
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x","Name":"seen"}`), "-32602") // it cannot be told which
+	})
+}
+
+// A call that goes on after a question is not refused, but counts, and not for
+// ever: a client can say what it likes.
+func TestRateOfRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRates("x", Limits{Rate: Rate{1, 1}})
+		from := &bridge.Caller{Revision: era.LatestModern}
+		ask := func(params string) error {
+			return r.refuse(&bridge.Request{From: from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`)})
+		}
+		if err := ask(`{"name":"x"}`); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 12 {
+			if err := ask(`{"name":"x","requestState":"s"}`); (err == nil) != (i < maxOwed) {
+				t.Errorf("round %d: %v", i+1, err)
+			}
+		}
+		if err := ask(`{"name":"x"}`); bridge.RetryAfter(err) != 11*time.Second {
+			t.Errorf("after that: %v, want 11 s for what was owed", err)
+		}
+		from = &bridge.Caller{Revision: era.LatestLegacy} // to which the member means nothing
+		if err := ask(`{"name":"x","requestState":"s"}`); err == nil {
+			t.Error("a client of another era is let through")
+		}
+	})
+}
+
+// Neither names that clients make up nor principals make memory grow, and what is
+// not used is forgotten (R-178).
+func TestRatesBounded(t *testing.T) {
+	limits := Limits{Rate: Rate{1000, 1000}, Tools: map[string]Rate{"*": {1000, 10}, "t*": {1000, 10}}}
+	limited(t, Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, Limits: limits}}}, func(t *testing.T, b *Gateway) {
+		r := b.routes[0].rates
+		for i := range 5000 {
+			for _, principal := range []string{"p", fmt.Sprint("p", i)} {
+				m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t%d"}}`, i))
+				_ = r.refuse(&bridge.Request{From: &bridge.Caller{Principal: principal}, Message: m})
+			}
+		}
+		long := make([]byte, 100_000)
+		for i := range long {
+			long[i] = 't'
+		}
+		if n := len(r.matching(string(long))); n != 3 {
+			t.Errorf("%d rates count for a long name, want 3", n)
+		}
+		if _, kept := r.known[string(long)]; kept || len(r.known) > maxKnownTools {
+			t.Errorf("%d names are kept; the long one %t", len(r.known), kept)
+		}
+		left := func() int {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.buckets.Len()
+		}
+		if n := left(); n > maxBuckets {
+			t.Errorf("%d buckets, want at most %d", n, maxBuckets)
+		}
+		time.Sleep(sweepEvery + time.Second)
+		synctest.Wait()
+		if n := left(); n != 0 {
+			t.Errorf("%d buckets after a pause, want none", n)
+		}
+	})
+}
+
+// Buckets that are full again go one by one with the calls that come, too.
+func TestBucketsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace()
+		of := []pacer{{Rate{1, 1}, 0}}
+		never := func() bool { return false }
+		for i := range 3 * keptCallers {
+			p.take(fmt.Sprint(i), of, never)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if wait, _ := p.take("0", of, never); wait != 500*time.Millisecond {
+			t.Errorf("the first may call again in %v", wait)
+		}
+		time.Sleep(time.Minute)
+		for range 2 * keptCallers {
+			p.take("x", of, never)
+		}
+		if n := p.buckets.Len(); n != keptCallers {
+			t.Errorf("%d buckets are left, want %d", n, keptCallers)
+		}
+	})
+}
+
+// What one principal may have, and that the others are not concerned (R-178).
+func TestDoor(t *testing.T) {
+	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), PerPrincipal: PerPrincipal{Sessions: 2, Calls: 3}}
+	limited(t, o, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "p")
+		second, _ := begin(t, b, "p")
+		_, a, err := initialize(t, b, "p", bridgetest.InitializeParams)
+		if !errors.Is(err, bridge.ErrOverloaded) {
+			t.Errorf("the third session: %v", err)
+		}
+		bridgetest.Contains(t, a, "one caller may have 2 sessions open (per_principal: sessions); end those that are not used", `"data":{"bridge":"overloaded","retryAfterMs":1000}`)
+		other, _ := begin(t, b, "q")
+
+		// Calls of its sessions and of its clients without sessions count together.
+		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+		start(t, second, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte(`{"extensions":{"x-vendor.new":{}}}`), Params: []byte(bridgetest.InitializeParams)}
+		guest := func(ctx context.Context) (string, error) {
+			a, err := b.Call(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`), Guest{Server: "fake", From: from, Back: &stream{}})
+			return bridgetest.Text(a), err
+		}
+		go func() {
+			_, err := guest(ctx)
+			done <- err
+		}()
+		synctest.Wait()
+		const want = "one caller may have 3 calls under way (per_principal: calls)"
+		bridgetest.Contains(t, do(t, s, "2", "x", `{}`), want, `"data":{"bridge":"overloaded","retryAfterMs":1000}`)
+		got, err := guest(t.Context())
+		if bridgetest.Contains(t, got, want); !errors.Is(err, bridge.ErrOverloaded) {
+			t.Error(err)
+		}
+		bridgetest.Contains(t, do(t, s, "3", "ping", `{}`), `"result"`)
+		bridgetest.Contains(t, do(t, other, "2", "x", `{}`), `"result"`)
+		cancel()
+		if err := <-done; !errors.Is(err, bridge.ErrCancelled) {
+			t.Error(err)
+		}
+		bridgetest.Contains(t, do(t, s, "2", "x", `{}`), `"result"`)
+
+		second.End(bridge.ErrEnded)
+		synctest.Wait()
+		third, _ := begin(t, b, "p")
+		third.End(bridge.ErrEnded)
+		if r := b.Totals().Refused; r["sessions"] != 1 || r["calls"] != 2 {
+			t.Errorf("refused: %v", r)
+		}
+	})
+}

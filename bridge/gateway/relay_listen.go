@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// acknowledged is the first thing that is said to a subscription.
+const acknowledged = "notifications/subscriptions/acknowledged"
+
+// relayListen serves a subscription with one at the server. When the connection
+// is lost the server is asked again, and the client, whose subscription goes on,
+// is told that what it listens to may have changed (protocol.md D4, R-113). It
+// lasts until ctx or the server ends it, or the server stays away for too long.
+func (l *lower) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
+	wants, _ := wishes(r.Whole()) // what is wrong with them, the server says
+	back := &relayed{back: r.Back, h: h, wants: wants}
+	lost := time.Time{}
+	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+		inner := *r
+		inner.Back = back
+		began := time.Now()
+		a, err := up.Call(ctx, &inner)
+		begun, heard := back.interrupted()
+		switch {
+		case err == nil, ctx.Err() != nil, !begun:
+			return a, err
+		case !errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnavailable) && !errors.Is(err, bridge.ErrUnsent) && !errors.Is(err, bridge.ErrOverloaded):
+			return jsonrpc.NewResult(nil, []byte("{}")), nil
+		}
+		now := time.Now()
+		if heard && now.Sub(began) >= maxBackOff {
+			lost, pause = time.Time{}, time.Second
+		}
+		if lost.IsZero() {
+			lost = now
+		}
+		if now.Sub(lost) >= givingUp {
+			return jsonrpc.NewResult(nil, []byte("{}")), nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-l.lost:
+			timer.Stop()
+			return jsonrpc.NewResult(nil, []byte("{}")), nil
+		}
+	}
+}
+
+// relayed is the Client of a subscription at a modern server.
+type relayed struct {
+	back  bridge.Client
+	h     *handles
+	wants subscribed // as the server was asked
+
+	mu    sync.Mutex // guards the rest, and the order of what back gets
+	begun bool       // the client has had the acknowledgement
+	again bool       // the subscription was made anew since
+	early []*jsonrpc.Message
+}
+
+var _ bridge.Client = (*relayed)(nil)
+
+// interrupted notes that the subscription has ended at the server. It reports
+// whether the client knows that it had begun, and whether the server had
+// acknowledged it this time.
+func (c *relayed) interrupted() (begun, heard bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heard = c.begun && !c.again
+	c.again = c.begun
+	return c.begun, heard
+}
+
+// wanted reports whether the client may be told (R-144). Of methods that we do
+// not know, extensions may have made subscriptions.
+func (c *relayed) wanted(n *jsonrpc.Message) bool {
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		return c.wants.changes[n.Method]
+	case "notifications/resources/updated":
+		return len(c.wants.uris) > 0 // which one it is about may be written otherwise, or be a part
+	case "notifications/tasks":
+		return slices.Contains(c.wants.tasks, gjson.GetBytes(n.Params, "taskId").Str)
+	case "notifications/message", "notifications/progress":
+		return false
+	}
+	return true
+}
+
+// Notify passes on what the server says, after the acknowledgement (R-142). That
+// is passed on once; instead of a second one come the changes that may have been
+// missed.
+func (c *relayed) Notify(n *jsonrpc.Message) {
+	if !c.wanted(n) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n.Method != acknowledged && c.begun:
+		c.back.Notify(c.h.named(n))
+		return
+	case n.Method != acknowledged:
+		if len(c.early) < maxListened+len(listChanged) {
+			c.early = append(c.early, n.Clone())
+		}
+		return
+	case !c.again:
+		c.begun = true
+		c.back.Notify(c.h.named(n))
+		for _, e := range c.early {
+			c.back.Notify(c.h.named(e))
+		}
+		c.early = nil
+		return
+	}
+	c.again = false
+	had := gjson.GetBytes(n.Params, "notifications")
+	for _, f := range listChanged {
+		if had.Get(f.member).Bool() {
+			c.h.p.r.cache.changed(nil, f.method)
+			c.back.Notify(jsonrpc.NewNotification(f.method, nil))
+		}
+	}
+	for _, uri := range had.Get("resourceSubscriptions").Array() {
+		c.h.p.r.cache.updated(uri.String())
+		c.back.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri.String())+`}`)).Clone())
+	}
+}
+
+// Ask refuses: it is no call that anybody could be asked about.
+func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return bridge.Nobody{}.Ask(q, reply)
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *relayed) Gone(error) {}

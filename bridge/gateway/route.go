@@ -1,0 +1,515 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// route is what the bridge knows of one server: its settings, the connections
+// that sessions share, and how it fares.
+type route struct {
+	b         *Gateway
+	o         ServerOptions
+	place     int // in Options.Servers
+	log       *slog.Logger
+	share     Share
+	offer     Offer
+	idle      time.Duration // of a lane; 0 means for ever
+	handshake time.Duration
+	restarts  int
+	maxPause  time.Duration // between restarts
+	maxLanes  int64
+	lanes     atomic.Int64
+	portions  *portions    // of these connections, by principal
+	calls     atomic.Int64 // requests of clients under way, when they are reported
+	tally     tally
+	ill       atomic.Bool  // failure is not nil
+	lacked    atomic.Int64 // when lacks last said so; Unix nanoseconds
+	sieves    sieves
+	guests    bridge.Upstream   // what calls of clients without sessions go to
+	pool      *pool             // their connections
+	rivals    bool              // other servers' prefixes are such that names can be the same
+	openings  chan struct{}     // one token for each connection that is being opened
+	checks    *checks           // of the arguments of calls; nil when they are not checked
+	rights    map[string]*right // what each principal may use; nil when there are no rules
+	leave     leave             // of the connections that are being closed
+	gate      *gate             // that calls pass
+	rates     *rates            // of calls; nil when they are not limited
+	breaker   *breaker          // nil when the server is never left alone
+	retries   *retries          // nil when calls are not made again
+	grades    grades            // of its lists
+	cache     *cache            // of what it lists; nil when nothing is kept
+	owners    *owners           // of tasks; nil when nobody need know
+
+	mu       sync.Mutex // guards the rest
+	hubs     map[string]*hub
+	catalogs map[string]*catalog         // by principal
+	known    *bridge.Greeting            // what the last handshake said; nil before the first
+	told     map[string]*bridge.Greeting // the same, by principal
+	waiters  map[*waiter]struct{}
+	probing  bool      // a goroutine tries whether the server works again
+	served   bool      // a connection was opened
+	failure  error     // the last one, nil when the server works
+	since    time.Time // the first one of these
+	latest   time.Time // the last one
+}
+
+func newRoute(b *Gateway, o ServerOptions) *route {
+	r := &route{
+		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
+		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer), idle: max(o.Idle, 0),
+		handshake: or(o.Handshake, time.Minute),
+		restarts:  or(o.Restarts, 30),
+		maxPause:  or(o.MaxPause, maxBackOff),
+		maxLanes:  int64(or(o.MaxLanes, 256)),
+		hubs:      map[string]*hub{},
+		catalogs:  map[string]*catalog{},
+		told:      map[string]*bridge.Greeting{},
+		waiters:   map[*waiter]struct{}{},
+		openings:  make(chan struct{}, maxOpenings),
+		gate:      newGate(o.Name, o.Limits),
+	}
+	r.rates = newRates(o.Name, o.Limits)
+	if o.Validate {
+		r.checks = newChecks()
+	}
+	r.breaker, r.retries = newBreaker(r), newRetries(o.Retry)
+	r.sieves = newSieves(&o)
+	r.cache, r.owners = newCache(r), newOwners(r)
+	r.pool = newPool(r)
+	r.guests = r.paced(r.pool)
+	if r.sieves != (sieves{}) {
+		r.guests = &filtered{r.guests, &r.sieves}
+	}
+	r.rights = r.grant(b.grants)
+	r.portions = newPortions(r.maxLanes, len(r.rights))
+	r.guests = r.watched(r.guests)
+	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
+		r.idle = 10 * time.Minute
+	}
+	return r
+}
+
+// admit takes a place for one more connection of a principal's, and the right to
+// open it until done is called. Every success needs a released too, when the
+// connection has ended or was not opened.
+func (r *route) admit(ctx context.Context, principal string) (done func(), err error) {
+	for {
+		left := r.leave.next()
+		own := !r.portions.enter(principal, 1) // it is about what the principal has itself
+		if !own {
+			if r.lanes.Add(1) <= r.maxLanes {
+				break
+			}
+			r.lanes.Add(-1)
+			r.portions.leave(principal, 1)
+		}
+		if left == nil && r.pool.yield(principal, own) {
+			continue
+		}
+		if left == nil && own {
+			return nil, r.portions.refusal(r.o.Name)
+		}
+		if left == nil {
+			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText("it has too many connections: see max_children of the server", int(r.maxLanes))}
+		}
+		select { // a place that was given up is about to be free
+		case <-left:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.enter(principal, 1)
+	if own {
+		r.left(principal)
+		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
+			Public: limitText("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.most))}
+	}
+	if full {
+		r.released(principal)
+		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText("the bridge has too many connections: see max_children", int(r.b.maxLanes))}
+	}
+	select {
+	case r.openings <- struct{}{}:
+	case <-ctx.Done():
+		r.released(principal)
+		return nil, context.Cause(ctx)
+	}
+	begun, err := r.b.start(ctx)
+	if err != nil {
+		<-r.openings
+		r.released(principal)
+		return nil, err
+	}
+	return func() {
+		begun()
+		<-r.openings
+	}, nil
+}
+
+// leave tells who waits for a place when a connection that is being closed has
+// left its own.
+type leave struct {
+	mu   sync.Mutex // guards the rest
+	n    int
+	left chan struct{} // closed with the next that has left
+}
+
+// begin counts a connection whose closing begins, until done is called.
+func (l *leave) begin() (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n++; l.left == nil {
+		l.left = make(chan struct{})
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.n--
+		close(l.left)
+		if l.left = nil; l.n > 0 {
+			l.left = make(chan struct{})
+		}
+	}
+}
+
+// next returns what is closed when the next one has left; nil when none is about
+// to.
+func (l *leave) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
+}
+
+// start takes the right to begin opening one more connection. It is given back
+// when the connection is open, and after a moment in any case: many servers
+// that start at once do not overwhelm the machine, and those that are slow do
+// not keep the others waiting.
+func (b *Gateway) start(ctx context.Context) (begun func(), err error) {
+	select {
+	case b.starts <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var once sync.Once
+	free := func() { once.Do(func() { <-b.starts }) }
+	moment := time.AfterFunc(startMoment, free)
+	return func() {
+		moment.Stop()
+		free()
+	}, nil
+}
+
+// released gives back the place of a connection of a principal's.
+func (r *route) released(principal string) {
+	r.b.portions.leave(principal, 1)
+	r.left(principal)
+}
+
+// left is released, of one that has no place among the connections to all servers.
+func (r *route) left(principal string) {
+	r.portions.leave(principal, 1)
+	r.b.lanes.Add(-1) // first: who finds a place at the server counts on the one that it had here
+	r.lanes.Add(-1)
+}
+
+// failed notes that a connection could not be opened, or not be used.
+func (r *route) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ill.Store(true)
+	level := slog.LevelWarn
+	if r.failure != nil && r.failure.Error() == err.Error() {
+		level = slog.LevelDebug // said before
+	}
+	r.log.Log(context.Background(), level, "server failed", "err", err)
+	now := time.Now()
+	if r.failure == nil {
+		r.since = now
+	}
+	r.failure, r.latest = err, now
+	r.tally.failed(err)
+}
+
+// lacks says that the bridge itself had no room for a connection: that is no
+// failure of the server's. It says so once in a while.
+func (r *route) lacks(err error) {
+	now, said := time.Now().UnixNano(), r.lacked.Load()
+	if now-said >= int64(lackEvery) && r.lacked.CompareAndSwap(said, now) {
+		r.log.Warn("connection not opened", "err", err)
+	}
+}
+
+const lackEvery = 10 * time.Second
+
+// fared notes how a call went: a server may be out of reach although its
+// session lives on. One that does not take a request is not; that it refuses who
+// the bridge says it is concerns all calls, unless the caller said who it is.
+func (r *route) fared(err error, headers bool) {
+	switch {
+	case err == nil:
+		if r.ill.Load() {
+			r.works()
+		}
+	case lacking(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDeclined) && (headers || !errors.Is(err, bridge.ErrCredentials)):
+	case errors.Is(err, bridge.ErrUnavailable) && !r.ill.Load():
+		r.failed(err)
+	}
+}
+
+// works notes that the server can be used. Whoever waits for that is told.
+func (r *route) works() {
+	r.mu.Lock()
+	if r.failure != nil {
+		r.log.Info("server works again")
+	}
+	r.served, r.failure = true, nil
+	r.ill.Store(false)
+	waiters := r.waiters
+	r.waiters = map[*waiter]struct{}{}
+	r.mu.Unlock()
+	for w := range waiters {
+		w.tell()
+	}
+}
+
+// upstream returns what the calls of one session go to. Nothing is opened yet.
+func (r *route) upstream(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	if err := r.b.Allowed(r.o.Name, from.Principal); err != nil {
+		return nil, err
+	}
+	from = r.caller(from)
+	if s := r.sieves[resources]; s != nil {
+		rest = &screened{rest, s}
+	}
+	up, err := newLift(r, from, rest, r.connection)
+	if err != nil {
+		return nil, err
+	}
+	up = r.owned(from.Principal, r.paced(up))
+	if r.sieves != (sieves{}) {
+		up = &filtered{up, &r.sieves}
+	}
+	return r.watched(r.granted(from.Principal, up)), nil
+}
+
+// caller returns the caller as the server may see it.
+func (r *route) caller(from *bridge.Caller) *bridge.Caller {
+	if from.Header == nil {
+		return from
+	}
+	mine := *from
+	mine.Header = pick(from.Header, r.o.Forward)
+	return &mine
+}
+
+// failing returns why the server cannot be had, if that was so a moment ago.
+func (r *route) failing() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failure != nil && time.Since(r.latest) < failingFor {
+		return r.failure
+	}
+	return nil
+}
+
+// connection returns a connection of the session's own, or its part of one
+// that it shares.
+func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	switch r.share {
+	case SharePrincipal, ShareAll:
+		return r.join(*from, rest)
+	case ShareCall:
+		p := &perCall{route: r, caller: from, rest: rest}
+		up := r.bounded(p) // a call that waits has no process
+		p.asks = up.parkOne
+		return r.cache.over(up, from, nil), nil
+	}
+	l := newLane(r, from, rest)
+	l.own = true
+	return r.guarded(l), nil
+}
+
+// join returns the session's view of the connection that it shares: with those
+// of the same principal, whose clients can do the same and were sent here with
+// the same headers.
+func (r *route) join(from bridge.Caller, rest bridge.Client) (*view, error) {
+	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
+	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
+	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
+	for _, f := range r.o.Forward {
+		for _, value := range from.Header[f.To] {
+			key += "\x00" + f.To + ":" + value
+		}
+	}
+	if r.share == ShareAll {
+		// Clients of both eras are together: who comes first decides in which the
+		// server is spoken to first, if it is not known.
+		own := bridge.Caller{Revision: latest, Params: r.b.ownParams}
+		if from.Modern() {
+			own.Revision, own.Capabilities = era.LatestModern, []byte("{}")
+		}
+		key, from = "", own
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hubs[key]
+	if h == nil {
+		if int64(len(r.hubs)) >= r.maxLanes {
+			r.evict(func(*hub) bool { return true })
+		}
+		own := func(h *hub) bool { return h.lane.caller.Principal == from.Principal }
+		if n := r.principalHubs(from.Principal); n >= maxHubs && !r.evict(own) {
+			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
+				Public: limitText("it has too many connections for clients of different revisions and capabilities", maxHubs)}
+		}
+		h = newHub(r, &from)
+		r.hubs[key] = h
+	}
+	return h.join(rest), nil
+}
+
+func (r *route) principalHubs(principal string) (n int) {
+	for _, h := range r.hubs {
+		if h.lane.caller.Principal == principal {
+			n++
+		}
+	}
+	return n
+}
+
+// evict closes one of these shared connections that no session uses. The caller
+// holds r.mu.
+func (r *route) evict(which func(*hub) bool) bool {
+	for key, h := range r.hubs {
+		if which(h) && h.unused() {
+			delete(r.hubs, key)
+			left := r.leave.begin()
+			r.b.wg.Go(func() {
+				defer left()
+				_ = h.lane.Close(r.b.force)
+			})
+			return true
+		}
+	}
+	return false
+}
+
+func (r *route) close(ctx context.Context) {
+	r.mu.Lock()
+	hubs := r.hubs
+	r.hubs = map[string]*hub{}
+	r.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, h := range hubs {
+		wg.Go(func() { _ = h.lane.Close(ctx) })
+	}
+	wg.Go(func() { _ = r.pool.Close(ctx) })
+	wg.Go(r.cache.close)
+	wg.Wait()
+}
+
+// Status says how a server fares.
+type Status struct {
+	Name     string
+	Usable   bool      // it works, or nothing speaks against trying it
+	State    string    // "ready", "starting", "idle" or "failing"
+	Reason   string    // of failing, for people; it may name programs and files
+	Since    time.Time // it is failing
+	Lanes    int       // connections open or being opened
+	Sessions int
+	// Calls are the requests of clients under way, when Options.Watch is set.
+	Calls    int
+	Parked   int    // calls that wait for clients without sessions to come back
+	Revision string // what the last handshake agreed on; empty before the first
+	// Opened counts the connections that were opened, Failures those that could not
+	// be, or whose server was out of reach, Losses those that ended by themselves,
+	// and Restarts the openings after that.
+	Opened, Failures, Losses, Restarts uint64
+	// Last is the last failure or loss, also after the server has recovered from
+	// it. It may name programs and files.
+	Last   string
+	LastAt time.Time
+	// Places is how many calls are under way as Limits counts them, Queued how many
+	// wait for a place, and Asking how many have given theirs back because they
+	// wait for their clients, or listen.
+	Places, Queued, Asking int
+	// Refused counts the calls that Limits has refused, by what was reached:
+	// queue, wait, per_principal, rate.
+	Refused map[string]uint64
+	// Breaker is whether the server is used: "closed" when it is, "open" when it
+	// is left alone until RetryAt, or no connection to it is opened until then,
+	// "half-open" while it is tried, and "off".
+	Breaker string
+	RetryAt time.Time
+	Trips   uint64 // how often it began to be left alone
+	// Cache says what is kept of what it lists.
+	Cache CacheStatus
+}
+
+// Status returns how each server fares, in the order of Options.
+func (b *Gateway) Status() []Status {
+	sessions := map[string]int{}
+	b.mu.Lock()
+	for s := range b.sessions {
+		sessions[s.server]++
+	}
+	b.mu.Unlock()
+	all := make([]Status, 0, len(b.routes))
+	for _, r := range b.routes {
+		st := r.status()
+		r.gate.show(&st)
+		st.Queued += r.pool.queued()
+		if r.rates != nil {
+			st.Refused["rate"] = r.rates.refused.Load()
+		}
+		st.Sessions = sessions[r.o.Name]
+		if len(b.routes) == 1 {
+			st.Sessions += sessions[""]
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+func (r *route) status() Status {
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load()), Parked: r.pool.waits(), Cache: r.cache.status()}
+	r.mu.Lock()
+	failure, since, latest, served := r.failure, r.since, r.latest, r.served
+	if r.known != nil {
+		st.Revision = r.known.Revision
+	}
+	r.tally.show(&st)
+	r.mu.Unlock()
+	switch {
+	case st.Lanes > 0 && served:
+		st.State = "ready"
+	case st.Lanes > 0:
+		st.State = "starting"
+	}
+	usable := false
+	if failure != nil {
+		usable = time.Since(latest) > failingFor
+	} else if !served && r.o.Check != nil {
+		failure = r.o.Check()
+	}
+	if failure != nil {
+		st.Usable, st.State, st.Reason, st.Since = usable, "failing", fmt.Sprint(failure), since
+	}
+	r.breaker.report(&st)
+	return st
+}
+
+// failingFor is how long a server counts as useless after it could not be
+// started. It is started when it is needed, so somebody has to try again: a
+// readiness probe that kept everybody away would keep it failing for ever.
+const failingFor = time.Minute

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// owners remember whose the tasks are that a legacy server was given by sessions
+// (2025-11-25, tasks). All principals reach it as one, so that it cannot tell
+// (protocol.md D0, R-180).
+type owners struct {
+	mu  sync.Mutex                                  // guards the rest
+	all map[string]*simplelru.LRU[string, struct{}] // ids of tasks, by principal
+	n   int                                         // of all principals
+}
+
+// maxOwned bounds the tasks of a server of which it is known whose they are. One
+// that was forgotten is nobody's.
+const maxOwned = 10_000
+
+// newOwners returns nil where there is no need of them: there are no principals,
+// or each session has a process of its own.
+func newOwners(r *route) *owners {
+	if r.b.grants == nil || r.o.Process && r.share != SharePrincipal && r.share != ShareAll {
+		return nil
+	}
+	return &owners{all: map[string]*simplelru.LRU[string, struct{}]{}}
+}
+
+// note notes that a task is the principal's. When there are too many tasks, the
+// principal that has the most loses the one that it has not asked about for
+// longest: nobody can push out the tasks of somebody who has fewer.
+func (o *owners) note(principal, id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	mine := o.all[principal]
+	if mine == nil {
+		var err error
+		if mine, err = simplelru.NewLRU[string, struct{}](maxOwned+1, nil); err != nil {
+			panic(err) // only a size below 1 is refused
+		}
+		o.all[principal] = mine
+	}
+	if !mine.Contains(id) {
+		o.n++
+	}
+	mine.Add(id, struct{}{})
+	if o.n <= maxOwned {
+		return
+	}
+	name, most := principal, mine
+	for other, tasks := range o.all {
+		if tasks.Len() > most.Len() {
+			name, most = other, tasks
+		}
+	}
+	most.RemoveOldest()
+	o.n--
+	if most.Len() == 0 {
+		delete(o.all, name)
+	}
+}
+
+func (o *owners) has(principal, id string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	mine := o.all[principal]
+	if mine == nil {
+		return false
+	}
+	_, ok := mine.Get(id)
+	return ok
+}
+
+// owned is an Upstream of which a principal's session has the tasks that the
+// principal has made.
+type owned struct {
+	bridge.Upstream
+	owners    *owners
+	principal string
+}
+
+// owned returns up with the tasks of others out of reach.
+func (r *route) owned(principal string, up bridge.Upstream) bridge.Upstream {
+	if r.owners == nil {
+		return up
+	}
+	return &owned{up, r.owners, principal}
+}
+
+// Call makes a call, unless it is about a task of somebody else's.
+func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	switch {
+	case r.Method == "tasks/list":
+		a, err := o.Upstream.Call(ctx, r)
+		if err != nil || a.Error != nil {
+			return a, err
+		}
+		return o.own(a), nil
+	case tasksMethod(r.Method):
+		var params map[string]json.RawMessage
+		if json.Unmarshal(r.Whole(), &params) != nil {
+			return invalidParams("there is no such task"), nil
+		}
+		unmistakable(params, "taskId")
+		id := gjson.ParseBytes(params["taskId"])
+		if id.Type != gjson.String || !o.owners.has(o.principal, id.Str) {
+			return invalidParams("there is no such task"), nil
+		}
+		whole, err := json.Marshal(params) // a member that stood twice must not get by
+		if err != nil {
+			panic(err) // raw members that were just decoded always encode
+		}
+		inner := *r
+		inner.Message = jsonrpc.NewRequest(r.Method, whole)
+		return o.Upstream.Call(ctx, &inner)
+	}
+	a, err := o.Upstream.Call(ctx, r)
+	if err == nil && a.Error == nil && mentions(r.Params, `"task"`) {
+		if id := gjson.GetBytes(a.Result, "task.taskId").Str; id != "" {
+			o.owners.note(o.principal, id)
+		}
+	}
+	return a, err
+}
+
+// own leaves of a list of tasks those of the principal.
+func (o *owned) own(a *jsonrpc.Message) *jsonrpc.Message {
+	whole := a.Whole()
+	list := gjson.GetBytes(whole, "tasks")
+	var mine []string
+	list.ForEach(func(_, task gjson.Result) bool {
+		if o.owners.has(o.principal, task.Get("taskId").Str) {
+			mine = append(mine, task.Raw)
+		}
+		return true
+	})
+	return replaced(a, rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
+}
