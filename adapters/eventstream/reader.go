@@ -41,6 +41,7 @@ type Reader struct {
 	cr    bool    // the line before ended with CR: an LF belongs to it
 	text  []byte  // the line, or the part of it before its data
 	lines int     // of data in this event
+	size  int     // of its data
 	over  *jsonrpc.Finder
 	data  *jsonrpc.Buffer
 }
@@ -52,7 +53,15 @@ const (
 	maxText = 16 << 10
 	// maxRetry bounds what a server may ask us to wait.
 	maxRetry = 24 * time.Hour
+	// maxOver is how many times the limit the data of an event may have before its
+	// end is not waited for any more. Up to there it is read, for the id of the
+	// message, which may stand last.
+	maxOver = 4
 )
+
+// ErrEndless says that the data of an event is far larger than the limit, and its
+// end not in sight.
+var ErrEndless = errors.New("event stream: an event is far larger than the limit")
 
 var dataField = []byte("data")
 
@@ -63,7 +72,8 @@ func NewReader(r io.Reader, limit int) *Reader { return &Reader{r: r, limit: lim
 
 // Next reads the next event. The error is io.EOF when the stream has ended, and
 // remains; an event that was not finished by then is dropped, as the
-// specification of server-sent events has it.
+// specification of server-sent events has it. With ErrEndless comes what was seen
+// of the event, the first time.
 func (r *Reader) Next() (Received, error) {
 	e := Received{Type: "message"}
 	some := false
@@ -71,7 +81,11 @@ func (r *Reader) Next() (Received, error) {
 		field, value, err := r.line()
 		switch {
 		case err != nil:
+			e.Over = r.over
 			r.forget()
+			if errors.Is(err, ErrEndless) {
+				return e, err
+			}
 			if e.HasRetry { // the error comes again
 				return Received{Type: "message", Retry: e.Retry, HasRetry: true}, nil // that counts at once
 			}
@@ -86,7 +100,7 @@ func (r *Reader) Next() (Received, error) {
 				e.Data.Free()
 				e.Data = nil
 			}
-			r.data, r.over, r.lines = nil, nil, 0
+			r.data, r.over, r.lines, r.size = nil, nil, 0, 0
 			r.narrow()
 			return e, nil
 		case string(field) == "id":
@@ -110,7 +124,7 @@ func (r *Reader) Next() (Received, error) {
 // forget drops an unfinished event and gives back what it holds.
 func (r *Reader) forget() {
 	r.data.Free()
-	r.data, r.over, r.lines, r.win = nil, nil, 0, nil
+	r.data, r.over, r.lines, r.size, r.win = nil, nil, 0, 0, nil
 	r.narrow()
 }
 
@@ -130,6 +144,9 @@ func (r *Reader) line() (field, value []byte, err error) {
 			isData = r.begin(part, end)
 		}
 		switch {
+		case r.size/maxOver > r.limit:
+			r.err = ErrEndless
+			return nil, nil, r.err
 		case !isData && len(r.text) > maxText && r.text[0] != ':':
 			r.err = fmt.Errorf("event stream: a line is longer than %d bytes and is not data", maxText)
 			return nil, nil, r.err
@@ -182,6 +199,7 @@ func (r *Reader) open() {
 
 // add adds to the data.
 func (r *Reader) add(part []byte) {
+	r.size += len(part)
 	if r.over == nil && len(r.data.B)+len(part) > r.limit {
 		r.over = &jsonrpc.Finder{}
 		_, _ = r.over.Write(r.data.B)

@@ -146,6 +146,51 @@ func TestReaderLimit(t *testing.T) {
 	}
 }
 
+// The end of an event that is far too large is not waited for, nor is it kept: what
+// was seen of it comes with the error, which remains.
+func TestReaderEndless(t *testing.T) {
+	const limit = 100 << 10
+	for _, test := range []struct{ name, begin, more, id, over string }{
+		{"id first", "retry: 5\nid: 7\ndata: {\"id\":3,\"result\":\"", "x", "7", "3"},
+		{"id last", "data: {\"result\":\"", "x", "", ""},
+		{"an id without end", "data: {\"id\":", "1", "", ""},
+		{"lines", "id: 7\ndata: {\"id\":3,\"result\":[\n", "data: 1,\r\n", "7", "3"},
+	} {
+		poured := &endless{event: []byte(strings.Repeat(test.more, 1000))}
+		in := &counted{r: io.MultiReader(strings.NewReader("data: before\n\n"+test.begin), poured)}
+		r := NewReader(in, limit)
+		if e, err := r.Next(); err != nil || string(e.Data.B) != "before" {
+			t.Fatalf("%s: %v, %v", test.name, e, err)
+		}
+		e, err := r.Next()
+		if !errors.Is(err, ErrEndless) || e.Data != nil || e.Over == nil || string(e.Over.ID()) != test.over || e.ID != test.id {
+			t.Errorf("%s: %+v, %v", test.name, e, err)
+		}
+		if most := (maxOver + 1) * limit * len(test.more); in.n > most || r.data != nil || r.wide != nil {
+			t.Errorf("%s: %d bytes were read, want %d at most, and nothing kept", test.name, in.n, most)
+		}
+		if e, err := r.Next(); !errors.Is(err, ErrEndless) || e.Over != nil {
+			t.Errorf("%s: then %+v, %v", test.name, e, err)
+		}
+	}
+	// One that ends in time is reported as ever.
+	if got, err := read(strings.NewReader("data: {\"result\":\""+strings.Repeat("x", (maxOver-1)*limit)+"\",\"id\":3}\n\ndata: next\n\n"), limit); err != io.EOF || !same(got, []string{"message over=3", `message data="next"`}) {
+		t.Errorf("read = %.100q, %v", got, err)
+	}
+}
+
+// counted counts what is read.
+type counted struct {
+	r io.Reader
+	n int
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += n
+	return n, err
+}
+
 // A field that has no end is refused, and the stream with it: what follows could be taken for something else.
 func TestReaderLongField(t *testing.T) {
 	for _, stream := range []string{

@@ -222,6 +222,9 @@ func (u *Upstream) refused(res *http.Response) error {
 func (u *Upstream) endpoint(events *eventstream.Reader, at *url.URL) (*url.URL, error) {
 	for {
 		e, err := events.Next()
+		if e.Over != nil && err != nil {
+			return nil, u.unavailable("it names no usable endpoint", err)
+		}
 		if err != nil {
 			return nil, u.unavailable("its stream ended before it named its endpoint", err)
 		}
@@ -254,6 +257,9 @@ func (c *connection) read(events *eventstream.Reader) error {
 		e, err := events.Next()
 		switch {
 		case err != nil:
+			if e.Over != nil {
+				c.endless(e.Over)
+			}
 			return err
 		case e.Type != "message":
 			c.u.o.Log.Debug("event ignored: it is no message")
@@ -265,6 +271,18 @@ func (c *connection) read(events *eventstream.Reader) error {
 			c.message(e.Data, noise)
 		}
 	}
+}
+
+// endless ends the connection because of an event that is far too large: nothing
+// can come after it. The call whose answer it is, as far as that can be told, is not
+// lost like the others.
+func (c *connection) endless(seen *jsonrpc.Finder) {
+	id := seen.ID()
+	if id == nil && !seen.Asks() {
+		id = c.Only()
+	}
+	c.Unanswerable(id, tooLarge(c.u.o.MaxMessage))
+	c.giveUp(c.u.lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))
 }
 
 func tooLarge(limit int) string {

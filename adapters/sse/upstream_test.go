@@ -327,6 +327,67 @@ func TestUpstreamOversize(t *testing.T) {
 	adaptertest.Await(t, other).Result(t)
 }
 
+// An event without end ends the connection. The call whose answer it is gets that it
+// is too large, if that can be told; others are lost.
+func TestUpstreamEndless(t *testing.T) {
+	for _, test := range []struct {
+		name, begin string
+		others      int
+		large       bool
+	}{
+		{"the id first", `{"jsonrpc":"2.0","id":$id,"result":"`, 2, true},
+		{"the id last", `{"jsonrpc":"2.0","result":"`, 2, false},
+		{"the id last, of the only call", `{"jsonrpc":"2.0","result":"`, 0, true},
+		{"a notification beside the only call", `{"jsonrpc":"2.0","method":"m","params":"`, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fakePeer{post: func(w http.ResponseWriter, _ *http.Request, s *stream, body []byte) bool {
+				if !strings.Contains(string(body), `"endless"`) {
+					return true
+				}
+				var r struct{ ID json.RawMessage }
+				_ = json.Unmarshal(body, &r)
+				w.WriteHeader(202)
+				_ = http.NewResponseController(w).Flush()
+				text := "data: " + strings.ReplaceAll(test.begin, "$id", string(r.ID))
+				for {
+					select {
+					case <-s.over:
+						return false
+					default:
+						s.write(text)
+					}
+					text = strings.Repeat("x", 32<<10)
+				}
+			}}
+			u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{MaxMessage: 200_000})
+			rest := &adaptertest.Client{}
+			up := adaptertest.Open(t, u, rest)
+			var others []<-chan adaptertest.Outcome
+			for range test.others {
+				others = append(others, goCall(t.Context(), t, up, `{"await":"release"}`))
+			}
+			for strings.Count(strings.Join(adaptertest.Seen(t, up), ""), "release") < test.others {
+			}
+			lost := func(o adaptertest.Outcome) bool {
+				return errors.Is(o.Err, bridge.ErrLost) && strings.Contains(o.Err.Error(), "far larger than the limit of 200000 bytes")
+			}
+			o := call(t, up, `{"endless":1}`)
+			if large := o.Err == nil && strings.Contains(o.Answer, "upstream_too_large"); large != test.large || !large && !lost(o) {
+				t.Errorf("the call: %.200q, %v", o.Answer, o.Err)
+			}
+			for _, other := range others {
+				if o := adaptertest.Await(t, other); !lost(o) {
+					t.Errorf("another call: %.200q, %v", o.Answer, o.Err)
+				}
+			}
+			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) {
+				t.Errorf("Gone(%v)", err)
+			}
+		})
+	}
+}
+
 // What is no message is dropped and counted, its content told only to who debugs; arrays are taken apart.
 func TestUpstreamNoise(t *testing.T) {
 	f := &fakePeer{}

@@ -166,6 +166,11 @@ func (p *posting) read(res *http.Response, seen func(eventstream.Received)) erro
 	r := eventstream.NewReader(res.Body, p.l.a.limit)
 	for {
 		ev, err := r.Next()
+		if errors.Is(err, eventstream.ErrEndless) && p.method != listen {
+			// Whatever it is, it is about this call, and nothing can come after it.
+			p.answered = true
+			p.l.Unanswerable(p.id, p.l.a.tooLarge())
+		}
 		if err != nil {
 			return err
 		}

@@ -202,6 +202,9 @@ func (s *standing) read(res *http.Response) (news bool) {
 	for {
 		ev, err := r.Next()
 		if err != nil {
+			if ev.Over != nil {
+				s.event(&ev) // so that the server does not begin with it again
+			}
 			return news
 		}
 		if s.event(&ev) && s.last != from {

@@ -289,6 +289,20 @@ func (c *Conn) Waits(call int64) bool {
 	return ok
 }
 
+// Only returns the raw id of the call that waits for its answer, if there is exactly
+// one; otherwise nil.
+func (c *Conn) Only() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.calls) != 1 {
+		return nil
+	}
+	for n := range c.calls {
+		return strconv.AppendInt(nil, n, 10)
+	}
+	return nil
+}
+
 // take removes and returns the call of that number, so that exactly one party
 // settles it.
 func (c *Conn) take(n int64) (*call, bool) {

@@ -70,9 +70,13 @@ func (f *Finder) next(c byte) {
 	}
 }
 
+// Asks reports whether the message has a method, as far as it has passed by: it is
+// no response.
+func (f *Finder) Asks() bool { return f.method }
+
 // ID returns the id of the response that passed by as raw JSON, or nil.
 func (f *Finder) ID() []byte {
-	if f.method || !validID(f.id) || len(f.id) >= maxFinderText {
+	if f.method || f.inID || !validID(f.id) || len(f.id) >= maxFinderText {
 		return nil
 	}
 	return f.id

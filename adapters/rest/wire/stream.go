@@ -66,12 +66,12 @@ func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, prog
 	r := eventstream.NewReader(&capped{body, s.o.MaxBody + maxOverhead}, s.o.MaxBody)
 	for {
 		e, err := r.Next()
-		if err != nil {
-			j.end(ctx, err)
-			return
-		}
 		if e.Over != nil {
 			a.more, a.why = true, tooLarge
+			return
+		}
+		if err != nil {
+			j.end(ctx, err)
 			return
 		}
 		if e.Data == nil {
