@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -223,6 +224,11 @@ func (w *wire) goodbye() {
 	ctx, cancel := context.WithTimeout(w.force, deleteLimit)
 	defer cancel()
 	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		// net/http may have given it the connection of a notification whose answer had
+		// come, and which finish has cancelled: that closes the connection.
+		res, err = w.a.do(w.request(ctx, http.MethodDelete, nil, nil))
+	}
 	if err != nil {
 		w.a.o.Log.Debug("the server was not told of the session's end", "err", err)
 		return
