@@ -24,3 +24,13 @@ type Hearer interface{ Unheard() }
 // which call it is about, as Streamable HTTP does: such a question goes to the
 // Client of that call. Calls of different clients share its connection.
 type Attributing interface{ Attributes() bool }
+
+// Roomy is a Client that bounds what servers say to it, and all others, in bytes.
+type Roomy interface{ Room() Room }
+
+// Room is what messages take bytes from, before they grow. It never waits, and is
+// comparable. Its methods may be called concurrently.
+type Room interface {
+	Reserve(n int) bool // reports false when there is too little
+	Return(n int)
+}

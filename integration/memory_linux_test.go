@@ -22,18 +22,42 @@ import (
 // TestMemory holds the bridge to max_bytes_in_flight: however large answers are
 // and whoever does not read them, it stays small, and others are served as before.
 // It moves gigabytes and looks at the clock: it runs if BRIDGE_TEST_MEMORY is set,
-// with the program of that path or, if it is no path, the one that is built. All
-// calls go to one process: what several are just writing is not counted yet.
+// with the program of that path or, if it is no path, the one that is built.
 func TestMemory(t *testing.T) {
 	if os.Getenv("BRIDGE_TEST_MEMORY") == "" {
 		t.Skip("BRIDGE_TEST_MEMORY is not set")
 	}
 	const most = 256 << 20
+	tenDeafStreams := func(t *testing.T, base string) {
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				c := deafSSE(t, base)
+				for id := range 20 {
+					c.call(t, id+1, 10e6)
+				}
+			})
+		}
+		all.Wait()
+		settle()
+	}
+	fortyDeafPosts := func(t *testing.T, base string) {
+		var all sync.WaitGroup
+		for range 40 {
+			c := openAt(t, base)
+			all.Go(func() {
+				text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"bytes":%d}}}`, int(10e6))
+				deafPost(t, c.url, "Mcp-Session-Id: "+c.session+"\r\nMCP-Protocol-Version: "+legacy+"\r\nAccept: application/json, text/event-stream\r\n", text)
+			})
+		}
+		all.Wait()
+		settle()
+	}
 	for _, test := range []struct {
-		name string
-		load func(t *testing.T, base string)
+		share, name string
+		load        func(t *testing.T, base string)
 	}{
-		{"one HTTP+SSE client that does not read, 120 calls at once of 15 MB", func(t *testing.T, base string) {
+		{"all", "one HTTP+SSE client that does not read, 120 calls at once of 15 MB", func(t *testing.T, base string) {
 			c := deafSSE(t, base)
 			var all sync.WaitGroup
 			for id := range 120 {
@@ -42,20 +66,9 @@ func TestMemory(t *testing.T) {
 			all.Wait()
 			settle()
 		}},
-		{"10 HTTP+SSE clients that do not read, 20 calls each of 10 MB", func(t *testing.T, base string) {
-			var all sync.WaitGroup
-			for range 10 {
-				all.Go(func() {
-					c := deafSSE(t, base)
-					for id := range 20 {
-						c.call(t, id+1, 10e6)
-					}
-				})
-			}
-			all.Wait()
-			settle()
-		}},
-		{"100 sessions that each read an answer of 10 MB as SSE", func(t *testing.T, base string) {
+		{"all", "10 HTTP+SSE clients that do not read, 20 calls each of 10 MB", tenDeafStreams},
+		{"session", "10 HTTP+SSE clients that do not read, 20 calls each of 10 MB", tenDeafStreams},
+		{"all", "100 sessions that each read an answer of 10 MB as SSE", func(t *testing.T, base string) {
 			for range 100 {
 				c := openAt(t, base)
 				text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"bytes":%d},"_meta":{"progressToken":1}}}`, int(10e6))
@@ -68,23 +81,13 @@ func TestMemory(t *testing.T) {
 				}
 			}
 		}},
-		{"40 POSTs that do not read, 10 MB as JSON", func(t *testing.T, base string) {
-			var all sync.WaitGroup
-			for range 40 {
-				c := openAt(t, base)
-				all.Go(func() {
-					text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"bytes":%d}}}`, int(10e6))
-					deafPost(t, c.url, "Mcp-Session-Id: "+c.session+"\r\nMCP-Protocol-Version: "+legacy+"\r\nAccept: application/json, text/event-stream\r\n", text)
-				})
-			}
-			all.Wait()
-			settle()
-		}},
+		{"all", "40 POSTs that do not read, 10 MB as JSON", fortyDeafPosts},
+		{"session", "40 POSTs that do not read, 10 MB as JSON", fortyDeafPosts},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run("share "+test.share+"/"+test.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "bridge.yaml")
 			command := strconv.Quote(fakeProgram(t))
-			text := "listen: 127.0.0.1:0\nmax_bytes_in_flight: 64MiB\nservers:\n  s: { share: all, stdio: { command: " + command + " } }\n  other: { stdio: { command: " + command + " } }\n"
+			text := "listen: 127.0.0.1:0\nmax_bytes_in_flight: 64MiB\nservers:\n  s: { share: " + test.share + ", stdio: { command: " + command + " } }\n  other: { stdio: { command: " + command + " } }\n"
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ type Received struct {
 	HasID bool            // an empty id is one: it resets the position
 	Type  string          // "message" unless the event says otherwise
 	Data  *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
-	Over  *jsonrpc.Finder // has seen the data of an event that is larger than the limit
+	Over  *jsonrpc.Finder // has seen the data of an event that is larger than the limit, or has no room
 	Retry time.Duration   // how long to wait before the stream is opened again; see HasRetry
 	// HasRetry tells a retry of 0 from none.
 	HasRetry bool
@@ -30,6 +30,11 @@ type Received struct {
 // straight into the buffer of its message, and bounds it. It is for one
 // goroutine.
 type Reader struct {
+	// Room is asked before the data of an event grows to size bytes. Where there is
+	// none, the data is treated as larger than the limit. It is told 0 when the data
+	// is not kept. nil means that there always is room.
+	Room func(size int) bool
+
 	r     io.Reader
 	limit int
 	err   error
@@ -200,7 +205,10 @@ func (r *Reader) open() {
 // add adds to the data.
 func (r *Reader) add(part []byte) {
 	r.size += len(part)
-	if r.over == nil && len(r.data.B)+len(part) > r.limit {
+	if r.over == nil && (len(r.data.B)+len(part) > r.limit || r.Room != nil && !r.Room(len(r.data.B)+len(part))) {
+		if r.Room != nil {
+			r.Room(0)
+		}
 		r.over = &jsonrpc.Finder{}
 		_, _ = r.over.Write(r.data.B)
 		r.data.Free()

@@ -253,22 +253,25 @@ func (u *Upstream) endpoint(events *eventstream.Reader, at *url.URL) (*url.URL, 
 func (c *connection) read(events *eventstream.Reader) error {
 	noise := &noise{log: c.u.o.Log}
 	defer noise.report()
-	for {
+	in := c.Intake()
+	defer in.Drop()
+	events.Room = in.Size
+	for ; ; in.Drop() {
 		e, err := events.Next()
 		switch {
 		case err != nil:
 			if e.Over != nil {
-				c.endless(e.Over)
+				c.endless(&in, e.Over)
 			}
 			return err
 		case e.Type != "message":
 			c.u.o.Log.Debug("event ignored: it is no message")
 			e.Data.Free()
 		case e.Over != nil:
-			c.u.o.Log.Warn("message dropped: larger than the limit", "limit", c.u.o.MaxMessage, "id", string(e.Over.ID()))
-			c.Unanswerable(e.Over.ID(), tooLarge(c.u.o.MaxMessage))
+			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Over.ID()))
+			c.Unkept(&in, e.Over.ID(), c.u.o.MaxMessage)
 		case e.Data != nil:
-			c.message(e.Data, noise)
+			c.message(e.Data, &in, noise)
 		}
 	}
 }
@@ -276,24 +279,21 @@ func (c *connection) read(events *eventstream.Reader) error {
 // endless ends the connection because of an event that is far too large: nothing
 // can come after it. The call whose answer it is, as far as that can be told, is not
 // lost like the others.
-func (c *connection) endless(seen *jsonrpc.Finder) {
+func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	id := seen.ID()
 	if id == nil && !seen.Asks() {
 		id = c.Only()
 	}
-	c.Unanswerable(id, tooLarge(c.u.o.MaxMessage))
+	c.Unkept(in, id, c.u.o.MaxMessage)
 	c.giveUp(c.u.lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))
 }
 
-func tooLarge(limit int) string {
-	return fmt.Sprintf("its answer is larger than the limit of %d bytes", limit)
-}
-
 // message hands on what one event holds.
-func (c *connection) message(buf *jsonrpc.Buffer, noise *noise) {
+func (c *connection) message(buf *jsonrpc.Buffer, in *conn.Intake, noise *noise) {
 	m, err := jsonrpc.Parse(buf.B)
 	if err == nil {
-		c.Deliver(m.Own(buf))
+		in.Give(m.Own(buf))
+		c.Deliver(m)
 		return
 	}
 	if jsonrpc.IsBatch(buf.B) {

@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -28,31 +30,52 @@ func (c *connection) posted(p *post, res *http.Response) {
 	if ok && mine {
 		limit = c.u.o.MaxMessage + envelopeRoom
 	}
-	body, _ := io.ReadAll(io.LimitReader(res.Body, int64(limit)+1)) // what is not whole is no message
+	in := c.Intake()
+	defer in.Drop()
+	body, err := io.ReadAll(&within{Reader: io.LimitReader(res.Body, int64(limit)+1), in: &in}) // what is not whole is no message
 	switch status := res.StatusCode; {
-	case ok && mine && len(body) > limit: // nothing but the answer is so large
-		c.Unanswerable(strconv.AppendInt(nil, p.Call, 10), tooLarge(c.u.o.MaxMessage))
+	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // nothing but the answer is so large
+		c.Unkept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
 	case ok:
 		if mine {
-			c.answered(p, body)
+			c.answered(p, body, &in)
 		}
 	case forgotten(status, body):
 		c.forget(p, status)
-	case mine && status != http.StatusUnauthorized && status != http.StatusForbidden && c.answered(p, body):
+	case mine && status != http.StatusUnauthorized && status != http.StatusForbidden && c.answered(p, body, &in):
 	default:
 		c.settle(p, c.u.refusal(res))
 	}
 }
 
+// within is a body, as far as there is room for it.
+type within struct {
+	io.Reader
+	in *conn.Intake
+	n  int // bytes that have come
+}
+
+var errNoRoom = errors.New("no room for it")
+
+// Read implements io.Reader.
+func (w *within) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	if w.n += n; !w.in.Size(w.n) {
+		return 0, errNoRoom
+	}
+	return n, err
+}
+
 // answered takes the body of a POST if it is the answer to the call, and
 // reports whether it was. An error without id is about what was POSTed.
-func (c *connection) answered(p *post, body []byte) bool {
+func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	id := strconv.AppendInt(nil, p.Call, 10)
 	m, err := jsonrpc.Parse(body)
 	if err != nil || !m.IsResponse() || m.ID != nil && string(m.ID) != string(id) {
 		return false
 	}
 	m.ID = id
+	in.Give(m)
 	c.Deliver(m)
 	return true
 }

@@ -80,10 +80,10 @@ func (p *peer) isOver() bool {
 
 // room is asked for more of a line. What is read counts among all that is under
 // way in the bridge.
-func (p *peer) room(n int) bool {
-	p.noRoom = !p.b.Reserve(n)
+func (p *peer) room(size int) bool {
+	p.noRoom = !p.b.Reserve(size - p.reserved)
 	if !p.noRoom {
-		p.reserved += n
+		p.reserved = size
 	}
 	return !p.noRoom
 }

@@ -24,11 +24,11 @@ var errQuiet = errors.New("nothing to read")
 // children are silent most of the time: while nothing comes it holds no buffer.
 type lineReader struct {
 	r       io.Reader
-	limit   int              // of a line
-	rest    func() io.Writer // takes what a longer line says
-	room    func(n int) bool // asked before a line grows by n bytes; where there is none, the line is treated as a longer one. nil means that there always is
-	quiet   time.Duration    // after which next gives up with errQuiet; 0 means never
-	watched func()           // called after a deadline was set for that
+	limit   int                 // of a line
+	rest    func() io.Writer    // takes what a longer line says
+	room    func(size int) bool // asked before a line grows to size bytes; where there is none, the line is treated as a longer one. nil means that there always is
+	quiet   time.Duration       // after which next gives up with errQuiet; 0 means never
+	watched func()              // called after a deadline was set for that
 
 	file    *os.File        // r, where it can be waited for without a buffer
 	raw     syscall.RawConn // of file
@@ -88,10 +88,10 @@ func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 
 // take adds to the line.
 func (l *lineReader) take(part []byte) {
-	if l.over == nil && (len(l.line.B)+len(part) > l.limit || l.room != nil && !l.room(len(part))) {
+	if l.over == nil && (len(l.line.B)+len(part) > l.limit || l.room != nil && !l.room(len(l.line.B)+len(part))) {
 		l.over = l.rest()
 		_, _ = l.over.Write(l.line.B)
-		l.line.B = l.line.B[:0]
+		l.line.Free()
 	}
 	if l.over != nil {
 		_, _ = l.over.Write(part)

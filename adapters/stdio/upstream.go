@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -246,16 +245,21 @@ func (u *upstream) lastLines() {
 const exitGrace = 250 * time.Millisecond
 
 // output takes messages from the child's output until it ends, and with it the
-// connection. Lines longer than limit are dropped.
+// connection. Lines longer than limit are dropped, and those that have no room.
 func (u *upstream) output(r io.Reader, limit int) *pump {
 	noise := &noise{log: u.a.o.Log}
 	first := true
-	p := newPump(u, r, limit, func() io.Writer { return &jsonrpc.Finder{} })
+	in := u.Intake()
+	p := newPump(u, r, limit, func() io.Writer {
+		in.Size(0)
+		return &jsonrpc.Finder{}
+	})
+	p.lines.room = in.Size
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
+		defer in.Drop()
 		if big, ok := over.(*jsonrpc.Finder); ok {
-			buf.Free()
-			u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "id", string(big.ID()))
-			u.Unanswerable(big.ID(), fmt.Sprintf("its answer is larger than the limit of %d bytes", u.a.o.MaxMessage))
+			u.a.o.Log.Warn("message dropped", "why", in.Why(u.a.o.MaxMessage), "id", string(big.ID()))
+			u.Unkept(&in, big.ID(), u.a.o.MaxMessage)
 			return
 		}
 		line := buf.B
@@ -263,9 +267,10 @@ func (u *upstream) output(r io.Reader, limit int) *pump {
 			first = false
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
-		u.message(buf, line, noise)
+		u.message(buf, line, &in, noise)
 	}
 	p.end = func() {
+		in.Drop() // of a line that has not ended
 		noise.report()
 		u.finish()
 		close(u.read)
@@ -297,14 +302,15 @@ func (u *upstream) isUnread() error {
 }
 
 // message hands on what stands on one line, a part of buf.
-func (u *upstream) message(buf *jsonrpc.Buffer, line []byte, noise *noise) {
+func (u *upstream) message(buf *jsonrpc.Buffer, line []byte, in *conn.Intake, noise *noise) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		buf.Free()
 		return
 	}
 	m, err := jsonrpc.Parse(line)
 	if err == nil {
-		u.Deliver(m.Own(buf))
+		in.Give(m.Own(buf))
+		u.Deliver(m)
 		return
 	}
 	if jsonrpc.IsBatch(line) {

@@ -2,11 +2,11 @@ package streamable
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -34,18 +34,15 @@ func kindOf(res *http.Response) kind {
 // memory grows as the bytes come.
 const trusted = 1<<20 + envelopeRoom
 
-var errTooLarge = errors.New("larger than the limit")
-
-func (a *Upstream) tooLarge() string {
-	return fmt.Sprintf("its answer is larger than the limit of %d bytes", a.o.MaxMessage)
-}
+var errUnkept = errors.New("larger than the limit, or without room")
 
 // readBody reads a response of at most limit bytes straight into the memory of
-// its message. The HTTP connection of a larger one is not used again.
-func readBody(res *http.Response, limit int) (*jsonrpc.Buffer, error) {
+// its message, as far as in has room for it. The HTTP connection of one that is not
+// kept is not used again.
+func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, error) {
 	defer res.Body.Close()
 	if res.ContentLength > int64(limit) {
-		return nil, errTooLarge
+		return nil, errUnkept
 	}
 	buf := jsonrpc.NewBuffer(int(min(max(res.ContentLength, 0), trusted)) + 1) // with room to see the end
 	for {
@@ -58,9 +55,9 @@ func readBody(res *http.Response, limit int) (*jsonrpc.Buffer, error) {
 		n, err := res.Body.Read(buf.B[len(buf.B):cap(buf.B)])
 		buf.B = buf.B[:len(buf.B)+n]
 		switch {
-		case len(buf.B) > limit:
+		case len(buf.B) > limit || !in.Size(len(buf.B)):
 			buf.Free()
-			return nil, errTooLarge
+			return nil, errUnkept
 		case errors.Is(err, io.EOF):
 			return buf, nil
 		case err != nil:
@@ -86,11 +83,12 @@ func discard(res *http.Response) {
 func abort(res *http.Response) { _ = res.Body.Close() }
 
 // messages hands on the messages of a text, of which each owns what it is made
-// of. It takes buf.
-func (l *link) messages(buf *jsonrpc.Buffer, each func(*jsonrpc.Message)) {
+// of, and has the room that in has taken. It takes buf.
+func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) {
 	m, err := jsonrpc.Parse(buf.B)
 	if err == nil {
-		each(m.Own(buf))
+		in.Give(m.Own(buf))
+		each(m)
 		return
 	}
 	if jsonrpc.IsBatch(buf.B) {

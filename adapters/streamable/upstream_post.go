@@ -137,17 +137,19 @@ func (p *posting) mine(m *jsonrpc.Message) bool {
 // messages before it, as a batch (A9).
 func (p *posting) single(res *http.Response) {
 	a := p.l.a
-	buf, err := readBody(res, a.limit)
+	in := p.l.Intake()
+	defer in.Drop()
+	buf, err := readBody(res, a.limit, &in)
 	switch {
-	case errors.Is(err, errTooLarge):
-		p.l.Unanswerable(p.id, a.tooLarge())
+	case errors.Is(err, errUnkept):
+		p.l.Unkept(&in, p.id, a.o.MaxMessage)
 		return
 	case err != nil:
 		p.l.Abort(p.call, a.lost("the connection to it broke", err))
 		return
 	}
 	batch := jsonrpc.IsBatch(buf.B)
-	p.l.messages(buf, func(m *jsonrpc.Message) {
+	p.l.messages(buf, &in, func(m *jsonrpc.Message) {
 		if m.IsResponse() && m.ID == nil && !batch {
 			m.ID, p.adopted = p.id, true // an error that names no request: there is only one that it can be about
 		}
@@ -163,13 +165,16 @@ const linger = time.Second
 // leaves it open. seen, if not nil, is shown each of them first.
 func (p *posting) read(res *http.Response, seen func(eventstream.Received)) error {
 	defer res.Body.Close()
+	in := p.l.Intake()
+	defer in.Drop()
 	r := eventstream.NewReader(res.Body, p.l.a.limit)
-	for {
+	r.Room = in.Size
+	for ; ; in.Drop() {
 		ev, err := r.Next()
 		if errors.Is(err, eventstream.ErrEndless) && p.method != listen {
 			// Whatever it is, it is about this call, and nothing can come after it.
 			p.answered = true
-			p.l.Unanswerable(p.id, p.l.a.tooLarge())
+			p.l.Unkept(&in, p.id, p.l.a.o.MaxMessage)
 		}
 		if err != nil {
 			return err
@@ -177,7 +182,7 @@ func (p *posting) read(res *http.Response, seen func(eventstream.Received)) erro
 		if seen != nil {
 			seen(ev)
 		}
-		p.event(&ev)
+		p.event(&ev, &in)
 		if !p.answered || p.lingers != nil {
 			continue
 		}
@@ -189,15 +194,15 @@ func (p *posting) read(res *http.Response, seen func(eventstream.Received)) erro
 }
 
 // event takes the data of an event.
-func (p *posting) event(ev *eventstream.Received) {
+func (p *posting) event(ev *eventstream.Received, in *conn.Intake) {
 	switch {
 	case ev.Over != nil && string(ev.Over.ID()) == string(p.id):
 		p.answered = true
-		p.l.Unanswerable(p.id, p.l.a.tooLarge())
+		p.l.Unkept(in, p.id, p.l.a.o.MaxMessage)
 	case ev.Over != nil:
-		p.l.a.o.Log.Warn("message dropped: larger than the limit", "limit", p.l.a.o.MaxMessage)
+		p.l.a.o.Log.Warn("message dropped", "why", in.Why(p.l.a.o.MaxMessage))
 	case ev.Data != nil && ev.Type == "message":
-		p.l.messages(ev.Data, p.deliver)
+		p.l.messages(ev.Data, in, p.deliver)
 	default:
 		ev.Data.Free()
 	}

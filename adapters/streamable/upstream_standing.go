@@ -198,23 +198,26 @@ func (s *standing) refused(res *http.Response) (again bool) {
 func (s *standing) read(res *http.Response) (news bool) {
 	defer res.Body.Close()
 	from := s.last
+	in := s.w.Intake()
+	defer in.Drop()
 	r := eventstream.NewReader(res.Body, s.w.a.limit)
-	for {
+	r.Room = in.Size
+	for ; ; in.Drop() {
 		ev, err := r.Next()
 		if err != nil {
 			if ev.Over != nil {
-				s.event(&ev) // so that the server does not begin with it again
+				s.event(&ev, &in) // so that the server does not begin with it again
 			}
 			return news
 		}
-		if s.event(&ev) && s.last != from {
+		if s.event(&ev, &in) && s.last != from {
 			news = true
 		}
 	}
 }
 
 // event takes one event. It reports whether it was a message.
-func (s *standing) event(ev *eventstream.Received) bool {
+func (s *standing) event(ev *eventstream.Received, in *conn.Intake) bool {
 	w := s.w
 	if ev.HasRetry {
 		s.retry = ev.Retry
@@ -224,10 +227,10 @@ func (s *standing) event(ev *eventstream.Received) bool {
 	}
 	switch {
 	case ev.Over != nil:
-		w.a.o.Log.Warn("message dropped: larger than the limit", "limit", w.a.o.MaxMessage)
-		w.Unanswerable(ev.Over.ID(), w.a.tooLarge())
+		w.a.o.Log.Warn("message dropped", "why", in.Why(w.a.o.MaxMessage))
+		w.Unkept(in, ev.Over.ID(), w.a.o.MaxMessage)
 	case ev.Data != nil && ev.Type == "message":
-		w.messages(ev.Data, s.deliver)
+		w.messages(ev.Data, in, s.deliver)
 		return true
 	default:
 		ev.Data.Free()

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -48,19 +49,29 @@ func (r Room) Reserve(n int) bool {
 // Return gives back what was taken.
 func (r Room) Return(n int) {
 	r.b.used.Add(int64(-n))
-	r.b.portions.leave(r.principal, int64(n))
+	r.disown(n)
 }
 
+// adopt has n bytes be the principal's, if it has no more than its part then. What
+// is kept for its own clients makes room.
+func (r Room) adopt(n int) bool {
+	for !r.b.portions.enter(r.principal, int64(n)) {
+		if !r.b.history.DropOf(outgoing{r}) {
+			return false
+		}
+	}
+	return true
+}
+
+// disown has n bytes be the principal's no more, which stay in use.
+func (r Room) disown(n int) { r.b.portions.leave(r.principal, int64(n)) }
+
 // take takes n bytes if no more than most are in use then, and the principal has no
-// more than its part. What is kept makes room: for a principal that has its part,
-// only what is kept for its own clients.
+// more than its part. What is kept makes room.
 func (r Room) take(n int, most int64) bool {
 	for int64(n) <= most {
-		if !r.b.portions.enter(r.principal, int64(n)) {
-			if !r.b.history.DropOf(outgoing{r}) {
-				return false
-			}
-			continue
+		if !r.adopt(n) {
+			return false
 		}
 		if r.b.used.Add(int64(n)) <= most {
 			return true
@@ -87,6 +98,30 @@ func (o outgoing) Force(n int) {
 	o.b.portions.force(o.principal, int64(n))
 }
 
+// incoming is a principal's room for what servers say to it.
+type incoming struct{ Room }
+
+var _ bridge.Room = incoming{}
+
+// Reserve implements bridge.Room.
+func (i incoming) Reserve(n int) bool {
+	if (outgoing{i.Room}).Reserve(n) {
+		return true
+	}
+	i.b.refused.Add(1)
+	return false
+}
+
+// Room implements bridge.Roomy: what a server says on the lane takes room of the
+// principal that it is for, if that is one alone.
+func (w *wire) Room() bridge.Room {
+	principal := w.l.caller.Principal
+	if w.l.route.share == ShareAll {
+		principal = ""
+	}
+	return incoming{w.l.route.b.Room(principal)}
+}
+
 // Reserve takes room for a body of n bytes that is no principal's. It is as
 // Room.Reserve.
 func (b *Gateway) Reserve(n int) bool { return b.Room("").Reserve(n) }
@@ -98,26 +133,33 @@ func (b *Gateway) Return(n int) { b.Room("").Return(n) }
 // calls under way are the bound.
 const lightAnswer = 64 << 10
 
-// weigh counts an answer among the bytes under way until it is released. One that
-// has no room is released and refused: what was called for has been done, so the
-// client is not asked to do it again.
+// weigh counts an answer among the bytes under way until it is released. What its
+// reader has taken for it becomes the caller's. An answer that has no room is
+// released and refused: what was called for has been done, so the client is not
+// asked to do it again.
 func (b *Gateway) weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
 	n := a.Len()
-	if n <= lightAnswer {
+	was, held := a.Held()
+	if n <= lightAnswer && held == 0 {
 		return nil
 	}
-	room := outgoing{b.Room("")}
+	room := incoming{b.Room("")}
 	if from != nil {
 		room.principal = from.Principal
 	}
-	if !room.Reserve(n) {
-		b.bytes.refused.Add(1)
-		a.Release()
-		return &bridge.Error{Server: server, Kind: bridge.ErrTooLarge,
-			Public: fmt.Sprintf("the answer of %d bytes has no room beside what is under way (max_bytes_in_flight); what was called has been done", n)}
+	switch before, _ := was.(incoming); {
+	case held > 0 && before == room:
+		return nil
+	case held > 0 && room.adopt(held):
+		before.disown(held)
+		a.Hold(room, held)
+		return nil
+	case held == 0 && room.Reserve(n):
+		a.Hold(room, n)
+		return nil
 	}
-	a.OnRelease(func() { room.Return(n) })
-	return nil
+	a.Release()
+	return conn.NoRoom(server, fmt.Sprintf("the answer of %d bytes", n))
 }
 
 // NewLog makes the log of a stream to a client of that principal, within what all

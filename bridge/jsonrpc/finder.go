@@ -17,10 +17,33 @@ type Finder struct {
 
 // Write takes the next bytes of the message. It never fails.
 func (f *Finder) Write(b []byte) (int, error) {
-	for _, c := range b {
-		f.next(c)
+	for i := 0; i < len(b); i++ {
+		if i = f.skip(b, i); i < len(b) {
+			f.next(b[i])
+		}
 	}
 	return len(b), nil
+}
+
+// tells has the bytes that say something below the members of a message, outside
+// of strings.
+var tells = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true}
+
+// skip returns where in b, from i on, the next byte stands that says something.
+// Nearly all of a message that is large stands in its payload.
+func (f *Finder) skip(b []byte, i int) int {
+	switch {
+	case f.escaped || f.inID || f.depth == 1 && (f.isKey || !f.inString):
+	case f.inString:
+		for i < len(b) && b[i] != '"' && b[i] != '\\' {
+			i++
+		}
+	default:
+		for i < len(b) && !tells[b[i]] {
+			i++
+		}
+	}
+	return i
 }
 
 // maxFinderText bounds what is kept of a member's name or an id.

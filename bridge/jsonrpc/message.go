@@ -41,7 +41,7 @@ type Message struct {
 	doubtful        bool   // see Doubtful
 	lines           bool   // line breaks stand between tokens
 	buf             *Buffer
-	held            *held // see OnRelease
+	held            *held // see Hold
 }
 
 // IsRequest reports whether an answer is expected.
@@ -240,22 +240,36 @@ func (m *Message) Release() {
 	}
 }
 
+// Room is what messages take bytes from. It is comparable.
+type Room interface{ Return(n int) }
+
 // held is what is given back with a message.
 type held struct {
+	room    Room
+	n       int
 	back    func()
 	cleanup runtime.Cleanup
 }
 
-// OnRelease has f called once, when the message is released or, if it never is,
-// when it is garbage. It is for one f, of a message that is not copied; f must
-// not refer to the message.
-func (m *Message) OnRelease(f func()) {
-	f = sync.OnceFunc(f)
-	m.held = &held{f, runtime.AddCleanup(m, func(f func()) { f() }, f)}
+// Hold has n bytes given back to room once, when the message is released or, if it
+// never is, when it is garbage. It takes the place of what was held before. It is
+// for a message that is not copied.
+func (m *Message) Hold(room Room, n int) {
+	_ = m.TakeRelease()
+	back := sync.OnceFunc(func() { room.Return(n) })
+	m.held = &held{room, n, back, runtime.AddCleanup(m, func(back func()) { back() }, back)}
 }
 
-// TakeRelease returns what OnRelease has set, for the caller to call in place of
-// the message; nil if there is nothing.
+// Held returns what the message holds, and of which room.
+func (m *Message) Held() (room Room, n int) {
+	if m.held == nil {
+		return nil, 0
+	}
+	return m.held.room, m.held.n
+}
+
+// TakeRelease returns what gives back what the message holds, for the caller to
+// call in place of the message; nil if there is nothing.
 func (m *Message) TakeRelease() func() {
 	if m.held == nil {
 		return nil
