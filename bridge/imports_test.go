@@ -34,7 +34,7 @@ var layers = []struct {
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
 	{"bridge/{auth,era,session,replay,seal,validate}", false, under("bridge/auth", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
-	{"bridge/visible", false, under("bridge/visible")},
+	{"bridge/{similar,visible}", false, under("bridge/similar", "bridge/visible")},
 }
 
 var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient")
@@ -173,6 +173,8 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/jsonrpc", module + "/bridge/era", false, false},
 		{"cmd/bridge", module + "/bridge/visible", false, true},
 		{"bridge/visible", module + "/bridge/jsonrpc", false, false},
+		{"bridge/validate", module + "/bridge/similar", false, true},
+		{"bridge/similar", module + "/bridge/validate", false, false},
 		{"bridge", module + "/examples/everything", false, false},
 		{"adapters/stdio", module + "/config", true, true},
 		{"examples/everything", module + "/bridge", false, true},

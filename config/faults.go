@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/similar"
 )
 
 // Fault is one thing that is wrong with a file.
@@ -50,42 +52,14 @@ func nearest(key string, valid []string) string {
 		"address": "url", "endpoint": "url",
 		"dir": "cwd", "workdir": "cwd", "working_directory": "cwd",
 	}
-	if name := other[fold(key)]; slices.Contains(valid, name) {
+	if name := other[similar.Fold(key)]; slices.Contains(valid, name) {
 		return name
 	}
-	best, least := "", max(1, len(fold(key))/3)+1
+	best, least := "", max(1, len(similar.Fold(key))/3)+1
 	for _, name := range valid {
-		if n := distance(fold(key), fold(name)); n < least {
+		if n := similar.Distance(similar.Fold(key), similar.Fold(name)); n < least {
 			best, least = name, n
 		}
 	}
 	return best
-}
-
-// fold makes maxMessage, max-message and max_message equal.
-func fold(key string) string {
-	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
-}
-
-// distance is the number of letters to insert, delete or replace to get from a
-// to b (Levenshtein). Keys are cut first: a name is short, a file may be not.
-func distance(a, b string) int {
-	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

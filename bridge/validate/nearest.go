@@ -2,6 +2,8 @@ package validate
 
 import (
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/similar"
 )
 
 // maxNames is how many names are listed when none is near.
@@ -27,13 +29,13 @@ func Nearest(name string, names []string) string {
 		return ""
 	}
 	best, least := "", len(name)/3+2
-	bare := fold(name)
+	bare := similar.Fold(name)
 	for _, n := range names {
 		if len(n) > 100 {
 			continue
 		}
-		f := fold(n)
-		d := distanceOf(bare, f)
+		f := similar.Fold(n)
+		d := similar.Distance(bare, f)
 		if len(bare) > 3 && len(f) > 3 && (strings.Contains(f, bare) || strings.Contains(bare, f)) {
 			d = min(d, 2)
 		}
@@ -42,29 +44,4 @@ func Nearest(name string, names []string) string {
 		}
 	}
 	return best
-}
-
-// fold takes away what names are often mistaken in.
-func fold(s string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(s))
-}
-
-// distanceOf is Levenshtein's distance.
-func distanceOf(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			corner, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, corner+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/similar"
 )
 
 // pair is one key=value of a command line.
@@ -215,13 +217,13 @@ func (s schema) compare(of string, known []argument, given map[string]json.RawMe
 			}
 			text := plainValue(string(value))
 			if !slices.Contains(plain, text) { // the same string may be written in two ways
-				faults = append(faults, fmt.Sprintf("%s is %q: %s", a.name, shorten(text), meant(text, plain, "")))
+				faults = append(faults, fmt.Sprintf("%s is %q: %s", a.name, shorten(text), similar.Hint(text, plain, "")))
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if !open && !slices.Contains(names, key) {
-			faults = append(faults, fmt.Sprintf("%s has no argument %q: %s", of, key, meant(key, names, "it takes none")))
+			faults = append(faults, fmt.Sprintf("%s has no argument %q: %s", of, key, similar.Hint(key, names, "it takes none")))
 		}
 	}
 	if len(faults) == 0 {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -145,27 +144,6 @@ loop         any
 `
 	if got := s.show(s.arguments(), "", plain); got != want {
 		t.Errorf("the table is\n%s\nwant\n%s", got, want)
-	}
-}
-
-func TestNear(t *testing.T) {
-	names := []string{"read_file", "read_multiple_files", "write_file", "list_directory", "a", "b"}
-	for _, test := range []struct {
-		name string
-		want []string
-	}{
-		{"readfile", []string{"read_file"}},
-		{"read-fiel", []string{"read_file"}},
-		{"directory", []string{"list_directory"}},
-		{"file", []string{"read_file", "write_file", "read_multiple_files"}},
-		{"c", nil},
-		{"", nil},
-		{"something else", nil},
-		{strings.Repeat("x", 1000), nil},
-	} {
-		if got := near(test.name, names); !slices.Equal(got, test.want) {
-			t.Errorf("near(%.20q) = %q, want %q", test.name, got, test.want)
-		}
 	}
 }
 

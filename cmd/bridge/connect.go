@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/similar"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -145,5 +146,5 @@ func connectFile(file string, named bool, target []string) (*config.Config, erro
 		}
 		names = append(names, s.Name)
 	}
-	return nil, usageError{fmt.Errorf("%s has no server %q: %s", file, target[0], meant(target[0], names, "it has none"))}
+	return nil, usageError{fmt.Errorf("%s has no server %q: %s", file, target[0], similar.Hint(target[0], names, "it has none"))}
 }

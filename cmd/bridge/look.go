@@ -12,6 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/similar"
 )
 
 // maxPages bounds a listing: a server could go on for ever.
@@ -353,5 +355,5 @@ func find(what string, all []gjson.Result, name string) (gjson.Result, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return gjson.Result{}, usageError{fmt.Errorf("the server has no %s %q: %s", what, name, meant(name, names, "it has none"))}
+	return gjson.Result{}, usageError{fmt.Errorf("the server has no %s %q: %s", what, name, similar.Hint(name, names, "it has none"))}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/similar"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -113,7 +114,7 @@ func (t target) fromFile() (*config.Config, config.Server, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return nil, config.Server{}, usageError{fmt.Errorf("%s has no server %q: %s", file, t.name, meant(t.name, names, "it has none"))}
+	return nil, config.Server{}, usageError{fmt.Errorf("%s has no server %q: %s", file, t.name, similar.Hint(t.name, names, "it has none"))}
 }
 
 // targetForms says what a target can be.
