@@ -145,3 +145,7 @@ func ReasonOf(err error) (why string, given bool) {
 
 // Stopped is what is said of calls that were under way when the bridge stopped.
 const Stopped = "the bridge is stopping; whether the server acted on the request is unknown"
+
+// NameDoubtful is what a client is told whose request names a tool, a prompt or a
+// resource in a way that other readers may take for another name.
+const NameDoubtful = "params has a member that differs from name or uri in case only"

@@ -30,9 +30,10 @@ var layers = []struct {
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
+	{"bridge/guard/*", false, func(pkg string) bool { return strings.HasPrefix(pkg, "bridge/guard/") }},
 	{"bridge/conn", false, under("bridge/conn")},
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
-	{"bridge/{auth,era,session,replay,seal,validate}", false, under("bridge/auth", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
+	{"bridge/{auth,era,glob,session,replay,seal,validate}", false, under("bridge/auth", "bridge/glob", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
 	{"bridge/{similar,visible}", false, under("bridge/similar", "bridge/visible")},
 }
@@ -57,8 +58,11 @@ func layer(pkg string) int {
 // unit returns the folder that a package is a part of: what it may import
 // freely within its own layer.
 func unit(pkg string) string {
-	parts := strings.Split(pkg, "/")
-	return strings.Join(parts[:min(len(parts), 2)], "/")
+	parts, n := strings.Split(pkg, "/"), 2
+	if strings.HasPrefix(pkg, "bridge/guard/") {
+		n = 3
+	}
+	return strings.Join(parts[:min(len(parts), n)], "/")
 }
 
 // wrong returns what is wrong with an import by a file of pkg, a path below
@@ -166,6 +170,10 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/gateway", module + "/bridge/bridgetest", true, true},
 		{"bridge/gateway", module + "/bridge/bridgetest", false, false},
 		{"adapters/stdio", module + "/bridge/gateway", false, true},
+		{"bridge/gateway", module + "/bridge/guard/limits", false, true},
+		{"bridge/guard/limits", module + "/bridge/gateway", false, false},
+		{"bridge/guard/limits", module + "/bridge/guard/retry", false, false},
+		{"bridge/guard/limits", module + "/bridge/guard", false, true},
 		{"bridge/era", module + "/bridge", false, false},
 		{"bridge/era", module + "/bridge/replay", false, false},
 		{"bridge/session/sessiontest", module + "/bridge/session", false, true},

@@ -24,6 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -72,7 +73,7 @@ type Config struct {
 	// Access lists who may call, and what. Default: everybody may use everything.
 	Access []Access `yaml:"access"`
 	// PerPrincipal bounds what each of those may have.
-	PerPrincipal gateway.PerPrincipal `yaml:"per_principal"`
+	PerPrincipal limits.PerPrincipal `yaml:"per_principal"`
 	// PublicStatus shows /metrics and the details of /readyz to those too who have
 	// no key, where there are access rules. Default false.
 	PublicStatus bool `yaml:"public_status"`
@@ -150,7 +151,7 @@ type Server struct {
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
 	Cache   gateway.Cache   `yaml:"cache"`
 	Breaker gateway.Breaker `yaml:"breaker"`
-	Limits  gateway.Limits  `yaml:"limits"`
+	Limits  limits.Options  `yaml:"limits"`
 	Retry   gateway.Retry   `yaml:"retry"`
 	// Ping is how long a connection may be silent before the server is asked for
 	// a sign of life; 0 means never, as does "off" in a file. Default: never.

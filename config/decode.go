@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // A decoder turns the syntax tree of one file into a Config. It goes by the yaml
@@ -208,7 +208,7 @@ func (d *decoder) fields(sec *section, list []entry, v reflect.Value) {
 		switch v.Type().PkgPath() {
 		case reflect.TypeFor[Config]().PkgPath():
 			x.rule = func(value any) (any, error) { return rule(e.key, value) }
-		case reflect.TypeFor[gateway.Limits]().PkgPath():
+		case reflect.TypeFor[limits.Options]().PkgPath():
 			x.rule = notZero
 		case reflect.TypeFor[rest.Config]().PkgPath():
 			if notZeroInRest[e.key] {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 const reference = "../docs/configuration.md"
@@ -40,10 +41,10 @@ func TestReferenceTables(t *testing.T) {
 		{"### access: ", Access{}},
 		{"### access_log: ", AccessLog{}},
 		// The core keeps its own defaults too.
-		{"### per_principal: ", gateway.PerPrincipal{Sessions: 1000, Calls: 512}},
+		{"### per_principal: ", limits.PerPrincipal{Sessions: 1000, Calls: 512}},
 		{"### cache: ", gateway.Cache{Stale: time.Hour, Bytes: 16 << 20}},
 		{"### breaker: ", gateway.Breaker{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
-		{"### limits: ", gateway.Limits{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
+		{"### limits: ", limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
 		{"### retry: ", gateway.Retry{Attempts: 2}},
 	} {
 		_, section, ok := strings.Cut(string(data), "\n"+test.heading)

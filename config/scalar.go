@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // A slot is the place that a value is read into, as messages call it.
@@ -48,7 +49,7 @@ func (d *decoder) value(x *slot, n ast.Node, v reflect.Value) bool {
 	case reflect.Pointer:
 		return d.kind(x, n, v)
 	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[netip.Prefix]() || v.Type() == reflect.TypeFor[bridge.Forward]() || v.Type() == reflect.TypeFor[gateway.Rate]() {
+		if v.Type() == reflect.TypeFor[netip.Prefix]() || v.Type() == reflect.TypeFor[bridge.Forward]() || v.Type() == reflect.TypeFor[limits.Rate]() {
 			break // written as text
 		}
 		return d.group(x, n, v)
@@ -292,7 +293,7 @@ func expected(t reflect.Type, off bool) string {
 		return "a number of bytes such as 16777216 or 16MiB"
 	case t == reflect.TypeFor[bridge.Forward]():
 		return "the name of a header, such as X-Tenant"
-	case t == reflect.TypeFor[gateway.Rate]():
+	case t == reflect.TypeFor[limits.Rate]():
 		return "a rate such as 10/s or 600/m"
 	case t == reflect.TypeFor[netip.Prefix]():
 		return "an address or a network such as 10.0.0.0/8"
@@ -327,8 +328,8 @@ func convert(got text, t reflect.Type, off bool) (any, error) {
 		return ParseSize(got.value)
 	case t == reflect.TypeFor[bridge.Forward]():
 		return parseForward(got.value)
-	case t == reflect.TypeFor[gateway.Rate]():
-		return gateway.ParseRate(got.value)
+	case t == reflect.TypeFor[limits.Rate]():
+		return limits.ParseRate(got.value)
 	case t == reflect.TypeFor[netip.Prefix]():
 		return network(got.value, wrong)
 	case t.Kind() == reflect.String:

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // Config describes one API. At least one of OpenAPI, Tools and Catalog must be
@@ -78,11 +78,11 @@ type Bytes int64
 
 // Limits bound what calls may take. Zero means the default.
 type Limits struct {
-	Answer     Bytes        `yaml:"answer"`     // text in one result; 100 KiB
-	Body       Bytes        `yaml:"body"`       // read of one answer; 8 MiB
-	File       Bytes        `yaml:"file"`       // one file in arguments; 10 MiB
-	Rate       gateway.Rate `yaml:"rate"`       // requests; none
-	Concurrent int          `yaml:"concurrent"` // calls under way; 64
+	Answer     Bytes       `yaml:"answer"`     // text in one result; 100 KiB
+	Body       Bytes       `yaml:"body"`       // read of one answer; 8 MiB
+	File       Bytes       `yaml:"file"`       // one file in arguments; 10 MiB
+	Rate       limits.Rate `yaml:"rate"`       // requests; none
+	Concurrent int         `yaml:"concurrent"` // calls under way; 64
 }
 
 // Auth is what the bridge shows to an API. Zero means nothing.

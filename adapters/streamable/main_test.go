@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,12 +36,12 @@ func newRig(t testing.TB, s *wiretest.Server, bo gateway.Options, o Options) *ri
 }
 
 func publish(t testing.TB, s bridge.Adapter, bo gateway.Options, o Options) *rig {
-	var limits gateway.Limits // of the first, if there are any
+	var bounds limits.Options // of the first, if there are any
 	if len(bo.Servers) > 0 {
-		limits = bo.Servers[0].Limits
+		bounds = bo.Servers[0].Limits
 	}
 	off := gateway.Breaker{Off: true} // servers fail here as often as it takes
-	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s, Limits: limits, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
+	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s, Limits: bounds, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
 	r := &rig{t: t, b: gateway.New(bo)}

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
@@ -36,21 +37,21 @@ func TestRefusals(t *testing.T) {
 			synctest.Wait()
 		}
 	}
-	once := gateway.Rate{PerSecond: 0.4, Burst: 1}
+	once := limits.Rate{PerSecond: 0.4, Burst: 1}
 	for _, test := range []struct {
 		name           string
-		limits         gateway.Limits
-		each           gateway.PerPrincipal
+		limits         limits.Options
+		each           limits.PerPrincipal
 		before         func(h *modernRig)
 		modern, legacy int // statuses of a call
 		after, word    string
 		text           string
 	}{
-		{"rate of a server", gateway.Limits{Rate: once}, gateway.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: it may be called 24/m by one caller (limits: rate); try again in 3 s"},
-		{"rate of a tool", gateway.Limits{Tools: map[string]gateway.Rate{"ec*": once}}, gateway.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: tools ec* may be called 24/m by one caller (limits: tools: ec*); try again in 3 s"},
-		{"queue", gateway.Limits{Calls: 1, Queue: 1}, gateway.PerPrincipal{}, hold(2), 503, 200, "1", "overloaded", "server fake: it has 1 calls under way and 1 more that wait (limits: calls, queue)"},
-		{"principal at a server", gateway.Limits{PerPrincipal: 1}, gateway.PerPrincipal{}, hold(1), 503, 200, "1", "overloaded", "server fake: one caller may have 1 calls under way or waiting (limits: per_principal)"},
-		{"calls of a principal", gateway.Limits{}, gateway.PerPrincipal{Calls: 1}, hold(1), 503, 200, "1", "overloaded", "one caller may have 1 calls under way (per_principal: calls)"},
+		{"rate of a server", limits.Options{Rate: once}, limits.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: it may be called 24/m by one caller (limits: rate); try again in 3 s"},
+		{"rate of a tool", limits.Options{Tools: map[string]limits.Rate{"ec*": once}}, limits.PerPrincipal{}, nil, 429, 200, "3", "rate_limited", "server fake: tools ec* may be called 24/m by one caller (limits: tools: ec*); try again in 3 s"},
+		{"queue", limits.Options{Calls: 1, Queue: 1}, limits.PerPrincipal{}, hold(2), 503, 200, "1", "overloaded", "server fake: it has 1 calls under way and 1 more that wait (limits: calls, queue)"},
+		{"principal at a server", limits.Options{PerPrincipal: 1}, limits.PerPrincipal{}, hold(1), 503, 200, "1", "overloaded", "server fake: one caller may have 1 calls under way or waiting (limits: per_principal)"},
+		{"calls of a principal", limits.Options{}, limits.PerPrincipal{Calls: 1}, hold(1), 503, 200, "1", "overloaded", "one caller may have 1 calls under way (per_principal: calls)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,7 +98,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	const who = "X-Who"
 	synctest.Test(t, func(t *testing.T) {
 		h := newModernRig(t, gateway.Options{Grants: map[string]gateway.Grant{"p": {}, "q": {}},
-			PerPrincipal: gateway.PerPrincipal{Sessions: 2, Rate: gateway.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
+			PerPrincipal: limits.PerPrincipal{Sessions: 2, Rate: limits.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
 		h.Site = wiretest.NewSite(t, as(h.d))
 		begin := func(who string) *wiretest.Reply {
 			return h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), "X-Who", who).Wait()
@@ -128,7 +129,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 // the session, and drops what was said. (Those of the TypeScript SDK, 1.32 and 2.4, go on too: their error is no JSON-RPC one
 // and has no data; the body stands in its text.)
 func TestRefusalsSDK(t *testing.T) {
-	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{Limits: gateway.Limits{Rate: gateway.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}, Options{})
+	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{Limits: limits.Options{Rate: limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}, Options{})
 	status := 0 // in place of the bridge's own
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if namesModern(r.Header) { // the client is to have a session

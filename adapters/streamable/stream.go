@@ -67,9 +67,9 @@ const (
 // historyBytes bounds what is kept of a stream for resumption, beside its answers.
 const historyBytes = 4 << 20
 
-// limits bound the history of one stream. Questions may exceed historyBytes up
+// historyLimits bound the history of one stream. Questions may exceed historyBytes up
 // to most, and answers that too: there is one for each request.
-var limits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.MaxInt}
+var historyLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.MaxInt}
 
 // most bounds the questions that wait on a stream, and the answers to a batch.
 func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
@@ -99,7 +99,7 @@ func (s *stream) begin() {
 		return
 	}
 	s.id += rand.Text()[:12]
-	s.log = s.p.d.b.NewLog(s.p.whose, limits, true)
+	s.log = s.p.d.b.NewLog(s.p.whose, historyLimits, true)
 	for _, a := range s.answers {
 		s.keep(a)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -16,7 +17,7 @@ import (
 type budget struct {
 	most     int64
 	used     atomic.Int64
-	portions *portions // what each principal may have of it
+	portions *limits.Shares // what each principal may have of it
 	history  replay.History
 	refused  atomic.Uint64 // requests and answers
 }
@@ -55,7 +56,7 @@ func (r Room) Return(n int) {
 // adopt has n bytes be the principal's, if it has no more than its part then. What
 // is kept for its own clients makes room.
 func (r Room) adopt(n int) bool {
-	for !r.b.portions.enter(r.principal, int64(n)) {
+	for !r.b.portions.Enter(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
 			return false
 		}
@@ -64,7 +65,7 @@ func (r Room) adopt(n int) bool {
 }
 
 // disown has n bytes be the principal's no more, which stay in use.
-func (r Room) disown(n int) { r.b.portions.leave(r.principal, int64(n)) }
+func (r Room) disown(n int) { r.b.portions.Leave(r.principal, int64(n)) }
 
 // take takes n bytes if no more than most are in use then, and the principal has no
 // more than its part. What is kept makes room.
@@ -95,7 +96,7 @@ func (o outgoing) Reserve(n int) bool { return o.take(n, o.b.most-o.b.most/forRe
 // Force implements replay.Room.
 func (o outgoing) Force(n int) {
 	o.b.used.Add(int64(n))
-	o.b.portions.force(o.principal, int64(n))
+	o.b.portions.Force(o.principal, int64(n))
 }
 
 // incoming is a principal's room for what servers say to it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -14,7 +15,7 @@ import (
 func TestRoomOfOthers(t *testing.T) {
 	b := &Gateway{}
 	b.bytes.most = 100_000
-	b.bytes.portions = newPortions(b.bytes.most, 2)
+	b.bytes.portions = limits.NewShares(b.bytes.most, 2)
 	kept := func(principal string) *replay.Log {
 		l := b.NewLog(principal, replay.Limits{Events: 9, Bytes: 1 << 20, Hard: 1 << 20}, true)
 		if err := l.Append(replay.Event{Data: make([]byte, 5_000), Must: true}); err != nil {
@@ -65,7 +66,7 @@ func (deafStream) Send(replay.Event) bool { return false }
 func TestQuestionWithoutRoom(t *testing.T) {
 	b := &Gateway{}
 	b.bytes.most = 200_000
-	b.bytes.portions = newPortions(b.bytes.most, 0)
+	b.bytes.portions = limits.NewShares(b.bytes.most, 0)
 	s := &Session{b: b, caller: &bridge.Caller{}, ready: true}
 	s.questions = map[string]*question{}
 	for _, id := range []string{"1", "2"} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -42,8 +43,8 @@ type chainEnd struct {
 }
 
 // method matches the function of a frame that is the Call of some type of the
-// core, such as bridge.(*lane).Call.
-var method = regexp.MustCompile(`/bridge/bridge(?:/\w+)*\.\(?\*?(\w+)\)?\.Call$`)
+// core, such as gateway.(*lane).Call.
+var method = regexp.MustCompile(`/bridge/bridge/(?:\w+/)*(?:gateway\.|(\w+\.))\(?\*?(\w+)\)?\.Call$`)
 
 func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Message, err error) {
 	if r.Method == "tools/call" {
@@ -54,7 +55,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 			var f runtime.Frame
 			f, more = frames.Next()
 			if m := method.FindStringSubmatch(f.Function); m != nil {
-				links = append(links, m[1])
+				links = append(links, m[1]+m[2])
 			}
 		}
 		slices.Reverse(links)
@@ -72,20 +73,20 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     servers of an aggregate report each for itself.
 //   - The outer filtered is what the caller may use, and names tools as clients do.
 //     The inner one renames them, so all below it sees the server's own names.
-//   - paced counts what clients ask, and not what lift asks for them.
+//   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - validating asks for lists as they are now, so it stands above keeper.
-//   - What keeper has needs no place in the queue of bounded.
+//   - What keeper has needs no place in the queue of limits.Bounded.
 //   - A call that retrying makes again keeps its place; and where each call has a
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
 		refined   = "watched > filtered > filtered > "
-		session   = refined + "owned > paced > lift > mirrored > validating > "
-		visitor   = refined + "paced > pool > "
+		session   = refined + "owned > limits.paced > lift > mirrored > validating > "
+		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
 		modern    = "mirrored > validating > "
-		guards    = "keeper > bounded > retrying > lane > counted"
-		perCall   = "keeper > bounded > perCall > retrying > lane > counted"
+		guards    = "keeper > limits.Bounded > retrying > lane > counted"
+		perCall   = "keeper > limits.Bounded > perCall > retrying > lane > counted"
 		viewed    = "view > " + guards
 		askedLess = "validating > " + guards // lower makes a call that may be parked in a goroutine
 	)
@@ -128,7 +129,7 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		o := ServerOptions{
 			Name: "fake", Adapter: c, Share: share, Prefix: "f__", Validate: true,
 			Tools:  Filter{Rename: map[string]string{"x": "y"}},
-			Limits: Limits{PerPrincipal: 10, Rate: Rate{PerSecond: 100, Burst: 100}},
+			Limits: limits.Options{PerPrincipal: 10, Rate: limits.Rate{PerSecond: 100, Burst: 100}},
 			Retry:  Retry{Tools: true}, Cache: Cache{Lists: time.Minute},
 		}
 		other := o

@@ -133,7 +133,7 @@ func (s *Session) wind(ctx context.Context) {
 	delete(s.b.sessions, s)
 	s.b.mu.Unlock()
 	if enrolled {
-		s.b.door.depart(s.caller)
+		s.b.quota.Depart(s.caller)
 	}
 	close(s.ended)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -343,7 +344,7 @@ func below(s *Session) bridge.Upstream {
 			up = u.Upstream
 		case *mirrored:
 			up = u.Upstream
-		case *bounded:
+		case *limits.Bounded:
 			up = u.Upstream
 		case *retrying:
 			up = u.Upstream

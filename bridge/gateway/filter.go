@@ -6,12 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/glob"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
@@ -57,12 +57,12 @@ func (f *Filter) zero() bool {
 // URI.
 func (f *Filter) Passes(own string) bool {
 	for _, p := range f.Deny {
-		if matches(p, own) {
+		if glob.Match(p, own) {
 			return false
 		}
 	}
 	for _, p := range f.Allow {
-		if matches(p, own) {
+		if glob.Match(p, own) {
 			return true
 		}
 	}
@@ -168,34 +168,6 @@ func (s *sieve) describe(item []byte, own string) []byte {
 		item = rawjson.SetFirst(item, "annotations", a)
 	}
 	return item
-}
-
-// matches reports whether text matches the pattern: * is any text, ? any
-// character. It goes back to the last * only, so that no text, which may come
-// from a client, takes it long.
-func matches(pattern, text string) bool {
-	star, again := -1, 0 // where the last * stands, and what it has to reach beyond
-	p, t := 0, 0
-	for t < len(text) {
-		_, size := utf8.DecodeRuneInString(text[t:])
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, again = p, t
-			p++
-		case p < len(pattern) && pattern[p] == '?':
-			p++
-			t += size
-		case p < len(pattern) && pattern[p] == text[t]:
-			p++
-			t++
-		case star >= 0:
-			again++
-			p, t = star+1, again
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }
 
 // sieves are the filters of one server, by kind.

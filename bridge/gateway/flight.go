@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // flight counts the calls under way, so that a stop can wait for them.
@@ -24,7 +26,7 @@ func (f *flight) enter() error {
 	case f.closed:
 		return bridge.ErrShutdown
 	case f.n >= maxCalls:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: again, Public: limitText("the bridge has too many calls under way", maxCalls)}
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: limitText("the bridge has too many calls under way", maxCalls)}
 	}
 	f.n++
 	f.total++
@@ -77,4 +79,23 @@ func (b *Gateway) Activity() (now int, all uint64) {
 	b.flight.mu.Lock()
 	defer b.flight.mu.Unlock()
 	return b.flight.n, b.flight.total
+}
+
+// enter admits a call, whatever kind of client makes it. Every success needs a
+// leave.
+func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
+	if err := b.flight.enter(); err != nil {
+		return err
+	}
+	if err := b.quota.Enter(from, m); err != nil {
+		b.flight.leave()
+		return err
+	}
+	return nil
+}
+
+// leave ends what enter began.
+func (b *Gateway) leave(from *bridge.Caller) {
+	b.quota.Leave(from)
+	b.flight.leave()
 }

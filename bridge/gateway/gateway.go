@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -97,7 +98,7 @@ type ServerOptions struct {
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
 	Cache   Cache
 	Breaker Breaker
-	Limits  Limits
+	Limits  limits.Options
 	Retry   Retry
 	// Process says that opening a connection starts a process: a list that is kept
 	// is no reason for that.
@@ -133,7 +134,7 @@ type Options struct {
 	// is the one principal whose name is empty.
 	Grants map[string]Grant
 	// PerPrincipal bounds what each principal may have.
-	PerPrincipal PerPrincipal
+	PerPrincipal limits.PerPrincipal
 	// Watch is told what becomes of each request of a client, at once and by
 	// several goroutines: it must not block. nil means that nobody wants to know.
 	Watch func(Report)
@@ -153,7 +154,8 @@ type Gateway struct {
 	grants        map[string]Grant // what each principal may use; nil when there are no rules
 	store         session.Store
 	idle          time.Duration
-	door          *door
+	quota         *limits.Quota // what each principal may have
+	revoked       revocations
 	guests        atomic.Int64 // calls under way of clients without sessions
 	bytes         budget
 	maxLanes      int64
@@ -162,12 +164,12 @@ type Gateway struct {
 	tracing       *tracing // nil without
 	ownParams     []byte   // of initialize, where no client's will do
 	lanes         atomic.Int64
-	portions      *portions     // of these connections, by principal
-	dropped       atomic.Uint64 // notifications
-	watch         func(Report)  // nil when nobody wants to know what becomes of requests
-	seals         *seal.Key     // of the handles that clients without sessions keep
-	instance      string        // of the bridge, for handles that are good for this one only
-	starts        chan struct{} // one token for each connection that begins to be opened
+	portions      *limits.Shares // of these connections, by principal
+	dropped       atomic.Uint64  // notifications
+	watch         func(Report)   // nil when nobody wants to know what becomes of requests
+	seals         *seal.Key      // of the handles that clients without sessions keep
+	instance      string         // of the bridge, for handles that are good for this one only
+	starts        chan struct{}  // one token for each connection that begins to be opened
 	flight        flight
 	commons       bridge.Upstream // all servers as one, for clients without sessions
 	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
@@ -206,16 +208,16 @@ func New(o Options) *Gateway {
 		offer:    or(o.Offer, OfferAll),
 		starts:   make(chan struct{}, maxStarts),
 		crew:     newCrew(),
-		sessions: map[*Session]struct{}{}, door: newDoor(o.PerPrincipal),
+		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
 	if b.seals, err = seal.New(); err != nil {
 		panic(err) // a random key always makes a cipher
 	}
 	b.instance = rand.Text()
-	b.portions = newPortions(b.maxLanes, len(b.grants))
+	b.portions = limits.NewShares(b.maxLanes, len(b.grants))
 	b.bytes.most = or(o.MaxBytes, 512<<20)
-	b.bytes.portions = newPortions(b.bytes.most, len(b.grants))
+	b.bytes.portions = limits.NewShares(b.bytes.most, len(b.grants))
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = newTracing(o.Traces, b.version)
 	b.ownParams = ownParams(b.version)
@@ -365,9 +367,9 @@ func (b *Gateway) sweep(ctx context.Context) {
 			all = append(all, s)
 		}
 		b.mu.Unlock()
-		b.door.pace.sweep(time.Now())
+		b.quota.Sweep(time.Now())
 		for _, r := range b.routes {
-			r.rates.sweep(time.Now())
+			r.rates.Sweep(time.Now())
 		}
 		for _, s := range all {
 			if s.idleFor(time.Now()) > s.patience(b.idle) {

@@ -76,7 +76,7 @@ func (r *route) reception(principal string) bridge.Upstream {
 // Allowed says whether a principal may use the server of that name, which is as
 // in Initialize. The error is ErrUnknownServer, or of the kind ErrDenied.
 func (b *Gateway) Allowed(server, principal string) error {
-	if err := b.door.barred(principal); err != nil {
+	if err := b.revoked.barred(principal); err != nil {
 		return err
 	}
 	r := b.route(server)

@@ -3,12 +3,10 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
 // guarded returns what the calls that go over a lane go through first, from the
@@ -16,8 +14,8 @@ import (
 // The breaker stands between a lane and its connections, which it keeps from
 // being opened too.
 func (r *route) guarded(l *lane) bridge.Upstream {
-	up := r.bounded(r.tried(l))
-	l.asks = up.parkOne
+	up := r.gate.Wrap(r.tried(l))
+	l.asks = up.Asked
 	return r.cache.over(up, l.caller, l)
 }
 
@@ -70,25 +68,6 @@ type Breaker struct {
 	Slow time.Duration `yaml:"slow"`
 }
 
-// Limits bound the calls to one server.
-type Limits struct {
-	// Calls is how many may be under way. 0 means 512.
-	Calls int `yaml:"calls"`
-	// Queue is how many more may wait for a place. 0 means as many as Calls.
-	Queue int `yaml:"queue"`
-	// Wait is how long one may wait for a place. 0 means 30 s.
-	Wait time.Duration `yaml:"wait"`
-	// PerPrincipal is how many of one principal may be under way or wait. 0 means
-	// no limit. It has no meaning without access rules.
-	PerPrincipal int `yaml:"per_principal"`
-	// Rate is how often a principal may call, everybody together without access
-	// rules. The zero Rate means no limit.
-	Rate Rate `yaml:"rate"`
-	// Tools are such limits for tools, by patterns of the server's own names as in
-	// Filter. All that match count.
-	Tools map[string]Rate `yaml:"tools"`
-}
-
 // Retry says which calls are made again that the server may have got.
 type Retry struct {
 	// Off makes none again.
@@ -101,17 +80,6 @@ type Retry struct {
 	Tools bool `yaml:"tools"`
 }
 
-// PerPrincipal bounds what one principal may have in the whole bridge. It has no
-// meaning without access rules, where everybody is one principal.
-type PerPrincipal struct {
-	// Sessions is how many may be open. 0 means 1,000.
-	Sessions int `yaml:"sessions"`
-	// Calls is how many may be under way. 0 means 512.
-	Calls int `yaml:"calls"`
-	// Rate is how often it may call. The zero Rate means no limit.
-	Rate Rate `yaml:"rate"`
-}
-
 // Grant is what a principal may use. Patterns are as in Filter.
 type Grant struct {
 	// Servers are patterns of names of servers; empty means all.
@@ -121,118 +89,36 @@ type Grant struct {
 	Allow, Deny []string
 }
 
-// Rate is how often something may be done.
-type Rate struct {
-	PerSecond float64 // 0 means no limit
-	Burst     int     // at once, after a pause; at least 1
-}
-
-// ParseRate reads a rate such as 10/s, 600/m or 1000/h, which may be followed by
-// how much may come at once: "10/s burst 50". Without that it is what may come
-// within a second, and at least 1.
-func ParseRate(s string) (Rate, error) {
-	bad := errors.New(`must be a number and a time, such as 10/s, 600/m or 1000/h, or "10/s burst 50"`)
-	text, burst, bursts := strings.Cut(s, " burst ")
-	n, unit, ok := strings.Cut(text, "/")
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(unit)]
-	v, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
-	if !ok || err != nil || per == 0 || !(v > 0 && v < 1e9) {
-		return Rate{}, bad
-	}
-	r := Rate{PerSecond: v / per, Burst: max(1, int(v/per))}
-	if bursts {
-		if r.Burst, err = strconv.Atoi(strings.TrimSpace(burst)); err != nil || r.Burst < 1 {
-			return Rate{}, bad
-		}
-	}
-	return r, nil
-}
-
-// String returns the rate as ParseRate reads it.
-func (r Rate) String() string {
-	if r.PerSecond == 0 {
-		return "none"
-	}
-	n, unit := r.PerSecond, "s"
-	for _, longer := range []string{"m", "h"} {
-		if n >= 1 {
-			break
-		}
-		n, unit = n*60, longer
-	}
-	if whole := math.Round(n); math.Abs(n-whole) < 1e-9*whole { // 5/3600*3600 is not quite 5
-		n = whole
-	}
-	s := strconv.FormatFloat(n, 'f', -1, 64) + "/" + unit
-	if r.Burst != max(1, int(r.PerSecond)) {
-		s += " burst " + strconv.Itoa(r.Burst)
-	}
-	return s
-}
-
-// faults says which of some settings are out of bounds, each as "KEY RULE".
-type faults []error
-
-func (f *faults) atLeast(key string, v, least int64) {
-	if v != 0 && v < least {
-		*f = append(*f, fmt.Errorf("%s is %d: must be at least %d", key, v, least))
-	}
-}
-
-func (f *faults) positive(key string, v time.Duration) {
-	if v < 0 {
-		*f = append(*f, fmt.Errorf("%s is %v: must not be negative", key, v))
-	}
-}
-
 // Validate reports what is out of bounds.
 func (c *Cache) Validate() error {
-	var f faults
-	f.positive("lists", c.Lists)
-	f.positive("stale", c.Stale)
-	f.atLeast("bytes", c.Bytes, 1<<10)
+	var f guard.Faults
+	f.NotNegative("lists", c.Lists)
+	f.NotNegative("stale", c.Stale)
+	f.AtLeast("bytes", c.Bytes, 1<<10)
 	return errors.Join(f...)
 }
 
 // Validate reports what is out of bounds.
 func (b *Breaker) Validate() error {
-	var f faults
-	f.atLeast("failures", int64(b.Failures), 1)
-	f.atLeast("percent", int64(b.Percent), 1)
+	var f guard.Faults
+	f.AtLeast("failures", int64(b.Failures), 1)
+	f.AtLeast("percent", int64(b.Percent), 1)
 	if b.Percent > 100 {
 		f = append(f, fmt.Errorf("percent is %d: must be at most 100", b.Percent))
 	}
-	f.atLeast("calls", int64(b.Calls), 1)
-	f.positive("window", b.Window)
-	f.positive("pause", b.Pause)
-	f.positive("slow", b.Slow)
-	return errors.Join(f...)
-}
-
-// Validate reports what is out of bounds.
-func (l *Limits) Validate() error {
-	var f faults
-	f.atLeast("calls", int64(l.Calls), 1)
-	f.atLeast("queue", int64(l.Queue), 1)
-	f.positive("wait", l.Wait)
-	f.atLeast("per_principal", int64(l.PerPrincipal), 1)
+	f.AtLeast("calls", int64(b.Calls), 1)
+	f.NotNegative("window", b.Window)
+	f.NotNegative("pause", b.Pause)
+	f.NotNegative("slow", b.Slow)
 	return errors.Join(f...)
 }
 
 // Validate reports what is out of bounds.
 func (r *Retry) Validate() error {
-	var f faults
-	f.atLeast("attempts", int64(r.Attempts), 1)
+	var f guard.Faults
+	f.AtLeast("attempts", int64(r.Attempts), 1)
 	if r.Attempts > 5 {
 		f = append(f, fmt.Errorf("attempts is %d: must be at most 5", r.Attempts))
 	}
-	return errors.Join(f...)
-}
-
-// Validate reports what is out of bounds.
-func (p *PerPrincipal) Validate() error {
-	var f faults
-	f.atLeast("sessions", int64(p.Sessions), 1)
-	f.atLeast("calls", int64(p.Calls), 1)
 	return errors.Join(f...)
 }

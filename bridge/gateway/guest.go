@@ -103,16 +103,9 @@ func introduction(capabilities, clientInfo []byte) []byte {
 	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
 }
 
-// Limits on the subscriptions of one principal's clients (protocol.md F). While
-// there are no access rules everybody is one principal: only what all may have
-// together counts then.
-const (
-	maxListens    = 32
-	maxAllListens = 10_000 // as many as sessions
-	// maxListenSize bounds a request to listen, which is in memory for as long as
-	// it lasts.
-	maxListenSize = 1 << 20
-)
+// maxListenSize bounds a request to listen, which is in memory for as long as it
+// lasts.
+const maxListenSize = 1 << 20
 
 // Call answers the request m of a client that has no session. It returns when
 // there is an answer, which carries the client's id: an error message when the
@@ -157,11 +150,11 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 			defer context.AfterFunc(b.hearing, func() { stop(bridge.ErrShutdown) })()
 		}
 		if principal != "" {
-			if err := b.door.come(c, principal, stop); err != nil {
+			if err := b.revoked.come(c, principal, stop); err != nil {
 				b.refused("", g.From, m, nil, err)
 				return answer(id, err), err
 			}
-			defer b.door.gone(c, principal)
+			defer b.revoked.gone(c, principal)
 		}
 	}
 	from := *g.From
@@ -196,10 +189,10 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 		if b.flight.draining() {
 			return nil, bridge.ErrShutdown
 		}
-		if err := b.door.listen(from, m); err != nil {
+		if err := b.quota.Listen(from, m); err != nil {
 			return nil, err
 		}
-		return func() { b.door.unlisten(from) }, nil
+		return func() { b.quota.Unlisten(from) }, nil
 	}
 	if err := b.enter(from, m); err != nil {
 		return nil, err

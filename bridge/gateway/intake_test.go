@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // What one principal's servers say counts among its part while it comes, and is the
@@ -16,15 +17,15 @@ import (
 func TestIntake(t *testing.T) {
 	b := New(Options{MaxBytes: 8 << 20, Servers: []ServerOptions{{Name: "own", Adapter: &fake{}}, {Name: "all", Adapter: &fake{}, Share: ShareAll}}})
 	defer b.Close(context.Background())
-	b.bytes.portions = newPortions(b.bytes.most, 2)
+	b.bytes.portions = limits.NewShares(b.bytes.most, 2)
 	intake := func(server string) conn.Intake {
 		w := &wire{l: newLane(b.route(server), &bridge.Caller{Principal: "bob"}, bridge.Nobody{})}
 		return conn.New(server, nil, w, conn.Timeouts{}).Intake()
 	}
 	under := func(total, bobs, alices int64) {
 		t.Helper()
-		if n, of := b.bytes.used.Load(), b.bytes.portions.of; n != total || of["bob"] != bobs || of["alice"] != alices {
-			t.Errorf("%d bytes are under way, %v, want %d, %d of bob, %d of alice", n, of, total, bobs, alices)
+		if n, of := b.bytes.used.Load(), b.bytes.portions; n != total || of.Has("bob") != bobs || of.Has("alice") != alices {
+			t.Errorf("%d bytes are under way, %d of bob, %d of alice, want %d, %d of bob, %d of alice", n, of.Has("bob"), of.Has("alice"), total, bobs, alices)
 		}
 	}
 	own, all := intake("own"), intake("all")

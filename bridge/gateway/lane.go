@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -463,7 +464,7 @@ func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	if w.l.asks == nil {
 		return w.l.rest.Ask(q, reply)
 	}
-	return parking(w.l.rest, q, reply, w.l.asks)
+	return limits.Asking(w.l.rest, q, reply, w.l.asks)
 }
 
 // Close ends the connection for good.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -41,7 +42,7 @@ func (l *lane) listen(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc
 
 // Notify passes on what the server says.
 func (b *beginning) Notify(n *jsonrpc.Message) {
-	if n.Method == acknowledged {
+	if n.Method == era.Acknowledged {
 		b.timer.Stop()
 	}
 	b.Client.Notify(n)

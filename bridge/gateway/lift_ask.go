@@ -12,10 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// rounds are the methods whose result may be that the server wants to know
-// something first (2026-07-28, multi round-trip requests).
-var rounds = map[string]bool{"tools/call": true, "prompts/get": true, "resources/read": true}
-
 // What ends a call that goes on and on, and how long is waited before it
 // is made again without anybody having been asked.
 const (

@@ -100,7 +100,7 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	}
 	m := edited(r.Message, func(params []byte) []byte {
 		params = era.Params(r.Method, params, l.from.Revision, era.LatestModern)
-		if rounds[r.Method] {
+		if era.MayAsk(r.Method) {
 			params = era.StripMRTR(params) // from a client that does not know them they mean nothing
 		}
 		return params
@@ -110,7 +110,7 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		c.back = &raisedBack{Client: r.Back, l: l}
 	}
 	a, err := c.attempt(ctx, nil)
-	if err == nil && a.Error == nil && resultType(a) == kindInput && rounds[r.Method] {
+	if err == nil && a.Error == nil && resultType(a) == kindInput && era.MayAsk(r.Method) {
 		a, err = c.converse(ctx, a)
 	}
 	if err != nil {

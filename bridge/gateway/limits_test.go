@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -53,7 +54,7 @@ const askTool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":
 func TestQuestionGivesPlaceBack(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
-			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: Limits{Calls: 1, Wait: time.Second}}}}
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 			limited(t, o, func(t *testing.T, b *Gateway) {
 				s, st := begin(t, b, "")
 				other, _ := begin(t, b, "")
@@ -87,7 +88,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 		})
 	}
 	// A question that is refused at once lets nobody wait.
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: ShareAll, Limits: Limits{Calls: 1}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
@@ -102,7 +103,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 
 // The same for a client without a session, whose call is parked.
 func TestParkedCallGivesPlaceBack(t *testing.T) {
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: Limits{Calls: 1, Wait: time.Second}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
 		if g := b.Status()[0]; g.Places != 0 || g.Asking != 1 {
@@ -118,7 +119,7 @@ func TestListenHasNoPlace(t *testing.T) {
 	p := newPeer()
 	answer := p.serve
 	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(w, m) }
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: Limits{Calls: 1, Wait: time.Second}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		var all []*visiting
 		for range 3 {
@@ -156,7 +157,7 @@ func TestListenHasNoPlace(t *testing.T) {
 func TestLimitsIsolate(t *testing.T) {
 	hanging := &fake{serve: silent("tools/call")}
 	o := Options{Servers: []ServerOptions{
-		{Name: "hanging", Adapter: hanging, Limits: Limits{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
+		{Name: "hanging", Adapter: hanging, Limits: limits.Options{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
 	}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		began := time.Now()
@@ -191,7 +192,7 @@ func TestLimitsIsolate(t *testing.T) {
 // yet.
 func TestQueueStartsNothing(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: Limits{Calls: 2}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "") // which starts one to know what it is
 		var all []*pendingCall
@@ -230,7 +231,7 @@ func TestQueueStartsNothingCold(t *testing.T) {
 		}
 		return nil
 	}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: Limits{Calls: 2, Queue: 100}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2, Queue: 100}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`) }
 		broken.Store(true)
@@ -287,9 +288,9 @@ func TestLimitsLeakNothing(t *testing.T) {
 			return answers(w, m)
 		}
 		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
-		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
+		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: limits.PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
 			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: Breaker{Off: true},
-			Limits: Limits{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: Rate{PerSecond: 100, Burst: 20}},
+			Limits: limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
 		}}}
 		limited(t, o, func(t *testing.T, b *Gateway) {
 			var open []*Session
@@ -349,7 +350,7 @@ func TestListenNotAcknowledged(t *testing.T) {
 	mute := true
 	answer := p.serve
 	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == era.Listen || answer(w, m) }
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: Limits{Calls: 1, Wait: time.Hour}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: limits.Options{Calls: 1, Wait: time.Hour}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		hear := func() *visiting {
 			return visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)

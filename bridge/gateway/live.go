@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/replay"
@@ -179,11 +180,11 @@ func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 
 // add enters the session among those that live.
 func (b *Gateway) add(s *Session) error {
-	if err := b.door.stay(s.caller); err != nil {
+	if err := b.quota.Stay(s.caller); err != nil {
 		return err
 	}
 	if err := b.enroll(s); err != nil {
-		b.door.depart(s.caller)
+		b.quota.Depart(s.caller)
 		return err
 	}
 	return nil
@@ -210,7 +211,7 @@ func (b *Gateway) enroll(s *Session) error {
 		_ = b.store.Delete(context.Background(), s.id)
 		return bridge.ErrShutdown
 	}
-	if err := b.door.barred(s.caller.Principal); err != nil {
+	if err := b.revoked.barred(s.caller.Principal); err != nil {
 		s.End(err) // who puts it out may have looked at the sessions before
 	}
 	return nil
@@ -354,7 +355,7 @@ func (s *Session) enter(c *inflight) error {
 	case s.ending:
 		return bridge.ErrEnded
 	case s.callCount >= maxCallsPerClient:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: again, Public: limitText("the session has too many calls under way", maxCallsPerClient)}
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: limitText("the session has too many calls under way", maxCallsPerClient)}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c

@@ -158,7 +158,7 @@ func (l *lower) Call(ctx context.Context, r *bridge.Request, said *bridge.Greeti
 	inner := *r
 	inner.Message, inner.Mirror = lowered(r.Message, s.Revision), nil
 	v.rounds = rounds
-	if l.asks && carries[r.Method] {
+	if l.asks && era.MayAsk(r.Method) {
 		return l.begin(ctx, v, &inner, s)
 	}
 	v.l, inner.Back = l, v
@@ -183,7 +183,7 @@ func (s *legacy) carries(r *bridge.Request) bool {
 	if carried[r.Method] {
 		return true
 	}
-	if tasksMethod(r.Method) {
+	if era.IsTask(r.Method) {
 		return false
 	}
 	for _, kind := range []string{"extensions", "experimental"} {

@@ -23,7 +23,7 @@ func lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	}
 	var drop func(name string) bool
 	switch {
-	case carries[m.Method] && mentions(m.Params, "requestState", "inputResponses", `"task"`):
+	case era.MayAsk(m.Method) && mentions(m.Params, "requestState", "inputResponses", `"task"`):
 		drop = func(name string) bool {
 			return name == "inputResponses" || name == "requestState" || name == "task" && m.Method == "tools/call"
 		}

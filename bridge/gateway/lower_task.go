@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -13,11 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
-
-// tasksMethod reports whether a method is about tasks. Those of 2025-11-25 and
-// those of the extension have names in common and no more: neither crosses eras
-// (protocol.md D6).
-func tasksMethod(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
 // perform makes a call. A tool that the server makes available as a task only is
 // called as one, and the task driven to its end (protocol.md D6). c is the call

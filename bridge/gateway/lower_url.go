@@ -29,7 +29,7 @@ const (
 // is kept for that. It returns nil when it is no such error.
 func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
 	r := v.r
-	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !carries[r.Method] {
+	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
 		return nil
 	}
 	asked := gjson.GetBytes(a.Error, "data.elicitations").Array()

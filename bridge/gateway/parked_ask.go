@@ -152,7 +152,7 @@ func (c *parked) ask() {
 	}
 	v := c.visit
 	c.detach()
-	v.out <- upshot{err: p.r.gate.refusal("%s", limitText("the server asks its client something, and too many calls wait for their clients already", most))}
+	v.out <- upshot{err: p.r.gate.Refusal("%s", limitText("the server asks its client something, and too many calls wait for their clients already", most))}
 	moot := c.discard()
 	l.mu.Unlock()
 	unanswered(moot)

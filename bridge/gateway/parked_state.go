@@ -44,7 +44,7 @@ func (a *retry) unknown(state *requestState) *jsonrpc.Message {
 // reading reads what a request repeats. The message answers one whose answers
 // are not as they have to be.
 func reading(r *bridge.Request) (*retry, *jsonrpc.Message) {
-	if !carries[r.Method] || !mentions(r.Params, "requestState", "inputResponses") {
+	if !era.MayAsk(r.Method) || !mentions(r.Params, "requestState", "inputResponses") {
 		return nil, nil
 	}
 	var a retry

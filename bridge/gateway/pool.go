@@ -314,10 +314,6 @@ func laneKey(r *bridge.Request) (string, *jsonrpc.Message) {
 	return value.Str, nil
 }
 
-// carries are the methods whose calls a legacy server may ask something about,
-// and that may be answered with questions.
-var carries = map[string]bool{"tools/call": true, "prompts/get": true, "resources/read": true}
-
 // unasked are the methods about whose requests no server asks anything.
 var unasked = map[string]bool{
 	"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true,
@@ -373,7 +369,7 @@ func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*lower, er
 		l = all[0]
 	}
 	// What a client lists and hears is that of the connection that its calls use.
-	if said.Modern() || l == nil && !carries[r.Method] && r.Method != era.Listen {
+	if said.Modern() || l == nil && !era.MayAsk(r.Method) && r.Method != era.Listen {
 		if latest := p.latest(group); latest != nil {
 			l = latest
 		}

@@ -64,7 +64,7 @@ func (p *pool) lonely(r *bridge.Request, lane string, of profile) bool {
 // request has to wait for one. The caller holds p.mu.
 func (p *pool) claim(c *claim) (*lower, error) {
 	if c.until.IsZero() {
-		c.until = time.Now().Add(p.r.gate.wait)
+		c.until = time.Now().Add(p.r.gate.Wait())
 	}
 	if p.queue.Len() == 0 && !c.again {
 		if l := p.free(c); l != nil {
@@ -76,8 +76,8 @@ func (p *pool) claim(c *claim) (*lower, error) {
 			}
 		}
 	}
-	if p.queue.Len() >= p.r.gate.queue {
-		return nil, p.r.gate.refusal("all its connections are taken by calls of clients that may be asked something, and %d more wait for one (limits: queue)", p.queue.Len())
+	if p.queue.Len() >= p.r.gate.Length() {
+		return nil, p.r.gate.Refusal("all its connections are taken by calls of clients that may be asked something, and %d more wait for one (limits: queue)", p.queue.Len())
 	}
 	return nil, nil
 }
@@ -134,7 +134,7 @@ func (p *pool) await(ctx context.Context, c claim) (*lower, error) {
 		if !time.Now().Before(c.until) {
 			p.quit(&c)
 			p.r.log.Debug("no connection for a call of its own", "err", why)
-			return nil, p.r.gate.lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.r.gate.wait)
+			return nil, p.r.gate.Lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.r.gate.Wait())
 		}
 		if why = p.press(&c); why != nil {
 			p.giveWay(c.from.Principal)

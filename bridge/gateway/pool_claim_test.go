@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
@@ -123,7 +124,7 @@ func TestClaimWaitsInLine(t *testing.T) {
 		}
 		return m.Name() == "slow" || m.Name() == "never"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: Limits{Queue: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: limits.Options{Queue: 3}}, func(t *testing.T, b *Gateway) {
 		began := time.Now()
 		var all []*visiting
 		for range 5 {

@@ -50,8 +50,8 @@ func (p *pool) room(principal, group, key string) error {
 	if principal != "" && full(maxOwn, mine) {
 		return limited("one caller has too many connections to it", maxOwn)
 	}
-	if most := int(p.r.portions.most); most > 0 && principal != "" && full(most, mine) {
-		return p.r.portions.refusal(p.r.o.Name)
+	if most := int(p.r.portions.Most()); most > 0 && principal != "" && full(most, mine) {
+		return p.r.portions.Refusal(p.r.o.Name)
 	}
 	if full(int(p.r.maxLanes), func(*lower) bool { return true }) {
 		return limited("it has too many connections", int(p.r.maxLanes))

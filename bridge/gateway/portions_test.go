@@ -57,8 +57,8 @@ func TestPortions(t *testing.T) {
 				s, _ := begin(t, b, "p")
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 				b.Close(context.Background())
-				if r := b.routes[0]; len(r.portions.of)+len(b.portions.of) != 0 || b.lanes.Load()+r.lanes.Load() != 0 {
-					t.Errorf("left: %v, %v", r.portions.of, b.portions.of)
+				if r := b.routes[0]; !r.portions.Idle() || !b.portions.Idle() || b.lanes.Load()+r.lanes.Load() != 0 {
+					t.Errorf("something is left: %d of all, %d of the server", b.lanes.Load(), r.lanes.Load())
 				}
 			})
 		})
@@ -79,8 +79,8 @@ func TestPortionsYields(t *testing.T) {
 			bridgetest.Contains(t, call("p", n), `"result"`)
 			time.Sleep(time.Second)
 		}
-		if got := b.routes[0].portions.of; got["p"] != 3 || got["q"] != 1 {
-			t.Errorf("connections: %v", got)
+		if of := b.routes[0].portions; of.Has("p") != 3 || of.Has("q") != 1 {
+			t.Errorf("connections: %d and %d", of.Has("p"), of.Has("q"))
 		}
 	})
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -40,10 +40,8 @@ func limited(t *testing.T, o Options, f func(t *testing.T, b *Gateway)) {
 				t.Errorf("left at %s: %d places, %d in the queue, %d that ask", st.Name, st.Places, st.Queued, st.Asking)
 			}
 		}
-		for name, has := range b.door.callers {
-			if *has != (belongings{}) {
-				t.Errorf("%q has %+v", name, *has)
-			}
+		if !b.quota.Idle() {
+			t.Error("a caller has something left")
 		}
 	})
 }
@@ -53,31 +51,31 @@ func tool(name string) string { return `{"name":"` + name + `"}` }
 // What is refused because it comes too often, in which words, and when it is
 // not refused any more.
 func TestRateRefusals(t *testing.T) {
-	perTool := map[string]Rate{"index": {1.0 / 3600, 1}, "search_*": {0.5, 2}, "search_all": {0.25, 1}}
+	perTool := map[string]limits.Rate{"index": {PerSecond: 1.0 / 3600, Burst: 1}, "search_*": {PerSecond: 0.5, Burst: 2}, "search_all": {PerSecond: 0.25, Burst: 1}}
 	for _, test := range []struct {
 		name      string
 		principal string
-		o         Limits
-		door      Rate
+		o         limits.Options
+		door      limits.Rate
 		calls     []string // tools, all but the last of which may be called
 		want      string   // of the last
 		after     time.Duration
 	}{
-		{"rate", "p", Limits{Rate: Rate{5, 2}}, Rate{}, []string{"a", "b", "c"},
+		{"rate", "p", limits.Options{Rate: limits.Rate{PerSecond: 5, Burst: 2}}, limits.Rate{}, []string{"a", "b", "c"},
 			"server fake: it may be called 5/s burst 2 by one caller (limits: rate); try again in 200 ms", 200 * time.Millisecond},
-		{"everybody", "", Limits{Rate: Rate{10, 1}}, Rate{}, []string{"a", "b"},
+		{"everybody", "", limits.Options{Rate: limits.Rate{PerSecond: 10, Burst: 1}}, limits.Rate{}, []string{"a", "b"},
 			"server fake: it may be called 10/s burst 1 (limits: rate); try again in 100 ms", 100 * time.Millisecond},
-		{"tool", "p", Limits{Tools: perTool}, Rate{}, []string{"other", "index", "other", "index"},
+		{"tool", "p", limits.Options{Tools: perTool}, limits.Rate{}, []string{"other", "index", "other", "index"},
 			"server fake: tool index may be called 1/h by one caller (limits: tools: index); try again in 1h0m0s", time.Hour},
-		{"pattern", "p", Limits{Tools: perTool}, Rate{}, []string{"search_a", "search_b", "search_c"},
+		{"pattern", "p", limits.Options{Tools: perTool}, limits.Rate{}, []string{"search_a", "search_b", "search_c"},
 			"server fake: tools search_* may be called 30/m burst 2 by one caller (limits: tools: search_*); try again in 2 s", 2 * time.Second},
-		{"the strictest of several", "p", Limits{Tools: perTool}, Rate{}, []string{"search_all", "search_all"},
+		{"the strictest of several", "p", limits.Options{Tools: perTool}, limits.Rate{}, []string{"search_all", "search_all"},
 			"server fake: tool search_all may be called 15/m by one caller (limits: tools: search_all); try again in 4 s", 4 * time.Second},
-		{"door", "p", Limits{}, Rate{2, 3}, []string{"a", "b", "c"},
+		{"door", "p", limits.Options{}, limits.Rate{PerSecond: 2, Burst: 3}, []string{"a", "b", "c"},
 			"the bridge may be called 2/s burst 3 by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, Limits: test.o}}, PerPrincipal: PerPrincipal{Rate: test.door}}
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, Limits: test.o}}, PerPrincipal: limits.PerPrincipal{Rate: test.door}}
 			if test.principal != "" {
 				o.Grants = grants(test.principal, "other")
 			}
@@ -98,14 +96,14 @@ func TestRateRefusals(t *testing.T) {
 				if m := gjson.Get(got, "error.message").Str; m != test.want {
 					t.Errorf("got  %s\nwant %s", m, test.want)
 				}
-				if d := gjson.Get(got, "error.data"); d.Get("bridge").Str != "rate_limited" || d.Get("retryAfterMs").Int() != test.after.Milliseconds() || (d.Get("server").Str == "fake") != (test.door == Rate{}) {
+				if d := gjson.Get(got, "error.data"); d.Get("bridge").Str != "rate_limited" || d.Get("retryAfterMs").Int() != test.after.Milliseconds() || (d.Get("server").Str == "fake") != (test.door == limits.Rate{}) {
 					t.Errorf("data is %s", d.Raw)
 				}
 				for range 100 {
 					refused() // which costs nothing
 				}
 				bridgetest.Contains(t, do(t, s, "1", "ping", `{}`), `"result"`)
-				if test.door == (Rate{}) {
+				if test.door == (limits.Rate{}) {
 					bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 				}
 				if test.principal != "" {
@@ -130,7 +128,7 @@ func TestRateRefusals(t *testing.T) {
 // Clients of both kinds spend the same tokens, also at all servers as one, and
 // under the server's own names.
 func TestRatesOfAllClients(t *testing.T) {
-	limits := Limits{Tools: map[string]Rate{"own": {1, 3}}}
+	limits := limits.Options{Tools: map[string]limits.Rate{"own": {PerSecond: 1, Burst: 3}}}
 	rename := Filter{Rename: map[string]string{"own": "seen"}}
 	o := Options{Grants: grants("p"), Servers: []ServerOptions{
 		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Tools: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
@@ -153,98 +151,10 @@ func TestRatesOfAllClients(t *testing.T) {
 	})
 }
 
-// A call that goes on after a question is not refused, but counts, and not for
-// ever: a client can say what it likes.
-func TestRateOfRounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRates("x", Limits{Rate: Rate{1, 1}})
-		from := &bridge.Caller{Revision: era.LatestModern}
-		ask := func(params string) error {
-			return r.refuse(&bridge.Request{From: from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`)})
-		}
-		if err := ask(`{"name":"x"}`); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 12 {
-			if err := ask(`{"name":"x","requestState":"s"}`); (err == nil) != (i < maxOwed) {
-				t.Errorf("round %d: %v", i+1, err)
-			}
-		}
-		if err := ask(`{"name":"x"}`); bridge.RetryAfter(err) != 11*time.Second {
-			t.Errorf("after that: %v, want 11 s for what was owed", err)
-		}
-		from = &bridge.Caller{Revision: era.LatestLegacy} // to which the member means nothing
-		if err := ask(`{"name":"x","requestState":"s"}`); err == nil {
-			t.Error("a client of another era is let through")
-		}
-	})
-}
-
-// Neither names that clients make up nor principals make memory grow, and what is
-// not used is forgotten (R-178).
-func TestRatesBounded(t *testing.T) {
-	limits := Limits{Rate: Rate{1000, 1000}, Tools: map[string]Rate{"*": {1000, 10}, "t*": {1000, 10}}}
-	limited(t, Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, Limits: limits}}}, func(t *testing.T, b *Gateway) {
-		r := b.routes[0].rates
-		for i := range 5000 {
-			for _, principal := range []string{"p", fmt.Sprint("p", i)} {
-				m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t%d"}}`, i))
-				_ = r.refuse(&bridge.Request{From: &bridge.Caller{Principal: principal}, Message: m})
-			}
-		}
-		long := make([]byte, 100_000)
-		for i := range long {
-			long[i] = 't'
-		}
-		if n := len(r.matching(string(long))); n != 3 {
-			t.Errorf("%d rates count for a long name, want 3", n)
-		}
-		if _, kept := r.known[string(long)]; kept || len(r.known) > maxKnownTools {
-			t.Errorf("%d names are kept; the long one %t", len(r.known), kept)
-		}
-		left := func() int {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.buckets.Len()
-		}
-		if n := left(); n > maxBuckets {
-			t.Errorf("%d buckets, want at most %d", n, maxBuckets)
-		}
-		time.Sleep(sweepEvery + time.Second)
-		synctest.Wait()
-		if n := left(); n != 0 {
-			t.Errorf("%d buckets after a pause, want none", n)
-		}
-	})
-}
-
-// Buckets that are full again go one by one with the calls that come, too.
-func TestBucketsExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPace()
-		of := []pacer{{Rate{1, 1}, 0}}
-		never := func() bool { return false }
-		for i := range 3 * keptCallers {
-			p.take(fmt.Sprint(i), of, never)
-		}
-		time.Sleep(500 * time.Millisecond)
-		if wait, _ := p.take("0", of, never); wait != 500*time.Millisecond {
-			t.Errorf("the first may call again in %v", wait)
-		}
-		time.Sleep(time.Minute)
-		for range 2 * keptCallers {
-			p.take("x", of, never)
-		}
-		if n := p.buckets.Len(); n != keptCallers {
-			t.Errorf("%d buckets are left, want %d", n, keptCallers)
-		}
-	})
-}
-
 // What one principal may have, and that the others are not concerned (R-178).
 func TestDoor(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), PerPrincipal: PerPrincipal{Sessions: 2, Calls: 3}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "p")
 		second, _ := begin(t, b, "p")

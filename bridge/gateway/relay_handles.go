@@ -72,7 +72,7 @@ func (h *handles) unwrap(r *bridge.Request, again *retry) *jsonrpc.Message {
 		}
 		at := again.stateRaw.Index
 		r.Message = r.Edited(jsonrpc.Edit{From: at, To: at + len(again.stateRaw.Raw), Text: []byte(rawjson.Quote(own))})
-	case tasksMethod(r.Method):
+	case era.IsTask(r.Method):
 		params := r.Whole()
 		id := gjson.GetBytes(params, "taskId")
 		own, ok := h.open(sealedTask, id.Str)
@@ -134,7 +134,7 @@ func (h *handles) wrap(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	switch {
 	case bytes.Equal(kind, []byte(`"input_required"`)):
 		return h.replace(a, "requestState", sealedRelayed)
-	case bytes.Equal(kind, []byte(`"task"`)), tasksMethod(r.Method):
+	case bytes.Equal(kind, []byte(`"task"`)), era.IsTask(r.Method):
 		return h.replace(a, "taskId", sealedTask)
 	}
 	return a
@@ -172,7 +172,7 @@ func (h *handles) named(n *jsonrpc.Message) *jsonrpc.Message {
 		if id, ok := h.ids[gjson.GetBytes(n.Params, "taskId").Str]; ok {
 			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(id)))))
 		}
-	case acknowledged:
+	case era.Acknowledged:
 		if had := gjson.GetBytes(n.Params, "notifications"); len(h.ids) > 0 && had.Get("taskIds").IsArray() {
 			mine := []byte("[")
 			for _, own := range had.Get("taskIds").Array() {

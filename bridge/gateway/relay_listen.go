@@ -10,12 +10,10 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
-
-// acknowledged is the first thing that is said to a subscription.
-const acknowledged = "notifications/subscriptions/acknowledged"
 
 // relayListen serves a subscription with one at the server. When the connection
 // is lost the server is asked again, and the client, whose subscription goes on,
@@ -111,10 +109,10 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case n.Method != acknowledged && c.begun:
+	case n.Method != era.Acknowledged && c.begun:
 		c.back.Notify(c.h.named(n))
 		return
-	case n.Method != acknowledged:
+	case n.Method != era.Acknowledged:
 		if len(c.early) < maxListened+len(listChanged) {
 			c.early = append(c.early, n.Clone())
 		}

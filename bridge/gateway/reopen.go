@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
@@ -61,7 +62,7 @@ func (l *lane) attempt() (*wire, error) {
 	w.raw, err = l.route.o.Adapter.Open(ctx, l.caller, w)
 	release()
 	if lacking(err) {
-		err = &bridge.Error{Server: l.route.o.Name, Kind: errLack, Err: err, After: again, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
+		err = &bridge.Error{Server: l.route.o.Name, Kind: errLack, Err: err, After: limits.Again, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
 	}
 	l.route.breaker.opening(t, l, err)
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -116,7 +117,7 @@ func (u *retrying) may(r *bridge.Request) bool {
 	default:
 		return false
 	}
-	return !carries[r.Method] || !mentions(r.Params, "requestState", "inputResponses") // its answers are good for once
+	return !era.MayAsk(r.Method) || !mentions(r.Params, "requestState", "inputResponses") // its answers are good for once
 }
 
 // call makes a call that may be made again.

@@ -2,9 +2,18 @@ package gateway
 
 import (
 	"context"
+	"sync"
 
 	"github.com/mcp-bridge/bridge/bridge"
 )
+
+// revocations keep out the callers whose key was taken away, and end what their
+// stateless clients wait for.
+type revocations struct {
+	mu    sync.Mutex            // guards the rest, and what it points at
+	calls map[string]*guestCall // of clients without sessions, by principal; the newest
+	out   map[string]struct{}   // principals whose key was taken away
+}
 
 // revoked is why everything of a principal ends whose key was taken away.
 var revoked = &bridge.Error{Kind: bridge.ErrRevoked, Public: "the caller's key is not valid any more"}
@@ -14,7 +23,7 @@ var revoked = &bridge.Error{Kind: bridge.ErrRevoked, Public: "the caller's key i
 // that wait for their answers, and the subscriptions. Nothing of it begins any
 // more until Restore. Other principals are not disturbed.
 func (b *Gateway) Revoke(principal string) {
-	b.door.revoke(principal)
+	b.revoked.revoke(principal)
 	b.mu.Lock()
 	var ended []*Session
 	for s := range b.sessions {
@@ -34,27 +43,27 @@ func (b *Gateway) Revoke(principal string) {
 
 // Restore lets a principal in again that Revoke has put out.
 func (b *Gateway) Restore(principal string) {
-	b.door.mu.Lock()
-	defer b.door.mu.Unlock()
-	delete(b.door.out, principal)
+	b.revoked.mu.Lock()
+	defer b.revoked.mu.Unlock()
+	delete(b.revoked.out, principal)
 }
 
 // revoke keeps a principal out, and ends what its clients without sessions wait
 // for.
-func (d *door) revoke(principal string) {
+func (d *revocations) revoke(principal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.out == nil {
 		d.out = map[string]struct{}{}
 	}
 	d.out[principal] = struct{}{}
-	for c := d.guests[principal]; c != nil; c = c.next {
+	for c := d.calls[principal]; c != nil; c = c.next {
 		c.stop(revoked)
 	}
 }
 
 // barred returns why a principal is kept out, or nil.
-func (d *door) barred(principal string) error {
+func (d *revocations) barred(principal string) error {
 	if principal == "" {
 		return nil
 	}
@@ -64,7 +73,7 @@ func (d *door) barred(principal string) error {
 }
 
 // isOut is barred. The caller holds d.mu.
-func (d *door) isOut(principal string) error {
+func (d *revocations) isOut(principal string) error {
 	if _, out := d.out[principal]; out {
 		return revoked
 	}
@@ -73,25 +82,25 @@ func (d *door) isOut(principal string) error {
 
 // come enters a call of a client without a session, which stop ends.
 // Every success needs a gone.
-func (d *door) come(c *guestCall, principal string, stop context.CancelCauseFunc) error {
+func (d *revocations) come(c *guestCall, principal string, stop context.CancelCauseFunc) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.isOut(principal); err != nil {
 		return err
 	}
-	if d.guests == nil {
-		d.guests = map[string]*guestCall{}
+	if d.calls == nil {
+		d.calls = map[string]*guestCall{}
 	}
 	c.stop = stop
-	if c.next = d.guests[principal]; c.next != nil {
+	if c.next = d.calls[principal]; c.next != nil {
 		c.next.prev = c
 	}
-	d.guests[principal] = c
+	d.calls[principal] = c
 	return nil
 }
 
 // gone ends what come began.
-func (d *door) gone(c *guestCall, principal string) {
+func (d *revocations) gone(c *guestCall, principal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.next != nil {
@@ -101,9 +110,9 @@ func (d *door) gone(c *guestCall, principal string) {
 	case c.prev != nil:
 		c.prev.next = c.next
 	case c.next != nil:
-		d.guests[principal] = c.next
+		d.calls[principal] = c.next
 	default:
-		delete(d.guests, principal)
+		delete(d.calls, principal)
 	}
 	c.prev, c.next = nil, nil
 }

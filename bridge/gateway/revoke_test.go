@@ -91,15 +91,15 @@ func TestRevoke(t *testing.T) {
 			guests[i+1].cancel(bridge.ErrCancelled)
 			<-guests[i+1].done
 		}
-		if len(b.door.guests) != 0 {
-			t.Errorf("the door has calls of %d", len(b.door.guests))
+		if len(b.revoked.calls) != 0 {
+			t.Errorf("there are calls of %d", len(b.revoked.calls))
 		}
 	})
 }
 
 // The calls of a principal end in any order.
 func TestDoorGuests(t *testing.T) {
-	d := newDoor(PerPrincipal{})
+	d := &revocations{}
 	stopped := 0
 	stop := func(err error) {
 		if stopped++; !errors.Is(err, bridge.ErrRevoked) {
@@ -124,7 +124,7 @@ func TestDoorGuests(t *testing.T) {
 	}
 	d.gone(all[1], "p")
 	d.gone(all[3], "p")
-	if len(d.guests) != 0 || d.come(all[0], "p", stop) == nil {
-		t.Errorf("left: %v", d.guests)
+	if len(d.calls) != 0 || d.come(all[0], "p", stop) == nil {
+		t.Errorf("left: %v", d.calls)
 	}
 }

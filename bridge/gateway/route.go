@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -29,8 +30,8 @@ type route struct {
 	maxPause  time.Duration // between restarts
 	maxLanes  int64
 	lanes     atomic.Int64
-	portions  *portions    // of these connections, by principal
-	calls     atomic.Int64 // requests of clients under way, when they are reported
+	portions  *limits.Shares // of these connections, by principal
+	calls     atomic.Int64   // requests of clients under way, when they are reported
 	tally     tally
 	ill       atomic.Bool  // failure is not nil
 	lacked    atomic.Int64 // when lacks last said so; Unix nanoseconds
@@ -42,8 +43,8 @@ type route struct {
 	checks    *checks           // of the arguments of calls; nil when they are not checked
 	rights    map[string]*right // what each principal may use; nil when there are no rules
 	leave     leave             // of the connections that are being closed
-	gate      *gate             // that calls pass
-	rates     *rates            // of calls; nil when they are not limited
+	gate      *limits.Queue     // that calls pass
+	rates     *limits.Rates     // of calls; nil when they are not limited
 	breaker   *breaker          // nil when the server is never left alone
 	retries   *retries          // nil when calls are not made again
 	grades    grades            // of its lists
@@ -76,9 +77,9 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 		told:      map[string]*bridge.Greeting{},
 		waiters:   map[*waiter]struct{}{},
 		openings:  make(chan struct{}, maxOpenings),
-		gate:      newGate(o.Name, o.Limits),
+		gate:      limits.NewQueue(o.Name, o.Limits),
 	}
-	r.rates = newRates(o.Name, o.Limits)
+	r.rates = limits.NewRates(o.Name, o.Limits)
 	if o.Validate {
 		r.checks = newChecks()
 	}
@@ -86,12 +87,12 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	r.sieves = newSieves(&o)
 	r.cache, r.owners = newCache(r), newOwners(r)
 	r.pool = newPool(r)
-	r.guests = r.paced(r.pool)
+	r.guests = r.rates.Wrap(r.pool)
 	if r.sieves != (sieves{}) {
 		r.guests = &filtered{r.guests, &r.sieves}
 	}
 	r.rights = r.grant(b.grants)
-	r.portions = newPortions(r.maxLanes, len(r.rights))
+	r.portions = limits.NewShares(r.maxLanes, len(r.rights))
 	r.guests = r.watched(r.guests)
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
@@ -105,19 +106,19 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 func (r *route) admit(ctx context.Context, principal string) (done func(), err error) {
 	for {
 		left := r.leave.next()
-		own := !r.portions.enter(principal, 1) // it is about what the principal has itself
+		own := !r.portions.Enter(principal, 1) // it is about what the principal has itself
 		if !own {
 			if r.lanes.Add(1) <= r.maxLanes {
 				break
 			}
 			r.lanes.Add(-1)
-			r.portions.leave(principal, 1)
+			r.portions.Leave(principal, 1)
 		}
 		if left == nil && r.pool.yield(principal, own) {
 			continue
 		}
 		if left == nil && own {
-			return nil, r.portions.refusal(r.o.Name)
+			return nil, r.portions.Refusal(r.o.Name)
 		}
 		if left == nil {
 			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText("it has too many connections: see max_children of the server", int(r.maxLanes))}
@@ -128,11 +129,11 @@ func (r *route) admit(ctx context.Context, principal string) (done func(), err e
 			return nil, context.Cause(ctx)
 		}
 	}
-	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.enter(principal, 1)
+	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.Enter(principal, 1)
 	if own {
 		r.left(principal)
 		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-			Public: limitText("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.most))}
+			Public: limitText("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.Most()))}
 	}
 	if full {
 		r.released(principal)
@@ -211,13 +212,13 @@ func (b *Gateway) start(ctx context.Context) (begun func(), err error) {
 
 // released gives back the place of a connection of a principal's.
 func (r *route) released(principal string) {
-	r.b.portions.leave(principal, 1)
+	r.b.portions.Leave(principal, 1)
 	r.left(principal)
 }
 
 // left is released, of one that has no place among the connections to all servers.
 func (r *route) left(principal string) {
-	r.portions.leave(principal, 1)
+	r.portions.Leave(principal, 1)
 	r.b.lanes.Add(-1) // first: who finds a place at the server counts on the one that it had here
 	r.lanes.Add(-1)
 }
@@ -295,7 +296,7 @@ func (r *route) upstream(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	if err != nil {
 		return nil, err
 	}
-	up = r.owned(from.Principal, r.paced(up))
+	up = r.owned(from.Principal, r.rates.Wrap(up))
 	if r.sieves != (sieves{}) {
 		up = &filtered{up, &r.sieves}
 	}
@@ -330,8 +331,8 @@ func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upst
 		return r.join(*from, rest)
 	case ShareCall:
 		p := &perCall{route: r, caller: from, rest: rest}
-		up := r.bounded(p) // a call that waits has no process
-		p.asks = up.parkOne
+		up := r.gate.Wrap(p) // a call that waits has no process
+		p.asks = up.Asked
 		return r.cache.over(up, from, nil), nil
 	}
 	l := newLane(r, from, rest)
@@ -439,13 +440,9 @@ type Status struct {
 	// it. It may name programs and files.
 	Last   string
 	LastAt time.Time
-	// Places is how many calls are under way as Limits counts them, Queued how many
-	// wait for a place, and Asking how many have given theirs back because they
-	// wait for their clients, or listen.
-	Places, Queued, Asking int
-	// Refused counts the calls that Limits has refused, by what was reached:
-	// queue, wait, per_principal, rate.
-	Refused map[string]uint64
+	// Status is what is under way, as Limits count it. Queued has also those that
+	// wait for a connection of their own, and Refused what came too often, as rate.
+	limits.Status
 	// Breaker is whether the server is used: "closed" when it is, "open" when it
 	// is left alone until RetryAt, or no connection to it is opened until then,
 	// "half-open" while it is tried, and "off".
@@ -467,11 +464,9 @@ func (b *Gateway) Status() []Status {
 	all := make([]Status, 0, len(b.routes))
 	for _, r := range b.routes {
 		st := r.status()
-		r.gate.show(&st)
+		st.Status = r.gate.Status()
 		st.Queued += r.pool.queued()
-		if r.rates != nil {
-			st.Refused["rate"] = r.rates.refused.Load()
-		}
+		st.Refused["rate"] = r.rates.Refused()
 		st.Sessions = sessions[r.o.Name]
 		if len(b.routes) == 1 {
 			st.Sessions += sessions[""]

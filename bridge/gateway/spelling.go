@@ -3,6 +3,8 @@ package gateway
 import (
 	"net/url"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/glob"
 )
 
 // The same resource has many spellings: servers that read a URI with a parser
@@ -126,7 +128,7 @@ func undotted(path string) string {
 func (s *sieve) passesURI(uri string) bool {
 	forms := spellings(uri)
 	like := func(pattern string, i int) bool {
-		return matches(pattern, forms[i]) || i > 0 && matches(spellings(pattern)[i], forms[i])
+		return glob.Match(pattern, forms[i]) || i > 0 && glob.Match(spellings(pattern)[i], forms[i])
 	}
 	for _, p := range s.Deny {
 		for i := range forms {

@@ -77,8 +77,8 @@ func (b *Gateway) Totals() Totals {
 		Bytes: b.bytes.used.Load(), MaxBytes: b.bytes.most, Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
-	t.Guests, t.Listens = int(b.guests.Load()), b.door.subscriptions()
-	t.Refused = b.door.refusals()
+	t.Guests, t.Listens = int(b.guests.Load()), b.quota.Subscriptions()
+	t.Refused = b.quota.Refused()
 	t.Refused["bytes"] = b.bytes.refused.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()

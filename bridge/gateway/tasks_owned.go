@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
@@ -106,7 +107,7 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 			return a, err
 		}
 		return o.own(a), nil
-	case tasksMethod(r.Method):
+	case era.IsTask(r.Method):
 		var params map[string]json.RawMessage
 		if json.Unmarshal(r.Whole(), &params) != nil {
 			return invalidParams("there is no such task"), nil

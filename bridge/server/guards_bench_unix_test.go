@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/config"
@@ -63,7 +64,7 @@ const guardLimit = 8 * time.Microsecond
 // of calls that have ended.
 func BenchmarkGuards(b *testing.B) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}))
-	often := gateway.Rate{PerSecond: 1e8, Burst: 1e8}
+	often := limits.Rate{PerSecond: 1e8, Burst: 1e8}
 	for _, era := range []string{"legacy", "modern"} {
 		b.Run(era, func(b *testing.B) {
 			access, err := openAccessLog(config.AccessLog{To: filepath.Join(b.TempDir(), "calls.jsonl")}, quiet)
@@ -77,10 +78,10 @@ func BenchmarkGuards(b *testing.B) {
 				access.take(&p)
 			}
 			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: gateway.Cache{Off: true}, Breaker: gateway.Breaker{Off: true},
-				Retry: gateway.Retry{Off: true}, Limits: gateway.Limits{Calls: 1 << 30}}
+				Retry: gateway.Retry{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
 			guarded := gateway.ServerOptions{Name: "i", Adapter: instant{}}
 			ruled := guarded
-			ruled.Limits = gateway.Limits{PerPrincipal: 100, Rate: often, Tools: map[string]gateway.Rate{"e*": often, "echo": often}}
+			ruled.Limits = limits.Options{PerPrincipal: 100, Rate: often, Tools: map[string]limits.Rate{"e*": often, "echo": often}}
 			ruled.Retry = gateway.Retry{Tools: true}
 			ways := []struct {
 				name string
@@ -90,7 +91,7 @@ func BenchmarkGuards(b *testing.B) {
 			}{
 				{name: "off", o: gateway.Options{Servers: []gateway.ServerOptions{plain}}},
 				{name: "on", o: gateway.Options{Servers: []gateway.ServerOptions{guarded}, Watch: watch}},
-				{name: "rules", o: gateway.Options{Servers: []gateway.ServerOptions{ruled}, Watch: watch, PerPrincipal: gateway.PerPrincipal{Rate: often},
+				{name: "rules", o: gateway.Options{Servers: []gateway.ServerOptions{ruled}, Watch: watch, PerPrincipal: limits.PerPrincipal{Rate: often},
 					Grants: map[string]gateway.Grant{"p": {Allow: []string{"e*"}}}}},
 			}
 			for i := range ways {

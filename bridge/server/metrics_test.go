@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -271,8 +272,8 @@ func TestMetricsOutcomes(t *testing.T) {
 	run(t, func(c *config.Config) {
 		c.Access = []config.Access{{Name: "p", Token: key}, {Name: "q", Token: other, Servers: []string{"none*"}}}
 		c.PublicStatus = true
-		c.Servers[0].Limits = gateway.Limits{Calls: 1, Queue: 1}
-		c.Servers[1].Limits = gateway.Limits{Tools: map[string]gateway.Rate{"echo": {PerSecond: 0.01, Burst: 1}}}
+		c.Servers[0].Limits = limits.Options{Calls: 1, Queue: 1}
+		c.Servers[1].Limits = limits.Options{Tools: map[string]limits.Rate{"echo": {PerSecond: 0.01, Burst: 1}}}
 		c.Servers[2].Breaker = gateway.Breaker{Failures: 1, Pause: time.Minute}
 	}, []string{"narrow", "slow", "bad"}, func(t *testing.T, r *rig) {
 		head := func(id string) []string { return []string{"X-Api-Key", key, "Mcp-Session-Id", id} }

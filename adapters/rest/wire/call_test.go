@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // script is a server without a network: each request gets the next answer.
@@ -190,7 +191,7 @@ func TestBreakerExcludes(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Rate: gateway.Rate{PerSecond: 2, Burst: 2}, Timeout: 2 * time.Second}, 200)
+		s, f := scripted(t, Options{Rate: limits.Rate{PerSecond: 2, Burst: 2}, Timeout: 2 * time.Second}, 200)
 		defer s.Close()
 		x := &Call{Tool: tool("GET", "/x")}
 		for range 4 {
@@ -199,7 +200,7 @@ func TestRate(t *testing.T) {
 		if got, want := fmt.Sprint(f.at), "[0s 0s 500ms 1s]"; got != want {
 			t.Errorf("requests at %s, want %s", got, want)
 		}
-		slow, _ := scripted(t, Options{Rate: gateway.Rate{PerSecond: 0.1}, Timeout: 2 * time.Second}, 200)
+		slow, _ := scripted(t, Options{Rate: limits.Rate{PerSecond: 0.1}, Timeout: 2 * time.Second}, 200)
 		defer slow.Close()
 		call(t, slow, x)
 		if got := said(call(t, slow, x)); !contains(got, "the limit of 6/m for requests to this API is reached; try again in 10 s") {

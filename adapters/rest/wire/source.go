@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -54,7 +55,7 @@ type Options struct {
 	Timeout    time.Duration // of a call with all its attempts; 30 s
 	MaxTimeout time.Duration // the longest that a tool's own Timeout may be; 0 for no limit
 	Retries    int           // beyond the first attempt; 2, negative for none
-	Rate       gateway.Rate  // of requests; a Burst of 0 is as many as come in a second
+	Rate       limits.Rate   // of requests; a Burst of 0 is as many as come in a second
 	Concurrent int           // calls under way; 64
 	// Breaker says when a host is left alone because it fails: requests that have
 	// no answer, or one with the status 502, 503 or 504. All attempts of a call are

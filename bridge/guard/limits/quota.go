@@ -1,17 +1,19 @@
-package gateway
+package limits
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// door bounds what one principal may have in the whole bridge. Without access
+// Quota bounds what one principal may have in the whole bridge. Without access
 // rules there are no principals, and only what all have together is bounded.
-type door struct {
+type Quota struct {
 	o       PerPrincipal
 	pace    *pace
 	rates   []pacer // one, or none
@@ -19,16 +21,15 @@ type door struct {
 
 	mu      sync.Mutex // guards the rest, and what it points at
 	callers map[string]*belongings
-	guests  map[string]*guestCall // calls of clients without sessions, by principal; the newest
-	out     map[string]struct{}   // principals whose key was taken away
 }
 
 // belongings are what a principal has.
 type belongings struct{ sessions, calls, listens int }
 
-func newDoor(o PerPrincipal) *door {
-	o.Sessions, o.Calls = or(o.Sessions, 1000), or(o.Calls, defaultCalls)
-	d := &door{o: o, pace: newPace(), callers: map[string]*belongings{}}
+// NewQuota makes the bounds of all principals.
+func NewQuota(o PerPrincipal) *Quota {
+	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, defaultCalls)
+	d := &Quota{o: o, pace: newPace(), callers: map[string]*belongings{}}
 	if o.Rate.PerSecond > 0 {
 		d.rates = []pacer{{o.Rate, 0}}
 	}
@@ -37,7 +38,7 @@ func newDoor(o PerPrincipal) *door {
 
 // change counts n of something of a principal, and refuses what is above the
 // limit.
-func (d *door) change(principal string, field func(*belongings) *int, n, most int) bool {
+func (d *Quota) change(principal string, field func(*belongings) *int, n, most int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	has := d.callers[principal]
@@ -67,30 +68,11 @@ func listensOf(b *belongings) *int  { return &b.listens }
 // full is the error of a limit that was reached.
 func full(counter *atomic.Uint64, format string, args ...any) error {
 	counter.Add(1)
-	return &bridge.Error{Kind: bridge.ErrOverloaded, After: again, Public: fmt.Sprintf(format, args...)}
+	return &bridge.Error{Kind: bridge.ErrOverloaded, After: Again, Public: fmt.Sprintf(format, args...)}
 }
 
-// enter admits a call, whatever kind of client makes it. Every success needs a
-// leave.
-func (b *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
-	if err := b.flight.enter(); err != nil {
-		return err
-	}
-	if err := b.door.enter(from, m); err != nil {
-		b.flight.leave()
-		return err
-	}
-	return nil
-}
-
-// leave ends what enter began.
-func (b *Gateway) leave(from *bridge.Caller) {
-	b.door.leave(from)
-	b.flight.leave()
-}
-
-// enter admits a call of a principal. Every success needs a leave.
-func (d *door) enter(from *bridge.Caller, m *jsonrpc.Message) error {
+// Enter admits a call of a principal. Every success needs a Leave.
+func (d *Quota) Enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	if from.Principal == "" {
 		return nil
 	}
@@ -98,21 +80,21 @@ func (d *door) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 		return full(&d.refused.calls, "one caller may have %d calls under way (per_principal: calls)", d.o.Calls)
 	}
 	if err := d.tooOften(from, m); err != nil {
-		d.leave(from)
+		d.Leave(from)
 		return err
 	}
 	return nil
 }
 
-// leave ends what enter began.
-func (d *door) leave(from *bridge.Caller) {
+// Leave ends what Enter began.
+func (d *Quota) Leave(from *bridge.Caller) {
 	if from.Principal != "" {
 		d.change(from.Principal, callsOf, -1, 0)
 	}
 }
 
 // tooOften returns why a principal may not call now, or nil.
-func (d *door) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
+func (d *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 	if len(d.rates) == 0 || from.Principal == "" {
 		return nil
 	}
@@ -124,12 +106,12 @@ func (d *door) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 	return &bridge.Error{Kind: bridge.ErrLimited, After: wait, Public: "the bridge may be called " + tooOften(from.Principal, by.Rate, "per_principal: rate", wait)}
 }
 
-// listen admits a subscription of a client without a session. Every success
-// needs an unlisten.
-func (d *door) listen(from *bridge.Caller, m *jsonrpc.Message) error {
-	most := maxListens
+// Listen admits a subscription of a client without a session. Every success
+// needs an Unlisten.
+func (d *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
+	most := MaxListens
 	if from.Principal == "" {
-		most = maxAllListens
+		most = MaxAllListens
 	} else if err := d.tooOften(from, m); err != nil {
 		return err
 	}
@@ -139,25 +121,25 @@ func (d *door) listen(from *bridge.Caller, m *jsonrpc.Message) error {
 	return nil
 }
 
-func (d *door) unlisten(from *bridge.Caller) { d.change(from.Principal, listensOf, -1, 0) }
+func (d *Quota) Unlisten(from *bridge.Caller) { d.change(from.Principal, listensOf, -1, 0) }
 
-// stay admits a session. Every success needs a depart.
-func (d *door) stay(from *bridge.Caller) error {
+// Stay admits a session. Every success needs a Depart.
+func (d *Quota) Stay(from *bridge.Caller) error {
 	if from.Principal == "" || d.change(from.Principal, sessionsOf, 1, d.o.Sessions) {
 		return nil
 	}
 	return full(&d.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", d.o.Sessions)
 }
 
-// depart ends what stay began.
-func (d *door) depart(from *bridge.Caller) {
+// Depart ends what Stay began.
+func (d *Quota) Depart(from *bridge.Caller) {
 	if from.Principal != "" {
 		d.change(from.Principal, sessionsOf, -1, 0)
 	}
 }
 
-// subscriptions returns how many there are.
-func (d *door) subscriptions() (n int) {
+// Subscriptions returns how many there are.
+func (d *Quota) Subscriptions() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, has := range d.callers {
@@ -166,9 +148,30 @@ func (d *door) subscriptions() (n int) {
 	return n
 }
 
-// refusals returns what was refused, by the limit.
-func (d *door) refusals() map[string]uint64 {
+// Refused returns what was refused, by the limit.
+func (d *Quota) Refused() map[string]uint64 {
 	return map[string]uint64{
 		"sessions": d.refused.sessions.Load(), "calls": d.refused.calls.Load(), "listens": d.refused.listens.Load(), "rate": d.pace.refused.Load(),
 	}
 }
+
+// Idle reports whether no caller has anything.
+func (d *Quota) Idle() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, has := range d.callers {
+		if *has != (belongings{}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Sweep forgets the rates of callers that are as good as new.
+func (d *Quota) Sweep(now time.Time) { d.pace.sweep(now) }
+
+// How many subscriptions clients without sessions may have.
+const (
+	MaxListens    = 32     // of one caller
+	MaxAllListens = 10_000 // of all, where there are no access rules; as many as sessions
+)

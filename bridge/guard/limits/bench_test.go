@@ -1,4 +1,4 @@
-package gateway
+package limits
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // answering is an Upstream that answers at once.
 type answering struct {
-	passing
+	bridge.Upstream
 	answer jsonrpc.Message
 }
 
@@ -31,11 +31,15 @@ func BenchmarkLimits(b *testing.B) {
 		make func() bridge.Upstream
 	}{
 		{"off", func() bridge.Upstream { return up }},
-		{"places", func() bridge.Upstream { return &bounded{Upstream: up, gate: newGate("x", Limits{})} }},
-		{"places of principals", func() bridge.Upstream { return &bounded{Upstream: up, gate: newGate("x", Limits{PerPrincipal: 100})} }},
-		{"rate", func() bridge.Upstream { return &paced{up, newRates("x", Limits{Rate: many})} }},
+		{"places", func() bridge.Upstream {
+			return NewQueue("x", Options{}).Wrap(up)
+		}},
+		{"places of principals", func() bridge.Upstream {
+			return NewQueue("x", Options{PerPrincipal: 100}).Wrap(up)
+		}},
+		{"rate", func() bridge.Upstream { return NewRates("x", Options{Rate: many}).Wrap(up) }},
 		{"rates", func() bridge.Upstream {
-			return &paced{up, newRates("x", Limits{Rate: many, Tools: map[string]Rate{"search_*": many, "index": many}})}
+			return NewRates("x", Options{Rate: many, Tools: map[string]Rate{"search_*": many, "index": many}}).Wrap(up)
 		}},
 	} {
 		b.Run(test.name, func(b *testing.B) {
@@ -50,15 +54,15 @@ func BenchmarkLimits(b *testing.B) {
 			}
 		})
 	}
-	b.Run("door", func(b *testing.B) {
-		d := newDoor(PerPrincipal{Rate: many})
+	b.Run("quota", func(b *testing.B) {
+		d := NewQuota(PerPrincipal{Rate: many})
 		from := &bridge.Caller{Principal: "p"}
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := d.enter(from, m); err != nil {
+			if err := d.Enter(from, m); err != nil {
 				b.Fatal(err)
 			}
-			d.leave(from)
+			d.Leave(from)
 		}
 	})
 }

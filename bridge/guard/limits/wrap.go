@@ -1,4 +1,4 @@
-package gateway
+package limits
 
 import (
 	"context"
@@ -9,17 +9,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// bounded is an Upstream whose calls need a place at the gate of their server.
-type bounded struct {
+// Bounded is an Upstream whose calls need a place at their server.
+type Bounded struct {
 	bridge.Upstream
-	gate *gate
-	last *place // of its calls that have one; guarded by gate.mu
+	queue *Queue
+	last  *place // of its calls that have one; guarded by queue.mu
 }
 
-// bounded returns up with its calls bounded by the limits of the server. What
-// the connection asks without saying about which call, its lane tells to
-// parkOne.
-func (r *route) bounded(up bridge.Upstream) *bounded { return &bounded{Upstream: up, gate: r.gate} }
+// Wrap returns up with its calls bounded by the queue. What the connection asks
+// without saying about which call is told to Asked.
+func (q *Queue) Wrap(up bridge.Upstream) *Bounded { return &Bounded{Upstream: up, queue: q} }
 
 // unbounded reports whether a request needs no place: the handshake, whose
 // connections have limits of their own, and what is short and sets something
@@ -42,15 +41,15 @@ type boundedCall struct {
 var _ bridge.Client = (*boundedCall)(nil)
 
 // Call makes a call when there is a place for it.
-func (u *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (u *Bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if unbounded(r.Method) {
 		return u.Upstream.Call(ctx, r)
 	}
 	c := &boundedCall{place: place{principal: r.From.Principal, of: u}, r: *r, back: r.Back}
-	if err := u.gate.enter(ctx, &c.place); err != nil {
+	if err := u.queue.enter(ctx, &c.place); err != nil {
 		return nil, err
 	}
-	defer u.gate.leave(&c.place)
+	defer u.queue.leave(&c.place)
 	if r.Back != nil {
 		c.r.Back = c
 	}
@@ -60,23 +59,23 @@ func (u *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 // Notify passes on what the server says about the call. A subscription that is
 // acknowledged has begun to listen: that is no work, and has limits of its own.
 func (c *boundedCall) Notify(n *jsonrpc.Message) {
-	if n.Method == acknowledged && c.r.Method == era.Listen {
-		c.of.gate.park(&c.place)
+	if n.Method == era.Acknowledged && c.r.Method == era.Listen {
+		c.of.queue.park(&c.place)
 	}
 	c.back.Notify(n)
 }
 
 // Ask passes on a question about the call, which waits for its answer.
 func (c *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return parking(c.back, q, reply, func() { c.of.gate.park(&c.place) })
+	return Asking(c.back, q, reply, func() { c.of.queue.park(&c.place) })
 }
 
 // Gone is of no interest: the call itself fails.
 func (c *boundedCall) Gone(error) {}
 
-// parking puts a question to a client, and has park called when a call may wait
+// Asking puts a question to a client, and has park called when a call may wait
 // for long now: a person or a model has to answer. Roots a client knows by heart.
-func parking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
+func Asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
 	if q.Method == "roots/list" {
 		return to.Ask(q, reply)
 	}
@@ -91,27 +90,27 @@ func parking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message),
 	return withdraw
 }
 
-// parkOne gives back the place of one of the calls of the connection: the server
+// Asked gives back the place of one of the calls of the connection: the server
 // has asked something, and many do not say about which call. Places are all the
 // same, so it does not matter if it was another one.
-func (u *bounded) parkOne() {
-	u.gate.mu.Lock()
-	defer u.gate.mu.Unlock()
+func (u *Bounded) Asked() {
+	u.queue.mu.Lock()
+	defer u.queue.mu.Unlock()
 	if u.last != nil {
-		u.gate.unplace(u.last)
+		u.queue.unplace(u.last)
 	}
 }
 
-// add notes a call that has a place. The caller holds gate.mu.
-func (u *bounded) add(p *place) {
+// add notes a call that has a place. The caller holds queue.mu.
+func (u *Bounded) add(p *place) {
 	if p.next = u.last; p.next != nil {
 		p.next.prev = p
 	}
 	u.last = p
 }
 
-// remove ends that. The caller holds gate.mu.
-func (u *bounded) remove(p *place) {
+// remove ends that. The caller holds queue.mu.
+func (u *Bounded) remove(p *place) {
 	if p.prev != nil {
 		p.prev.next = p.next
 	} else {

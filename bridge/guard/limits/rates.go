@@ -1,4 +1,4 @@
-package gateway
+package limits
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/glob"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// rates are those of the calls to a server: one for all, and others for tools by
+// Rates bound how often the server is called to a server: one for all, and others for tools by
 // patterns of their names.
-type rates struct {
+type Rates struct {
 	*pace
 	server   string
 	all      []pacer // one, or none
@@ -35,9 +36,9 @@ const (
 	maxKnownName  = 128 // bytes
 )
 
-// newRates returns nil when there are no limits.
-func newRates(server string, o Limits) *rates {
-	t := &rates{pace: newPace(), server: server, known: map[string][]pacer{}}
+// NewRates returns nil when there are no limits.
+func NewRates(server string, o Options) *Rates {
+	t := &Rates{pace: newPace(), server: server, known: map[string][]pacer{}}
 	if o.Rate.PerSecond > 0 {
 		t.all = []pacer{{o.Rate, 0}}
 	}
@@ -58,7 +59,7 @@ func newRates(server string, o Limits) *rates {
 
 // matching returns the rates that count for a call of a tool. It is not to be
 // changed.
-func (t *rates) matching(tool string) []pacer {
+func (t *Rates) matching(tool string) []pacer {
 	if len(t.tools) == 0 {
 		return t.all
 	}
@@ -70,7 +71,7 @@ func (t *rates) matching(tool string) []pacer {
 	}
 	all = slices.Clone(t.all)
 	for i, pattern := range t.patterns { // which takes long for a long name: it is nobody else's time
-		if matches(pattern, tool) {
+		if glob.Match(pattern, tool) {
 			all = append(all, t.tools[i])
 		}
 	}
@@ -89,21 +90,21 @@ func (t *rates) matching(tool string) []pacer {
 // of returns the rates that count for a request. What prepares calls, lists,
 // listens and ends things does not count: a client does all of that when it
 // begins, and it is either kept here or asked for once.
-func (t *rates) of(r *bridge.Request) []pacer {
+func (t *Rates) of(r *bridge.Request) []pacer {
 	switch r.Method {
 	case "tools/call":
 		return t.matching(r.Name())
 	case "initialize", "ping", "server/discover", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", era.Listen:
 		return nil
 	}
-	if _, lists := listed(r.Method); lists || tasksMethod(r.Method) {
+	if era.IsList(r.Method) || era.IsTask(r.Method) {
 		return nil
 	}
 	return t.all
 }
 
 // refuse returns why a request may not be made now, or nil.
-func (t *rates) refuse(r *bridge.Request) error {
+func (t *Rates) refuse(r *bridge.Request) error {
 	of := t.of(r)
 	if len(of) == 0 {
 		return nil
@@ -152,35 +153,43 @@ func inWords(d time.Duration) string {
 // goesOn reports whether a request says that it is the next round of one that was
 // answered with questions (2026-07-28, multi round-trip requests).
 func goesOn(from *bridge.Caller, m *jsonrpc.Message) bool {
-	return from.Modern() && rounds[m.Method] && gjson.GetBytes(m.Params, "requestState").Exists()
+	return from.Modern() && era.MayAsk(m.Method) && gjson.GetBytes(m.Params, "requestState").Exists()
 }
 
-// sweep forgets what is as good as forgotten.
-func (t *rates) sweep(now time.Time) {
+// Sweep forgets what is as good as forgotten. It does nothing for nil.
+func (t *Rates) Sweep(now time.Time) {
 	if t != nil {
 		t.pace.sweep(now)
 	}
 }
 
+// Refused returns how many calls came too often. It is 0 for nil.
+func (t *Rates) Refused() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.refused.Load()
+}
+
+// Wrap returns up, which the calls of clients go to under the server's own names,
+// with the rates; nil has none.
+func (t *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
+	if t == nil {
+		return up
+	}
+	return &paced{up, t}
+}
+
 // paced is an Upstream whose calls are refused when they come too often.
 type paced struct {
 	bridge.Upstream
-	rates *rates
-}
-
-// paced returns up, which the calls of clients go to under the server's own
-// names, with the rates of the server.
-func (r *route) paced(up bridge.Upstream) bridge.Upstream {
-	if r.rates == nil {
-		return up
-	}
-	return &paced{up, r.rates}
+	rates *Rates
 }
 
 // Call makes a call, unless it comes too early.
 func (p *paced) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "tools/call" && r.Doubtful() {
-		return nameDoubtful(), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, bridge.NameDoubtful, nil), nil
 	}
 	if err := p.rates.refuse(r); err != nil {
 		return nil, err

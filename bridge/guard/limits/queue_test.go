@@ -1,4 +1,4 @@
-package gateway
+package limits
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// crowd makes calls at a gate.
+// crowd makes calls at a server.
 type crowd struct {
-	g  *gate
-	of *bounded
+	g  *Queue
+	of *Bounded
 	mu sync.Mutex // guards in
 	in []string   // who has got a place, in order
 	wg sync.WaitGroup
 }
 
-func newCrowd(o Limits) *crowd {
-	g := newGate("x", o)
-	return &crowd{g: g, of: &bounded{gate: g}}
+func newCrowd(o Options) *crowd {
+	g := NewQueue("x", o)
+	return &crowd{g: g, of: g.Wrap(nil)}
 }
 
 // queuer is a call of a crowd.
@@ -36,7 +36,7 @@ type queuer struct {
 	done chan struct{}
 }
 
-// send makes a call of a principal. It is at the gate when send returns.
+// send makes a call of a principal. It is at the server when send returns.
 func (c *crowd) send(principal, name string) *queuer {
 	ctx, cancel := context.WithCancel(context.Background())
 	v := &queuer{p: place{principal: principal, of: c.of}, leap: cancel, done: make(chan struct{})}
@@ -73,20 +73,20 @@ func (c *crowd) empty(t *testing.T) {
 }
 
 // What is refused, when, and in which words.
-func TestGateRefusals(t *testing.T) {
+func TestQueueRefusals(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		o      Limits
+		o      Options
 		before int // calls of a that came before
 		want   string
 		after  time.Duration // that it takes until it is refused
 	}{
-		{"queue", Limits{Calls: 1, Queue: 1}, 2, "server x: it has 1 calls under way and 1 more that wait (limits: calls, queue)", 0},
-		{"queue as long as calls", Limits{Calls: 2}, 4, "server x: it has 2 calls under way and 2 more that wait (limits: calls, queue)", 0},
-		{"wait", Limits{Calls: 2, Wait: 7 * time.Second}, 2, "server x: it has 2 calls under way, and none of them ended within 7s (limits: calls, wait)", 7 * time.Second},
-		{"wait by default", Limits{Calls: 1}, 1, "server x: it has 1 calls under way, and none of them ended within 30s (limits: calls, wait)", 30 * time.Second},
-		{"per principal", Limits{Calls: 9, PerPrincipal: 2}, 2, "server x: one caller may have 2 calls under way or waiting (limits: per_principal)", 0},
-		{"per principal, waiting", Limits{Calls: 1, PerPrincipal: 2}, 2, "server x: one caller may have 2 calls under way or waiting (limits: per_principal)", 0},
+		{"queue", Options{Calls: 1, Queue: 1}, 2, "server x: it has 1 calls under way and 1 more that wait (limits: calls, queue)", 0},
+		{"queue as long as calls", Options{Calls: 2}, 4, "server x: it has 2 calls under way and 2 more that wait (limits: calls, queue)", 0},
+		{"wait", Options{Calls: 2, Wait: 7 * time.Second}, 2, "server x: it has 2 calls under way, and none of them ended within 7s (limits: calls, wait)", 7 * time.Second},
+		{"wait by default", Options{Calls: 1}, 1, "server x: it has 1 calls under way, and none of them ended within 30s (limits: calls, wait)", 30 * time.Second},
+		{"per principal", Options{Calls: 9, PerPrincipal: 2}, 2, "server x: one caller may have 2 calls under way or waiting (limits: per_principal)", 0},
+		{"per principal, waiting", Options{Calls: 1, PerPrincipal: 2}, 2, "server x: one caller may have 2 calls under way or waiting (limits: per_principal)", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestGateRefusals(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // without access rules there is no principal to be bounded
-		c := newCrowd(Limits{Calls: 9, PerPrincipal: 1})
+		c := newCrowd(Options{Calls: 9, PerPrincipal: 1})
 		for range 9 {
 			if v := c.send("", ""); v.err != nil {
 				t.Error(v.err)
@@ -126,9 +126,9 @@ func TestGateRefusals(t *testing.T) {
 
 // Calls of one principal get their places in the order in which they came, and a
 // caller that leaves the queue leaves it at once, and without a place.
-func TestGateOrder(t *testing.T) {
+func TestQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(Limits{Calls: 1, Queue: 10})
+		c := newCrowd(Options{Calls: 1, Queue: 10})
 		var all []*queuer
 		for i := range 6 {
 			all = append(all, c.send("", fmt.Sprint(i)))
@@ -150,9 +150,9 @@ func TestGateOrder(t *testing.T) {
 // A principal that floods a server makes others wait for one of its calls to
 // end, and not for its whole queue; where the queue is full, it is its own last
 // call that is refused.
-func TestGateFair(t *testing.T) {
+func TestQueueFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(Limits{Calls: 2, Queue: 5})
+		c := newCrowd(Options{Calls: 2, Queue: 5})
 		var flood []*queuer
 		for i := range 7 {
 			flood = append(flood, c.send("flood", fmt.Sprint("f", i)))
@@ -189,11 +189,11 @@ func TestGateFair(t *testing.T) {
 }
 
 // Whatever comes of calls, in whatever order, their places come back.
-func TestGateLeaksNothing(t *testing.T) {
+func TestQueueLeaksNothing(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
-			o := Limits{Calls: 1 + rnd.IntN(4), Queue: 1 + rnd.IntN(8), Wait: 50 * time.Millisecond, PerPrincipal: rnd.IntN(6)}
+			o := Options{Calls: 1 + rnd.IntN(4), Queue: 1 + rnd.IntN(8), Wait: 50 * time.Millisecond, PerPrincipal: rnd.IntN(6)}
 			c := newCrowd(o)
 			most := make(chan int, 1)
 			most <- 0
@@ -220,7 +220,7 @@ func TestGateLeaksNothing(t *testing.T) {
 					c.g.mu.Unlock()
 					park := time.AfterFunc(parks, func() {
 						if i%2 == 0 {
-							c.of.parkOne()
+							c.of.Asked()
 						} else {
 							c.g.park(p)
 							c.g.park(p)

@@ -1,4 +1,4 @@
-package gateway
+package limits
 
 import (
 	"math"
@@ -38,7 +38,7 @@ const maxBuckets = 10_000
 
 // maxOwed is how many calls beyond the rate go on all the same after a
 // question: as many as there can be rounds.
-const maxOwed = maxRounds
+const maxOwed = 10
 
 func newPace() *pace {
 	b, err := simplelru.NewLRU[bucketKey, *rate.Limiter](maxBuckets, nil)
