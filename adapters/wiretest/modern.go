@@ -56,6 +56,9 @@ func (s *Modern) Server() *bridge.Greeting {
 	return &bridge.Greeting{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
 }
 
+// Attributes implements bridge.Attributing: each call has a way back of its own.
+func (s *Modern) Attributes() bool { return true }
+
 // Notify implements bridge.Upstream.
 func (s *Modern) Notify(context.Context, *bridge.Request) error { return nil }
 

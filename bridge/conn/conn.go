@@ -229,27 +229,45 @@ func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 // abandon gives up a call whose answer is not wanted any more, and tells the
 // server so, unless the answer has just come.
 func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc.Message, error) {
+	if r.Awaited {
+		c.takeBack(n, r, why)
+		timer := time.NewTimer(endsWithin)
+		defer timer.Stop()
+		select {
+		case m := <-w.answer:
+			return c.ended(w, m)
+		case <-timer.C: // it need not answer
+		}
+	}
 	if _, mine := c.take(n); !mine {
 		return c.ended(w, <-w.answer)
 	}
-	if r.Method != "initialize" {
-		reason := ""
-		if errors.Is(why, bridge.ErrCancelled) || errors.Is(why, bridge.ErrTimeout) {
-			reason = "the request is not wanted any more"
-		}
-		if given, ok := bridge.ReasonOf(why); ok {
-			reason = given
-		}
-		m := jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason)
-		line := jsonrpc.NewBuffer(m.Len())
-		line.B = m.Append(line.B, nil, nil)
-		var noWait context.Context // nil, as Sender has it
-		_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method, Header: r.Header, Cancels: n})
+	if !r.Awaited && r.Method != "initialize" {
+		c.takeBack(n, r, why)
 	}
 	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // which alone would say that the server has not got it
 		why = &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: why, Public: bridge.Stopped}
 	}
 	return nil, why
+}
+
+// endsWithin is how long the end of a call is waited for that was taken back.
+const endsWithin = time.Second
+
+// takeBack tells the server that a call is not wanted any more.
+func (c *Conn) takeBack(n int64, r *bridge.Request, why error) {
+	reason := ""
+	if errors.Is(why, bridge.ErrCancelled) || errors.Is(why, bridge.ErrTimeout) {
+		reason = "the request is not wanted any more"
+	}
+	if given, ok := bridge.ReasonOf(why); ok {
+		reason = given
+	}
+	m := jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason)
+	line := jsonrpc.NewBuffer(m.Len())
+	line.B = m.Append(line.B, nil, nil)
+	var noWait context.Context // nil, as Sender has it
+	_ = c.out.Send(noWait, Outgoing{Line: line, Method: m.Method, Header: r.Header, Cancels: n})
 }
 
 // about returns what a request is about, as Mcp-Name says it (2026-07-28, B7).

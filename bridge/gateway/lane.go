@@ -70,6 +70,8 @@ type wire struct {
 
 	worked atomic.Bool  // a call has been answered
 	under  atomic.Int64 // calls under way that are counted, but for those that last
+
+	joint joint // of those who listen, where they share a subscription
 }
 
 func newLane(r *route, from *bridge.Caller, rest bridge.Client) *lane {
@@ -271,13 +273,16 @@ func (l *lane) deliver() {
 	}
 }
 
-// spawn runs f in a goroutine that Close waits for.
-func (l *lane) spawn(f func()) {
+// spawn runs f in a goroutine that Close waits for. It reports false when the lane
+// is closed.
+func (l *lane) spawn(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed == nil {
-		l.wg.Go(f)
+	if l.closed != nil {
+		return false
 	}
+	l.wg.Go(f)
+	return true
 }
 
 // enter returns the open connection and counts the caller as using it until

@@ -18,11 +18,25 @@ type beginning struct {
 	timer *time.Timer
 }
 
-// listen makes the call of a subscription.
+// listen makes the call of a subscription, by itself or as a part of one that all
+// of the connection share.
 func (l *lane) listen(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
-	if r.Back == nil {
+	switch {
+	case r.Back == nil:
 		return l.perform(ctx, w, r)
+	case w.up.Server().Modern() && !tells(w.raw):
+		return l.begins(ctx, r, w.joint.listen)
 	}
+	return l.subscription(ctx, w, r)
+}
+
+// subscription makes the call of a subscription at the server.
+func (l *lane) subscription(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
+	return l.begins(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, w, r) })
+}
+
+// begins makes a call that has to be acknowledged in time.
+func (l *lane) begins(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	within := l.route.handshake
 	// It is a request that the server does not take, and no reason to leave it alone.
 	silent := &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrDeclined,
@@ -33,8 +47,9 @@ func (l *lane) listen(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc
 	defer timer.Stop()
 	inner := *r
 	inner.Back = &beginning{r.Back, timer}
-	m, err := l.perform(ctx, w, &inner)
-	if err != nil && context.Cause(ctx) == error(silent) {
+	m, err := call(ctx, &inner)
+	if context.Cause(ctx) == error(silent) {
+		m.Release() // it may answer that it was taken back
 		return nil, silent
 	}
 	return m, err

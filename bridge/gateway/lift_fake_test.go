@@ -26,8 +26,9 @@ const announced = `{"resultType":"complete","supportedVersions":["2026-07-28"],"
 const silentServer = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}},` +
 	`"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"silent","version":"2"}}}`
 
-// stateless is a modern server in memory that talks as one on stdio does.
+// stateless is a modern server in memory.
 type stateless struct {
+	line     bool   // its wire has no streams for calls, as that of stdio
 	discover string // empty means announced
 	mirrors  bool
 	serve    func(w *statelessWire, m *jsonrpc.Message) bool // answers a message or reports false
@@ -147,6 +148,9 @@ func (w *statelessWire) die() {
 }
 
 func (w *statelessWire) Server() *bridge.Greeting { return w.server }
+
+// Attributes implements Attributing.
+func (w *statelessWire) Attributes() bool { return !w.f.line }
 
 func (w *statelessWire) Close(context.Context) error {
 	w.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed"})

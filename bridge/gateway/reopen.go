@@ -59,6 +59,7 @@ func (l *lane) attempt() (*wire, error) {
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.route.handshake)})
 	defer cancel()
 	w := &wire{l: l}
+	w.joint = joint{w: w, sharers: map[*sharer]struct{}{}, wanted: map[interest]int{}}
 	w.raw, err = l.route.o.Adapter.Open(ctx, l.caller, w)
 	release()
 	if lacking(err) {
