@@ -60,6 +60,9 @@ var (
 	// ErrRefused: the server has answered initialize with an error, or with a
 	// revision that has no sessions. It may be a modern one.
 	ErrRefused = errors.New("refused to initialize")
+	// ErrReplaced: the server came back as one that those who use the connection
+	// cannot go on with: with another revision, or fewer capabilities.
+	ErrReplaced = errors.New("came back another")
 	// ErrUnknownServer: no server has this name.
 	ErrUnknownServer = errors.New("no such server")
 )

@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -152,7 +153,7 @@ type Server struct {
 	Cache   gateway.Cache   `yaml:"cache"`
 	Breaker gateway.Breaker `yaml:"breaker"`
 	Limits  limits.Options  `yaml:"limits"`
-	Retry   gateway.Retry   `yaml:"retry"`
+	Retry   retry.Options   `yaml:"retry"`
 	// Ping is how long a connection may be silent before the server is asked for
 	// a sign of life; 0 means never, as does "off" in a file. Default: never.
 	Ping time.Duration `yaml:"ping,off"`

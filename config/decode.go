@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 )
 
 // A decoder turns the syntax tree of one file into a Config. It goes by the yaml
@@ -209,7 +210,7 @@ func (d *decoder) fields(sec *section, list []entry, v reflect.Value) {
 		switch v.Type().PkgPath() {
 		case reflect.TypeFor[Config]().PkgPath():
 			x.rule = func(value any) (any, error) { return rule(e.key, value) }
-		case reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[gateway.Cache]().PkgPath():
+		case reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[retry.Options]().PkgPath(), reflect.TypeFor[gateway.Cache]().PkgPath():
 			x.rule = notZero
 		case reflect.TypeFor[rest.Config]().PkgPath():
 			if notZeroInRest[e.key] {

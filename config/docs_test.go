@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 )
 
 const reference = "../docs/configuration.md"
@@ -45,7 +46,7 @@ func TestReferenceTables(t *testing.T) {
 		{"### cache: ", gateway.Cache{Stale: time.Hour, Bytes: 16 << 20}},
 		{"### breaker: ", gateway.Breaker{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
 		{"### limits: ", limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
-		{"### retry: ", gateway.Retry{Attempts: 2}},
+		{"### retry: ", retry.Options{Attempts: 2}},
 	} {
 		_, section, ok := strings.Cut(string(data), "\n"+test.heading)
 		if !ok {

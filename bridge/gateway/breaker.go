@@ -324,7 +324,7 @@ func judge(ctx context.Context, err error) judgement {
 		err = context.Cause(ctx)
 	}
 	switch {
-	case err == nil, errors.Is(err, bridge.ErrTooLarge), errors.Is(err, errAnother):
+	case err == nil, errors.Is(err, bridge.ErrTooLarge), errors.Is(err, bridge.ErrReplaced):
 		return works
 	case lacking(err), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDeclined), errors.Is(err, bridge.ErrRefused), errors.Is(err, bridge.ErrUnsent),
 		errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrLimited), errors.Is(err, bridge.ErrDenied),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 )
 
 // BenchmarkBreaker measures what the breaker and the retries add to a call, with
@@ -16,10 +17,10 @@ func BenchmarkBreaker(b *testing.B) {
 		o    ServerOptions
 		back bridge.Client
 	}{
-		{"off", ServerOptions{Breaker: Breaker{Off: true}, Retry: Retry{Off: true}}, bridge.Nobody{}},
+		{"off", ServerOptions{Breaker: Breaker{Off: true}, Retry: retry.Options{Off: true}}, bridge.Nobody{}},
 		{"on/nobody", ServerOptions{}, nil},
 		{"on", ServerOptions{}, bridge.Nobody{}},
-		{"slow", ServerOptions{Breaker: Breaker{Slow: time.Minute}, Retry: Retry{Tools: true}}, bridge.Nobody{}},
+		{"slow", ServerOptions{Breaker: Breaker{Slow: time.Minute}, Retry: retry.Options{Tools: true}}, bridge.Nobody{}},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			test.o.Name = "s"
@@ -30,7 +31,7 @@ func BenchmarkBreaker(b *testing.B) {
 			e.answer = *bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			w := &wire{raw: e, l: newLane(rt, &bridge.Caller{}, bridge.Nobody{})}
 			w.up = rt.breaker.joined(w)
-			up := rt.retrying(w.up)
+			up := rt.retries.Wrap(w.up)
 			r := &bridge.Request{Message: bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), From: &bridge.Caller{}, Back: test.back}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -217,7 +218,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 		}
 		return true
 	}
-	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: Retry{Attempts: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: retry.Options{Attempts: 3}}, func(t *testing.T, b *Gateway) {
 		var n, answered atomic.Int64
 		var wg sync.WaitGroup
 		one := func(s *Session) {

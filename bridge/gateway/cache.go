@@ -153,7 +153,7 @@ func (c *keeper) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		return c.read(ctx, r, p)
 	}
 	a, err := c.list(ctx, r, p)
-	if err == nil && a.Error == nil && what == tools && c.cache.r.retries.wantsTools() { // below, only what is fetched is seen
+	if err == nil && a.Error == nil && what == tools && c.cache.r.retries.Tools() { // below, only what is fetched is seen
 		known := c.cache.r.catalog(r.From.Principal)
 		known.calmed.at(a, func() bool {
 			known.noteCalm(r, a.Result)
@@ -418,7 +418,7 @@ const codeNotFound = -32002
 // excused reports whether what is stale may be given out for an error: it says
 // that the server cannot be had, and nothing about who asks.
 func excused(err error) bool {
-	for _, not := range []error{bridge.ErrShutdown, bridge.ErrEnded, bridge.ErrIdle, bridge.ErrDenied, bridge.ErrCredentials, bridge.ErrCancelled, errAnother, context.Canceled} {
+	for _, not := range []error{bridge.ErrShutdown, bridge.ErrEnded, bridge.ErrIdle, bridge.ErrDenied, bridge.ErrCredentials, bridge.ErrCancelled, bridge.ErrReplaced, context.Canceled} {
 		if errors.Is(err, not) {
 			return false
 		}

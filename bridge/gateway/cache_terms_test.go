@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -119,7 +120,7 @@ func TestCacheStaleReadsEnd(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Retry: Retry{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Retry: retry.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		for _, dead = range []bool{false, true, false, true} {
 			bridgetest.Contains(t, visitor{}.call(t, b, "resources/read", `"uri":"a:"`), `"contents":[]`)
 			if stale := b.Status()[0].Cache.Stale; stale != dead {

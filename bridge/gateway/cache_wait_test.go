@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
@@ -275,7 +276,7 @@ func TestCacheRetries(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Retry: Retry{Tools: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Retry: retry.Options{Tools: true}}, func(t *testing.T, b *Gateway) {
 		visitor{principal: "a"}.call(t, b, "tools/list", "")
 		visitor{principal: "b"}.call(t, b, "tools/list", "")
 		bridgetest.Contains(t, visitor{principal: "b"}.call(t, b, "tools/call", `"name":"t"`), `"content":[]`)

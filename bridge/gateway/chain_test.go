@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -76,7 +77,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - validating asks for lists as they are now, so it stands above keeper.
 //   - What keeper has needs no place in the queue of limits.Bounded.
-//   - A call that retrying makes again keeps its place; and where each call has a
+//   - A call that retry makes again keeps its place; and where each call has a
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
@@ -85,8 +86,8 @@ func TestChains(t *testing.T) {
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
 		modern    = "mirrored > validating > "
-		guards    = "keeper > limits.Bounded > retrying > lane > counted"
-		perCall   = "keeper > limits.Bounded > perCall > retrying > lane > counted"
+		guards    = "keeper > limits.Bounded > retry.retrying > lane > counted"
+		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > counted"
 		viewed    = "view > " + guards
 		askedLess = "validating > " + guards // lower makes a call that may be parked in a goroutine
 	)
@@ -130,7 +131,7 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 			Name: "fake", Adapter: c, Share: share, Prefix: "f__", Validate: true,
 			Tools:  Filter{Rename: map[string]string{"x": "y"}},
 			Limits: limits.Options{PerPrincipal: 10, Rate: limits.Rate{PerSecond: 100, Burst: 100}},
-			Retry:  Retry{Tools: true}, Cache: Cache{Lists: time.Minute},
+			Retry:  retry.Options{Tools: true}, Cache: Cache{Lists: time.Minute},
 		}
 		other := o
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}

@@ -12,9 +12,6 @@ import (
 func TestInvalidIsLost(t *testing.T) {
 	err := error(&bridge.Error{Server: "fake", Kind: bridge.ErrInvalid, Public: "no answer"})
 	bridgetest.Contains(t, string(answer([]byte("1"), err).Error), `{"bridge":"upstream_invalid"}`)
-	if _, again := pauseFor(t.Context(), err, 1); !again {
-		t.Error("a call that may be made twice is not made again")
-	}
 	if got := judge(t.Context(), err); got != fails {
 		t.Errorf("for the breaker it is %v, want a failure", got)
 	}

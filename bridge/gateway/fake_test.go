@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +18,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -333,25 +333,14 @@ func (p *pendingCall) over() bool {
 	}
 }
 
-// below returns what makes a session's calls below the wrappers of its route.
+// below returns what makes a session's calls below all wrappers.
 func below(s *Session) bridge.Upstream {
 	up := s.up
 	for {
-		switch u := up.(type) {
-		case *filtered:
-			up = u.Upstream
-		case *lift:
-			up = u.Upstream
-		case *mirrored:
-			up = u.Upstream
-		case *limits.Bounded:
-			up = u.Upstream
-		case *retrying:
-			up = u.Upstream
-		case *keeper:
-			up = u.Upstream
-		default:
+		inner := reflect.ValueOf(up).Elem().FieldByName("Upstream")
+		if !inner.IsValid() {
 			return up
 		}
+		up = inner.Interface().(bridge.Upstream)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -99,7 +100,7 @@ type ServerOptions struct {
 	Cache   Cache
 	Breaker Breaker
 	Limits  limits.Options
-	Retry   Retry
+	Retry   retry.Options
 	// Process says that opening a connection starts a process: a list that is kept
 	// is no reason for that.
 	Process bool

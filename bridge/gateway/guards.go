@@ -22,7 +22,7 @@ func (r *route) guarded(l *lane) bridge.Upstream {
 // tried is the inner part of that. It is all there is around a lane that serves
 // one call: what is further outside stands around what makes such lanes.
 func (r *route) tried(l *lane) bridge.Upstream {
-	return r.retrying(l)
+	return r.retries.Wrap(l)
 }
 
 // What follows are the settings of what guards a server, and the other servers
@@ -68,18 +68,6 @@ type Breaker struct {
 	Slow time.Duration `yaml:"slow"`
 }
 
-// Retry says which calls are made again that the server may have got.
-type Retry struct {
-	// Off makes none again.
-	Off bool `yaml:"-"`
-	// Attempts is how often a call is made at most. 0 means 2.
-	Attempts int `yaml:"attempts"`
-	// Tools is whether that is so for tools too that the server says are read-only
-	// or idempotent. Otherwise it is only so for what lists, reads and asks for a
-	// sign of life (protocol.md D0.8).
-	Tools bool `yaml:"tools"`
-}
-
 // Grant is what a principal may use. Patterns are as in Filter.
 type Grant struct {
 	// Servers are patterns of names of servers; empty means all.
@@ -110,15 +98,5 @@ func (b *Breaker) Validate() error {
 	f.NotNegative("window", b.Window)
 	f.NotNegative("pause", b.Pause)
 	f.NotNegative("slow", b.Slow)
-	return errors.Join(f...)
-}
-
-// Validate reports what is out of bounds.
-func (r *Retry) Validate() error {
-	var f guard.Faults
-	f.AtLeast("attempts", int64(r.Attempts), 1)
-	if r.Attempts > 5 {
-		f = append(f, fmt.Errorf("attempts is %d: must be at most 5", r.Attempts))
-	}
 	return errors.Join(f...)
 }

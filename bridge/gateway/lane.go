@@ -400,7 +400,7 @@ func (l *lane) open(o *opening) {
 	before := l.server
 	var gone error
 	switch {
-	case errors.Is(err, errAnother):
+	case errors.Is(err, bridge.ErrReplaced):
 		l.wg.Go(func() { l.retire(w) })
 	case err != nil:
 	case l.closed != nil:
@@ -416,10 +416,10 @@ func (l *lane) open(o *opening) {
 		l.watch()
 	}
 	l.mu.Unlock()
-	if errors.Is(err, errAnother) {
+	if errors.Is(err, bridge.ErrReplaced) {
 		l.route.cache.another()
 	}
-	if errors.Is(err, errAnother) { // those who come from now on do not share this attempt, and know nothing of what was before
+	if errors.Is(err, bridge.ErrReplaced) { // those who come from now on do not share this attempt, and know nothing of what was before
 		l.rest.Gone(err)
 		l.mu.Lock()
 		if l.server == before {

@@ -99,7 +99,7 @@ var _ bridge.Client = (*visit)(nil)
 
 func newVisit(r *bridge.Request) *visit {
 	v := &visit{r: r, out: make(chan upshot, 1)}
-	if mentions(r.Meta(), "logLevel") {
+	if rawjson.Mentions(r.Meta(), "logLevel") {
 		v.level = gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyLogLevel)).Str
 	}
 	return v
@@ -132,7 +132,7 @@ func (v *visit) Gone(error) {}
 
 // Call makes the call of a client without a session to the legacy server that
 // has said s.
-func (l *lower) Call(ctx context.Context, r *bridge.Request, said *bridge.Greeting, again *retry, state *requestState) (*jsonrpc.Message, error) {
+func (l *lower) Call(ctx context.Context, r *bridge.Request, said *bridge.Greeting, again *nextRound, state *requestState) (*jsonrpc.Message, error) {
 	s := l.legacy(said)
 	switch {
 	case r.Method == "server/discover":

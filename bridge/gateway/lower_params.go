@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // lowered returns the request as a legacy server of that revision understands it:
@@ -23,7 +24,7 @@ func lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	}
 	var drop func(name string) bool
 	switch {
-	case era.MayAsk(m.Method) && mentions(m.Params, "requestState", "inputResponses", `"task"`):
+	case era.MayAsk(m.Method) && rawjson.Mentions(m.Params, "requestState", "inputResponses", `"task"`):
 		drop = func(name string) bool {
 			return name == "inputResponses" || name == "requestState" || name == "task" && m.Method == "tools/call"
 		}

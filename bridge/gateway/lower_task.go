@@ -95,7 +95,7 @@ func (c *circle) note(r *bridge.Request, page []byte) {
 	first := !gjson.GetBytes(r.Params, "cursor").Exists()
 	_, next := more(page)
 	found := map[string]bool{}
-	if mentions(page, "taskSupport") {
+	if rawjson.Mentions(page, "taskSupport") {
 		tools.items(page, func(item []byte, key string) {
 			found[key] = gjson.GetBytes(item, "execution.taskSupport").Str == "required"
 		})

@@ -116,7 +116,7 @@ var errPatience = errors.New("waited for long enough")
 // visited reads what the client says about the URLs that it was asked to have
 // visited. When it has consented to all, it waits a moment for the server to say
 // that it is done. The message answers a client that has not.
-func (l *lower) visited(ctx context.Context, s *legacy, r *bridge.Request, again *retry, state *requestState) *jsonrpc.Message {
+func (l *lower) visited(ctx context.Context, s *legacy, r *bridge.Request, again *nextRound, state *requestState) *jsonrpc.Message {
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
 		given := again.answer(key)

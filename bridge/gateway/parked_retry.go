@@ -14,7 +14,7 @@ import (
 
 // resume goes on with a parked call. What cannot be gone on with is
 // refused, and never made anew.
-func (p *pool) resume(ctx context.Context, r *bridge.Request, again *retry, s *requestState) (*jsonrpc.Message, error) {
+func (p *pool) resume(ctx context.Context, r *bridge.Request, again *nextRound, s *requestState) (*jsonrpc.Message, error) {
 	p.mu.Lock()
 	c := p.parked[s.Call]
 	p.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *parked) runs() bool {
 // attach makes the request the one that waits for the call, and takes its
 // answers to the server's questions: replies are how the server gets them. The
 // message says why it cannot be.
-func (c *parked) attach(v *visit, again *retry, round int) (no *jsonrpc.Message, replies []func()) {
+func (c *parked) attach(v *visit, again *nextRound, round int) (no *jsonrpc.Message, replies []func()) {
 	l := c.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (c *parked) resumed(v *visit) {
 }
 
 // answer returns the answer of that key.
-func (a *retry) answer(key string) (found gjson.Result) {
+func (a *nextRound) answer(key string) (found gjson.Result) {
 	if a.answers.IsObject() {
 		a.answers.ForEach(func(name, value gjson.Result) bool {
 			if name.Str == key {

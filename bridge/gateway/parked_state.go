@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,12 +12,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 )
 
-// retry is what a request says that repeats another one with answers
+// nextRound is what a request says that repeats another one with answers
 // (2026-07-28, multi round-trip requests). It is not changed.
-type retry struct {
+type nextRound struct {
 	state    string // requestState; empty when there is none
 	stated   bool
 	answers  gjson.Result // inputResponses, an object; the zero Result when there are none
@@ -27,11 +27,11 @@ type retry struct {
 }
 
 // repeated reports whether the request goes on with what another one began.
-func (a *retry) repeated() bool { return a != nil && a.stated }
+func (a *nextRound) repeated() bool { return a != nil && a.stated }
 
 // unknown answers a request to a legacy server that goes on with what the bridge
 // knows nothing of. state is what the request says of that, or nil.
-func (a *retry) unknown(state *requestState) *jsonrpc.Message {
+func (a *nextRound) unknown(state *requestState) *jsonrpc.Message {
 	switch {
 	case state == nil && a.repeated():
 		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one")
@@ -43,11 +43,11 @@ func (a *retry) unknown(state *requestState) *jsonrpc.Message {
 
 // reading reads what a request repeats. The message answers one whose answers
 // are not as they have to be (R-133).
-func reading(r *bridge.Request) (*retry, *jsonrpc.Message) {
-	if !era.MayAsk(r.Method) || !mentions(r.Params, "requestState", "inputResponses") {
+func reading(r *bridge.Request) (*nextRound, *jsonrpc.Message) {
+	if !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") {
 		return nil, nil
 	}
-	var a retry
+	var a nextRound
 	twice := false
 	answered := false
 	gjson.ParseBytes(r.Params).ForEach(func(name, value gjson.Result) bool {
@@ -75,17 +75,6 @@ func reading(r *bridge.Request) (*retry, *jsonrpc.Message) {
 	}
 	a.orphaned = !a.stated && ours(a.answers)
 	return &a, nil
-}
-
-// mentions reports whether a JSON text may have one of the words as the name of
-// a member. Names may be written with escapes.
-func mentions(text []byte, words ...string) bool {
-	for _, w := range words {
-		if bytes.Contains(text, []byte(w)) {
-			return true
-		}
-	}
-	return bytes.Contains(text, []byte(`\u`))
 }
 
 // keyPrefix begins the keys under which the bridge puts questions; a number

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // pool is an Upstream for the clients without sessions of one server: it finds
@@ -181,7 +182,7 @@ func (p *pool) connect(ctx context.Context, r *bridge.Request, lane string) (*lo
 			c.legacy = true // so that it needs a connection of its own
 		case full && time.Now().Before(c.until): // there is no room for one more now
 			c.again = true
-		case tried || !errors.Is(err, errAnother):
+		case tried || !errors.Is(err, bridge.ErrReplaced):
 			return nil, nil, err
 		default:
 			tried = true
@@ -301,7 +302,7 @@ func (c *circle) learn(s *bridge.Greeting) {
 
 // laneKey returns what a request says about the connection that it wants.
 func laneKey(r *bridge.Request) (string, *jsonrpc.Message) {
-	if !mentions(r.Meta(), "mcp-bridge") {
+	if !rawjson.Mentions(r.Meta(), "mcp-bridge") {
 		return "", nil
 	}
 	value := gjson.GetBytes(r.Meta(), gjson.Escape(keyLane))

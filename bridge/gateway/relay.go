@@ -33,7 +33,7 @@ func (p *pool) misheaded(r *bridge.Request) *jsonrpc.Message {
 // era: it goes as it is, but for the handles that only the client may use that
 // was given them (protocol.md D4). named says that the request has chosen its
 // connection.
-func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again *retry, state *requestState) (*jsonrpc.Message, error) {
+func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again *nextRound, state *requestState) (*jsonrpc.Message, error) {
 	inner := *r
 	if named {
 		place := cap(r.Params) - cap(r.Meta())

@@ -60,7 +60,7 @@ func (h *handles) open(kind, token string) (string, bool) {
 
 // unwrap puts the server's own handles in place of the client's. The message
 // answers a request with handles that are not the client's.
-func (h *handles) unwrap(r *bridge.Request, again *retry) *jsonrpc.Message {
+func (h *handles) unwrap(r *bridge.Request, again *nextRound) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (h *handles) unwrap(r *bridge.Request, again *retry) *jsonrpc.Message {
 // unwrapTasks does so with the tasks that a subscription is about.
 func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	params := r.Whole()
-	if !mentions(params, "taskIds") {
+	if !rawjson.Mentions(params, "taskIds") {
 		return nil
 	}
 	wants, fault := wishes(params)

@@ -25,10 +25,6 @@ const (
 	patientUntil = 5 * time.Second // a caller waits this long rather than be refused
 )
 
-// errAnother is that a server came back as one that those who use the
-// connection have not agreed to.
-var errAnother = errors.New("came back another")
-
 // attempt waits until another start is allowed, opens a connection and
 // restores what the session had set. With errAnother there is a connection, too.
 //
@@ -157,7 +153,7 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 	level, subs := l.level, slices.Collect(maps.Keys(l.subs))
 	l.mu.Unlock()
 	if before != nil && !before.Keeps(w.up.Server()) {
-		return &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrLost, Err: errAnother, Public: "it came back with another revision or fewer capabilities: initialize again"}
+		return &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
 	}
 	if level != nil {
 		l.tell(ctx, w, "logging/setLevel", level)

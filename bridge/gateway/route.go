@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -46,7 +47,7 @@ type route struct {
 	gate      *limits.Queue     // that calls pass
 	rates     *limits.Rates     // of calls; nil when they are not limited
 	breaker   *breaker          // nil when the server is never left alone
-	retries   *retries          // nil when calls are not made again
+	retries   *retry.Retries    // nil when calls are not made again
 	grades    grades            // of its lists
 	cache     *cache            // of what it lists; nil when nothing is kept
 	owners    *owners           // of tasks; nil when nobody need know
@@ -83,7 +84,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	if o.Validate {
 		r.checks = newChecks()
 	}
-	r.breaker, r.retries = newBreaker(r), newRetries(o.Retry)
+	r.breaker, r.retries = newBreaker(r), retry.New(o.Retry, r, r.log, b.life)
 	r.sieves = newSieves(&o)
 	r.cache, r.owners = newCache(r), newOwners(r)
 	r.pool = newPool(r)

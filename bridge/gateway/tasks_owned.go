@@ -126,7 +126,7 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		return o.Upstream.Call(ctx, &inner)
 	}
 	a, err := o.Upstream.Call(ctx, r)
-	if err == nil && a.Error == nil && mentions(r.Params, `"task"`) {
+	if err == nil && a.Error == nil && rawjson.Mentions(r.Params, `"task"`) {
 		if id := gjson.GetBytes(a.Result, "task.taskId").Str; id != "" {
 			o.owners.note(o.principal, id)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // The attributes of spans: those of the semantic conventions for MCP and
@@ -155,7 +156,7 @@ func traceID(span trace.Span) slog.Attr {
 // introduction returns the params of initialize without what they say of a trace:
 // connections are opened with them again and again, and for others too.
 func (t *tracing) introduction(params []byte) []byte {
-	if t == nil || !mentions(params, keyTraceparent, keyTracestate) {
+	if t == nil || !rawjson.Mentions(params, keyTraceparent, keyTracestate) {
 		return params
 	}
 	return carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // of initialize itself nothing is changed

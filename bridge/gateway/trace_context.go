@@ -61,7 +61,7 @@ func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} 
 // or, failing that and a trace of ctx's own, in the headers that came with it.
 // What is not valid is not there.
 func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
-	if mentions(meta, keyTraceparent) {
+	if rawjson.Mentions(meta, keyTraceparent) {
 		found := gjson.GetManyBytes(meta, keyTraceparent, keyTracestate)
 		var t bridge.Trace
 		if found[0].Type == gjson.String {
@@ -129,7 +129,7 @@ func carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	switch {
 	case m.Method == "initialize" || m.Method == "ping":
 		return m
-	case meta == nil && members == nil, meta != nil && (meta[0] != '{' || members == nil && !mentions(meta, keyTraceparent, keyTracestate)):
+	case meta == nil && members == nil, meta != nil && (meta[0] != '{' || members == nil && !rawjson.Mentions(meta, keyTraceparent, keyTracestate)):
 		return m
 	case m.Params == nil:
 		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}"))}

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/config"
@@ -78,11 +79,11 @@ func BenchmarkGuards(b *testing.B) {
 				access.take(&p)
 			}
 			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: gateway.Cache{Off: true}, Breaker: gateway.Breaker{Off: true},
-				Retry: gateway.Retry{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
+				Retry: retry.Options{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
 			guarded := gateway.ServerOptions{Name: "i", Adapter: instant{}}
 			ruled := guarded
 			ruled.Limits = limits.Options{PerPrincipal: 100, Rate: often, Tools: map[string]limits.Rate{"e*": often, "echo": often}}
-			ruled.Retry = gateway.Retry{Tools: true}
+			ruled.Retry = retry.Options{Tools: true}
 			ways := []struct {
 				name string
 				o    gateway.Options

@@ -327,3 +327,14 @@ func OneLine(b []byte) []byte {
 	}
 	return out
 }
+
+// Mentions reports whether a JSON text may have one of the words as the name of
+// a member. Names may be written with escapes.
+func Mentions(text []byte, words ...string) bool {
+	for _, w := range words {
+		if bytes.Contains(text, []byte(w)) {
+			return true
+		}
+	}
+	return bytes.Contains(text, []byte(`\u`))
+}

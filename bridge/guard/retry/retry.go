@@ -1,8 +1,18 @@
-package gateway
+// Package retry makes calls again that had no answer, where it does no harm if a
+// server executes them twice: lists, reads, and tools that the server says may be
+// called twice, if that is wanted.
+//
+// It makes at most a few calls again each second and a tenth of all, after a pause
+// that grows, and none whose client was told or asked something meanwhile. It
+// starts no goroutine. A request that was surely not sent is not its business: the
+// lane sends that again.
+package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -13,29 +23,26 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// retrying is an Upstream that makes a call again which had no answer, if to
-// have it executed twice does no harm (protocol.md D0.8).
-type retrying struct {
-	bridge.Upstream
-	r *route
+// Tools is what is known of the tools of a server.
+type Tools interface {
+	// Listed is told each page of the list of tools that a caller got.
+	Listed(r *bridge.Request, page []byte)
+	// Idempotent reports whether the server has listed a tool to the principal as
+	// one that may be called twice.
+	Idempotent(principal, tool string) bool
 }
 
-// retrying returns up with its calls made again, if the server's are.
-func (r *route) retrying(up bridge.Upstream) bridge.Upstream {
-	if r.retries == nil {
-		return up
-	}
-	return &retrying{up, r}
-}
-
-// retries says how much a server's calls may be made again: a tenth of what it
+// Retries says how much a server's calls may be made again: a tenth of what it
 // is asked, and a few each second. One that fails has enough to do as it is.
-type retries struct {
+type Retries struct {
 	attempts int
-	tools    bool
-	tenths   atomic.Int64 // of calls that may be made again
+	tools    Tools // nil when calls of tools are not made again
+	log      *slog.Logger
+	life     <-chan struct{} // closed when nothing is made again any more
+	tenths   atomic.Int64    // of calls that may be made again
 	few      *rate.Limiter
 }
 
@@ -47,28 +54,46 @@ const (
 	worthWithin = 30 * time.Second // a call that took longer to fail is not made again: who waits for it has waited enough
 )
 
-// newRetries returns what there is to know about the calls of a server that are
-// made again; nil when none are.
-func newRetries(o Retry) *retries {
-	n := or(o.Attempts, 2)
+// New returns what makes the calls to a server again; nil when none are. The end
+// of life is the end of all pauses.
+func New(o Options, tools Tools, log *slog.Logger, life context.Context) *Retries {
+	n := cmp.Or(o.Attempts, 2)
 	if o.Off || n < 2 {
 		return nil
 	}
-	return &retries{attempts: n, tools: o.Tools, few: rate.NewLimiter(fewRetries, fewRetries)}
+	if !o.Tools {
+		tools = nil
+	}
+	return &Retries{attempts: n, tools: tools, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
 }
 
-// wantsTools reports whether calls of tools are made again.
-func (u *retries) wantsTools() bool { return u != nil && u.tools }
+// Tools reports whether calls of tools are made again. It is false for nil.
+func (u *Retries) Tools() bool { return u != nil && u.tools != nil }
+
+// Wrap returns up with its calls made again. nil makes none again.
+func (u *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
+	if u == nil {
+		return up
+	}
+	return &retrying{up, u}
+}
+
+// retrying is an Upstream that makes a call again which had no answer, if to
+// have it executed twice does no harm.
+type retrying struct {
+	bridge.Upstream
+	r *Retries
+}
 
 // earn counts a call.
-func (u *retries) earn() {
+func (u *Retries) earn() {
 	if u.tenths.Load() < maxTenths {
 		u.tenths.Add(1)
 	}
 }
 
 // take reports whether one more call may be made again.
-func (u *retries) take() bool {
+func (u *Retries) take() bool {
 	if u.few.Allow() {
 		return true
 	}
@@ -91,12 +116,11 @@ var repeatable = map[string]bool{
 
 // Call makes a call, and again if it can be.
 func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	s := u.r.retries
-	s.earn()
-	if s.tools && r.Method == lists[tools].method {
+	u.r.earn()
+	if u.r.tools != nil && r.Method == "tools/list" {
 		a, err := u.call(ctx, r)
 		if err == nil && a.Error == nil {
-			u.r.catalog(r.From.Principal).noteCalm(r, a.Result)
+			u.r.tools.Listed(r, a.Result)
 		}
 		return a, err
 	}
@@ -110,14 +134,14 @@ func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 func (u *retrying) may(r *bridge.Request) bool {
 	switch {
 	case repeatable[r.Method]:
-	case r.Method == "tools/call" && u.r.retries.tools:
-		if r.Doubtful() || !u.r.catalog(r.From.Principal).harmless(r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
+	case r.Method == "tools/call" && u.r.tools != nil:
+		if r.Doubtful() || !u.r.tools.Idempotent(r.From.Principal, r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
 			return false
 		}
 	default:
 		return false
 	}
-	return !era.MayAsk(r.Method) || !mentions(r.Params, "requestState", "inputResponses") // its answers are good for once
+	return !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") // its answers are good for once
 }
 
 // call makes a call that may be made again.
@@ -132,11 +156,11 @@ func (u *retrying) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		inner := saved
 		began := time.Now()
 		a, err := u.Upstream.Call(ctx, &inner)
-		if err == nil || n >= u.r.retries.attempts || heard != nil && heard.spoken.Load() || time.Since(began) > worthWithin {
+		if err == nil || n >= u.r.attempts || heard != nil && heard.spoken.Load() || time.Since(began) > worthWithin {
 			return a, err
 		}
 		pause, ok := pauseFor(ctx, err, n)
-		if !ok || !u.r.retries.take() {
+		if !ok || !u.r.take() {
 			return a, err
 		}
 		u.r.log.Debug("a call is made again", "method", r.Method, "err", err)
@@ -146,7 +170,7 @@ func (u *retrying) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, context.Cause(ctx)
-		case <-u.r.b.life.Done():
+		case <-u.r.life:
 			timer.Stop()
 			return nil, bridge.ErrShutdown
 		}
@@ -158,7 +182,7 @@ func (u *retrying) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 // as random as can be: what has failed together does not come again together.
 func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	switch {
-	case ctx.Err() != nil, errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrRefused), errors.Is(err, errAnother):
+	case ctx.Err() != nil, errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrRefused), errors.Is(err, bridge.ErrReplaced):
 		return 0, false
 	case !errors.Is(err, bridge.ErrUnavailable) && !errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrTimeout):
 		return 0, false
@@ -195,42 +219,4 @@ func (c *attended) Notify(n *jsonrpc.Message) {
 func (c *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.spoken.Store(true)
 	return c.Client.Ask(q, reply)
-}
-
-// noteCalm notes which tools of a page may be called twice.
-func (c *catalog) noteCalm(r *bridge.Request, page []byte) {
-	found := map[string]bool{}
-	if mentions(page, "Hint") {
-		tools.items(page, func(item []byte, key string) {
-			if calm(gjson.GetBytes(item, "annotations")) {
-				found[key] = true
-			}
-		})
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !gjson.GetBytes(r.Params, "cursor").Exists() || len(c.calm)+len(found) > maxCatalog {
-		c.calm = found // the list begins anew
-		return
-	}
-	for name := range found {
-		c.calm[name] = true
-	}
-}
-
-// calm reports whether a tool of these annotations may be called twice. Only
-// what is said counts, and of what contradicts itself the worse.
-func calm(annotations gjson.Result) bool {
-	if annotations.Get("idempotentHint").Type == gjson.True {
-		return true
-	}
-	return annotations.Get("readOnlyHint").Type == gjson.True && annotations.Get("destructiveHint").Type != gjson.True
-}
-
-// harmless reports whether the server has listed the tool as one that may be
-// called twice.
-func (c *catalog) harmless(tool string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calm[tool]
 }
