@@ -106,7 +106,7 @@ var _ bridge.Room = incoming{}
 
 // Reserve implements bridge.Room.
 func (i incoming) Reserve(n int) bool {
-	if (outgoing{i.Room}).Reserve(n) {
+	if (outgoing(i)).Reserve(n) {
 		return true
 	}
 	i.b.refused.Add(1)

@@ -116,12 +116,3 @@ func (p *perCall) Close(context.Context) error {
 	p.wg.Wait()
 	return nil
 }
-
-// quote returns s as a JSON string.
-func quote(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string always has a JSON form
-	}
-	return string(b)
-}
