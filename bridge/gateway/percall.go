@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 
 	"github.com/tidwall/gjson"
