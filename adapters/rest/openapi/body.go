@@ -1,19 +1,20 @@
 package openapi
 
 import (
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"slices"
 	"strings"
 )
 
 // body reads a requestBody.
-func (r *reader) body(at *node) *Body {
+func (r *reader) body(at *tree.Node) *Body {
 	n := r.soft(at)
-	if n == nil || n.kind != object {
+	if n == nil || n.Kind != tree.Object {
 		r.warn(at, "the body cannot be read: left out")
 		return nil
 	}
-	b := &Body{Description: n.scalar("description"), Required: n.flag("required"), Content: r.content(n.get("content"))}
-	if d := at.scalar("description"); d != "" {
+	b := &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(n.Get("content"))}
+	if d := at.Scalar("description"); d != "" {
 		b.Description = d
 	}
 	if len(b.Content) == 0 {
@@ -23,27 +24,27 @@ func (r *reader) body(at *node) *Body {
 }
 
 // content reads a map of media types.
-func (r *reader) content(at *node) []*MediaType {
+func (r *reader) content(at *tree.Node) []*MediaType {
 	n := r.soft(at)
 	var out []*MediaType
-	for i := range n.members() {
-		m := &n.kids.list[i]
-		if strings.HasPrefix(m.name, "x-") || m.name == "$ref" || !r.spend(1) {
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if strings.HasPrefix(m.Name, "x-") || m.Name == "$ref" || !r.spend(1) {
 			continue
 		}
-		entry := r.soft(&m.node)
-		mt := &MediaType{Type: m.name, schema: entry.get("schema")}
-		if mt.schema == nil && entry.get("itemSchema") != nil {
-			mt.schema, mt.items = entry.get("itemSchema"), true
+		entry := r.soft(&m.Node)
+		mt := &MediaType{Type: m.Name, schema: entry.Get("schema")}
+		if mt.schema == nil && entry.Get("itemSchema") != nil {
+			mt.schema, mt.items = entry.Get("itemSchema"), true
 		}
-		r.shape(mt, entry.get("encoding"), nil)
+		r.shape(mt, entry.Get("encoding"), nil)
 		out = append(out, mt)
 	}
 	return out
 }
 
 // media gives one schema the types of Swagger 2.0's consumes or produces.
-func (r *reader) media(types []string, schema *node) []*MediaType {
+func (r *reader) media(types []string, schema *tree.Node) []*MediaType {
 	if len(types) == 0 {
 		types = []string{"application/json"}
 	}
@@ -60,52 +61,52 @@ func (r *reader) media(types []string, schema *node) []*MediaType {
 }
 
 // swaggerBody makes a body of Swagger 2.0's body and formData parameters.
-func (r *reader) swaggerBody(op *node, o *Operation, body *node, form []*node) *Body {
-	types := or(op.strings("consumes"), r.consumes)
+func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form []*tree.Node) *Body {
+	types := or(op.Strings("consumes"), r.consumes)
 	if body != nil {
 		if len(form) > 0 {
 			r.warn(form[0], "%s: formData beside a body is left out", o.Key())
 		}
-		schema := body.get("schema")
+		schema := body.Get("schema")
 		if schema == nil {
 			schema = inlineSchema(body)
 		}
-		return &Body{Description: body.scalar("description"), Required: body.flag("required"), Content: r.media(types, schema)}
+		return &Body{Description: body.Scalar("description"), Required: body.Flag("required"), Content: r.media(types, schema)}
 	}
 	if len(form) == 0 {
 		return nil
 	}
 	b := &Body{}
-	var props, required []member
+	var props, required []tree.Member
 	formats := map[string]string{}
 	files := false
 	for _, f := range form {
-		name := f.scalar("name")
+		name := f.Scalar("name")
 		if name == "" {
 			r.warn(f, "%s: a parameter without a name is left out", o.Key())
 			continue
 		}
 		s := inlineSchema(f)
-		if d := f.get("description"); d != nil {
-			s = made(f, append(slices.Clone(s.members()), member{"description", *d}))
+		if d := f.Get("description"); d != nil {
+			s = f.Object(append(slices.Clone(s.Members()), tree.Member{Name: "description", Node: *d}))
 		}
-		props = append(props, member{name, *s})
-		if f.flag("required") {
+		props = append(props, tree.Member{Name: name, Node: *s})
+		if f.Flag("required") {
 			b.Required = true
-			required = append(required, member{node: node{kind: text, text: name, line: f.line, file: f.file}})
+			required = append(required, tree.Member{Node: tree.Node{Kind: tree.Text, Text: name, Line: f.Line, File: f.File}})
 		}
 		formats[name] = collectionFormat(f)
-		files = files || f.str("type") == "file"
+		files = files || f.Str("type") == "file"
 	}
 	at := form[0]
-	list := []member{
-		{"type", node{kind: text, text: "object", line: at.line, file: at.file}},
-		{"properties", *made(at, props)},
+	list := []tree.Member{
+		{Name: "type", Node: tree.Node{Kind: tree.Text, Text: "object", Line: at.Line, File: at.File}},
+		{Name: "properties", Node: *at.Object(props)},
 	}
 	if len(required) > 0 {
-		list = append(list, member{"required", node{kind: array, kids: &kids{list: required}, line: at.line, file: at.file}})
+		list = append(list, tree.Member{Name: "required", Node: *at.Array(required)})
 	}
-	schema := made(at, list)
+	schema := at.Object(list)
 	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return !isForm(t) || files && !isMultipart(t) })
 	switch {
 	case len(types) > 0:
@@ -148,7 +149,7 @@ func isText(t string) bool {
 }
 
 // shape finds out whether a media type is a file, and what its parts are.
-func (r *reader) shape(mt *MediaType, encoding *node, formats map[string]string) {
+func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]string) {
 	if !isForm(mt.Type) {
 		mt.File = r.wholeFile(mt)
 		return
@@ -156,7 +157,7 @@ func (r *reader) shape(mt *MediaType, encoding *node, formats map[string]string)
 	mt.Fields = []*Field{}
 	encoding = r.soft(encoding)
 	seen := map[string]bool{}
-	r.eachProperty(mt.schema, 0, map[*node]bool{}, func(name string, s *node) {
+	r.eachProperty(mt.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
 		if seen[name] || r.marked(s, "readOnly") || !r.spend(1) {
 			return
 		}
@@ -164,36 +165,36 @@ func (r *reader) shape(mt *MediaType, encoding *node, formats map[string]string)
 		f := &Field{Name: name, Type: r.typeOf(s), CollectionFormat: formats[name]}
 		f.File, f.Array = r.fileField(s, 0)
 		f.File = f.File && isMultipart(mt.Type)
-		r.encode(f, r.soft(encoding.get(name)))
+		r.encode(f, r.soft(encoding.Get(name)))
 		mt.Fields = append(mt.Fields, f)
 	})
 }
 
-func (r *reader) encode(f *Field, e *node) {
+func (r *reader) encode(f *Field, e *tree.Node) {
 	if e == nil {
 		return
 	}
-	f.ContentType = e.str("contentType")
-	f.Styled = e.get("style") != nil || e.get("explode") != nil || e.get("allowReserved") != nil
+	f.ContentType = e.Str("contentType")
+	f.Styled = e.Get("style") != nil || e.Get("explode") != nil || e.Get("allowReserved") != nil
 	f.Style = "form"
-	if s := e.str("style"); slices.Contains(stylesOf(InQuery), s) {
+	if s := e.Str("style"); slices.Contains(stylesOf(InQuery), s) {
 		f.Style = s
 	}
 	f.Explode = f.Style == "form" || f.Style == "deepObject"
-	if x := e.get("explode"); x.is(boolean) && f.Style != "deepObject" {
-		f.Explode = x.text == "true"
+	if x := e.Get("explode"); x.Is(tree.Boolean) && f.Style != "deepObject" {
+		f.Explode = x.Text == "true"
 	}
-	f.AllowReserved = e.flag("allowReserved")
-	headers := r.soft(e.get("headers"))
-	for i := range headers.members() {
-		m := &headers.kids.list[i]
-		h := r.soft(&m.node)
-		if h == nil || strings.EqualFold(m.name, "Content-Type") || !isToken(m.name) {
+	f.AllowReserved = e.Flag("allowReserved")
+	headers := r.soft(e.Get("headers"))
+	for i := range headers.Members() {
+		m := &headers.Members()[i]
+		h := r.soft(&m.Node)
+		if h == nil || strings.EqualFold(m.Name, "Content-Type") || !isToken(m.Name) {
 			continue
 		}
-		s := h.get("schema")
-		f.Headers = append(f.Headers, &Parameter{Name: m.name, In: InHeader, Description: h.scalar("description"),
-			Required: h.flag("required"), Style: "simple", Explode: h.flag("explode"), Type: r.typeOf(s), Value: r.valueOf(s), schema: s})
+		s := h.Get("schema")
+		f.Headers = append(f.Headers, &Parameter{Name: m.Name, In: InHeader, Description: h.Scalar("description"),
+			Required: h.Flag("required"), Style: "simple", Explode: h.Flag("explode"), Type: r.typeOf(s), Value: r.valueOf(s), schema: s})
 	}
 }
 
@@ -220,40 +221,40 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 
 // eachProperty calls f with the properties of a schema and of those it is
 // made of.
-func (r *loader) eachProperty(n *node, depth int, seen map[*node]bool, f func(name string, s *node)) {
+func (r *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
 	if n = r.soft(n); n == nil || depth > 20 || seen[n] {
 		return
 	}
 	seen[n] = true
-	props := r.soft(n.get("properties"))
-	for i := range props.members() {
-		m := &props.kids.list[i]
-		f(m.name, &m.node)
+	props := r.soft(n.Get("properties"))
+	for i := range props.Members() {
+		m := &props.Members()[i]
+		f(m.Name, &m.Node)
 	}
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
-		parts := n.get(word)
-		for i := range parts.members() {
-			r.eachProperty(&parts.kids.list[i].node, depth+1, seen, f)
+		parts := n.Get(word)
+		for i := range parts.Members() {
+			r.eachProperty(&parts.Members()[i].Node, depth+1, seen, f)
 		}
 	}
 }
 
 // fileField reports whether a schema is that of a file, or of several.
-func (r *loader) fileField(n *node, depth int) (file, list bool) {
-	if n = r.soft(n); n == nil || n.kind != object || depth > 3 {
+func (r *loader) fileField(n *tree.Node, depth int) (file, list bool) {
+	if n = r.soft(n); n == nil || n.Kind != tree.Object || depth > 3 {
 		return false, false
 	}
 	if isBinary(n) {
 		return true, false
 	}
-	if items := n.get("items"); items != nil {
+	if items := n.Get("items"); items != nil {
 		file, _ = r.fileField(items, depth+1)
 		return file, file
 	}
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
-		parts := n.get(word)
-		for i := range min(len(parts.members()), 8) {
-			f, l := r.fileField(&parts.kids.list[i].node, depth+1)
+		parts := n.Get(word)
+		for i := range min(len(parts.Members()), 8) {
+			f, l := r.fileField(&parts.Members()[i].Node, depth+1)
 			file, list = file || f, list || l
 		}
 	}
@@ -261,21 +262,21 @@ func (r *loader) fileField(n *node, depth int) (file, list bool) {
 }
 
 // isBinary reports whether a schema stands for bytes as they are.
-func isBinary(n *node) bool {
-	if f := n.str("format"); f == "binary" || f == "file" {
+func isBinary(n *tree.Node) bool {
+	if f := n.Str("format"); f == "binary" || f == "file" {
 		types, _ := typesOf(n)
 		return len(types) == 0 || slices.Contains(types, "string")
 	}
-	if n.str("type") == "file" || n.str("contentEncoding") == "binary" {
+	if n.Str("type") == "file" || n.Str("contentEncoding") == "binary" {
 		return true
 	}
-	return n.str("contentMediaType") != "" && n.get("contentEncoding") == nil && !isText(n.str("contentMediaType")) && !isJSON(n.str("contentMediaType"))
+	return n.Str("contentMediaType") != "" && n.Get("contentEncoding") == nil && !isText(n.Str("contentMediaType")) && !isJSON(n.Str("contentMediaType"))
 }
 
 // marked reports whether a schema has a flag, itself or behind its reference.
-func (r *loader) marked(n *node, flag string) bool {
-	if n.flag(flag) {
+func (r *loader) marked(n *tree.Node, flag string) bool {
+	if n.Flag(flag) {
 		return true
 	}
-	return n.get("$ref") != nil && r.soft(n).flag(flag)
+	return n.Get("$ref") != nil && r.soft(n).Flag(flag)
 }

@@ -4,21 +4,24 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // inPlace are the keywords whose schemas describe the same value.
 var inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
 
 // properties writes properties and required.
-func (w *render) properties(n *node) {
-	props := w.l.soft(n.get("properties"))
-	if props != nil && props.kind != object {
-		w.l.warn(props, "properties is %s", props.kind)
+func (w *render) properties(n *tree.Node) {
+	props := w.l.soft(n.Get("properties"))
+	if props != nil && props.Kind != tree.Object {
+		w.l.warn(props, "properties is %s", props.Kind)
 		props = nil
 	}
 	var names []string
-	if n.get("required").is(array) {
-		names = n.strings("required")
+	if n.Get("required").Is(tree.Array) {
+		names = n.Strings("required")
 	}
 	wanted := newSet(names)
 	hidden := "readOnly"
@@ -26,27 +29,27 @@ func (w *render) properties(n *node) {
 		hidden = "writeOnly"
 	}
 	var required []string
-	if props != nil && len(props.members())+len(names) > 0 {
+	if props != nil && len(props.Members())+len(names) > 0 {
 		w.key("properties")
 		w.b = append(w.b, '{')
 	}
-	for i := range props.members() {
-		m := &props.kids.list[i]
-		must := wanted.take(m.name) || m.node.get("required").is(boolean) && m.node.flag("required")
-		if w.l.marked(&m.node, hidden) || w.stop() {
+	for i := range props.Members() {
+		m := &props.Members()[i]
+		must := wanted.take(m.Name) || m.Node.Get("required").Is(tree.Boolean) && m.Node.Flag("required")
+		if w.l.marked(&m.Node, hidden) || w.stop() {
 			continue
 		}
-		name := m.name
+		name := m.Name
 		desc := ""
 		if !w.output {
-			if name = w.keys.shown(m.name); name != m.name {
-				desc = renamed(m.node.scalar("description"), m.name)
+			if name = w.keys.shown(m.Name); name != m.Name {
+				desc = renamed(m.Node.Scalar("description"), m.Name)
 			}
 		}
 		if must {
 			required = append(required, name)
 		}
-		w.property(name, &m.node, desc, must)
+		w.property(name, &m.Node, desc, must)
 	}
 	// A required member that nobody describes may be anything.
 	for _, name := range names {
@@ -62,7 +65,7 @@ func (w *render) properties(n *node) {
 			w.raw(shown, "{}")
 		}
 	}
-	if props != nil && len(props.members())+len(names) > 0 {
+	if props != nil && len(props.Members())+len(names) > 0 {
 		w.b = append(w.b, '}')
 	}
 	w.required(required)
@@ -113,14 +116,14 @@ func (w *render) required(names []string) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = appendString(w.b, name)
+		w.b = rawjson.AppendString(w.b, name)
 	}
 	w.b = append(w.b, ']')
 }
 
 // property writes one property. Optional ones are the first to be left out
 // when a schema is too long.
-func (w *render) property(name string, n *node, desc string, must bool) {
+func (w *render) property(name string, n *tree.Node, desc string, must bool) {
 	opt, files := w.opt, w.files
 	if !must {
 		w.opt++
@@ -138,12 +141,12 @@ func renamed(desc, name string) string {
 	if desc = strings.TrimSpace(desc); desc != "" {
 		desc += " "
 	}
-	return desc + "(sent as " + short(name) + ")"
+	return desc + "(sent as " + tree.Short(name) + ")"
 }
 
 // additional writes what else an object may have.
-func (w *render) additional(n *node) {
-	a := n.get("additionalProperties")
+func (w *render) additional(n *tree.Node) {
+	a := n.Get("additionalProperties")
 	files := w.files
 	if w.files = noPart; files == form {
 		w.files = inPart
@@ -155,7 +158,7 @@ func (w *render) additional(n *node) {
 		if !w.relaxed && !w.mixed && !isComposed(n) {
 			w.raw("additionalProperties", "false")
 		}
-	case a.is(object) && len(a.members()) > 0:
+	case a.Is(tree.Object) && len(a.Members()) > 0:
 		w.keys.open = true
 		opt := w.opt
 		w.opt++
@@ -164,10 +167,10 @@ func (w *render) additional(n *node) {
 		w.opt = opt
 	case a != nil:
 		w.keys.open = true
-		if n.get("properties") == nil {
+		if n.Get("properties") == nil {
 			w.raw("additionalProperties", "true")
 		}
-	case n.get("properties") == nil:
+	case n.Get("properties") == nil:
 		types, _ := typesOf(n)
 		w.keys.open = w.keys.open || slices.Contains(types, "object")
 	}
@@ -176,35 +179,35 @@ func (w *render) additional(n *node) {
 
 // composed writes allOf, anyOf and oneOf. The last becomes an anyOf: more
 // providers know that, and alternatives of real documents are seldom exclusive.
-func (w *render) composed(n *node, nullable bool) {
-	if all := n.get("allOf"); all.is(array) && len(all.members()) > 0 {
+func (w *render) composed(n *tree.Node, nullable bool) {
+	if all := n.Get("allOf"); all.Is(tree.Array) && len(all.Members()) > 0 {
 		via, mixed := w.viaAll, w.mixed
 		w.viaAll, w.mixed = true, true
 		w.alternatives("allOf", all, nil, false)
 		w.viaAll, w.mixed = via, mixed
 	}
-	one, other := n.get("oneOf"), n.get("anyOf")
-	if other.is(array) && len(other.members()) > 0 {
-		w.alternatives("anyOf", other, n.get("discriminator"), nullable)
-		if one.is(array) && len(one.members()) > 0 && !w.relaxed {
+	one, other := n.Get("oneOf"), n.Get("anyOf")
+	if other.Is(tree.Array) && len(other.Members()) > 0 {
+		w.alternatives("anyOf", other, n.Get("discriminator"), nullable)
+		if one.Is(tree.Array) && len(one.Members()) > 0 && !w.relaxed {
 			w.alternatives("oneOf", one, nil, nullable)
 		}
-	} else if one.is(array) && len(one.members()) > 0 {
-		w.alternatives("anyOf", one, n.get("discriminator"), nullable)
+	} else if one.Is(tree.Array) && len(one.Members()) > 0 {
+		w.alternatives("anyOf", one, n.Get("discriminator"), nullable)
 	}
 }
 
-func (w *render) alternatives(word string, list, discriminator *node, nullable bool) {
+func (w *render) alternatives(word string, list, discriminator *tree.Node, nullable bool) {
 	w.key(word)
 	w.b = append(w.b, '[')
-	for i := range list.members() {
-		n := &list.kids.list[i].node
+	for i := range list.Members() {
+		n := &list.Members()[i].Node
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
 		start := len(w.b)
 		w.inner(n, "", "")
-		if discriminator.is(object) && !w.relaxed && bytes.HasPrefix(w.b[start:], []byte(`{"$ref"`)) &&
+		if discriminator.Is(tree.Object) && !w.relaxed && bytes.HasPrefix(w.b[start:], []byte(`{"$ref"`)) &&
 			!bytes.Contains(w.b[start:], []byte(`"properties"`)) {
 			w.hint(n, discriminator)
 		}
@@ -220,19 +223,19 @@ func (w *render) alternatives(word string, list, discriminator *node, nullable b
 
 // hint says in an alternative which value of the discriminator goes with it.
 // The schema that was just written is open again for that.
-func (w *render) hint(n, discriminator *node) {
-	prop, ref := discriminator.str("propertyName"), n.str("$ref")
+func (w *render) hint(n, discriminator *tree.Node) {
+	prop, ref := discriminator.Str("propertyName"), n.Str("$ref")
 	t := w.l.deref(n)
-	own := w.l.soft(t.get("properties").get(prop))
-	if prop == "" || t == nil || own.get("enum") != nil || own.get("const") != nil {
+	own := w.l.soft(t.Get("properties").Get(prop))
+	if prop == "" || t == nil || own.Get("enum") != nil || own.Get("const") != nil {
 		return
 	}
 	var values []string
-	mapping := discriminator.get("mapping")
-	for i := range mapping.members() {
-		m := &mapping.kids.list[i]
-		if m.node.is(text) && (m.node.text == ref || label(m.node.text) == label(ref)) && !slices.Contains(values, m.name) {
-			values = append(values, m.name)
+	mapping := discriminator.Get("mapping")
+	for i := range mapping.Members() {
+		m := &mapping.Members()[i]
+		if m.Node.Is(tree.Text) && (m.Node.Text == ref || label(m.Node.Text) == label(ref)) && !slices.Contains(values, m.Name) {
+			values = append(values, m.Name)
 		}
 	}
 	if mapping == nil {
@@ -254,7 +257,7 @@ func (w *render) hint(n, discriminator *node) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = appendString(w.b, v)
+		w.b = rawjson.AppendString(w.b, v)
 	}
 	w.b = append(w.b, "]}}"...)
 	w.required([]string{shown})
@@ -262,15 +265,15 @@ func (w *render) hint(n, discriminator *node) {
 }
 
 // orNull writes a schema that is made of others and may be null too.
-func (w *render) orNull(n *node, name, desc string) {
+func (w *render) orNull(n *tree.Node, name, desc string) {
 	w.describe(w.text(n, name, desc), "")
-	var list []member
-	for _, m := range n.members() {
-		switch m.name {
+	var list []tree.Member
+	for _, m := range n.Members() {
+		switch m.Name {
 		case "nullable", "x-nullable", "description", "title", "default":
 		case "type":
 			if types, _ := typesOf(n); len(types) == 1 {
-				list = append(list, member{"type", node{kind: text, text: types[0], line: m.node.line, file: m.node.file}})
+				list = append(list, tree.Member{Name: "type", Node: tree.Node{Kind: tree.Text, Text: types[0], Line: m.Node.Line, File: m.Node.File}})
 			}
 		default:
 			list = append(list, m)
@@ -278,67 +281,67 @@ func (w *render) orNull(n *node, name, desc string) {
 	}
 	w.key("anyOf")
 	w.b = append(w.b, '[')
-	w.inner(made(n, list), "", "")
+	w.inner(n.Object(list), "", "")
 	w.b = append(w.b, `,{"type":"null"}]`...)
 }
 
-var restMarks = marksOf("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
+var restMarks = tree.Marks("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
 
 // rest writes the keywords that few documents have.
-func (w *render) rest(n *node) {
-	if !n.hasAny(restMarks) {
+func (w *render) rest(n *tree.Node) {
+	if !n.HasAny(restMarks) {
 		return
 	}
 	for _, word := range []string{"not", "if", "then", "else"} {
-		if s := n.get(word); s.is(object) || s.is(boolean) {
+		if s := n.Get(word); s.Is(tree.Object) || s.Is(tree.Boolean) {
 			w.key(word)
 			w.inner(s, "", "")
 		}
 	}
 	for _, word := range []string{"contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties"} {
-		if s := n.get(word); s.is(object) || s.is(boolean) {
+		if s := n.Get(word); s.Is(tree.Object) || s.Is(tree.Boolean) {
 			w.key(word)
 			w.schema(s, "", "")
 			for _, bound := range []string{"minContains", "maxContains"} {
-				if word == "contains" && whole(n.get(bound)) != "" {
-					w.raw(bound, whole(n.get(bound)))
+				if word == "contains" && whole(n.Get(bound)) != "" {
+					w.raw(bound, whole(n.Get(bound)))
 				}
 			}
 		}
 	}
 	for _, word := range []string{"patternProperties", "dependentSchemas"} {
-		s := n.get(word)
-		if !s.is(object) {
+		s := n.Get(word)
+		if !s.Is(tree.Object) {
 			continue
 		}
 		w.keys.open = true
 		w.key(word)
 		w.b = append(w.b, '{')
-		for i := range s.members() {
-			m := &s.kids.list[i]
+		for i := range s.Members() {
+			m := &s.Members()[i]
 			switch {
 			case word == "dependentSchemas":
-				w.key(w.keys.shown(m.name))
-				w.inner(&m.node, "", "")
-			case w.l.compiles(m.name):
-				w.key(m.name)
-				w.schema(&m.node, "", "")
+				w.key(w.keys.shown(m.Name))
+				w.inner(&m.Node, "", "")
+			case w.l.compiles(m.Name):
+				w.key(m.Name)
+				w.schema(&m.Node, "", "")
 			}
 		}
 		w.b = append(w.b, '}')
 	}
-	if s := n.get("dependentRequired"); s.is(object) {
+	if s := n.Get("dependentRequired"); s.Is(tree.Object) {
 		w.key("dependentRequired")
 		w.b = append(w.b, '{')
-		for i := range s.members() {
-			m := &s.kids.list[i]
-			w.key(w.keys.shown(m.name))
+		for i := range s.Members() {
+			m := &s.Members()[i]
+			w.key(w.keys.shown(m.Name))
 			w.b = append(w.b, '[')
-			for j, name := range uniq(s.strings(m.name)) {
+			for j, name := range uniq(s.Strings(m.Name)) {
 				if j > 0 {
 					w.b = append(w.b, ',')
 				}
-				w.b = appendString(w.b, w.keys.shown(name))
+				w.b = rawjson.AppendString(w.b, w.keys.shown(name))
 			}
 			w.b = append(w.b, ']')
 		}

@@ -1,10 +1,13 @@
 package openapi
 
-import "strconv"
+import (
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
+	"strconv"
+)
 
 // def returns the name under which a schema will be among the definitions. Nil
 // stands for that of files.
-func (w *render) def(n *node) string {
+func (w *render) def(n *tree.Node) string {
 	key := defKey{n, w.files}
 	d := w.defs[key]
 	if d == nil {
@@ -87,7 +90,7 @@ func (w *render) stubSize(d *def) int {
 	if d.n == nil {
 		return len(w.fileSchema()) + len(d.name) + 4
 	}
-	desc := min(len(d.n.scalar("description")), w.longer, 100)
+	desc := min(len(d.n.Scalar("description")), w.longer, 100)
 	// Descriptions may hold a few characters that need escaping.
 	return len(d.name) + len(`"":{"type":["object","null"],"description":" ()"},`) + desc + desc/16 + len(w.note)
 }
@@ -110,19 +113,19 @@ func (w *render) define(d *def, stub bool) {
 
 // hop is a way from one schema to another that leaves the value the same.
 type hop struct {
-	from, to *node
+	from, to *tree.Node
 	all      bool // also through allOf
 }
 
 // reaches reports whether one schema leads to another without leaving the
 // value that it describes.
-func (l *loader) reaches(from, to *node, all bool) bool {
+func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 	h := hop{from, to, all}
 	if known, ok := l.loops[h]; ok {
 		return known
 	}
-	seen := map[*node]bool{}
-	todo := []*node{from}
+	seen := map[*tree.Node]bool{}
+	todo := []*tree.Node{from}
 	found := false
 	for len(todo) > 0 && !found {
 		n := todo[len(todo)-1]
@@ -131,18 +134,18 @@ func (l *loader) reaches(from, to *node, all bool) bool {
 			continue
 		}
 		seen[n] = true
-		if n.get("$ref").is(text) {
+		if n.Get("$ref").Is(tree.Text) {
 			todo = append(todo, l.deref(n))
 			continue
 		}
 		found = n == to || len(seen) > 2000 // too tangled to tell
 		for _, word := range inPlace {
-			next := n.get(word)
+			next := n.Get(word)
 			switch {
 			case next == nil || word == "allOf" && !all:
-			case next.kind == array || word == "dependentSchemas":
-				for i := range next.members() {
-					todo = append(todo, &next.kids.list[i].node)
+			case next.Kind == tree.Array || word == "dependentSchemas":
+				for i := range next.Members() {
+					todo = append(todo, &next.Members()[i].Node)
 				}
 			default:
 				todo = append(todo, next)
@@ -160,26 +163,26 @@ const maxWays = 5000
 
 // ways returns in how many ways a schema leads to others that describe the
 // same value: what a validator has to go through.
-func (l *loader) ways(n *node, depth int) int {
+func (l *loader) ways(n *tree.Node, depth int) int {
 	known, ok := l.counts[n]
 	if ok {
 		return known
 	}
-	if depth > maxDepth {
+	if depth > tree.MaxDepth {
 		return maxWays + 1
 	}
 	l.counts[n] = 0 // a way back is no other way
 	sum := 1
-	add := func(c *node) {
+	add := func(c *tree.Node) {
 		if c = l.soft(c); c != nil && sum <= maxWays {
 			sum += l.ways(c, depth+1)
 		}
 	}
 	for _, word := range inPlace {
-		next := n.get(word)
-		if next.is(array) || word == "dependentSchemas" {
-			for i := range next.members() {
-				add(&next.kids.list[i].node)
+		next := n.Get(word)
+		if next.Is(tree.Array) || word == "dependentSchemas" {
+			for i := range next.Members() {
+				add(&next.Members()[i].Node)
 			}
 		} else if next != nil {
 			add(next)

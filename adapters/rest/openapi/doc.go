@@ -16,9 +16,5 @@
 // A tool that would be too long for a list is shortened where it is deepest
 // and least needed; [Tool.Full] has all of it.
 //
-// Trees are our own and not those of a library, because the libraries for
-// OpenAPI refuse documents that are in use, take many times as long, and lose
-// order and lines. YAML is read by go.yaml.in/yaml/v3 and not by the library
-// that reads the configuration: a document of 3 MB takes it a third of the
-// time and of the memory.
+// Package tree reads the texts; what a reference leads to is found out here.
 package openapi

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"slices"
 	"strings"
 )
@@ -122,7 +123,7 @@ func (t *Tool) root(w *render, params []*Parameter) {
 
 // argument writes the schema of an argument. What it refers to stands here and
 // not among the definitions: it is what models need most.
-func (w *render) argument(name string, n *node, desc string, must, deprecated bool, files part) {
+func (w *render) argument(name string, n *tree.Node, desc string, must, deprecated bool, files part) {
 	opt := w.opt
 	if !must {
 		w.opt++
@@ -139,11 +140,11 @@ func (w *render) argument(name string, n *node, desc string, must, deprecated bo
 }
 
 // direct writes a schema, or the one it refers to, in full.
-func (w *render) direct(n *node, name, desc string) {
+func (w *render) direct(n *tree.Node, name, desc string) {
 	t := w.l.soft(n)
-	if n != nil && t != n && t.is(object) && !n.flag("nullable") && !n.flag("x-nullable") {
+	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
 		w.current, w.viaAll = t, false
-		w.inner(t, name, first(desc, n.scalar("description")))
+		w.inner(t, name, first(desc, n.Scalar("description")))
 		w.current = nil
 		return
 	}
@@ -157,7 +158,7 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 	m := t.Body
 	desc := b.Description
 	if desc == "" {
-		desc = w.l.soft(m.schema).scalar("description")
+		desc = w.l.soft(m.schema).Scalar("description")
 	}
 	switch s := m.schema; {
 	case m.File:
@@ -167,7 +168,7 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 		w.b = append(w.b, '}')
 	case isForm(m.Type):
 		if s == nil {
-			s = &node{kind: object}
+			s = &tree.Node{Kind: tree.Object}
 		}
 		w.argument("body", s, desc, b.Required, false, form)
 	case isText(m.Type):
@@ -193,19 +194,19 @@ const outlined = 20
 func (l *loader) outline(m *MediaType) string {
 	var all []string
 	n := l.soft(m.schema)
-	l.eachProperty(m.schema, 0, map[*node]bool{}, func(name string, s *node) {
+	l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
 		s = l.soft(s)
 		if l.marked(s, "readOnly") || len(all) >= outlined {
 			return
 		}
-		xml := s.get("xml")
-		if own := xml.str("name"); own != "" && strings.HasSuffix(base(m.Type), "xml") {
+		xml := s.Get("xml")
+		if own := xml.Str("name"); own != "" && strings.HasSuffix(base(m.Type), "xml") {
 			name = own
 		}
 		if kind := l.typeOf(s); kind != "" {
 			name += " " + kind
 		}
-		if xml.flag("attribute") && strings.HasSuffix(base(m.Type), "xml") {
+		if xml.Flag("attribute") && strings.HasSuffix(base(m.Type), "xml") {
 			name += " as attribute"
 		}
 		all = append(all, name)
@@ -214,7 +215,7 @@ func (l *loader) outline(m *MediaType) string {
 		return ""
 	}
 	of := ""
-	if own := first(n.get("xml").str("name"), label(m.schema.str("$ref"))); strings.HasSuffix(base(m.Type), "xml") && own != "Schema" {
+	if own := first(n.Get("xml").Str("name"), label(m.schema.Str("$ref"))); strings.HasSuffix(base(m.Type), "xml") && own != "Schema" {
 		of = " <" + own + ">"
 	}
 	return ":" + of + " with " + strings.Join(all, ", ")
@@ -222,7 +223,7 @@ func (l *loader) outline(m *MediaType) string {
 
 // flatBody is a body whose properties can be arguments of their own.
 type flatBody struct {
-	schema *node
+	schema *tree.Node
 	own    []string // names of the properties
 	shown  []string // as arguments
 }
@@ -234,22 +235,22 @@ func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 		return nil
 	}
 	s := w.l.soft(t.Body.schema)
-	props := w.l.soft(s.get("properties"))
-	if len(props.members()) == 0 || len(props.members()) > maxParameters || s.get("allOf") != nil || s.get("anyOf") != nil || s.get("oneOf") != nil ||
-		s.get("additionalProperties").is(object) || s.flag("additionalProperties") {
+	props := w.l.soft(s.Get("properties"))
+	if len(props.Members()) == 0 || len(props.Members()) > maxParameters || s.Get("allOf") != nil || s.Get("anyOf") != nil || s.Get("oneOf") != nil ||
+		s.Get("additionalProperties").Is(tree.Object) || s.Flag("additionalProperties") {
 		return nil
 	}
 	f := &flatBody{schema: s}
-	for i := range props.members() {
-		m := &props.kids.list[i]
-		if w.l.marked(&m.node, "readOnly") {
+	for i := range props.Members() {
+		m := &props.Members()[i]
+		if w.l.marked(&m.Node, "readOnly") {
 			continue
 		}
-		shown := cut64(plainName(m.name, true))
+		shown := cut64(plainName(m.Name, true))
 		if shown == "" || shown == "body" || slices.Contains(f.shown, shown) {
 			return nil
 		}
-		f.own, f.shown = append(f.own, m.name), append(f.shown, shown)
+		f.own, f.shown = append(f.own, m.Name), append(f.shown, shown)
 	}
 	for _, p := range params {
 		if slices.Contains(f.shown, cut64(plainName(p.Name, true))) {
@@ -261,20 +262,20 @@ func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 
 // spread writes the properties of the body as arguments.
 func (t *Tool) spread(w *render, f *flatBody, required []string) []string {
-	props := w.l.soft(f.schema.get("properties"))
-	wanted := f.schema.strings("required")
+	props := w.l.soft(f.schema.Get("properties"))
+	wanted := f.schema.Strings("required")
 	files := noPart
 	if isForm(t.Body.Type) {
 		files = inPart
 	}
 	for i, own := range f.own {
-		n := props.get(own)
-		must := t.Operation.Body.Required && (slices.Contains(wanted, own) || n.get("required").is(boolean) && n.flag("required"))
+		n := props.Get(own)
+		must := t.Operation.Body.Required && (slices.Contains(wanted, own) || n.Get("required").Is(tree.Boolean) && n.Flag("required"))
 		if must {
 			required = append(required, f.shown[i])
 		}
 		t.Arguments = append(t.Arguments, Argument{Name: f.shown[i], Place: InBody, Required: must, Field: own})
-		desc := n.scalar("description")
+		desc := n.Scalar("description")
 		if own != f.shown[i] {
 			desc = renamed(desc, own)
 		}
@@ -294,7 +295,7 @@ func (t *Tool) output(budget int) {
 	// Many operations answer with the same thing. What is written depends on
 	// nothing else of the operation.
 	key := answered{s, t.Wrapped, budget}
-	if own := s.members(); !t.Wrapped || len(own) == 1 && own[0].name == "$ref" {
+	if own := s.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
 		key.n = l.soft(s)
 	}
 	known, ok := l.answers[key]
@@ -307,13 +308,13 @@ func (t *Tool) output(budget int) {
 
 // answered says which output schema it is.
 type answered struct {
-	n       *node
+	n       *tree.Node
 	wrapped bool
 	budget  int
 }
 
 // writeOutput writes the schema of an answer within a budget.
-func (t *Tool) writeOutput(s *node, budget int) []byte {
+func (t *Tool) writeOutput(s *tree.Node, budget int) []byte {
 	w := t.fit(budget, func(w *render) {
 		w.output, w.relaxed = true, !t.opts.StrictOutput
 		w.longer = min(w.longer, 200)
@@ -343,14 +344,14 @@ func (t *Tool) writeOutput(s *node, budget int) []byte {
 
 // object writes the members of a schema into the one at the root, whose type
 // stands there already.
-func (w *render) object(n *node) {
-	var list []member
-	for _, m := range n.members() {
-		if m.name != "type" && m.name != "nullable" && m.name != "x-nullable" && m.name != "enum" {
+func (w *render) object(n *tree.Node) {
+	var list []tree.Member
+	for _, m := range n.Members() {
+		if m.Name != "type" && m.Name != "nullable" && m.Name != "x-nullable" && m.Name != "enum" {
 			list = append(list, m)
 		}
 	}
-	s := made(n, list)
+	s := n.Object(list)
 	w.current, w.viaAll = n, false
 	if w.wrapped(s) != nil {
 		w.composed(s, false)
@@ -364,9 +365,9 @@ func (w *render) object(n *node) {
 
 // answer returns the schema of the answer, nil when none is promised. The
 // schema of a stream is not one: what comes back there is joined.
-func (t *Tool) answer() *node {
+func (t *Tool) answer() *tree.Node {
 	var best *Response
-	var schema *node
+	var schema *tree.Node
 	for i := range t.Operation.Responses {
 		r := &t.Operation.Responses[i]
 		status := strings.ToUpper(r.Status)
@@ -380,27 +381,27 @@ func (t *Tool) answer() *node {
 			}
 		}
 	}
-	if s := t.doc.load.soft(schema); s.is(object) && !isBinary(s) {
+	if s := t.doc.load.soft(schema); s.Is(tree.Object) && !isBinary(s) {
 		return schema
 	}
 	return nil
 }
 
 // isObject reports whether what a schema describes is an object for sure.
-func (l *loader) isObject(n *node, depth int) bool {
-	if n = l.soft(n); !n.is(object) || depth > 10 {
+func (l *loader) isObject(n *tree.Node, depth int) bool {
+	if n = l.soft(n); !n.Is(tree.Object) || depth > 10 {
 		return false
 	}
 	types, null := typesOf(n)
 	switch {
 	case len(types) > 0:
 		return len(types) == 1 && types[0] == "object" && !null
-	case n.get("properties").is(object):
+	case n.Get("properties").Is(tree.Object):
 		return true
 	}
-	all := n.get("allOf")
-	for i := range all.members() {
-		if l.isObject(&all.kids.list[i].node, depth+1) {
+	all := n.Get("allOf")
+	for i := range all.Members() {
+		if l.isObject(&all.Members()[i].Node, depth+1) {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,11 +15,11 @@ var wholeWords = []string{"minLength", "maxLength", "minItems", "maxItems", "min
 var formats = []string{"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6",
 	"uri", "uri-reference", "iri", "iri-reference", "uuid", "uri-template", "json-pointer", "relative-json-pointer", "regex"}
 
-var limitMarks = marksOf(append([]string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems"}, wholeWords...)...)
+var limitMarks = tree.Marks(append([]string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems"}, wholeWords...)...)
 
 // members writes the keywords of a schema that is no reference into the object
 // that is open.
-func (w *render) members(n *node, name, desc string) {
+func (w *render) members(n *tree.Node, name, desc string) {
 	if w.depth > w.cut && !isLeaf(n) {
 		w.stub(n, desc)
 		return
@@ -26,15 +27,15 @@ func (w *render) members(n *node, name, desc string) {
 	if only := w.wrapped(n); only != nil {
 		via := w.viaAll
 		w.viaAll = true
-		w.ref(only, name, first(desc, n.scalar("description")))
+		w.ref(only, name, first(desc, n.Scalar("description")))
 		w.viaAll = via
-		if d := n.get("default"); d != nil && !w.output {
+		if d := n.Get("default"); d != nil && !w.output {
 			w.value("default", d, 200)
 		}
 		return
 	}
 	types, nullable := typesOf(n)
-	if nullable && !w.relaxed && len(n.get("allOf").members()) > 0 {
+	if nullable && !w.relaxed && len(n.Get("allOf").Members()) > 0 {
 		w.orNull(n, name, desc)
 		return
 	}
@@ -44,11 +45,11 @@ func (w *render) members(n *node, name, desc string) {
 		w.types(types, nullable)
 	}
 	note := ""
-	if p := n.get("pattern"); p.is(text) && !w.relaxed {
-		if w.l.compiles(p.text) {
-			w.str("pattern", p.text)
+	if p := n.Get("pattern"); p.Is(tree.Text) && !w.relaxed {
+		if w.l.compiles(p.Text) {
+			w.str("pattern", p.Text)
 		} else {
-			note = "pattern: " + short(p.text)
+			note = "pattern: " + tree.Short(p.Text)
 		}
 	}
 	w.describe(w.text(n, name, desc), note)
@@ -58,19 +59,19 @@ func (w *render) members(n *node, name, desc string) {
 	}
 	// Some clients complain of every format in an output schema that they do not
 	// know, each time they list tools. In an input schema it tells models something.
-	if f := n.get("format"); f.is(text) && f.text != "" && len(f.text) < 40 && f.text != "binary" && (!w.output || slices.Contains(formats, f.text)) {
-		w.str("format", f.text)
+	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && (!w.output || slices.Contains(formats, f.Text)) {
+		w.str("format", f.Text)
 	}
 	if !w.output {
-		if d := fit(n.get("default"), types); d != nil && d.kind != null {
+		if d := fit(n.Get("default"), types); d != nil && d.Kind != tree.Null {
 			w.value("default", d, 200)
 		}
-		if n.flag("deprecated") {
+		if n.Flag("deprecated") {
 			w.raw("deprecated", "true")
 		}
 		w.examples(n)
 	}
-	if n.get("properties") != nil || n.get("required").is(array) {
+	if n.Get("properties") != nil || n.Get("required").Is(tree.Array) {
 		w.properties(n)
 	}
 	w.additional(n)
@@ -88,39 +89,39 @@ var annotations = []string{"allOf", "description", "default", "nullable", "x-nul
 
 // wrapped returns the reference when a schema is nothing but an allOf around
 // it: what OpenAPI 3.0 needs to describe a reference.
-func (w *render) wrapped(n *node) *node {
-	all := n.get("allOf").members()
-	if len(all) != 1 || !all[0].node.get("$ref").is(text) || len(all[0].node.members()) > 1 || n.flag("nullable") {
+func (w *render) wrapped(n *tree.Node) *tree.Node {
+	all := n.Get("allOf").Members()
+	if len(all) != 1 || !all[0].Node.Get("$ref").Is(tree.Text) || len(all[0].Node.Members()) > 1 || n.Flag("nullable") {
 		return nil
 	}
-	for _, m := range n.members() {
-		if !slices.Contains(annotations, m.name) && !strings.HasPrefix(m.name, "x-") {
+	for _, m := range n.Members() {
+		if !slices.Contains(annotations, m.Name) && !strings.HasPrefix(m.Name, "x-") {
 			return nil
 		}
 	}
-	return &all[0].node
+	return &all[0].Node
 }
 
 // impliedType says what a schema means that forgot its type.
-func (w *render) impliedType(n *node, types []string) []string {
+func (w *render) impliedType(n *tree.Node, types []string) []string {
 	if len(types) > 0 || isComposed(n) {
 		return types
 	}
 	switch {
-	case n.get("properties").is(object):
+	case n.Get("properties").Is(tree.Object):
 		return []string{"object"}
-	case n.get("items") != nil:
+	case n.Get("items") != nil:
 		return []string{"array"}
 	}
 	return types
 }
 
 // text is the description, or a title that says more than the name.
-func (w *render) text(n *node, name, desc string) string {
-	if desc = first(desc, n.scalar("description")); desc != "" {
+func (w *render) text(n *tree.Node, name, desc string) string {
+	if desc = first(desc, n.Scalar("description")); desc != "" {
 		return desc
 	}
-	title := n.scalar("title")
+	title := n.Scalar("title")
 	plain := func(s string) string {
 		return strings.Map(func(r rune) rune {
 			if r == ' ' || r == '_' || r == '-' {
@@ -136,17 +137,17 @@ func (w *render) text(n *node, name, desc string) string {
 }
 
 // enum writes enum and const, each value once.
-func (w *render) enum(n *node, types []string, nullable bool) {
-	if c := n.get("const"); c != nil && !w.relaxed {
+func (w *render) enum(n *tree.Node, types []string, nullable bool) {
+	if c := n.Get("const"); c != nil && !w.relaxed {
 		w.value("const", c, 4000)
 	}
-	list := n.get("enum")
-	if !list.is(array) || len(list.members()) == 0 {
+	list := n.Get("enum")
+	if !list.Is(tree.Array) || len(list.Members()) == 0 {
 		return
 	}
 	mark := len(w.b)
 	// When space is short, a long list is only hinted at.
-	hint := w.relaxed || w.longer < shortDescription && len(list.members()) > 50
+	hint := w.relaxed || w.longer < shortDescription && len(list.Members()) > 50
 	if w.stubs = w.stubs || hint && !w.relaxed; hint {
 		w.key("examples")
 	} else {
@@ -155,8 +156,8 @@ func (w *render) enum(n *node, types []string, nullable bool) {
 	w.b = append(w.b, '[')
 	var seen spans
 	hasNull := false
-	for i := range list.members() {
-		v := &list.kids.list[i].node
+	for i := range list.Members() {
+		v := &list.Members()[i].Node
 		if hint && len(seen.at) == 10 {
 			break
 		}
@@ -168,12 +169,12 @@ func (w *render) enum(n *node, types []string, nullable bool) {
 			v = f
 		}
 		start, ok := len(w.b), false
-		w.b, ok = appendValue(w.b, v, start+2000, 0)
+		w.b, ok = v.AppendJSON(w.b, start+2000)
 		if !ok || !seen.add(w.b, start) {
 			w.b = w.b[:from]
 			continue
 		}
-		hasNull = hasNull || v.kind == null
+		hasNull = hasNull || v.Kind == tree.Null
 	}
 	if nullable && !hasNull && len(seen.at) > 0 && !hint {
 		w.b = append(w.b, `,null`...)
@@ -214,19 +215,19 @@ func (s *spans) add(b []byte, start int) bool {
 }
 
 // limits writes what bounds a value.
-func (w *render) limits(n *node) {
-	if !n.hasAny(limitMarks) {
+func (w *render) limits(n *tree.Node) {
+	if !n.HasAny(limitMarks) {
 		return
 	}
 	for _, word := range wholeWords {
-		if s := whole(n.get(word)); s != "" {
+		if s := whole(n.Get(word)); s != "" {
 			w.raw(word, s)
 		}
 	}
 	for _, side := range [][2]string{{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}} {
-		bound, exclusive := numeric(n.get(side[0])), n.get(side[1])
+		bound, exclusive := numeric(n.Get(side[0])), n.Get(side[1])
 		switch {
-		case n.flag(side[1]) && bound != "": // as until JSON Schema draft 4
+		case n.Flag(side[1]) && bound != "": // as until JSON Schema draft 4
 			w.raw(side[1], bound)
 			continue
 		case numeric(exclusive) != "":
@@ -236,50 +237,50 @@ func (w *render) limits(n *node) {
 			w.raw(side[0], bound)
 		}
 	}
-	if s := numeric(n.get("multipleOf")); positive(s) {
+	if s := numeric(n.Get("multipleOf")); positive(s) {
 		w.raw("multipleOf", s)
 	}
-	if n.flag("uniqueItems") {
+	if n.Flag("uniqueItems") {
 		w.raw("uniqueItems", "true")
 	}
 }
 
 // examples writes one short example.
-func (w *render) examples(n *node) {
-	if w.longer < longDescription || n.get("enum") != nil || n.get("const") != nil {
+func (w *render) examples(n *tree.Node) {
+	if w.longer < longDescription || n.Get("enum") != nil || n.Get("const") != nil {
 		return
 	}
-	e := n.get("example")
-	if list := n.get("examples"); e == nil && list.is(array) && len(list.members()) > 0 {
-		e = &list.members()[0].node
+	e := n.Get("example")
+	if list := n.Get("examples"); e == nil && list.Is(tree.Array) && len(list.Members()) > 0 {
+		e = &list.Members()[0].Node
 	}
-	if e == nil || e.kind == null || e.kind == array || e.kind == object {
+	if e == nil || e.Kind == tree.Null || e.Kind == tree.Array || e.Kind == tree.Object {
 		return
 	}
-	if v, ok := appendValue(nil, e, 60, 0); ok {
+	if v, ok := e.AppendJSON(nil, 60); ok {
 		w.raw("examples", "["+string(v)+"]")
 	}
 }
 
 // items writes what arrays hold. They always say something, since providers of
 // models demand it.
-func (w *render) items(n *node, types []string) {
-	items := n.get("items")
+func (w *render) items(n *tree.Node, types []string) {
+	items := n.Get("items")
 	files := w.files
 	if files == form {
 		w.files = noPart
 	}
-	prefix := n.get("prefixItems")
-	if items.is(array) { // a tuple, as before JSON Schema 2020-12
-		prefix, items = items, n.get("additionalItems")
+	prefix := n.Get("prefixItems")
+	if items.Is(tree.Array) { // a tuple, as before JSON Schema 2020-12
+		prefix, items = items, n.Get("additionalItems")
 	}
-	if prefix.is(array) && len(prefix.members()) > 0 && !w.relaxed {
+	if prefix.Is(tree.Array) && len(prefix.Members()) > 0 && !w.relaxed {
 		w.list("prefixItems", prefix)
 	}
 	if items != nil || slices.Contains(types, "array") {
 		w.key("items")
-		if items != nil && items.kind == boolean {
-			w.b = append(w.b, items.text...)
+		if items != nil && items.Kind == tree.Boolean {
+			w.b = append(w.b, items.Text...)
 		} else {
 			w.schema(items, "", "")
 		}
@@ -288,14 +289,14 @@ func (w *render) items(n *node, types []string) {
 }
 
 // list writes schemas of values below this one.
-func (w *render) list(word string, n *node) {
+func (w *render) list(word string, n *tree.Node) {
 	w.key(word)
 	w.b = append(w.b, '[')
-	for i := range n.members() {
+	for i := range n.Members() {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.schema(&n.kids.list[i].node, "", "")
+		w.schema(&n.Members()[i].Node, "", "")
 	}
 	w.b = append(w.b, ']')
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"io"
 	"io/fs"
 	"net/url"
@@ -48,9 +49,9 @@ const (
 // file is one text that was read, and its tree.
 type file struct {
 	location string
-	root     *node // nil when it cannot be read
-	far      bool  // it refers to others
-	anchors  map[string]*node
+	root     *tree.Node // nil when it cannot be read
+	far      bool       // it refers to others
+	anchors  map[string]*tree.Node
 }
 
 // loader reads texts and follows references between them.
@@ -65,12 +66,12 @@ type loader struct {
 	dir      *os.Root // Root, opened at the first reference to a file
 
 	mu       sync.Mutex // guards what follows, which tools fill later too
-	targets  map[target]*node
+	targets  map[target]*tree.Node
 	problems map[target]*failure
-	round    int              // 1 in Load, more in Tools
-	nested   int              // pointers that lead through references, at the moment
-	labels   map[*node]string // what references call a node
-	counts   map[*node]int
+	round    int                   // 1 in Load, more in Tools
+	nested   int                   // pointers that lead through references, at the moment
+	labels   map[*tree.Node]string // what references call a node
+	counts   map[*tree.Node]int
 	loops    map[hop]bool
 	patterns map[string]bool // whether they compile
 	renames  bool            // a schema had names to be changed: others of the document probably have, too
@@ -105,7 +106,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 		src.Location = abs
 	}
 	l := &loader{ctx: ctx, src: src, left: src.MaxBytes, byLoc: map[string]uint16{},
-		targets: map[target]*node{}, problems: map[target]*failure{}, round: 1, labels: map[*node]string{}, loops: map[hop]bool{}, counts: map[*node]int{}, patterns: map[string]bool{}, defs: map[defKey]*def{}, names: map[string]bool{}, warned: map[string]bool{}}
+		targets: map[target]*tree.Node{}, problems: map[target]*failure{}, round: 1, labels: map[*tree.Node]string{}, loops: map[hop]bool{}, counts: map[*tree.Node]int{}, patterns: map[string]bool{}, defs: map[defKey]*def{}, names: map[string]bool{}, warned: map[string]bool{}}
 	doc := &Document{Location: src.Location, load: l}
 	l.report = func(w Warning) { doc.Warnings = append(doc.Warnings, w) }
 	defer l.done()
@@ -131,7 +132,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 	for i := 0; i < len(l.files); i++ { // grows
 		if f := l.files[i]; f.far {
 			left := 1 << 22
-			l.fetch(f.root, false, map[*kids]bool{}, &left)
+			l.fetch(f.root, false, map[*tree.Kids]bool{}, &left)
 		}
 	}
 	if l.exceeded != nil {
@@ -187,10 +188,10 @@ func (l *loader) name(location string) string {
 }
 
 // warn notes a fault at n; the same one is told once.
-func (l *loader) warn(n *node, format string, args ...any) {
+func (l *loader) warn(n *tree.Node, format string, args ...any) {
 	w := Warning{Text: fmt.Sprintf(format, args...)}
 	if n != nil {
-		w.File, w.Line = l.name(l.files[n.file].location), int(n.line)
+		w.File, w.Line = l.name(l.files[n.File].location), int(n.Line)
 	}
 	l.tell(w)
 }
@@ -216,21 +217,8 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	warn := func(line int32, s string) {
 		l.tell(Warning{File: l.name(location), Line: int(line), Text: s})
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var err error
-	if start := bytes.TrimLeft(data, " \t\r\n"); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
-		if f.root, f.far, err = parseJSON(data, i, warn); err != nil {
-			// A flow mapping of YAML begins the same way. What was said of it as
-			// JSON may be said again.
-			var other *node
-			var far bool
-			if other, far, _ = parseYAML(data, i, warn); other != nil {
-				f.root, f.far, err = other, far, nil
-			}
-		}
-	} else {
-		f.root, f.far, err = parseYAML(data, i, warn)
-	}
+	f.root, f.far, err = tree.Parse(data, i, warn)
 	return f, err
 }
 

@@ -1,6 +1,9 @@
 package openapi
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
+)
 
 // Document is an API as its description gives it, whatever the version:
 // Swagger 2.0 and OpenAPI 3.0 to 3.2 look the same here. What a request needs
@@ -116,7 +119,7 @@ type Parameter struct {
 	// or its default, as text; "" when it says nothing.
 	Value string
 
-	schema *node
+	schema *tree.Node
 	at     place
 }
 
@@ -165,7 +168,7 @@ type MediaType struct {
 	// others. Arguments may have fields that are not among them.
 	Fields []*Field
 
-	schema *node
+	schema *tree.Node
 	items  bool // schema is that of one item of a stream (itemSchema)
 }
 

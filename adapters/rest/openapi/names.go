@@ -3,6 +3,7 @@ package openapi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 )
 
@@ -155,7 +156,7 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 		}
 		out[i] = name + suffix
 		for n := 2; taken[out[i]]; n++ {
-			more := string(appendInt([]byte(suffix+"_"), n))
+			more := suffix + "_" + strconv.Itoa(n)
 			out[i] = names[i][:min(len(names[i]), maxName-len(more))] + more
 		}
 		taken[out[i]] = true

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,54 +13,54 @@ var methods = []string{"get", "put", "post", "delete", "options", "head", "patch
 
 // path reads one path item. What is wrong with one of its operations costs
 // that operation.
-func (r *reader) path(doc *Document, path string, n *node) {
+func (r *reader) path(doc *Document, path string, n *tree.Node) {
 	item := r.soft(n)
 	if item == nil {
-		if n.get("$ref") != nil { // told by deref
+		if n.Get("$ref") != nil { // told by deref
 			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
 		}
 		return
 	}
-	if item.kind != object {
-		if item.kind != null {
+	if item.Kind != tree.Object {
+		if item.Kind != tree.Null {
 			doc.Lost = append(doc.Lost, &Operation{Path: path, written: path})
 		}
-		r.warn(n, "path %s is %s: left out", short(path), item.kind)
+		r.warn(n, "path %s is %s: left out", tree.Short(path), item.Kind)
 		return
 	}
-	items := []*node{item}
+	items := []*tree.Node{item}
 	if item != n { // its own members go over those of the reference
-		items = []*node{n, item}
+		items = []*tree.Node{n, item}
 	}
 	common := &pathItem{path: path}
 	common.mcp = r.mcp
 	for _, it := range items {
-		if x := it.get("x-mcp"); x != nil {
+		if x := it.Get("x-mcp"); x != nil {
 			common.mcp = x
 		}
 		if common.params == nil {
-			common.params = it.get("parameters")
+			common.params = it.Get("parameters")
 		}
 		if common.servers == nil {
-			common.servers = r.servers(it.get("servers"))
+			common.servers = r.servers(it.Get("servers"))
 		}
 		if common.summary == "" {
-			common.summary = it.scalar("summary")
+			common.summary = it.Scalar("summary")
 		}
 		if common.description == "" {
-			common.description = it.scalar("description")
+			common.description = it.Scalar("description")
 		}
 	}
 	for _, it := range items {
-		for i := range it.members() {
-			m := &it.kids.list[i]
-			switch name := strings.ToLower(m.name); {
+		for i := range it.Members() {
+			m := &it.Members()[i]
+			switch name := strings.ToLower(m.Name); {
 			case slices.Contains(methods, name):
-				r.operation(doc, common, strings.ToUpper(m.name), &m.node)
-			case m.name == "additionalOperations" && m.node.kind == object:
-				for j := range m.node.members() {
-					extra := &m.node.kids.list[j]
-					r.operation(doc, common, extra.name, &extra.node)
+				r.operation(doc, common, strings.ToUpper(m.Name), &m.Node)
+			case m.Name == "additionalOperations" && m.Node.Kind == tree.Object:
+				for j := range m.Node.Members() {
+					extra := &m.Node.Members()[j]
+					r.operation(doc, common, extra.Name, &extra.Node)
 				}
 			}
 		}
@@ -69,11 +70,11 @@ func (r *reader) path(doc *Document, path string, n *node) {
 // pathItem is what the operations of a path share.
 type pathItem struct {
 	path, summary, description string
-	params, mcp                *node
+	params, mcp                *tree.Node
 	servers                    []Server
 }
 
-func (r *reader) operation(doc *Document, common *pathItem, method string, at *node) {
+func (r *reader) operation(doc *Document, common *pathItem, method string, at *tree.Node) {
 	key := method + " " + common.path
 	op := &Operation{Method: method, Path: common.path, written: common.path}
 	kept := false
@@ -83,7 +84,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 		}
 	}()
 	if !isToken(method) {
-		r.warn(at, "%s: not a method of HTTP: left out", short(key))
+		r.warn(at, "%s: not a method of HTTP: left out", tree.Short(key))
 		return
 	}
 	if r.seen[key] {
@@ -95,19 +96,19 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 	}
 	r.seen[key] = true
 	n := r.soft(at)
-	if n == nil || n.kind != object {
-		r.warn(at, "%s is not an operation: left out", short(key))
+	if n == nil || n.Kind != tree.Object {
+		r.warn(at, "%s is not an operation: left out", tree.Short(key))
 		return
 	}
 	path, _, _ := strings.Cut(common.path, "#")
 	if !strings.HasPrefix(path, "/") {
-		r.warn(at, "path %q does not begin with a slash", short(path))
+		r.warn(at, "path %q does not begin with a slash", tree.Short(path))
 		path = "/" + path
 	}
-	*op = Operation{ID: n.scalar("operationId"), Method: method, Path: path, written: common.path,
-		Summary: n.scalar("summary"), Description: n.scalar("description"),
-		Deprecated: n.flag("deprecated"), Tags: n.strings("tags"),
-		File: r.name(r.files[at.file].location), Line: int(at.line)}
+	*op = Operation{ID: n.Scalar("operationId"), Method: method, Path: path, written: common.path,
+		Summary: n.Scalar("summary"), Description: n.Scalar("description"),
+		Deprecated: n.Flag("deprecated"), Tags: n.Strings("tags"),
+		File: r.name(r.files[at.File].location), Line: int(at.Line)}
 	if op.Summary == "" {
 		op.Summary = common.summary
 	}
@@ -115,30 +116,30 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *n
 		op.Description = common.description
 	}
 	op.Servers = common.servers
-	if s := n.get("servers"); s != nil {
+	if s := n.Get("servers"); s != nil {
 		op.Servers = r.servers(s)
 	}
 	op.Security = r.security
-	if s := n.get("security"); s != nil {
+	if s := n.Get("security"); s != nil {
 		if own := r.requirements(s); own != nil {
 			op.Security = own
 		}
 	}
-	op.MCP = r.extension(n.get("x-mcp"))
-	if n.get("x-mcp") == nil && common.mcp != nil { // what all of a path have can only be a switch
+	op.MCP = r.extension(n.Get("x-mcp"))
+	if n.Get("x-mcp") == nil && common.mcp != nil { // what all of a path have can only be a switch
 		op.MCP.Off = r.extension(common.mcp).Off
 	}
 	var body *Body
 	if op.Parameters, body = r.parameters(common, n, op); op.Parameters == nil {
 		return
 	}
-	if b := n.get("requestBody"); b != nil && !r.swagger {
+	if b := n.Get("requestBody"); b != nil && !r.swagger {
 		body = r.body(b)
 	}
 	op.Body = body
 	op.Responses = r.responses(n)
 	if !r.spend(operationParts) {
-		r.warn(at, "%s and what follows is left out: the operations have more than %d parts together", short(op.Key()), maxParts)
+		r.warn(at, "%s and what follows is left out: the operations have more than %d parts together", tree.Short(op.Key()), maxParts)
 		return
 	}
 	doc.Operations, kept = append(doc.Operations, op), true
@@ -162,18 +163,18 @@ func isToken(s string) bool {
 	return true
 }
 
-func (r *reader) extension(n *node) Extension {
+func (r *reader) extension(n *tree.Node) Extension {
 	var x Extension
 	switch {
 	case n == nil:
-	case n.kind == boolean:
-		x.Off = n.text == "false"
-	case n.kind == object:
-		if e := n.get("enabled"); e.is(boolean) && e.text == "false" {
+	case n.Kind == tree.Boolean:
+		x.Off = n.Text == "false"
+	case n.Kind == tree.Object:
+		if e := n.Get("enabled"); e.Is(tree.Boolean) && e.Text == "false" {
 			x.Off = true
 		}
-		x.Name, x.Title, x.Description = n.scalar("name"), n.scalar("title"), n.scalar("description")
-		hints := n.get("annotations")
+		x.Name, x.Title, x.Description = n.Scalar("name"), n.Scalar("title"), n.Scalar("description")
+		hints := n.Get("annotations")
 		if hints == nil {
 			hints = n
 		}
@@ -181,39 +182,39 @@ func (r *reader) extension(n *node) Extension {
 			name string
 			to   **bool
 		}{{"readOnlyHint", &x.ReadOnly}, {"destructiveHint", &x.Destructive}, {"idempotentHint", &x.Idempotent}, {"openWorldHint", &x.OpenWorld}} {
-			if v := hints.get(h.name); v.is(boolean) {
-				is := v.text == "true"
+			if v := hints.Get(h.name); v.Is(tree.Boolean) {
+				is := v.Text == "true"
 				*h.to = &is
 			}
 		}
 	default:
-		r.warn(n, "x-mcp is %s: it must be false or an object", n.kind)
+		r.warn(n, "x-mcp is %s: it must be false or an object", n.Kind)
 	}
 	return x
 }
 
-func (r *reader) responses(n *node) []Response {
-	list := r.soft(n.get("responses"))
+func (r *reader) responses(n *tree.Node) []Response {
+	list := r.soft(n.Get("responses"))
 	var out []Response
-	for i := range list.members() {
-		m := &list.kids.list[i]
-		if strings.HasPrefix(m.name, "x-") || !r.spend(1) {
+	for i := range list.Members() {
+		m := &list.Members()[i]
+		if strings.HasPrefix(m.Name, "x-") || !r.spend(1) {
 			continue
 		}
-		a := r.soft(&m.node)
-		if a == nil || a.kind != object {
-			r.warn(&m.node, "response %s cannot be read", short(m.name))
+		a := r.soft(&m.Node)
+		if a == nil || a.Kind != tree.Object {
+			r.warn(&m.Node, "response %s cannot be read", tree.Short(m.Name))
 			continue
 		}
-		resp := Response{Status: m.name, Description: a.scalar("description")}
+		resp := Response{Status: m.Name, Description: a.Scalar("description")}
 		if !r.swagger {
-			resp.Content = r.content(a.get("content"))
-		} else if s := a.get("schema"); s != nil {
-			resp.Content = r.media(or(n.strings("produces"), r.produces), s)
+			resp.Content = r.content(a.Get("content"))
+		} else if s := a.Get("schema"); s != nil {
+			resp.Content = r.media(or(n.Strings("produces"), r.produces), s)
 		}
-		for _, h := range r.soft(a.get("headers")).members() {
-			if len(resp.Headers) < maxHeaders && isToken(h.name) {
-				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(h.name))
+		for _, h := range r.soft(a.Get("headers")).Members() {
+			if len(resp.Headers) < maxHeaders && isToken(h.Name) {
+				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(h.Name))
 			}
 		}
 		out = append(out, resp)

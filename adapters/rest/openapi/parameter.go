@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,41 +15,41 @@ var template = regexp.MustCompile(`\{([^{}]*)\}`)
 
 // parameters reads what an operation takes outside of the body and, in Swagger
 // 2.0, the body too. The list is nil when the operation cannot be used.
-func (r *reader) parameters(common *pathItem, n *node, op *Operation) ([]*Parameter, *Body) {
+func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*Parameter, *Body) {
 	list := []*Parameter{}
-	var form []*node
-	var body *node
-	for _, from := range []*node{r.soft(common.params), r.soft(n.get("parameters"))} {
-		if from != nil && from.kind != array {
-			r.warn(from, "%s: parameters is %s and not a list", op.Key(), from.kind)
+	var form []*tree.Node
+	var body *tree.Node
+	for _, from := range []*tree.Node{r.soft(common.params), r.soft(n.Get("parameters"))} {
+		if from != nil && from.Kind != tree.Array {
+			r.warn(from, "%s: parameters is %s and not a list", op.Key(), from.Kind)
 			continue
 		}
 		own := len(list)
-		if len(from.members()) > maxParameters {
-			r.warn(from, "%s is left out: it has %d parameters", op.Key(), len(from.members()))
+		if len(from.Members()) > maxParameters {
+			r.warn(from, "%s is left out: it has %d parameters", op.Key(), len(from.Members()))
 			return nil, nil
 		}
-		for i := range from.members() {
+		for i := range from.Members() {
 			if !r.spend(1) {
 				break // which costs the operation
 			}
-			at := &from.kids.list[i].node
+			at := &from.Members()[i].Node
 			p := r.soft(at)
 			if p == nil {
 				continue // told by deref
 			}
-			switch in := p.str("in"); {
+			switch in := p.Str("in"); {
 			case r.swagger && in == "body":
 				body = p
 				continue
 			case r.swagger && in == "formData":
-				form = slices.DeleteFunc(form, func(f *node) bool { return f.scalar("name") == p.scalar("name") })
+				form = slices.DeleteFunc(form, func(f *tree.Node) bool { return f.Scalar("name") == p.Scalar("name") })
 				form = append(form, p)
 				continue
 			}
 			param := r.parameter(at, p, op)
 			if param == nil {
-				if p.flag("required") && p.str("in") != "header" {
+				if p.Flag("required") && p.Str("in") != "header" {
 					r.warn(at, "%s is left out: it needs this parameter", op.Key())
 					return nil, nil
 				}
@@ -60,14 +61,14 @@ func (r *reader) parameters(common *pathItem, n *node, op *Operation) ([]*Parame
 				list = append(list, param)
 			default:
 				if same >= own {
-					r.warn(at, "%s: parameter %q in %s stands here again: the last one counts", op.Key(), short(param.Name), param.In)
+					r.warn(at, "%s: parameter %q in %s stands here again: the last one counts", op.Key(), tree.Short(param.Name), param.In)
 				}
 				list[same] = param
 			}
 		}
 	}
 	if strings.Count(op.Path, "{") > maxParameters {
-		r.warn(n, "%s is left out: its path is too long", short(op.Key()))
+		r.warn(n, "%s is left out: its path is too long", tree.Short(op.Key()))
 		return nil, nil
 	}
 	list = r.matchPath(list, op, n)
@@ -79,7 +80,7 @@ func (r *reader) parameters(common *pathItem, n *node, op *Operation) ([]*Parame
 
 // matchPath sees to it that every name in the path has its parameter, and
 // every path parameter its place.
-func (r *reader) matchPath(list []*Parameter, op *Operation, n *node) []*Parameter {
+func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
 	in := map[string]bool{}
 	has := func(name string) bool {
 		return slices.ContainsFunc(list, func(p *Parameter) bool { return p.In == InPath && p.Name == name })
@@ -94,7 +95,7 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *node) []*Paramet
 			}
 			op.Path = strings.ReplaceAll(op.Path, m[0], "{"+plain+"}")
 			if !has(plain) {
-				r.warn(n, "%s: nothing is said about {%s}: taken as a string", op.Key(), short(plain))
+				r.warn(n, "%s: nothing is said about {%s}: taken as a string", op.Key(), tree.Short(plain))
 				list = append(list, &Parameter{Name: plain, In: InPath, Required: true, Style: "simple", Type: "string"})
 			}
 			name = plain
@@ -103,7 +104,7 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *node) []*Paramet
 	}
 	return slices.DeleteFunc(list, func(p *Parameter) bool {
 		if p.In == InPath && !in[p.Name] {
-			r.warn(n, "%s: the path has no {%s}: the parameter is left out", op.Key(), short(p.Name))
+			r.warn(n, "%s: the path has no {%s}: the parameter is left out", op.Key(), tree.Short(p.Name))
 			return true
 		}
 		return false
@@ -112,11 +113,11 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *node) []*Paramet
 
 // parameter reads one that is not part of a body. Nil means that it cannot or
 // must not be sent.
-func (r *reader) parameter(at, n *node, op *Operation) *Parameter {
-	p := &Parameter{Name: n.scalar("name"), In: Place(n.str("in")), Description: n.scalar("description"),
-		Required: n.flag("required"), Deprecated: n.flag("deprecated"), AllowReserved: n.flag("allowReserved"),
-		AllowEmpty: n.flag("allowEmptyValue"), at: place{n.file, n.line}}
-	if d := at.scalar("description"); d != "" {
+func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
+	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
+		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"),
+		AllowEmpty: n.Flag("allowEmptyValue"), at: place{n.File, n.Line}}
+	if d := at.Scalar("description"); d != "" {
 		p.Description = d
 	}
 	if p.Name == "" && p.In != InQueryString {
@@ -125,7 +126,7 @@ func (r *reader) parameter(at, n *node, op *Operation) *Parameter {
 	}
 	styles := stylesOf(p.In)
 	if styles == nil {
-		r.warn(at, "%s: parameter %q is in %q, which is no place: left out", op.Key(), short(p.Name), short(n.str("in")))
+		r.warn(at, "%s: parameter %q is in %q, which is no place: left out", op.Key(), tree.Short(p.Name), tree.Short(n.Str("in")))
 		return nil
 	}
 	switch p.In {
@@ -140,30 +141,30 @@ func (r *reader) parameter(at, n *node, op *Operation) *Parameter {
 			return nil
 		}
 		if !isToken(p.Name) {
-			r.warn(at, "%s: %q cannot be the name of a header: left out", op.Key(), short(p.Name))
+			r.warn(at, "%s: %q cannot be the name of a header: left out", op.Key(), tree.Short(p.Name))
 			return nil
 		}
 	}
 	p.Style = styles[0]
 	if r.swagger {
 		r.collection(p, n)
-	} else if s := n.str("style"); s != "" {
+	} else if s := n.Str("style"); s != "" {
 		if slices.Contains(styles, s) {
 			p.Style = s
 		} else {
-			r.warn(at, "%s: parameter %q: style %q does not go with %s: %s is used", op.Key(), short(p.Name), short(s), p.In, p.Style)
+			r.warn(at, "%s: parameter %q: style %q does not go with %s: %s is used", op.Key(), tree.Short(p.Name), tree.Short(s), p.In, p.Style)
 		}
 	}
 	if !r.swagger {
 		p.Explode = p.Style == "form" || p.Style == "deepObject"
-		if e := n.get("explode"); e.is(boolean) && p.Style != "deepObject" {
-			p.Explode = e.text == "true"
+		if e := n.Get("explode"); e.Is(tree.Boolean) && p.Style != "deepObject" {
+			p.Explode = e.Text == "true"
 		}
 	}
-	p.schema = n.get("schema")
-	if content := r.soft(n.get("content")); content.is(object) && len(content.members()) > 0 {
-		m := &content.members()[0]
-		p.ContentType, p.schema = m.name, r.soft(&m.node).get("schema")
+	p.schema = n.Get("schema")
+	if content := r.soft(n.Get("content")); content.Is(tree.Object) && len(content.Members()) > 0 {
+		m := &content.Members()[0]
+		p.ContentType, p.schema = m.Name, r.soft(&m.Node).Get("schema")
 	} else if p.schema == nil {
 		p.schema = inlineSchema(n)
 	}
@@ -202,7 +203,7 @@ func stylesOf(in Place) []string {
 }
 
 // collection reads how Swagger 2.0 writes arrays.
-func (r *reader) collection(p *Parameter, n *node) {
+func (r *reader) collection(p *Parameter, n *tree.Node) {
 	p.CollectionFormat = collectionFormat(n)
 	p.Explode = p.CollectionFormat == "multi"
 	switch {
@@ -214,11 +215,11 @@ func (r *reader) collection(p *Parameter, n *node) {
 	}
 }
 
-func collectionFormat(n *node) string {
-	if n.str("type") != "array" {
+func collectionFormat(n *tree.Node) string {
+	if n.Str("type") != "array" {
 		return ""
 	}
-	switch f := n.str("collectionFormat"); f {
+	switch f := n.Str("collectionFormat"); f {
 	case "ssv", "tsv", "pipes", "multi":
 		return f
 	}
@@ -231,41 +232,32 @@ var notSchema = []string{"name", "in", "required", "description", "collectionFor
 	"deprecated", "schema", "style", "explode", "content", "$ref", "allowReserved", "example", "examples"}
 
 // inlineSchema makes a schema of a parameter that is one itself.
-func inlineSchema(n *node) *node {
-	var list []member
-	for _, m := range n.members() {
-		if !slices.Contains(notSchema, m.name) {
+func inlineSchema(n *tree.Node) *tree.Node {
+	var list []tree.Member
+	for _, m := range n.Members() {
+		if !slices.Contains(notSchema, m.Name) {
 			list = append(list, m)
 		}
 	}
-	return made(n, list)
-}
-
-// made returns an object that the document does not have.
-func made(at *node, list []member) *node {
-	n := &node{line: at.line, file: at.file, kind: object}
-	if len(list) > 0 {
-		n.kids = newKids(list, func(*member) {})
-	}
-	return n
+	return n.Object(list)
 }
 
 // valueOf returns the value that a schema gives, as text, or "".
-func (r *loader) valueOf(n *node) string {
+func (r *loader) valueOf(n *tree.Node) string {
 	n = r.soft(n)
-	if c := n.scalar("const"); c != "" {
+	if c := n.Scalar("const"); c != "" {
 		return c
 	}
-	if e := n.get("enum"); len(e.members()) == 1 && e.members()[0].node.kind != object {
-		return e.members()[0].node.text
+	if e := n.Get("enum"); len(e.Members()) == 1 && e.Members()[0].Node.Kind != tree.Object {
+		return e.Members()[0].Node.Text
 	}
-	return n.scalar("default")
+	return n.Scalar("default")
 }
 
 // typeOf returns the one type that a schema says, or "".
-func (r *loader) typeOf(n *node) string {
+func (r *loader) typeOf(n *tree.Node) string {
 	for range maxChain {
-		if n = r.soft(n); n == nil || n.kind != object {
+		if n = r.soft(n); n == nil || n.Kind != tree.Object {
 			return ""
 		}
 		types, _ := typesOf(n)
@@ -274,16 +266,16 @@ func (r *loader) typeOf(n *node) string {
 			return types[0]
 		case len(types) > 1:
 			return ""
-		case n.get("properties") != nil:
+		case n.Get("properties") != nil:
 			return "object"
-		case n.get("items") != nil:
+		case n.Get("items") != nil:
 			return "array"
 		}
-		all := n.get("allOf").members()
+		all := n.Get("allOf").Members()
 		if len(all) == 0 {
 			return ""
 		}
-		n = &all[0].node
+		n = &all[0].Node
 	}
 	return ""
 }

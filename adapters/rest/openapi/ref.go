@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -12,11 +13,11 @@ const maxChain = 100
 
 // deref follows the references at n to what they stand for. It returns nil,
 // after a warning, when that is nothing.
-func (l *loader) deref(n *node) *node {
+func (l *loader) deref(n *tree.Node) *tree.Node {
 	first := n
 	for range maxChain {
-		ref := n.get("$ref")
-		if !ref.is(text) {
+		ref := n.Get("$ref")
+		if !ref.Is(tree.Text) {
 			return n
 		}
 		next := l.follow(ref)
@@ -25,7 +26,7 @@ func (l *loader) deref(n *node) *node {
 		}
 		n = next
 	}
-	l.warn(first, "$ref %q leads to itself", short(first.str("$ref")))
+	l.warn(first, "$ref %q leads to itself", tree.Short(first.Str("$ref")))
 	return nil
 }
 
@@ -36,12 +37,12 @@ type failure struct {
 }
 
 // follow returns what one reference leads to, or nil after a warning.
-func (l *loader) follow(ref *node) *node {
-	key := target{ref.file, ref.text}
+func (l *loader) follow(ref *tree.Node) *tree.Node {
+	key := target{ref.File, ref.Text}
 	n, ok := l.targets[key]
 	if !ok {
 		var problem string
-		if n, problem = l.locate(ref.file, ref.text); n == nil {
+		if n, problem = l.locate(ref.File, ref.Text); n == nil {
 			l.problems[key] = &failure{why: problem}
 		}
 		l.targets[key] = n
@@ -50,10 +51,10 @@ func (l *loader) follow(ref *node) *node {
 		// Once is enough, in Load or else each time tools are made.
 		if p := l.problems[key]; p.told == 0 || p.told > 1 && p.told != l.round {
 			p.told = l.round
-			l.warn(ref, "$ref %q: %s", short(ref.text), p.why)
+			l.warn(ref, "$ref %q: %s", tree.Short(ref.Text), p.why)
 		}
 	} else if _, known := l.labels[n]; !known {
-		l.labels[n] = label(ref.text)
+		l.labels[n] = label(ref.Text)
 	}
 	return n
 }
@@ -73,12 +74,12 @@ func label(ref string) string {
 	return ref
 }
 
-func (l *loader) locate(from uint16, ref string) (n *node, problem string) {
+func (l *loader) locate(from uint16, ref string) (n *tree.Node, problem string) {
 	name, fragment, _ := strings.Cut(ref, "#")
 	f := l.files[from]
 	if name != "" {
 		if known := l.anchor(f, name); known != nil { // an $id of this document
-			return l.inside(l.files[known.file], known, fragment)
+			return l.inside(l.files[known.File], known, fragment)
 		}
 		if n := l.bare(f, ref); n != nil {
 			return n, ""
@@ -91,7 +92,7 @@ func (l *loader) locate(from uint16, ref string) (n *node, problem string) {
 }
 
 // inside follows a fragment: a JSON pointer, or the name of an anchor.
-func (l *loader) inside(f *file, n *node, fragment string) (*node, string) {
+func (l *loader) inside(f *file, n *tree.Node, fragment string) (*tree.Node, string) {
 	if s, err := url.PathUnescape(fragment); err == nil {
 		fragment = s
 	}
@@ -111,7 +112,7 @@ func (l *loader) inside(f *file, n *node, fragment string) (*node, string) {
 	for part := range strings.SplitSeq(rest, "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		if n = l.step(n, part); n == nil {
-			return nil, "there is nothing at " + strconv.Quote(short(part))
+			return nil, "there is nothing at " + strconv.Quote(tree.Short(part))
 		}
 	}
 	return n, ""
@@ -119,30 +120,30 @@ func (l *loader) inside(f *file, n *node, fragment string) (*node, string) {
 
 // step goes one part of a pointer down, through a reference when there is one
 // in the way.
-func (l *loader) step(n *node, part string) *node {
-	if n.is(array) {
-		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.members()) {
-			return &n.kids.list[i].node
+func (l *loader) step(n *tree.Node, part string) *tree.Node {
+	if n.Is(tree.Array) {
+		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Members()) {
+			return &n.Members()[i].Node
 		}
 		return nil
 	}
-	if next := n.get(part); next != nil || n.get("$ref") == nil || l.nested > maxChain {
+	if next := n.Get(part); next != nil || n.Get("$ref") == nil || l.nested > maxChain {
 		return next
 	}
 	l.nested++
 	defer func() { l.nested-- }()
-	return l.deref(n).get(part)
+	return l.deref(n).Get(part)
 }
 
 // bare finds what old documents call by its name alone: $ref: Pet.
-func (l *loader) bare(f *file, name string) *node {
+func (l *loader) bare(f *file, name string) *tree.Node {
 	if strings.ContainsAny(name, "./:#") {
 		return nil
 	}
-	if n := f.root.get("definitions").get(name); n != nil {
+	if n := f.root.Get("definitions").Get(name); n != nil {
 		return n
 	}
-	return f.root.get("components").get("schemas").get(name)
+	return f.root.Get("components").Get("schemas").Get(name)
 }
 
 // other returns the file that a reference in f names.
@@ -211,56 +212,56 @@ func join(base, name string) (where, problem string) {
 }
 
 // anchor finds what $anchor, $dynamicAnchor (as "#name") or $id names.
-func (l *loader) anchor(f *file, name string) *node {
+func (l *loader) anchor(f *file, name string) *tree.Node {
 	if f.anchors == nil {
-		f.anchors = map[string]*node{}
+		f.anchors = map[string]*tree.Node{}
 		left := 1 << 22
-		gatherAnchors(f.root, f.anchors, map[*kids]bool{}, &left)
+		gatherAnchors(f.root, f.anchors, map[*tree.Kids]bool{}, &left)
 	}
 	return f.anchors[name]
 }
 
-func gatherAnchors(n *node, found map[string]*node, seen map[*kids]bool, left *int) {
+func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kids]bool, left *int) {
 	// Only a shared tree can be met twice, and it has nothing new.
-	if n == nil || n.kids == nil || seen[n.kids] || *left <= 0 {
+	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
 		return
 	}
 	*left--
 	if len(seen) < 1<<16 {
-		seen[n.kids] = true
+		seen[n.Kids] = true
 	}
-	for i := range n.kids.list {
-		m := &n.kids.list[i]
-		if n.kind == object && m.node.kind == text {
-			switch m.name {
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if n.Kind == tree.Object && m.Node.Kind == tree.Text {
+			switch m.Name {
 			case "$anchor", "$dynamicAnchor":
-				found["#"+m.node.text] = n
+				found["#"+m.Node.Text] = n
 			case "$id":
-				found[m.node.text] = n
+				found[m.Node.Text] = n
 			}
 		}
-		gatherAnchors(&m.node, found, seen, left)
+		gatherAnchors(&m.Node, found, seen, left)
 	}
 }
 
 // fetch reads what the references in a tree lead to. names says that the
 // members of n have names of the document's choice.
-func (l *loader) fetch(n *node, names bool, seen map[*kids]bool, left *int) {
-	if n == nil || n.kids == nil || seen[n.kids] || *left <= 0 {
+func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left *int) {
+	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
 		return
 	}
 	*left--
 	if len(seen) < 1<<16 {
-		seen[n.kids] = true
+		seen[n.Kids] = true
 	}
-	for i := range n.kids.list {
-		m := &n.kids.list[i]
+	for i := range n.Members() {
+		m := &n.Members()[i]
 		switch {
-		case n.kind == object && !names && m.leadsOut():
-			l.follow(&m.node)
-		case n.kind == object && !names && notFollowed(m.name):
+		case n.Kind == tree.Object && !names && m.LeadsOut():
+			l.follow(&m.Node)
+		case n.Kind == tree.Object && !names && notFollowed(m.Name):
 		default:
-			l.fetch(&m.node, !names && named(m.name), seen, left)
+			l.fetch(&m.Node, !names && named(m.Name), seen, left)
 		}
 	}
 }

@@ -3,6 +3,9 @@ package openapi
 import (
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // render writes the schemas of one side of one tool as JSON Schema 2020-12.
@@ -24,13 +27,13 @@ type render struct {
 	note      string
 	resources bool // files may be resources
 
-	depth    int   // of inline schemas, now
-	rootless bool  // the type stands there already
-	opt      int   // optional properties on the way here
-	files    part  // what binary strings are here
-	current  *node // the definition that is being written, when this is about its own value
-	mixed    bool  // what stands here is one part of several of the same value
-	viaAll   bool  // there was an allOf on the way here from current
+	depth    int        // of inline schemas, now
+	rootless bool       // the type stands there already
+	opt      int        // optional properties on the way here
+	files    part       // what binary strings are here
+	current  *tree.Node // the definition that is being written, when this is about its own value
+	mixed    bool       // what stands here is one part of several of the same value
+	viaAll   bool       // there was an allOf on the way here from current
 
 	defs    map[defKey]*def
 	order   []*def
@@ -51,7 +54,7 @@ const (
 )
 
 type defKey struct {
-	n     *node
+	n     *tree.Node
 	files part
 }
 
@@ -69,7 +72,7 @@ func (w *render) key(name string) {
 	if last := w.b[len(w.b)-1]; last != '{' {
 		w.b = append(w.b, ',')
 	}
-	w.b = append(appendString(w.b, name), ':')
+	w.b = append(rawjson.AppendString(w.b, name), ':')
 }
 
 func (w *render) raw(name, value string) {
@@ -79,14 +82,14 @@ func (w *render) raw(name, value string) {
 
 func (w *render) str(name, value string) {
 	w.key(name)
-	w.b = appendString(w.b, value)
+	w.b = rawjson.AppendString(w.b, value)
 }
 
 // value writes a value of the document unless it is longer than limit.
-func (w *render) value(name string, n *node, limit int) {
+func (w *render) value(name string, n *tree.Node, limit int) {
 	mark := len(w.b)
 	w.key(name)
-	b, ok := appendValue(w.b, n, len(w.b)+limit, 0)
+	b, ok := n.AppendJSON(w.b, len(w.b)+limit)
 	if w.b = b; !ok {
 		w.b = w.b[:mark]
 	}
@@ -105,7 +108,7 @@ func (w *render) stop() bool {
 func (w *render) full() bool { return len(w.b)+w.open > w.limit }
 
 // schema writes a schema that describes a value below the one around it.
-func (w *render) schema(n *node, name, desc string) {
+func (w *render) schema(n *tree.Node, name, desc string) {
 	current, via, mixed := w.current, w.viaAll, w.mixed
 	w.current, w.viaAll, w.mixed = nil, false, false // references here lead to another value: no loop
 	w.inner(n, name, desc)
@@ -113,21 +116,21 @@ func (w *render) schema(n *node, name, desc string) {
 }
 
 // inner writes a schema that describes the same value as the one around it.
-func (w *render) inner(n *node, name, desc string) {
+func (w *render) inner(n *tree.Node, name, desc string) {
 	w.b = append(w.b, '{')
 	w.depth++
 	switch {
 	case n == nil || w.stop() || w.depth > maxInline:
-	case n.kind == boolean:
-		if n.text == "false" && !w.relaxed {
+	case n.Kind == tree.Boolean:
+		if n.Text == "false" && !w.relaxed {
 			w.raw("not", "{}")
 		}
-	case n.kind != object:
-		w.l.warn(n, "%s where a schema must be: taken as one that allows all", n.kind)
-	case n.get("$ref").is(text):
+	case n.Kind != tree.Object:
+		w.l.warn(n, "%s where a schema must be: taken as one that allows all", n.Kind)
+	case n.Get("$ref").Is(tree.Text):
 		w.ref(n, name, desc)
 	case w.files == inPart && isBinary(n):
-		w.file(first(desc, n.scalar("description")))
+		w.file(first(desc, n.Scalar("description")))
 	default:
 		w.members(n, name, desc)
 	}
@@ -136,21 +139,21 @@ func (w *render) inner(n *node, name, desc string) {
 }
 
 // ref writes what a reference stands for, with what stands beside it.
-func (w *render) ref(n *node, name, desc string) {
-	desc = first(desc, n.scalar("description"))
+func (w *render) ref(n *tree.Node, name, desc string) {
+	desc = first(desc, n.Scalar("description"))
 	t := w.l.deref(n)
 	if t == nil {
 		w.describe(desc, "")
 		return
 	}
-	if t.kind != object {
-		if t.kind == boolean && t.text == "false" && !w.relaxed {
+	if t.Kind != tree.Object {
+		if t.Kind == tree.Boolean && t.Text == "false" && !w.relaxed {
 			w.raw("not", "{}")
 		}
 		return
 	}
 	types, _ := typesOf(t)
-	nullable := (n.flag("nullable") || n.flag("x-nullable")) && len(types) > 0
+	nullable := (n.Flag("nullable") || n.Flag("x-nullable")) && len(types) > 0
 	_, itself := typesOf(t)
 	if nullable && !itself && !w.relaxed {
 		w.describe(desc, "")
@@ -163,7 +166,7 @@ func (w *render) ref(n *node, name, desc string) {
 	w.target(t, n, name, desc)
 }
 
-func (w *render) target(t, n *node, name, desc string) {
+func (w *render) target(t, n *tree.Node, name, desc string) {
 	switch {
 	case w.current != nil && (w.l.ways(t, 0) > maxWays || w.l.reaches(t, w.current, w.viaAll)):
 		// The value would have to be checked against this very schema again,
@@ -174,7 +177,7 @@ func (w *render) target(t, n *node, name, desc string) {
 		w.members(t, name, desc) // without what closes it
 	case isLeaf(t) || w.files == inPart && isBinary(t):
 		if w.files == inPart && isBinary(t) {
-			w.file(first(desc, t.scalar("description")))
+			w.file(first(desc, t.Scalar("description")))
 			return
 		}
 		w.members(t, name, desc)
@@ -189,49 +192,49 @@ func (w *render) target(t, n *node, name, desc string) {
 
 // beside writes the properties that stand beside a reference (OpenAPI 3.1 and
 // later; before, they meant nothing).
-func (w *render) beside(n *node) {
-	if n.get("default") != nil && !w.output {
-		w.value("default", n.get("default"), 200)
+func (w *render) beside(n *tree.Node) {
+	if n.Get("default") != nil && !w.output {
+		w.value("default", n.Get("default"), 200)
 	}
-	if n.get("properties") != nil {
+	if n.Get("properties") != nil {
 		w.properties(n)
 	}
 }
 
 // plain writes a schema without what it is made of.
-func (w *render) plain(t *node, name, desc string) {
-	var list []member
-	for _, m := range t.members() {
-		if !slices.Contains(inPlace, m.name) && m.name != "discriminator" && m.name != "$ref" {
+func (w *render) plain(t *tree.Node, name, desc string) {
+	var list []tree.Member
+	for _, m := range t.Members() {
+		if !slices.Contains(inPlace, m.Name) && m.Name != "discriminator" && m.Name != "$ref" {
 			list = append(list, m)
 		}
 	}
-	w.members(made(t, list), name, desc)
+	w.members(t.Object(list), name, desc)
 }
 
 // closed reports whether a schema allows no properties but its own.
-func closed(n *node) bool {
-	a := n.get("additionalProperties")
-	return a.is(boolean) && a.text == "false"
+func closed(n *tree.Node) bool {
+	a := n.Get("additionalProperties")
+	return a.Is(tree.Boolean) && a.Text == "false"
 }
 
 // isComposed reports whether a schema is made of others.
-func isComposed(n *node) bool {
-	return len(n.get("allOf").members())+len(n.get("anyOf").members())+len(n.get("oneOf").members()) > 0
+func isComposed(n *tree.Node) bool {
+	return len(n.Get("allOf").Members())+len(n.Get("anyOf").Members())+len(n.Get("oneOf").Members()) > 0
 }
 
 // isLeaf reports whether a schema is better written where it is used: nothing
 // is below it.
-func isLeaf(n *node) bool {
-	for _, m := range n.members() {
-		if m.node.kind == object && m.name != "xml" && m.name != "example" && m.name != "default" && m.name != "externalDocs" && !strings.HasPrefix(m.name, "x-") {
+func isLeaf(n *tree.Node) bool {
+	for _, m := range n.Members() {
+		if m.Node.Kind == tree.Object && m.Name != "xml" && m.Name != "example" && m.Name != "default" && m.Name != "externalDocs" && !strings.HasPrefix(m.Name, "x-") {
 			return false
 		}
-		switch m.name {
+		switch m.Name {
 		case "allOf", "anyOf", "oneOf", "prefixItems", "$ref":
 			return false
 		case "enum":
-			if len(m.node.members()) > 40 {
+			if len(m.Node.Members()) > 40 {
 				return false
 			}
 		}
@@ -263,7 +266,7 @@ func (w *render) fileSchema() string {
 }
 
 // stub writes a schema that only says what kind of value it is.
-func (w *render) stub(n *node, desc string) {
+func (w *render) stub(n *tree.Node, desc string) {
 	w.stubs = true
 	note := ""
 	switch t := w.l.typeOf(n); t {
@@ -277,7 +280,7 @@ func (w *render) stub(n *node, desc string) {
 			note = w.note
 		}
 	}
-	w.describe(cut(first(desc, n.scalar("description")), 100), note)
+	w.describe(cut(first(desc, n.Scalar("description")), 100), note)
 }
 
 // types writes the type.
@@ -299,7 +302,7 @@ func (w *render) types(types []string, nullable bool) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = appendString(w.b, t)
+		w.b = rawjson.AppendString(w.b, t)
 	}
 	if nullable {
 		w.b = append(w.b, `,"null"`...)
@@ -309,12 +312,12 @@ func (w *render) types(types []string, nullable bool) {
 
 func (w *render) describe(desc, note string) {
 	// There are very many of them: nothing is put together before it is written.
-	desc, mark := beginning(strings.TrimSpace(desc), w.longer)
+	desc, mark := tree.Cut(strings.TrimSpace(desc), w.longer)
 	if desc == "" && mark == "" && note == "" {
 		return
 	}
 	w.key("description")
-	w.b = appendString(w.b, desc)
+	w.b = rawjson.AppendString(w.b, desc)
 	w.b = append(w.b[:len(w.b)-1], mark...)
 	if note != "" {
 		between, end := " (", ")"
@@ -323,10 +326,16 @@ func (w *render) describe(desc, note string) {
 		}
 		w.b = append(w.b, between...)
 		quote := len(w.b)
-		w.b = appendString(w.b, note)
+		w.b = rawjson.AppendString(w.b, note)
 		w.b = append(append(w.b[:quote], w.b[quote+1:len(w.b)-1]...), end...)
 	}
 	w.b = append(w.b, '"')
+}
+
+// cut shortens a text to n bytes at most, with a mark where there was more.
+func cut(s string, n int) string {
+	begin, mark := tree.Cut(s, n)
+	return begin + mark
 }
 
 func first(a, b string) string {

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Options say how operations become tools. The zero value is a good choice.
@@ -80,7 +83,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	}
 	for i, r := range o.Expose {
 		if !matched[i] {
-			l.tell(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q fits no operation", short(r.text))})
+			l.tell(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q fits no operation", tree.Short(r.text))})
 		}
 	}
 	nameTools(tools, o.Prefix, o.NameLimit)
@@ -126,11 +129,11 @@ func (t *Tool) AppendItem(b []byte) []byte {
 	member := func(name string, value []byte) {
 		b = append(append(b, name...), value...)
 	}
-	b = appendString(append(b, `{"name":`...), t.Name)
+	b = rawjson.AppendString(append(b, `{"name":`...), t.Name)
 	if t.Title != "" {
-		b = appendString(append(b, `,"title":`...), t.Title)
+		b = rawjson.AppendString(append(b, `,"title":`...), t.Title)
 	}
-	b = appendString(append(b, `,"description":`...), t.Description)
+	b = rawjson.AppendString(append(b, `,"description":`...), t.Description)
 	member(`,"inputSchema":`, t.InputSchema)
 	if t.OutputSchema != nil {
 		member(`,"outputSchema":`, t.OutputSchema)
@@ -144,10 +147,10 @@ func (t *Tool) AppendItem(b []byte) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendBool(append(appendString(b, hint.name), ':'), hint.is)
+		b = strconv.AppendBool(append(rawjson.AppendString(b, hint.name), ':'), hint.is)
 	}
-	b = appendString(append(b, `},"_meta":{"http":{"method":`...), t.Operation.Method)
-	b = appendString(append(b, `,"path":`...), t.Operation.written)
+	b = rawjson.AppendString(append(b, `},"_meta":{"http":{"method":`...), t.Operation.Method)
+	b = rawjson.AppendString(append(b, `,"path":`...), t.Operation.written)
 	return append(b, "}}}"...)
 }
 
@@ -283,7 +286,7 @@ func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
 			continue
 		}
 		known := map[string]bool{}
-		l.eachProperty(m.schema, 0, map[*node]bool{}, func(name string, _ *node) { known[name] = true })
+		l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, _ *tree.Node) { known[name] = true })
 		if len(known) == 0 || !slices.ContainsFunc(chosen.Fields, func(f *Field) bool { return !f.File && !known[f.Name] }) {
 			return m
 		}

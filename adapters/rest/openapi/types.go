@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,17 +21,17 @@ var otherTypes = map[string]string{
 
 // typesOf returns the types that a schema itself allows, null apart; none means
 // that it does not say.
-func typesOf(n *node) (types []string, nullable bool) {
-	t := n.get("type")
+func typesOf(n *tree.Node) (types []string, nullable bool) {
+	t := n.Get("type")
 	if t == nil {
-		return nil, n.flag("nullable") || n.flag("x-nullable")
+		return nil, n.Flag("nullable") || n.Flag("x-nullable")
 	}
-	if t.kind == text { // by far the most
-		if i := slices.Index(jsonTypes[:6], t.text); i >= 0 {
-			return jsonTypes[i : i+1 : i+1], n.flag("nullable") || n.flag("x-nullable")
+	if t.Kind == tree.Text { // by far the most
+		if i := slices.Index(jsonTypes[:6], t.Text); i >= 0 {
+			return jsonTypes[i : i+1 : i+1], n.Flag("nullable") || n.Flag("x-nullable")
 		}
 	}
-	for _, t := range n.strings("type") {
+	for _, t := range n.Strings("type") {
 		if !slices.Contains(jsonTypes, t) {
 			t = strings.ToLower(t)
 			if o := otherTypes[t]; o != "" {
@@ -44,11 +45,11 @@ func typesOf(n *node) (types []string, nullable bool) {
 			types = append(types, t)
 		}
 	}
-	return types, nullable || n.flag("nullable") || n.flag("x-nullable")
+	return types, nullable || n.Flag("nullable") || n.Flag("x-nullable")
 }
 
 // whole returns a non-negative whole number as JSON, or "".
-func whole(n *node) string {
+func whole(n *tree.Node) string {
 	s := numeric(n)
 	if s == "" {
 		return ""
@@ -64,11 +65,11 @@ func whole(n *node) string {
 }
 
 // numeric returns a number as JSON, also one that stands in quotes, or "".
-func numeric(n *node) string {
-	if n == nil || n.kind != number && n.kind != text {
+func numeric(n *tree.Node) string {
+	if n == nil || n.Kind != tree.Number && n.Kind != tree.Text {
 		return ""
 	}
-	if s := strings.TrimSpace(n.text); isNumber(s) && sensible(s) {
+	if s := strings.TrimSpace(n.Text); tree.IsNumber(s) {
 		return s
 	}
 	return ""
@@ -80,46 +81,36 @@ func positive(s string) bool {
 	return strings.ContainsAny(digits, "123456789") && !strings.HasPrefix(s, "-")
 }
 
-// sensible keeps numbers away that cost a reader much: 1e999999999.
-func sensible(s string) bool {
-	i := strings.IndexAny(s, "eE")
-	if i < 0 {
-		return len(s) < 400
-	}
-	e, err := strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
-	return err == nil && -400 < e && e < 400 && i < 400
-}
-
 // fit returns a value as the type wants it, when there is one: YAML reads 1
 // where "1" is meant, and some put false in quotes. Nil when it cannot be.
-func fit(v *node, types []string) *node {
-	if v == nil || v.kind == null || len(types) != 1 {
+func fit(v *tree.Node, types []string) *tree.Node {
+	if v == nil || v.Kind == tree.Null || len(types) != 1 {
 		return v
 	}
-	as := func(k kind) *node {
-		if v.kind == k {
+	as := func(k tree.Kind) *tree.Node {
+		if v.Kind == k {
 			return v
 		}
 		n := *v
-		n.kind = k
+		n.Kind = k
 		return &n
 	}
-	plain := v.kind == text || v.kind == number || v.kind == boolean
+	plain := v.Kind == tree.Text || v.Kind == tree.Number || v.Kind == tree.Boolean
 	switch t := types[0]; {
 	case t == "string" && plain:
-		return as(text)
-	case t == "boolean" && plain && (v.text == "true" || v.text == "false"):
-		return as(boolean)
-	case (t == "number" || t == "integer") && plain && isNumber(v.text) && sensible(v.text):
-		return as(number)
-	case t == "array" && v.kind == array, t == "object" && v.kind == object:
+		return as(tree.Text)
+	case t == "boolean" && plain && (v.Text == "true" || v.Text == "false"):
+		return as(tree.Boolean)
+	case (t == "number" || t == "integer") && plain && tree.IsNumber(v.Text):
+		return as(tree.Number)
+	case t == "array" && v.Kind == tree.Array, t == "object" && v.Kind == tree.Object:
 		return v
 	}
 	return nil
 }
 
 // onlyNull reports whether a schema says that the value is null.
-func onlyNull(n *node) bool {
-	types := n.strings("type")
+func onlyNull(n *tree.Node) bool {
+	types := n.Strings("type")
 	return len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return t != "null" })
 }

@@ -3,9 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +11,7 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // statusLine says which answer came to which request.
@@ -31,7 +30,7 @@ func errorResult(text []byte) []byte {
 
 // appendText appends a block of text.
 func appendText(dst, text []byte) []byte {
-	return append(appendQuoted(append(dst, `{"type":"text","text":`...), text), '}')
+	return append(rawjson.AppendText(append(dst, `{"type":"text","text":`...), text), '}')
 }
 
 // result makes the CallToolResult of an answer.
@@ -167,7 +166,7 @@ func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte
 	dst = s.appendTold(dst, c, a)
 	dst = append(dst, ']')
 	if c.Tool.OutputSchema != nil {
-		dst = s.appendStructured(dst, c, appendQuoted(make([]byte, 0, quotedSize(text)), text))
+		dst = s.appendStructured(dst, c, rawjson.AppendText(make([]byte, 0, quotedSize(text)), text))
 	}
 	return append(dst, '}')
 }
@@ -225,12 +224,12 @@ func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 	out := []byte(`{"content":[`)
 	if group == "image" || group == "audio" {
 		out = append(out, `{"type":"`+group+`","data":"`+data+`","mimeType":`...)
-		return s.finish(c, a, append(appendString(out, kind), '}'), "", about)
+		return s.finish(c, a, append(rawjson.AppendString(out, kind), '}'), "", about)
 	}
 	out = append(out, `{"type":"resource","resource":{"uri":`...)
-	out = appendString(out, "rest://"+s.name()+p.path)
+	out = rawjson.AppendString(out, "rest://"+s.name()+p.path)
 	out = append(out, `,"mimeType":`...)
-	out = appendString(out, kind)
+	out = rawjson.AppendString(out, kind)
 	return s.finish(c, a, append(out, `,"blob":"`+data+`"}}`...), "", about)
 }
 
@@ -252,7 +251,7 @@ func (s *Source) joined(c *Call, a *answer) []byte {
 		if usable(line, &answer{}) {
 			all = append(all, line...)
 		} else {
-			all = appendString(all, string(line))
+			all = rawjson.AppendString(all, string(line))
 		}
 	}
 	whole := *a
@@ -269,107 +268,11 @@ func opened(room int) []byte {
 // names, and mostly no notes.
 const resultRoom = 256
 
-// quotedSize is about how many bytes appendQuoted appends.
+// quotedSize is about how many bytes of JSON a text is.
 func quotedSize(b []byte) int {
 	n := len(b) + 2
 	for _, c := range []byte("\"\\\n") {
 		n += bytes.Count(b, []byte{c})
 	}
 	return n
-}
-
-const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
-
-// appendQuoted appends a text as JSON, as appendString does. Texts may be large, so
-// it copies eight bytes at a time, up to what does not stand for itself. Each of
-// the masks is exact up to its first hit, and only the first hit is used.
-func appendQuoted(dst, b []byte) []byte {
-	dst = append(dst, '"')
-	for i := 0; i < len(b); {
-		for i+8 <= len(b) {
-			x := binary.LittleEndian.Uint64(b[i:])
-			n := len(dst)
-			dst = binary.LittleEndian.AppendUint64(dst, x)
-			q, e := x^'"'*ones, x^'\\'*ones
-			hit := ((x-0x20*ones)&^x | (q-ones)&^q | (e-ones)&^e | x) & highs
-			if hit == 0 {
-				i += 8
-				continue
-			}
-			plain := bits.TrailingZeros64(hit) / 8
-			dst, i = dst[:n+plain], i+plain
-			c := b[i]
-			if c >= utf8.RuneSelf {
-				break
-			}
-			dst = appendEscape(dst, c)
-			i++
-		}
-		if i == len(b) {
-			break
-		}
-		switch c := b[i]; {
-		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRune(b[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(dst, "\ufffd"...)
-			} else {
-				dst = append(dst, b[i:i+size]...)
-			}
-			i += size
-		case c >= ' ' && c != '"' && c != '\\':
-			dst = append(dst, c)
-			i++
-		default:
-			dst = appendEscape(dst, c)
-			i++
-		}
-	}
-	return append(dst, '"')
-}
-
-// appendEscape appends a character that cannot stand for itself in a string.
-func appendEscape(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	}
-	return append(dst, '\\', 'u', '0', '0', hexSmall[c>>4], hexSmall[c&15])
-}
-
-const hexSmall = "0123456789abcdef"
-
-// appendString appends a string as JSON. What is not UTF-8 is replaced.
-func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(append(dst, s[start:i]...), "\ufffd"...)
-				start = i + 1
-			}
-			i += size
-			continue
-		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = appendEscape(append(dst, s[start:i]...), c)
-		i++
-		start = i
-	}
-	return append(append(dst, s[start:]...), '"')
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // answering serves one answer.
@@ -332,7 +333,7 @@ func TestStreamLive(t *testing.T) {
 // What a server sends back of our credentials is masked, whatever it is in.
 func TestMask(t *testing.T) {
 	const secret = `s3cret/"key\"+<value>&`
-	plain := string(appendString(nil, secret))
+	plain := string(rawjson.AppendString(nil, secret))
 	html, _ := json.Marshal(secret)
 	for _, tc := range []struct {
 		name   string
@@ -368,20 +369,6 @@ func TestGrowth(t *testing.T) {
 	path := strings.Repeat("[@this,@this]|", 60) + "0"
 	if _, note := picked([]byte(`[1]`), path); !contains(note, "too much") {
 		t.Errorf("a path that doubles 60 times: %q", note)
-	}
-}
-
-func TestAppendString(t *testing.T) {
-	for s, want := range map[string]string{"a": `"a"`, "\x00\x1f\x7f": "\"\\u0000\\u001f\x7f\"", "\xff\xfe": `"` + "\ufffd\ufffd" + `"`, "é\u2028": "\"é\u2028\"", "<&>": `"<&>"`} {
-		for i := range 10 { // at every place within eight bytes
-			text := strings.Repeat("x", i) + s + s + "yyyyyyyy" + s
-			if got, want := string(appendQuoted(nil, []byte(text))), string(appendString(nil, text)); got != want {
-				t.Errorf("appendQuoted(%q) = %s, want %s", text, got, want)
-			}
-		}
-		if got := string(appendString(nil, s)); got != want || !gjson.Valid(got) {
-			t.Errorf("appendString(%q) = %s, want %s", s, got, want)
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 const (
@@ -56,7 +57,7 @@ func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 		} else {
 			flat = append(flat, ',')
 		}
-		flat = append(append(appendString(flat, arg.Field), ':'), one.Raw...)
+		flat = append(append(rawjson.AppendString(flat, arg.Field), ':'), one.Raw...)
 	}
 	if flat == nil {
 		return "", gjson.Result{}, false

@@ -7,6 +7,8 @@ import (
 	"path"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Failure says why there is no content. A client may know the text.
@@ -43,8 +45,8 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 		kind = "text/plain"
 	}
 	if len(a.body) == 0 && !a.more {
-		out := appendString([]byte(`[{"uri":`), uri)
-		return append(appendString(append(out, `,"mimeType":`...), kind), `,"text":""}]`...), nil
+		out := rawjson.AppendString([]byte(`[{"uri":`), uri)
+		return append(rawjson.AppendString(append(out, `,"mimeType":`...), kind), `,"text":""}]`...), nil
 	}
 	out := []byte{'['}
 	bare := *c
@@ -53,7 +55,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = appendString(append(out, `{"uri":`...), uri)
+		out = rawjson.AppendString(append(out, `{"uri":`...), uri)
 		what, from, typ := "text", block.Get("text"), kind
 		switch block.Get("type").Str {
 		case "text":
@@ -63,7 +65,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 		default:
 			what, from, typ = "blob", block.Get("data"), block.Get("mimeType").Str
 		}
-		out = appendString(append(out, `,"mimeType":`...), typ)
+		out = rawjson.AppendString(append(out, `,"mimeType":`...), typ)
 		out = append(append(append(out, `,"`+what+`":`...), from.Raw...), '}')
 		return true
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // cutter makes JSON smaller so that it stays JSON: arrays keep whole items from
@@ -148,7 +149,7 @@ func (k *cutter) str(dst, v []byte, path string, budget int) []byte {
 		for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
 			n--
 		}
-		dst = appendQuoted(dst[:at], text[:n])
+		dst = rawjson.AppendText(dst[:at], text[:n])
 		dst = append(append(dst[:len(dst)-1], "…"...), '"')
 		if len(dst)-at <= budget || n == 0 {
 			break

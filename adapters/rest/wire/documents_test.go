@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi/openapitest"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 const library = `
@@ -273,7 +274,7 @@ func sample(root, s gjson.Result, depth int) string {
 			names = s.Get("properties.@keys|@this.0").Array()
 		}
 		for _, name := range names {
-			out = append(out, string(appendString(nil, name.Str))+":"+sample(root, s.Get("properties").Get(gjson.Escape(name.Str)), depth+1))
+			out = append(out, string(rawjson.AppendString(nil, name.Str))+":"+sample(root, s.Get("properties").Get(gjson.Escape(name.Str)), depth+1))
 		}
 		if len(names) == 0 {
 			return `{"k":"v"}`

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // entry is one field of a form: what the document says about it, or nil, and
@@ -274,7 +275,7 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 	case isJSON(contentType):
 		p.data = []byte(v.Raw)
 		if v.Raw == "" { // joined from an array
-			p.data = appendString(nil, v.Str)
+			p.data = rawjson.AppendString(nil, v.Str)
 		}
 	default:
 		t, err := text(arg, v, f.Type == "integer")

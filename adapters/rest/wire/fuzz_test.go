@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // sentBy returns a request as a server reads it off the wire.
@@ -55,7 +56,7 @@ func FuzzArguments(f *testing.F) {
 	partsTool = *with(&partsTool, &openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{{Name: "v"}, {Name: "f", File: true}}})
 	s := newSource(f, Options{BaseURL: "http://api.example.com/base"})
 	f.Fuzz(func(t *testing.T, v, w string) {
-		q := func(s string) string { return string(appendString(nil, s)) }
+		q := func(s string) string { return string(rawjson.AppendString(nil, s)) }
 		v, w = strings.ToValidUTF8(v, "\ufffd"), strings.ToValidUTF8(w, "\ufffd") // as JSON has it
 		params := func(path, header string) string {
 			return `{"p":` + q(path) + `,"s":` + q(v) + `,"r":` + q(v) + `,"l":[` + q(v) + `,` + q(w) + `],"d":{"k":` + q(v) + `},"last":"end","X-H":` + q(header) + `,"ck":` + q(v)
@@ -143,7 +144,7 @@ func FuzzNames(f *testing.F) {
 	s := newSource(f, Options{BaseURL: "http://api.example.com"})
 	f.Fuzz(func(t *testing.T, name string) {
 		name = strings.ToValidUTF8(name, "\ufffd")
-		object := `{` + string(appendString(nil, name)) + `:"v"}`
+		object := `{` + string(rawjson.AppendString(nil, name)) + `:"v"}`
 		for kind, c := range map[string]*openapi.Tool{"c": spread, "c[": deep, "form": form, "parts": parts} {
 			args := `{"c":` + object + `}`
 			if c.Body != nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // minSecret is how long a text must be to be looked for in answers: shorter
@@ -28,7 +30,7 @@ func spellings(t string) []string {
 	add(escape(t, unreserved))
 	// As JSON has it: the least that has to be escaped, what some escape besides
 	// for HTML, and slashes.
-	plain := string(appendString(nil, t))
+	plain := string(rawjson.AppendString(nil, t))
 	html, _ := json.Marshal(t) // of a string
 	for _, quoted := range []string{plain, string(html)} {
 		inner := quoted[1 : len(quoted)-1]

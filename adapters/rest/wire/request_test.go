@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // golden is a call and the request that it must become, or the words with which
@@ -193,7 +194,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, name := range []string{"Host", "Content-Length", "transfer-encoding", "Connection", "Cookie", "Proxy-Authorization", "Accept-Encoding", "a b", "X\r\nY"} {
 		cases = append(cases, golden{name: "header " + name, tool: tool("GET", "/x", &openapi.Parameter{Name: name, In: "header", Style: "simple"}),
-			args: `{"` + string(appendString(nil, name)[1:len(appendString(nil, name))-1]) + `":"a"}`, refused: "cannot be set by an argument"})
+			args: `{"` + string(rawjson.AppendString(nil, name)[1:len(rawjson.AppendString(nil, name))-1]) + `":"a"}`, refused: "cannot be set by an argument"})
 	}
 	dot := tool("GET", "/p/{c}.{d}", param("path", "simple", false), &openapi.Parameter{Name: "d", In: "path", Style: "simple"})
 	open := tool("GET", "/f/{c}", &openapi.Parameter{Name: "c", In: "path", Style: "simple", AllowReserved: true})

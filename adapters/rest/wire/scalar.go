@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Refusal says why a call is not made as it was asked for. A client may know
@@ -193,7 +194,7 @@ func byShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(appendString(out, name), ':')
+		out = append(rawjson.AppendString(out, name), ':')
 		out, err = appendRenamed(out, name, v, nested)
 		return err == nil
 	})
@@ -221,7 +222,7 @@ func appendRenamed(dst []byte, arg string, v gjson.Result, names map[string]stri
 			name := k.String()
 			if to, ok := names[name]; ok {
 				name = to
-				dst = appendString(dst, to)
+				dst = rawjson.AppendString(dst, to)
 			} else {
 				dst = append(dst, k.Raw...)
 			}

@@ -1,4 +1,4 @@
-package openapi
+package tree
 
 import (
 	"errors"
@@ -16,12 +16,12 @@ import (
 type yamlTree struct {
 	file uint16
 	warn func(line int32, text string)
-	done map[*yaml.Node]*node // what has an anchor; nil while it is being made
+	done map[*yaml.Node]*Node // what has an anchor; nil while it is being made
 	far  bool                 // a reference leads out of the text
 	left int                  // how many members << may still bring
 }
 
-func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *node, far bool, err error) {
+func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, far bool, err error) {
 	// The library panics where it has not thought of something.
 	defer func() {
 		if r := recover(); r != nil {
@@ -33,20 +33,20 @@ func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *node, f
 	if err := dec.Decode(&doc); err == io.EOF {
 		return nil, false, errors.New("is empty")
 	} else if err != nil {
-		return nil, false, errors.New(short(strings.TrimPrefix(err.Error(), "yaml: ")))
+		return nil, false, errors.New(Short(strings.TrimPrefix(err.Error(), "yaml: ")))
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
 		return nil, false, errors.New("is empty")
 	}
-	t := &yamlTree{file: file, warn: warn, done: map[*yaml.Node]*node{}, left: 1 << 20}
+	t := &yamlTree{file: file, warn: warn, done: map[*yaml.Node]*Node{}, left: 1 << 20}
 	n := t.node(doc.Content[0], 0)
 	return &n, t.far, nil
 }
 
-func (t *yamlTree) node(y *yaml.Node, depth int) node {
-	n := node{line: int32(min(y.Line, math.MaxInt32)), file: t.file}
-	if depth > maxDepth {
-		t.warn(n.line, fmt.Sprintf("nested deeper than %d levels: left out", maxDepth))
+func (t *yamlTree) node(y *yaml.Node, depth int) Node {
+	n := Node{Line: int32(min(y.Line, math.MaxInt32)), File: t.file}
+	if depth > MaxDepth {
+		t.warn(n.Line, fmt.Sprintf("nested deeper than %d levels: left out", MaxDepth))
 		return n
 	}
 	if y.Kind == yaml.AliasNode {
@@ -58,39 +58,39 @@ func (t *yamlTree) node(y *yaml.Node, depth int) node {
 	}
 	switch y.Kind {
 	case yaml.SequenceNode:
-		n.kind = array
+		n.Kind = Array
 		if len(y.Content) == 0 {
 			return n
 		}
-		n.kids = &kids{list: make([]member, len(y.Content))}
+		n.Kids = &Kids{list: make([]Member, len(y.Content))}
 		for i, c := range y.Content {
-			n.kids.list[i].node = t.node(c, depth+1)
+			n.Kids.list[i].Node = t.node(c, depth+1)
 		}
 	case yaml.MappingNode:
-		n.kind = object
-		n.kids = t.mapping(y, depth)
+		n.Kind = Object
+		n.Kids = t.mapping(y, depth)
 	case yaml.ScalarNode:
-		n.kind, n.text = yamlScalar(y)
+		n.Kind, n.Text = yamlScalar(y)
 	}
 	return n
 }
 
 // alias returns a copy of what an alias stands for, with the alias' own line.
-func (t *yamlTree) alias(y *yaml.Node, n node) node {
+func (t *yamlTree) alias(y *yaml.Node, n Node) Node {
 	made, ok := t.done[y.Alias]
 	if !ok || made == nil {
-		t.warn(n.line, fmt.Sprintf("*%s stands within what it stands for: left out", short(y.Value)))
+		t.warn(n.Line, fmt.Sprintf("*%s stands within what it stands for: left out", Short(y.Value)))
 		return n
 	}
-	line := n.line
+	line := n.Line
 	n = *made
-	n.line = line
+	n.Line = line
 	return n
 }
 
-func (t *yamlTree) mapping(y *yaml.Node, depth int) *kids {
-	list := make([]member, 0, len(y.Content)/2)
-	var merged []member
+func (t *yamlTree) mapping(y *yaml.Node, depth int) *Kids {
+	list := make([]Member, 0, len(y.Content)/2)
+	var merged []Member
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key, v := y.Content[i], y.Content[i+1]
 		if key.Tag == "!!merge" {
@@ -110,19 +110,19 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *kids {
 			t.warn(int32(key.Line), "a name must be a plain value: left out")
 			continue
 		}
-		m := member{name: strings.ToValidUTF8(key.Value, "�"), node: t.node(v, depth+1)}
-		m.node.line = int32(key.Line) // where one looks for it
-		t.far = t.far || m.leadsOut()
+		m := Member{Name: strings.ToValidUTF8(key.Value, "�"), Node: t.node(v, depth+1)}
+		m.Node.Line = int32(key.Line) // where one looks for it
+		t.far = t.far || m.LeadsOut()
 		list = append(list, m)
 	}
 	if len(merged) > 0 {
 		own := make(map[string]bool, len(list))
 		for i := range list {
-			own[list[i].name] = true
+			own[list[i].Name] = true
 		}
 		for _, m := range merged { // the first one merged wins, and own ones over all
-			if !own[m.name] {
-				own[m.name] = true
+			if !own[m.Name] {
+				own[m.Name] = true
 				list = append(list, m)
 			}
 		}
@@ -130,23 +130,23 @@ func (t *yamlTree) mapping(y *yaml.Node, depth int) *kids {
 	if len(list) == 0 {
 		return nil
 	}
-	return newKids(list, func(m *member) { t.warn(m.node.line, repeated(m.name)) })
+	return newKids(list, func(m *Member) { t.warn(m.Node.Line, repeated(m.Name)) })
 }
 
 // merge returns the members that << brings.
-func (t *yamlTree) merge(y *yaml.Node, depth int) []member {
+func (t *yamlTree) merge(y *yaml.Node, depth int) []Member {
 	n := t.node(y, depth+1)
-	switch n.kind {
-	case object:
-		return n.members()
-	case array:
-		var out []member
-		for i := range n.members() {
+	switch n.Kind {
+	case Object:
+		return n.Members()
+	case Array:
+		var out []Member
+		for i := range n.Members() {
 			if len(out) > t.left {
 				break
 			}
-			if item := &n.kids.list[i].node; item.kind == object {
-				out = append(out, item.members()...)
+			if item := &n.Kids.list[i].Node; item.Kind == Object {
+				out = append(out, item.Members()...)
 			}
 		}
 		return out
@@ -155,23 +155,23 @@ func (t *yamlTree) merge(y *yaml.Node, depth int) []member {
 }
 
 // yamlScalar returns a plain value in JSON's terms.
-func yamlScalar(y *yaml.Node) (kind, string) {
+func yamlScalar(y *yaml.Node) (Kind, string) {
 	switch y.ShortTag() {
 	case "!!null":
-		return null, ""
+		return Null, ""
 	case "!!bool":
-		return boolean, strings.ToLower(y.Value)
+		return Boolean, strings.ToLower(y.Value)
 	case "!!int", "!!float":
 		if isNumber(y.Value) {
-			return number, y.Value
+			return Number, y.Value
 		}
 		s := strings.ReplaceAll(strings.TrimPrefix(y.Value, "+"), "_", "")
 		if i, err := strconv.ParseInt(s, 0, 64); err == nil {
-			return number, strconv.FormatInt(i, 10)
+			return Number, strconv.FormatInt(i, 10)
 		}
 		if f, err := strconv.ParseFloat(s, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
-			return number, strconv.FormatFloat(f, 'f', -1, 64)
+			return Number, strconv.FormatFloat(f, 'f', -1, 64)
 		}
 	}
-	return text, strings.ToValidUTF8(y.Value, "�")
+	return Text, strings.ToValidUTF8(y.Value, "�")
 }

@@ -1,0 +1,202 @@
+package tree
+
+import (
+	"strings"
+)
+
+// Kind is what a node is, in JSON's terms.
+type Kind uint8
+
+// The kinds of nodes.
+const (
+	Null Kind = iota
+	Boolean
+	Number
+	Text
+	Array
+	Object
+)
+
+var kindNames = [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}
+
+// String returns the kind as messages name it, such as "a list".
+func (k Kind) String() string { return kindNames[k] }
+
+// Node is a value of a document. Members keep their order, numbers their
+// digits, and everything its line. A document of 13 MB has half a million of
+// them, so they are small and lie in few pieces of memory.
+type Node struct {
+	Line int32
+	File uint16 // the number that Parse was given
+	Kind Kind
+	Text string // of a string without its escapes; of a number or boolean as JSON writes it
+	Kids *Kids  // of an array or object; nil when it is empty
+}
+
+// Kids are the members of an object or the items of an array. Aliases of YAML share
+// them, so whoever walks a tree knows by them what it has seen.
+type Kids struct {
+	list  []Member
+	index map[string]int32 // of the members of a large object by name
+	marks uint64           // of the names: most that are looked for are not there
+}
+
+// Member is one of an object, or an item of an array; those have no name.
+type Member struct {
+	Name string
+	Node Node
+}
+
+// indexFrom is the number of members from which looking for one by name goes
+// by an index.
+const indexFrom = 16
+
+// newKids makes an object's members out of list, which it keeps. Of members
+// with the same name the last counts; dup is told of them.
+func newKids(list []Member, dup func(*Member)) *Kids {
+	k := &Kids{list: list}
+	if len(list) > indexFrom {
+		k.index = make(map[string]int32, len(list))
+	}
+	k.list = k.list[:0]
+	for i := range list {
+		m := list[i]
+		if at := k.at(m.Name); at >= 0 {
+			dup(&m)
+			k.list[at].Node = m.Node
+			continue
+		}
+		if k.index != nil {
+			k.index[m.Name] = int32(len(k.list))
+		}
+		k.marks |= mark(m.Name)
+		k.list = append(k.list, m)
+	}
+	clear(list[len(k.list):])
+	return k
+}
+
+// Object returns an object that the document does not have, at n's place in it. It
+// keeps list.
+func (n *Node) Object(list []Member) *Node {
+	made := &Node{Line: n.Line, File: n.File, Kind: Object}
+	if len(list) > 0 {
+		made.Kids = newKids(list, func(*Member) {})
+	}
+	return made
+}
+
+// Array returns an array that the document does not have, at n's place in it. It
+// keeps list.
+func (n *Node) Array(list []Member) *Node {
+	made := &Node{Line: n.Line, File: n.File, Kind: Array}
+	if len(list) > 0 {
+		made.Kids = &Kids{list: list}
+	}
+	return made
+}
+
+// mark returns the bit of a name. Others may have the same.
+func mark(name string) uint64 {
+	if name == "" {
+		return 1
+	}
+	return 1 << ((uint(len(name))*7 + uint(name[0])*5 + uint(name[len(name)-1])) & 63)
+}
+
+// Marks returns the bits of several names, for HasAny.
+func Marks(names ...string) (marks uint64) {
+	for _, name := range names {
+		marks |= mark(name)
+	}
+	return marks
+}
+
+func (k *Kids) at(name string) int {
+	if k.index != nil {
+		if i, ok := k.index[name]; ok {
+			return int(i)
+		}
+		return -1
+	}
+	for i := range k.list {
+		if k.list[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Members returns the members of an object or the items of an array.
+func (n *Node) Members() []Member {
+	if n == nil || n.Kids == nil {
+		return nil
+	}
+	return n.Kids.list
+}
+
+// Get returns the member of this name, or nil; n may be nil.
+func (n *Node) Get(name string) *Node {
+	if n == nil || n.Kind != Object || n.Kids == nil || n.Kids.marks&mark(name) == 0 {
+		return nil
+	}
+	if i := n.Kids.at(name); i >= 0 {
+		return &n.Kids.list[i].Node
+	}
+	return nil
+}
+
+// HasAny reports whether an object may have members of these names. It is sure
+// only that there are none.
+func (n *Node) HasAny(names uint64) bool {
+	return n != nil && n.Kind == Object && n.Kids != nil && n.Kids.marks&names != 0
+}
+
+// Is reports whether there is a node of this kind.
+func (n *Node) Is(k Kind) bool { return n != nil && n.Kind == k }
+
+// Str returns the text of a string member, "" when there is none.
+func (n *Node) Str(name string) string {
+	if m := n.Get(name); m.Is(Text) {
+		return m.Text
+	}
+	return ""
+}
+
+// Scalar returns the text of a member that is a string, number or boolean:
+// hand-written documents have version: 1.0 and the like.
+func (n *Node) Scalar(name string) string {
+	if m := n.Get(name); m != nil && m.Kind != Array && m.Kind != Object {
+		return m.Text
+	}
+	return ""
+}
+
+// Flag reports whether the member is true, which some write in quotes.
+func (n *Node) Flag(name string) bool {
+	m := n.Get(name)
+	return m != nil && (m.Kind == Boolean || m.Kind == Text) && m.Text == "true"
+}
+
+// Strings returns the strings of a member that is an array of them, or is one.
+func (n *Node) Strings(name string) []string {
+	m := n.Get(name)
+	if m.Is(Text) {
+		return []string{m.Text}
+	}
+	if !m.Is(Array) {
+		return nil
+	}
+	var out []string
+	for i := range m.Members() {
+		if item := &m.Kids.list[i].Node; item.Kind == Text || item.Kind == Number {
+			out = append(out, item.Text)
+		}
+	}
+	return out
+}
+
+// LeadsOut reports whether a member is a reference to another text.
+func (m *Member) LeadsOut() bool {
+	return m.Name == "$ref" && m.Node.Kind == Text && !strings.HasPrefix(m.Node.Text, "#")
+}
