@@ -24,7 +24,11 @@ var layers = []struct {
 	own  bool
 	has  func(pkg string) bool
 }{
-	{"cmd/bridge", true, under("cmd/bridge")},
+	{"cmd/bridge", false, func(pkg string) bool { return pkg == "cmd/bridge" }},
+	{"cmd/bridge/inspect", false, func(pkg string) bool { return pkg == "cmd/bridge/inspect" }},
+	{"cmd/bridge/inspect/arguments", false, under("cmd/bridge/inspect")},
+	{"cmd/bridge/flags", false, under("cmd/bridge/flags")},
+	{"cmd/bridge/{exit,terminal}", false, under("cmd/bridge/exit", "cmd/bridge/terminal")},
 	{"bridge/server", true, under("bridge/server")},
 	{"config", true, under("config")},
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
@@ -69,10 +73,10 @@ func unit(pkg string) string {
 // the module, or nothing.
 func wrong(pkg, imported string, test bool) string {
 	if imported == sdk || strings.HasPrefix(imported, sdk+"/") {
-		if test || under("examples", "integration", "adapters/inprocess", "cmd/bridge")(pkg) {
+		if test || under("examples", "integration", "adapters/inprocess", "cmd/bridge/inspect")(pkg) {
 			return ""
 		}
-		return "only tests, examples, adapters/inprocess and cmd/bridge import the SDK"
+		return "only tests, examples, adapters/inprocess and cmd/bridge/inspect import the SDK"
 	}
 	to, ours := strings.CutPrefix(imported, module+"/")
 	from, into := layer(pkg), layer(to)
@@ -147,6 +151,16 @@ func TestImportsWrong(t *testing.T) {
 	}{
 		{"cmd/bridge", module + "/bridge/server", false, true},
 		{"cmd/bridge", module + "/bridge/jsonrpc", false, true},
+		{"cmd/bridge", module + "/cmd/bridge/inspect", false, true},
+		{"cmd/bridge/inspect", module + "/cmd/bridge", false, false},
+		{"cmd/bridge/inspect", module + "/cmd/bridge/inspect/arguments", false, true},
+		{"cmd/bridge/inspect/arguments", module + "/cmd/bridge/inspect", false, false},
+		{"cmd/bridge/inspect", module + "/cmd/bridge/flags", false, true},
+		{"cmd/bridge/flags", module + "/cmd/bridge/inspect", false, false},
+		{"cmd/bridge/flags", module + "/cmd/bridge/exit", false, true},
+		{"cmd/bridge/exit", module + "/cmd/bridge/flags", false, false},
+		{"cmd/bridge", module + "/cmd/bridge/terminal/terminaltest", false, false},
+		{"bridge/server", module + "/cmd/bridge/exit", false, false},
 		{"bridge/server", module + "/config", false, true},
 		{"bridge/server", module + "/cmd/bridge", false, false},
 		{"config", module + "/adapters/stdio", false, true},
@@ -191,7 +205,8 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge", sdk + "/mcp", true, true},
 		{"adapters/inprocess", sdk + "/mcp", false, true},
 		{"examples/everything", sdk + "/mcp", false, true},
-		{"cmd/bridge", sdk + "/mcp", false, true}, // its commands that look and try are a client
+		{"cmd/bridge", sdk + "/mcp", false, false},
+		{"cmd/bridge/inspect", sdk + "/mcp", false, true}, // its commands are a client
 		{"bridge", sdk + "-other", false, true},
 		{"bridge", "fmt", false, true},
 	} {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 const accessKey = "k3y-of-the-command-line"
@@ -41,8 +43,8 @@ func TestOpen(t *testing.T) {
 		{"a short key", []string{"run", "--listen", ":0", "--token-env", "BRIDGE_TEST_SHORT", "--", missingProgram}, "--token-env BRIDGE_TEST_SHORT: the key in the variable must have at least 16 characters"},
 	} {
 		code, stdout, stderr := in(t, test.args...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "k3y") {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d, nothing and %q", test.name, code, stdout, stderr, exitUsage, test.stderr)
+		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "k3y") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d, nothing and %q", test.name, code, stdout, stderr, exit.Usage, test.stderr)
 		}
 	}
 	for _, test := range []struct {

@@ -14,20 +14,23 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/similar"
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/terminal"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-func newConnect(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
+func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	return newConnectOn(l, stdout, stderr, func(f any) bool {
-		is, _ := terminal(f)
+		is, _ := terminal.Is(f)
 		return is
 	})
 }
 
 // newConnectOn takes what tells terminals from other files.
-func newConnectOn(l *logFlags, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
-	var file, transport, era, offer string
-	var headers []string
+func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
+	var file, era, offer string
+	var remote flags.Remote
 	cmd := &cobra.Command{
 		Use:   "connect [TARGET]",
 		Short: "Be a stdio server that passes everything on to another server",
@@ -49,22 +52,22 @@ not stand in the list of processes.`,
   bridge connect`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("connect takes one target, but got %d (see 'bridge connect --help')", len(args))}
+				return exit.Usagef("connect takes one target, but got %d (see 'bridge connect --help')", len(args))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			log, err := l.logger(stderr)
+			log, err := l.Logger(stderr)
 			if err != nil {
 				return err
 			}
 			var c *config.Config
-			if len(args) > 0 && isURL(args[0]) {
+			if len(args) > 0 && flags.IsURL(args[0]) {
 				if err := useless(cmd, "a server of the file", "config"); err != nil {
 					return err
 				}
 				log = hinting(log)
-				c, err = connectURL(args[0], headers, transport, era)
+				c, err = connectURL(args[0], &remote, era)
 				if err == nil {
 					c.Offer = offer
 				}
@@ -100,16 +103,16 @@ not stand in the list of processes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&file, "config", "c", defaultFile, "configuration file")
-	addRemoteFlags(f, &headers, &transport)
-	addEraFlag(f, &era)
+	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	remote.Add(f)
+	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
 	return cmd
 }
 
 // connectURL makes the configuration of a server that is named by its URL.
-func connectURL(address string, headers []string, transport, era string) (*config.Config, error) {
-	s, err := remoteServer(address, config.ShareSession, headers, transport)
+func connectURL(address string, remote *flags.Remote, era string) (*config.Config, error) {
+	s, err := remote.Server(address, config.ShareSession)
 	if err != nil {
 		return nil, err
 	}
@@ -122,17 +125,17 @@ func connectURL(address string, headers []string, transport, era string) (*confi
 // connectFile reads the configuration file and leaves the server that is named
 // of it, or all.
 func connectFile(file string, named bool, target []string) (*config.Config, error) {
-	c, err := load(file)
+	c, err := flags.Load(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named && len(target) > 0:
-		return nil, usageError{fmt.Errorf("%q is no URL, and there is no %s in which it could be the name of a server: name a URL, or a file with -c", target[0], file)}
+		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server: name a URL, or a file with -c", target[0], file)
 	case errors.Is(err, fs.ErrNotExist) && !named:
-		return nil, usageError{fmt.Errorf("there is no target, and no %s whose servers could be meant: name a URL, or a file with -c", file)}
+		return nil, exit.Usagef("there is no target, and no %s whose servers could be meant: name a URL, or a file with -c", file)
 	case err != nil:
 		return nil, err
 	}
 	if c.AccessLog.To == "stdout" {
-		return nil, usageError{fmt.Errorf("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)}
+		return nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)
 	}
 	c.Access = nil // they are about those who come over the network
 	if len(target) == 0 {
@@ -146,5 +149,5 @@ func connectFile(file string, named bool, target []string) (*config.Config, erro
 		}
 		names = append(names, s.Name)
 	}
-	return nil, usageError{fmt.Errorf("%s has no server %q: %s", file, target[0], similar.Hint(target[0], names, "it has none"))}
+	return nil, exit.Usagef("%s has no server %q: %s", file, target[0], similar.Hint(target[0], names, "it has none"))
 }

@@ -17,6 +17,9 @@ import (
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
 )
 
 // remote is a server that speaks Streamable HTTP, with one tool, echo.
@@ -100,7 +103,7 @@ func start(ctx context.Context, t *testing.T, args ...string) *talk {
 		code := 0
 		if err := root.ExecuteContext(ctx); err != nil {
 			fmt.Fprintln(&k.log, err)
-			code = exitFailure
+			code = exit.Failure
 		}
 		out.Close()
 		k.ended <- code
@@ -255,7 +258,7 @@ func TestConnectInterrupted(t *testing.T) {
 func TestConnectOnTerminal(t *testing.T) {
 	for _, isTerminal := range []bool{true, false} {
 		var out, log bytes.Buffer
-		cmd := newConnectOn(&logFlags{level: "info", format: "json"}, &out, &log, func(f any) bool { return isTerminal && f == any(&log) })
+		cmd := newConnectOn(&flags.Log{Level: "info", Format: "json"}, &out, &log, func(f any) bool { return isTerminal && f == any(&log) })
 		cmd.SetArgs([]string{"http://127.0.0.1:1/mcp"})
 		cmd.SetIn(strings.NewReader(""))
 		if err := cmd.ExecuteContext(t.Context()); err != nil {
@@ -293,8 +296,8 @@ func TestConnectMistakes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := in(t, append([]string{"connect"}, test.args...)...)
-			if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "bridge: ") || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "top-secret") {
-				t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and %q", code, stdout, stderr, exitUsage, test.stderr)
+			if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "bridge: ") || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "top-secret") {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and %q", code, stdout, stderr, exit.Usage, test.stderr)
 			}
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 // in runs a command line to its end, as the program would.
@@ -122,8 +124,8 @@ func TestMistakes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := in(t, test.args...)
-			if code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
+			if code != exit.Usage {
+				t.Errorf("exit code %d, want %d", code, exit.Usage)
 			}
 			if stdout != "" {
 				t.Errorf("stdout = %q, want nothing", stdout)
@@ -212,8 +214,8 @@ func TestCheckBadCertificate(t *testing.T) {
 func TestCheckReportsFaults(t *testing.T) {
 	path := file(t, "bridge.yaml", "servers:\n  one: { stdio: { commnad: cat } }\n  two: { stdio: { command: cat }, timeout: 90 }\n")
 	code, stdout, stderr := in(t, "check", "-c", path)
-	if code != exitUsage || stdout != "" {
-		t.Errorf("exit code %d, stdout %q, want %d and nothing", code, stdout, exitUsage)
+	if code != exit.Usage || stdout != "" {
+		t.Errorf("exit code %d, stdout %q, want %d and nothing", code, stdout, exit.Usage)
 	}
 	for _, want := range []string{"bridge.yaml:2: ", `did you mean "command"?`, "bridge.yaml:3: ", "add a unit"} {
 		if !strings.Contains(stderr, want) {
@@ -310,22 +312,7 @@ func TestTakenAddress(t *testing.T) {
 	}
 	defer l.Close()
 	code, stdout, stderr := in(t, "run", "--listen", l.Addr().String(), "--", missingProgram)
-	if code != exitFailure || stdout != "" || !strings.Contains(stderr, "port 0 picks a free one") {
-		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and advice", code, stdout, stderr, exitFailure)
-	}
-}
-
-func TestServerName(t *testing.T) {
-	for _, test := range []struct{ command, want string }{
-		{"npx", "npx"},
-		{"/usr/local/bin/My_Server", "my-server"},
-		{`C:\Tools\server.EXE`, "server"},
-		{"./mcp", "server"},
-		{"...", "server"},
-		{strings.Repeat("a", 100), strings.Repeat("a", 64)},
-	} {
-		if got := serverName(test.command); got != test.want {
-			t.Errorf("serverName(%q) = %q, want %q", test.command, got, test.want)
-		}
+	if code != exit.Failure || stdout != "" || !strings.Contains(stderr, "port 0 picks a free one") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and advice", code, stdout, stderr, exit.Failure)
 	}
 }

@@ -12,13 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-bridge/bridge/bridge/visible"
-)
-
-// Exit codes.
-const (
-	exitFailure = 1 // something did not work
-	exitUsage   = 2 // the command line or the configuration is wrong
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/inspect"
 )
 
 func main() {
@@ -31,14 +27,6 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// usageError is a mistake of the user's.
-type usageError struct{ error }
-
-// Error may repeat text of a server's or of a document.
-func (e usageError) Error() string { return visible.Text(e.error.Error()) }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -49,17 +37,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if e, ok := errors.AsType[exitError](err); ok {
-		if e.err != nil {
-			fmt.Fprintln(stderr, "bridge:", err)
-		}
-		return e.code
+	e, ok := errors.AsType[exit.Error](err)
+	if !ok {
+		e = exit.Error{Code: exit.Failure, Err: err}
 	}
-	fmt.Fprintln(stderr, "bridge:", err)
-	if _, ok := errors.AsType[usageError](err); ok {
-		return exitUsage
+	if e.Err != nil {
+		fmt.Fprintln(stderr, "bridge:", err)
 	}
-	return exitFailure
+	return e.Code
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -81,12 +66,12 @@ front of any other (connect).`,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+		return exit.Usagef("%w (see '%s --help')", err, c.CommandPath())
 	})
-	var l logFlags
-	l.add(root)
+	var l flags.Log
+	l.Add(root)
 	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newVersion(stdout))
-	root.AddCommand(newClients(&l, stdout, stderr)...)
+	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2
 	return root
@@ -101,5 +86,5 @@ func knownCommand(root *cobra.Command, args []string) error {
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
+	return exit.Usagef("unknown command %q: %s", args[0], hint)
 }

@@ -4,24 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
-
-	"github.com/spf13/cobra"
-	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/bridge/visible"
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/terminal"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// inspect reports what becomes of the HTTP APIs of a file. What is wrong with
+// examine reports what becomes of the HTTP APIs of a file. What is wrong with
 // one of them is told with its line, as the file's own faults are.
 // tools, when not empty, is a pattern of names of tools that are explained in
 // sums. lost says which operations cannot be offered.
-func inspect(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, lost, err error) {
+func examine(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, lost, err error) {
 	sums = map[string]string{}
 	found := tools == ""
 	var faults config.Faults
@@ -57,10 +55,10 @@ func inspect(ctx context.Context, file, tools string, c *config.Config) (warning
 		}
 	}
 	if len(faults) > 0 {
-		return nil, nil, nil, usageError{fmt.Errorf("the configuration has faults:\n%w", faults)}
+		return nil, nil, nil, exit.Usagef("the configuration has faults:\n%w", faults)
 	}
 	if !found {
-		return nil, nil, nil, usageError{fmt.Errorf("no tool of an HTTP API is called %q, and no operation or key of one that bridge check has read", tools)}
+		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that bridge check has read", tools)
 	}
 	return warnings, sums, lost, nil
 }
@@ -96,11 +94,11 @@ func explained(x *rest.Explained) string {
 	if x.Key != "" && x.Key != x.Name {
 		title += " (" + x.Key + ")"
 	}
-	t := table{head: make([]string, 3)}
+	t := terminal.Table{Head: make([]string, 3)}
 	for _, l := range x.Lines {
-		t.add(l.What, l.From, l.Text)
+		t.Add(l.What, l.From, l.Text)
 	}
-	_, rows, _ := strings.Cut(t.format("    ", 0, plain), "\n") // without the heading
+	_, rows, _ := strings.Cut(t.Format("    ", 0, nil), "\n") // without the heading
 	return visible.Text(title + "\n" + strings.TrimRight(rows, "\n"))
 }
 
@@ -125,72 +123,4 @@ func restSum(r *rest.Report) string {
 		sum += ", " + count(len(r.Warnings), "warning")
 	}
 	return sum
-}
-
-// dryRun prints the request that a call would send.
-func (f *clientFlags) dryRun(cmd *cobra.Command, args []string, t *try) error {
-	at, rest, err := f.split(cmd, args)
-	if err != nil {
-		return err
-	}
-	if err := t.prepare(cmd, f, rest); err != nil {
-		return err
-	}
-	c, _, err := at.resolve()
-	if err != nil {
-		return err
-	}
-	if c.Servers[0].Rest == nil {
-		return usageError{errors.New("--dry-run is for HTTP APIs, which are servers of the kind rest in the configuration file: for others, a call is no more than a message to them")}
-	}
-	return t.plan(cmd.Context(), f, c, f.stdout)
-}
-
-// plan prints the request.
-func (t *try) plan(ctx context.Context, f *clientFlags, c *config.Config, out io.Writer) error {
-	s := &c.Servers[0]
-	logs := *f.log
-	if !f.verbose && !f.set.Changed("log-level") {
-		logs.level = "error"
-	}
-	log, err := logs.logger(f.stderr)
-	if err != nil {
-		return err
-	}
-	a, err := rest.New(s.Name, *s.Rest, server.RestOptions(s, int(c.MaxMessage), log))
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errSilent)
-	defer cancel()
-	list, err := a.Tools(ctx)
-	if err != nil {
-		return exitError{exitServer, err}
-	}
-	name := t.tool
-	for own, seen := range s.Tools.Rename {
-		if seen == t.tool {
-			name = own
-		}
-	}
-	tool, err := find("tool", gjson.ParseBytes(list).Array(), name)
-	if err != nil && !t.noCheck {
-		return err
-	}
-	args := t.args
-	if args == nil {
-		if args, err = (schema{tool.Get("inputSchema")}).build(t.pairs); err != nil {
-			return err
-		}
-	}
-	text, err := a.Plan(ctx, name, args)
-	if err != nil {
-		return usageError{err}
-	}
-	if is, _ := terminal(out); is {
-		text = visible.Text(text)
-	}
-	_, err = fmt.Fprintln(out, strings.TrimRight(text, "\n"))
-	return err
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 const petsDocument = `openapi: 3.0.3
@@ -41,7 +43,7 @@ func TestCheckLost(t *testing.T) {
 	}
 	code, stdout, stderr := in(t, "check", "-c", path)
 	want := path + `: server "pets": rest: 2 operations cannot be used, as the warnings say: /gone, POST /wrong; mend the document, or leave them out by expose` + "\n"
-	if code != exitUsage || !strings.Contains(stderr, want) || !strings.Contains(stdout, "warning: pets.yaml:17: ") || !strings.Contains(stdout, path+" loses operations: 1 server") || strings.Contains(stdout, "is good") {
+	if code != exit.Usage || !strings.Contains(stderr, want) || !strings.Contains(stdout, "warning: pets.yaml:17: ") || !strings.Contains(stdout, path+" loses operations: 1 server") || strings.Contains(stdout, "is good") {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
 	}
 	path = pets(t, "https://pets.example.com/v1", "      expose: [all, not /gone, not POST]\n")
@@ -93,7 +95,7 @@ func TestCheckREST(t *testing.T) {
 			t.Errorf("stderr has no %q:\n%s", want, stderr)
 		}
 	}
-	if code != exitUsage || stdout != "" {
+	if code != exit.Usage || stdout != "" {
 		t.Errorf("exit code %d, stdout\n%s", code, stdout)
 	}
 }
@@ -118,7 +120,7 @@ func TestCheckTools(t *testing.T) {
           body: { q: "{text}", word: "${PETS_WORD}" }
 `)
 	far := file(t, "far.yaml", "servers: { far: { rest: { openapi: \"https://user.example.com/api.json\" } } }\n")
-	if code, stdout, stderr := in(t, "check", "-c", far, "--tools", "*"); code != exitUsage || stdout != "" || !strings.Contains(stderr, `no tool of an HTTP API is called "*"`) {
+	if code, stdout, stderr := in(t, "check", "-c", far, "--tools", "*"); code != exit.Usage || stdout != "" || !strings.Contains(stderr, `no tool of an HTTP API is called "*"`) {
 		t.Errorf("of a document that is not read: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
 	}
 	code, stdout, stderr := in(t, "check", "-c", path, "--tools", "*")
@@ -158,7 +160,7 @@ func TestCheckTools(t *testing.T) {
 			t.Errorf("%s:\n%s", pattern, stdout)
 		}
 	}
-	if code, _, stderr := in(t, "check", "-c", path, "--tools", "x*in*"); code != exitUsage || !strings.Contains(stderr, `no tool of an HTTP API is called "x*in*"`) {
+	if code, _, stderr := in(t, "check", "-c", path, "--tools", "x*in*"); code != exit.Usage || !strings.Contains(stderr, `no tool of an HTTP API is called "x*in*"`) {
 		t.Errorf("exit code %d, stderr\n%s", code, stderr)
 	}
 }
@@ -188,9 +190,9 @@ func TestREST(t *testing.T) {
 		{"dry run", []string{"call", "pets", "pet", "id=7", "fields=a b", "--dry-run"}, 0, "GET " + api.URL + "/pets/7?fields=a%20b&token=***\n", "", 0},
 		{"dry run with a body", []string{"call", "pets", "find", "text=x", "--dry-run"}, 0, "\n\n{\"text\":\"x\"}\n", "", 0},
 		{"dry run with JSON", []string{"call", "pets", "pet", "--json", `{"id":12345678901234567890}`, "--dry-run"}, 0, "/pets/12345678901234567890?", "", 0},
-		{"dry run of nothing", []string{"call", "pets", "pets", "--dry-run"}, exitUsage, "", `no tool "pets"`, 0},
-		{"dry run with wrong arguments", []string{"call", "pets", "pet", "--json", `{"id":"x"}`, "--dry-run"}, exitUsage, "", "id", 0},
-		{"dry run of another kind", []string{"call", "files", "x", "--dry-run"}, exitUsage, "", "--dry-run is for HTTP APIs", 0},
+		{"dry run of nothing", []string{"call", "pets", "pets", "--dry-run"}, exit.Usage, "", `no tool "pets"`, 0},
+		{"dry run with wrong arguments", []string{"call", "pets", "pet", "--json", `{"id":"x"}`, "--dry-run"}, exit.Usage, "", "id", 0},
+		{"dry run of another kind", []string{"call", "files", "x", "--dry-run"}, exit.Usage, "", "--dry-run is for HTTP APIs", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked.Store(0)

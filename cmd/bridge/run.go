@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,13 +15,16 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-func newRun(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
+func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	c := config.Default()
-	var share, cwd, transport, era, offer string
-	var env, headers []string
+	var share, era, offer string
+	var program flags.Program
+	var remote flags.Remote
 	var restart, insecure bool
 	var tokenEnv string
 	var timeout time.Duration
@@ -48,37 +49,37 @@ from the environment, so that the value does not stand in the list of processes.
   bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name the program to run, behind --, or the URL of a server: bridge run -- npx -y @modelcontextprotocol/server-everything")}
+				return exit.Usagef("name the program to run, behind --, or the URL of a server: bridge run -- npx -y @modelcontextprotocol/server-everything")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			log, err := l.logger(stderr)
+			log, err := l.Logger(stderr)
 			if err != nil {
 				return err
 			}
 			var s config.Server
-			if isURL(args[0]) {
+			if flags.IsURL(args[0]) {
 				if err := useless(cmd, "a program", "env", "cwd"); err != nil {
 					return err
 				}
 				if len(args) > 1 {
-					return usageError{errors.New("a URL takes no arguments; flags belong before it")}
+					return exit.Usagef("a URL takes no arguments; flags belong before it")
 				}
 				log = hinting(log)
-				s, err = remoteServer(args[0], share, headers, transport)
+				s, err = remote.Server(args[0], share)
 				c.Warnings = s.Warnings()
 			} else {
 				if err := useless(cmd, "a URL", "header", "transport"); err != nil {
 					return err
 				}
 				if len(args) == 1 && address.MatchString(args[0]) {
-					return usageError{fmt.Errorf("%s is no program; for a remote server write http://%[1]s or https://%[1]s", args[0])}
+					return exit.Usagef("%s is no program; for a remote server write http://%[1]s or https://%[1]s", args[0])
 				}
-				if err := document(args[0], cwd); err != nil {
+				if err := document(args[0], program.Cwd); err != nil {
 					return err
 				}
-				s, err = childServer(args, share, env, cwd)
+				s, err = program.Server(args, share)
 				if err == nil {
 					c.Warnings = missing(&s)
 				}
@@ -96,7 +97,7 @@ from the environment, so that the value does not stand in the list of processes.
 				return err
 			}
 			if err := c.Validate(); err != nil { // what is wrong is said first
-				return usageError{err}
+				return exit.With(exit.Usage, err)
 			}
 			if told := isolation(&s, tokenEnv != ""); told != "" {
 				log.Info(told)
@@ -108,12 +109,11 @@ from the environment, so that the value does not stand in the list of processes.
 	f.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	f.StringVar(&c.Listen, "listen", c.Listen, "address to serve on; port 0 picks a free one and prints it")
 	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
-	f.StringArrayVar(&env, "env", nil, "NAME=VALUE for COMMAND, or NAME to pass it on from here (repeatable)")
-	f.StringVar(&cwd, "cwd", "", "working directory of COMMAND")
+	program.Add(f)
 	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key that clients have to show, of 16 characters or more")
 	addInsecureFlag(f, &insecure)
-	addRemoteFlags(f, &headers, &transport)
-	addEraFlag(f, &era)
+	remote.Add(f)
+	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
 	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent; progress resets it")
@@ -142,28 +142,16 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 	}
 	key, ok := env(name)
 	if !ok {
-		return nil, usageError{fmt.Errorf("--token-env %s: the variable is not set", name)}
+		return nil, exit.Usagef("--token-env %s: the variable is not set", name)
 	}
 	if err := auth.Check(key); err != nil {
-		return nil, usageError{fmt.Errorf("--token-env %s: the key in the variable %w", name, err)}
+		return nil, exit.Usagef("--token-env %s: the key in the variable %w", name, err)
 	}
 	return []config.Access{{Name: "client", Token: key}}, nil
 }
 
 // address is what a URL looks like whose beginning was left out.
 var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
-
-// childServer makes the configuration of a program.
-func childServer(args []string, share string, env []string, cwd string) (config.Server, error) {
-	own, err := variables(env)
-	if err != nil {
-		return config.Server{}, err
-	}
-	s := config.DefaultServer(serverName(args[0]), share)
-	s.Share = share // also when it is wrong, so that it is refused
-	s.Stdio = &stdio.Config{Command: args[0], Args: args[1:], Env: own, Cwd: cwd}
-	return s, nil
-}
 
 // missing warns of a program that is not there; it may be installed later.
 func missing(s *config.Server) []string {
@@ -187,57 +175,20 @@ func document(path, cwd string) error {
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 && runtime.GOOS != "windows" {
 		return nil
 	}
-	return usageError{fmt.Errorf(`%s is no program. A configuration is served by "bridge serve -c %[1]s". To serve an OpenAPI document, write a configuration and serve that:
+	return exit.Usagef(`%s is no program. A configuration is served by "bridge serve -c %[1]s". To serve an OpenAPI document, write a configuration and serve that:
 
 servers:
   api:
-    rest: { openapi: %[1]s }`, path)}
+    rest: { openapi: %[1]s }`, path)
 }
 
 // useless refuses flags that are of use with something else only: they would
 // seem to work.
-func useless(cmd *cobra.Command, with string, flags ...string) error {
-	for _, name := range flags {
+func useless(cmd *cobra.Command, with string, names ...string) error {
+	for _, name := range names {
 		if cmd.Flags().Changed(name) {
-			return usageError{fmt.Errorf("--%s is of use with %s only", name, with)}
+			return exit.Usagef("--%s is of use with %s only", name, with)
 		}
 	}
 	return nil
-}
-
-// variables reads the --env flags.
-func variables(flags []string) (map[string]string, error) {
-	own := map[string]string{}
-	for _, f := range flags {
-		name, value, set := strings.Cut(f, "=")
-		if name == "" {
-			return nil, usageError{errors.New("--env needs NAME=VALUE or NAME")}
-		}
-		if !set {
-			var ok bool
-			if value, ok = os.LookupEnv(name); !ok {
-				return nil, usageError{fmt.Errorf("--env %s: the variable is not set: give it as %s=VALUE", name, name)}
-			}
-		}
-		maps.Copy(own, map[string]string{name: value})
-	}
-	return own, nil
-}
-
-// serverName makes the name of a server of its command's, by the rules for
-// names: it appears in URLs and in the log.
-func serverName(command string) string {
-	base := command[strings.LastIndexAny(command, `/\`)+1:]
-	base = strings.TrimSuffix(strings.ToLower(base), ".exe")
-	name := strings.Trim(strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, base), "-")
-	switch name {
-	case "", "mcp", "sse", "messages", "hooks", "healthz", "readyz", "metrics":
-		return "server"
-	}
-	return name[:min(len(name), 64)]
 }

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 // In mode search operations are called by their names, though no list has them.
@@ -32,7 +34,7 @@ func TestCallSearched(t *testing.T) {
 		{"wrong arguments", []string{"getPet", "id=x"}, "id"},
 	} {
 		code, stdout, stderr := in(t, append([]string{"call", "-c", path, "pets"}, test.args...)...)
-		if code != exitUsage || !strings.Contains(stderr, test.want) || strings.Contains(stdout, "asked") {
+		if code != exit.Usage || !strings.Contains(stderr, test.want) || strings.Contains(stdout, "asked") {
 			t.Errorf("%s: exit code %d, stdout\n%s\nstderr\n%s\nwant %s", test.name, code, stdout, stderr, test.want)
 		}
 	}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
@@ -20,13 +18,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/bridge/visible"
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// defaultFile is read when no file is named.
-const defaultFile = "bridge.yaml"
-
-func newServe(l *logFlags, stdout, stderr io.Writer) *cobra.Command {
+func newServe(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var file, listen string
 	var insecure bool
 	cmd := &cobra.Command{
@@ -41,7 +38,7 @@ it is.`,
   bridge serve -c claude_desktop_config.json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(file)
+			c, err := flags.Load(file)
 			if err != nil {
 				return err
 			}
@@ -51,14 +48,14 @@ it is.`,
 			if err := refuseOpen(c, insecure, "add access: to the configuration"); err != nil {
 				return err
 			}
-			log, err := l.logger(stderr)
+			log, err := l.Logger(stderr)
 			if err != nil {
 				return err
 			}
 			return serve(cmd.Context(), c, log, stdout)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	addInsecureFlag(cmd.Flags(), &insecure)
 	cmd.Flags().StringVar(&listen, "listen", "", "address to serve on, instead of the file's; port 0 picks a free one and prints it")
 	return cmd
@@ -78,11 +75,11 @@ each line of it with the place that it comes from.`,
   bridge check -c bridge.yaml && bridge serve -c bridge.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(file)
+			c, err := flags.Load(file)
 			if err != nil {
 				return err
 			}
-			warnings, sums, lost, err := inspect(cmd.Context(), file, tools, c)
+			warnings, sums, lost, err := examine(cmd.Context(), file, tools, c)
 			if err != nil {
 				return err
 			}
@@ -101,12 +98,12 @@ each line of it with the place that it comes from.`,
 				}
 			}
 			if lost != nil {
-				return usageError{fmt.Errorf("%s: %w", file, lost)}
+				return exit.Usagef("%s: %w", file, lost)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", defaultFile, "configuration file")
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
 	return cmd
 }
@@ -199,27 +196,16 @@ func count(n int, what string) string {
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s takes no arguments, but got %q (see 'bridge %s --help')", cmd.Name(), args, cmd.Name())}
+		return exit.Usagef("%s takes no arguments, but got %q (see 'bridge %s --help')", cmd.Name(), args, cmd.Name())
 	}
 	return nil
-}
-
-func load(file string) (*config.Config, error) {
-	c, err := config.Load(file, nil)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, usageError{fmt.Errorf("%w: name a file with -c, or use 'bridge run -- COMMAND', which needs none", err)}
-	case err != nil:
-		return nil, usageError{fmt.Errorf("the configuration has faults:\n%w", err)}
-	}
-	return c, nil
 }
 
 // begin makes the server of a configuration. Until stop, it gives memory back
 // when there is little to do.
 func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.Server, stop func(), err error) {
 	if err := c.Validate(); err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, exit.With(exit.Usage, err)
 	}
 	for _, w := range c.Warnings {
 		log.Warn(w)
@@ -275,7 +261,7 @@ func refuseOpen(c *config.Config, insecure bool, rules string) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil || insecure || !c.Open() {
 		return nil // what is no address is refused as that
 	}
-	return usageError{fmt.Errorf("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1, or pass --insecure", c.Listen, rules)}
+	return exit.Usagef("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1, or pass --insecure", c.Listen, rules)
 }
 
 // announce prints where the servers are, and what to paste into a client.

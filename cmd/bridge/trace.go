@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 const (
@@ -58,7 +58,7 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
 	if err != nil {
-		return nil, nil, usageError{errors.New("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values")} // the error shows them
+		return nil, nil, exit.Usagef("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values") // the error shows them
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
 	e.life, e.cancel = context.WithCancel(context.Background())
@@ -96,7 +96,7 @@ func firstEnv(names ...string) (name, value string) {
 }
 
 func wrongEnv(name, value, rule string) error {
-	return usageError{fmt.Errorf("the environment variable %s is %.40q: must be %s", name, value, rule)}
+	return exit.Usagef("the environment variable %s is %.40q: must be %s", name, value, rule)
 }
 
 // sampling checks the name of a sampler, and what it is given: the library

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 // collector sends spans to an OpenTelemetry collector: OTLP over HTTP, in the
@@ -46,7 +47,7 @@ func newCollector() (*collector, error) {
 	if name, value := otlpEnv("ENDPOINT"); value != "" {
 		u, err := url.Parse(value)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // it may hold a secret
-			return nil, usageError{fmt.Errorf("the environment variable %s must be a URL such as %s, without a password", name, defaultEndpoint)}
+			return nil, exit.Usagef("the environment variable %s must be a URL such as %s, without a password", name, defaultEndpoint)
 		}
 		if !strings.Contains(name, "_TRACES_") { // one that is for traces only is the whole address
 			u = u.JoinPath(tracesPath)
@@ -73,7 +74,7 @@ func newCollector() (*collector, error) {
 	name, value := otlpEnv("HEADERS")
 	var err error
 	if at.Headers, err = otlpHeaders(value); err != nil {
-		return nil, usageError{fmt.Errorf("the environment variable %s %w", name, err)}
+		return nil, exit.Usagef("the environment variable %s %w", name, err)
 	}
 	_, at.CAFile = otlpEnv("CERTIFICATE")
 	_, at.CertFile = otlpEnv("CLIENT_CERTIFICATE")
@@ -82,7 +83,7 @@ func newCollector() (*collector, error) {
 		c.http, err = httpclient.New(at)
 	}
 	if err != nil {
-		return nil, usageError{fmt.Errorf("the environment variables OTEL_EXPORTER_OTLP_…: %w", err)}
+		return nil, exit.Usagef("the environment variables OTEL_EXPORTER_OTLP_…: %w", err)
 	}
 	return c, nil
 }

@@ -25,6 +25,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 // stub is a collector that keeps what it gets.
@@ -292,12 +294,8 @@ func TestTracesRefused(t *testing.T) {
 				env[name] = value
 			}
 			quietly(t, env)
-			code := -1
 			_, _, err := traces(t.Context(), slog.New(slog.DiscardHandler), io.Discard)
-			if _, usage := errors.AsType[usageError](err); usage {
-				code = exitUsage
-			}
-			if code != exitUsage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})

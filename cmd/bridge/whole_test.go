@@ -15,6 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 )
 
 // everything compiles the example server.
@@ -44,9 +46,9 @@ func TestWholeRuns(t *testing.T) {
 		{"call", []string{"call", "get-sum", "a=1", "b=2"}, 0, "The sum of 1 and 2 is 3.\n", ""},
 		{"call with JSON", []string{"call", "echo", "message=<&>", "--json-output"}, 0, `{"content":[{"type":"text","text":"Echo: `, ""},
 		{"a schema with values", []string{"call", "get-structured-content", "location=Chicago"}, 0, `"conditions":"Light rain`, ""},
-		{"a wrong value", []string{"call", "get-structured-content", "location=Chicaco"}, exitUsage, "", "did you mean Chicago?"},
-		{"the server's own check", []string{"call", "--no-check", "get-structured-content", "location=Chicaco"}, exitAnswer, "Chicaco", "answered with an error"},
-		{"a tool's error", []string{"call", "sampling-request", "prompt=hello"}, exitAnswer, "the client lacks the capability", "answered with an error"},
+		{"a wrong value", []string{"call", "get-structured-content", "location=Chicaco"}, exit.Usage, "", "did you mean Chicago?"},
+		{"the server's own check", []string{"call", "--no-check", "get-structured-content", "location=Chicaco"}, exit.Answer, "Chicaco", "answered with an error"},
+		{"a tool's error", []string{"call", "sampling-request", "prompt=hello"}, exit.Answer, "the client lacks the capability", "answered with an error"},
 		{"a question without a terminal", []string{"call", "elicitation-request"}, 0, "The user cancelled", "there is no terminal to answer on"},
 		{"an image", []string{"call", "get-tiny-image", "--output-dir", dir}, 0, "get-tiny-image-1.png", ""},
 		{"roots", []string{"call", "list-roots", "--root", dir}, 0, "file://" + dir, ""},
@@ -71,7 +73,7 @@ func TestWholeRuns(t *testing.T) {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant 0 and only what the filter lets through", code, stdout, stderr)
 	}
 	code, _, stderr = in(t, "call", "ours", "echo", "message=a", "-c", config)
-	if code != exitUsage || !strings.Contains(stderr, `no tool "echo"`) {
+	if code != exit.Usage || !strings.Contains(stderr, `no tool "echo"`) {
 		t.Errorf("a tool behind the filter: exit code %d, stderr %s", code, stderr)
 	}
 }
@@ -120,7 +122,7 @@ func TestWholeRunsThatFail(t *testing.T) {
 	var stdout bytes.Buffer
 	stderr := &trigger{text: "1\n", f: interrupt}
 	code := run(ctx, append([]string{"call", "wait"}, server...), &stdout, stderr)
-	if code != exitInterrupted || stdout.String() != "" || stderr.all.String() != "1\nbridge: interrupted\n" {
+	if code != exit.Interrupted || stdout.String() != "" || stderr.all.String() != "1\nbridge: interrupted\n" {
 		t.Errorf("interrupted: exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.all.String())
 	}
 	text, err := os.ReadFile(notes)
@@ -148,11 +150,11 @@ func TestWholeRunsThatFail(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"timed out", []string{"call", "slow", "wait", "-q", "-c", config}, exitTimeout, "had no answer within 50ms"},
-		{"lost", append([]string{"call", "die"}, server...), exitServer, "exit status 3"},
-		{"lost, with its last words", append([]string{"call", "die", "--verbose"}, server...), exitServer, "last words"},
-		{"not started", []string{"tools", "--", missingProgram}, exitServer, missingProgram},
-		{"no server", []string{"tools", "--", "sh", "-c", "exit 3"}, exitServer, "exit status 3"},
+		{"timed out", []string{"call", "slow", "wait", "-q", "-c", config}, exit.Timeout, "had no answer within 50ms"},
+		{"lost", append([]string{"call", "die"}, server...), exit.Server, "exit status 3"},
+		{"lost, with its last words", append([]string{"call", "die", "--verbose"}, server...), exit.Server, "last words"},
+		{"not started", []string{"tools", "--", missingProgram}, exit.Server, missingProgram},
+		{"no server", []string{"tools", "--", "sh", "-c", "exit 3"}, exit.Server, "exit status 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := in(t, test.args...)
@@ -188,8 +190,54 @@ func TestWholeRunsOverHTTP(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want 0 and hello", path, code, stdout, stderr)
 		}
 		code, stdout, stderr = in(t, "call", h.URL+path, "hello", "-H", "Authorization: Bearer wrong-one")
-		if code != exitServer || stdout != "" || !strings.Contains(stderr, "401") || strings.Contains(stderr, "wrong-one") {
-			t.Errorf("%s without access: exit code %d, stdout %q, stderr %q, want %d, nothing and the status", path, code, stdout, stderr, exitServer)
+		if code != exit.Server || stdout != "" || !strings.Contains(stderr, "401") || strings.Contains(stderr, "wrong-one") {
+			t.Errorf("%s without access: exit code %d, stdout %q, stderr %q, want %d, nothing and the status", path, code, stdout, stderr, exit.Server)
 		}
+	}
+}
+
+// A server whose tool has to be called as a task, and asks the user something
+// when its result is asked for.
+const taskScript = `while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+  *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"s","version":"1"}}}' ;;
+  *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}}' ;;
+  *'"tools/call"'*'"task":{'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"task":{"taskId":"1","status":"working","pollInterval":1}}}' ;;
+  *'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"Tool t requires task augmentation"}}' ;;
+  *'"tasks/get"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"taskId":"1","status":"input_required","pollInterval":1}}' ;;
+  *'"tasks/result"'*) result=$id
+    echo '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Which one?","requestedSchema":{"type":"object","properties":{}}}}' ;;
+  *'"action":"cancel"'*) echo '{"jsonrpc":"2.0","id":'$result',"result":{"content":[{"type":"text","text":"nobody has chosen"}]}}' ;;
+  esac
+done`
+
+// The same through a real bridge.
+func TestWholeTask(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	code, stdout, stderr := in(t, "call", "t", "--", "sh", "-c", taskScript)
+	if code != 0 || stdout != "nobody has chosen\n" || !strings.Contains(stderr, "the server asks: Which one?\n") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want 0, and the question put", code, stdout, stderr)
+	}
+}
+
+// The same with a server that was not made for it.
+func TestWholeTaskOfServerEverything(t *testing.T) {
+	program := filepath.Join("..", "..", "integration", "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("needs the packages of integration/package.json: run npm ci there")
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs node")
+	}
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	code, stdout, stderr := in(t, "call", "simulate-research-query", "topic=python", "ambiguous=true", "--", "node", program, "stdio")
+	if code != 0 || !strings.Contains(stdout, "# Research Report: python (User cancelled") || !strings.Contains(stderr, "Gathering sources...\n") || !strings.Contains(stderr, "the server asks: ") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant 0, a report, the stages and the question", code, stdout, stderr)
 	}
 }

@@ -1,0 +1,172 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+)
+
+// wire is the SDK's connection to the server with an ear on it. It keeps the
+// answers as they came, because the SDK's types drop fields that they do not
+// know and turn numbers into floating-point ones. Notifications are heard in
+// the order of the wire, before an answer that follows them.
+type wire struct {
+	mcp.Transport
+	mcp.Connection // set by Connect
+
+	// hear gets each notification of the server, while the next one waits.
+	hear func(method string, params json.RawMessage)
+	// ask answers a question for the user (elicitation/create), raw as well: the
+	// order of a form's fields is in its text only. It returns nil when ctx has
+	// ended, because the server took the question back or the session is over.
+	ask func(ctx context.Context, params json.RawMessage) json.RawMessage
+
+	ctx  context.Context // of questions
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu        sync.Mutex // guards the rest
+	call      jsonrpc.ID // of our last request; requests are made one after the other
+	answer    *jsonrpc.Response
+	questions map[jsonrpc.ID]context.CancelFunc
+	taken     chan struct{} // closed unless the last request is still to be taken back
+}
+
+func newWire(t mcp.Transport) *wire {
+	w := &wire{Transport: t, questions: map[jsonrpc.ID]context.CancelFunc{}}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	w.begin()
+	return w
+}
+
+// begin forgets the last request, before the next is made: that one may fail
+// before it gets here.
+func (w *wire) begin() {
+	taken := make(chan struct{})
+	close(taken)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.call, w.answer, w.taken = jsonrpc.ID{}, nil, taken
+}
+
+// Connect implements mcp.Transport.
+func (w *wire) Connect(ctx context.Context) (mcp.Connection, error) {
+	var err error
+	w.Connection, err = w.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Read implements mcp.Connection. What is the wire's own business is not
+// passed on.
+func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		m, err := w.Connection.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch m := m.(type) {
+		case *jsonrpc.Response:
+			w.mu.Lock()
+			if m.ID.IsValid() && m.ID == w.call {
+				w.answer = m
+			}
+			w.mu.Unlock()
+		case *jsonrpc.Request:
+			switch {
+			case m.Method == "elicitation/create" && m.IsCall():
+				w.question(m)
+				continue
+			case m.Method == "notifications/cancelled" && w.withdrawn(m.Params):
+				continue
+			case !m.IsCall():
+				w.hear(m.Method, m.Params)
+			}
+		}
+		return m, nil
+	}
+}
+
+// question has a question answered, while the reading goes on.
+func (w *wire) question(m *jsonrpc.Request) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.mu.Lock()
+	w.questions[m.ID] = cancel
+	w.mu.Unlock()
+	w.wg.Go(func() {
+		defer func() {
+			cancel()
+			w.mu.Lock()
+			delete(w.questions, m.ID)
+			w.mu.Unlock()
+		}()
+		if result := w.ask(ctx, m.Params); result != nil {
+			_ = w.Connection.Write(ctx, &jsonrpc.Response{ID: m.ID, Result: result}) // a dead wire is noticed by the call
+		}
+	})
+}
+
+// withdrawn ends the question that the server takes back, if it is one of
+// ours.
+func (w *wire) withdrawn(params json.RawMessage) bool {
+	id, err := jsonrpc.MakeID(gjson.GetBytes(params, "requestId").Value())
+	if err != nil {
+		return false
+	}
+	w.mu.Lock()
+	cancel := w.questions[id]
+	w.mu.Unlock()
+	if cancel == nil {
+		return false
+	}
+	cancel()
+	return true
+}
+
+// Write implements mcp.Connection.
+func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
+	q, _ := m.(*jsonrpc.Request)
+	if q != nil && q.IsCall() {
+		w.mu.Lock()
+		w.call, w.answer, w.taken = q.ID, nil, make(chan struct{})
+		w.mu.Unlock()
+	}
+	err := w.Connection.Write(ctx, m)
+	if q != nil && q.Method == "notifications/cancelled" {
+		w.mu.Lock()
+		select {
+		case <-w.taken:
+		default:
+			close(w.taken)
+		}
+		w.mu.Unlock()
+	}
+	return err
+}
+
+// Close implements mcp.Connection.
+func (w *wire) Close() error {
+	w.stop()
+	return w.Connection.Close()
+}
+
+// last returns the answer to the last request, or nil when there is none.
+func (w *wire) last() *jsonrpc.Response {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.answer
+}
+
+// takenBack is closed when the server has been told that the last request is
+// not wanted any more.
+func (w *wire) takenBack() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.taken
+}

@@ -1,0 +1,66 @@
+package terminal
+
+import "strings"
+
+// Table is rows of cells under a heading. Columns without any text are left
+// out.
+type Table struct {
+	Head []string
+	rows [][]string
+}
+
+// Add adds a row, with a cell for each column.
+func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// Format returns the table, every line indented by indent. Cells become single
+// lines; width cuts the last column of a line that is longer, 0 cuts nothing.
+// bold is what becomes of the heading; nil leaves it as it is.
+func (t *Table) Format(indent string, width int, bold func(string) string) string {
+	if bold == nil {
+		bold = plain
+	}
+	widths := make([]int, len(t.Head))
+	for _, row := range t.rows {
+		for i := range row {
+			row[i] = OneLine(row[i])
+			widths[i] = max(widths[i], Columns(row[i]))
+		}
+	}
+	last := 0
+	for i, w := range widths {
+		if w > 0 {
+			last = i
+			widths[i] = max(w, Columns(t.Head[i]))
+		}
+	}
+	var all strings.Builder
+	write := func(row []string, bold func(string) string) {
+		var b strings.Builder
+		used := Columns(indent)
+		b.WriteString(indent)
+		for i, cell := range row {
+			switch {
+			case i == last:
+				if width > 0 {
+					cell = Cut(cell, max(width-used, 10))
+				}
+				if cell != "" {
+					cell = bold(cell)
+				}
+				b.WriteString(cell)
+			case widths[i] > 0:
+				pad := widths[i] - Columns(cell) + 2
+				used += widths[i] + 2
+				b.WriteString(bold(cell) + strings.Repeat(" ", pad))
+			}
+		}
+		all.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+	}
+	write(t.Head, bold)
+	for _, row := range t.rows {
+		write(row, plain)
+	}
+	return all.String()
+}
+
+func plain(s string) string { return s }

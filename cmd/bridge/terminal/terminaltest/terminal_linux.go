@@ -1,0 +1,72 @@
+// Package terminaltest makes terminals for tests.
+package terminaltest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Terminal is a terminal, with the end at which a person sits.
+type Terminal struct {
+	File *os.File // what a program sees
+
+	t       testing.TB
+	control *os.File
+	out     *bufio.Reader
+}
+
+// New makes a terminal that is so many columns wide. It skips the test where
+// there are no terminals.
+func New(t testing.TB, columns int) *Terminal {
+	t.Helper()
+	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("needs a terminal: %v", err)
+	}
+	t.Cleanup(func() { control.Close() })
+	fd := int(control.Fd())
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("needs a terminal: %v", err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return &Terminal{File: file, t: t, control: control, out: bufio.NewReader(control)}
+}
+
+// Type types text.
+func (p *Terminal) Type(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.control, text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Lines returns the next lines that are on it.
+func (p *Terminal) Lines(n int) string {
+	p.t.Helper()
+	var all strings.Builder
+	for range n {
+		line, err := p.out.ReadString('\n')
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		all.WriteString(strings.ReplaceAll(line, "\r\n", "\n"))
+	}
+	return all.String()
+}
