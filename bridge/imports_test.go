@@ -35,6 +35,7 @@ var layers = []struct {
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
 	{"bridge/guard/*", false, func(pkg string) bool { return strings.HasPrefix(pkg, "bridge/guard/") }},
+	{"bridge/observe/*", false, under("bridge/observe")},
 	{"bridge/conn", false, under("bridge/conn")},
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
 	{"bridge/{auth,era,glob,session,replay,seal,validate}", false, under("bridge/auth", "bridge/glob", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},

@@ -181,10 +181,10 @@ func (c *keeper) list(ctx context.Context, r *bridge.Request, p *spot) (*jsonrpc
 		switch {
 		case v.why != nil:
 			c.cache.tell(v.e, v.why, v.first)
-			c.cache.r.b.tracing.note(ctx, "stale from the cache")
+			c.cache.r.b.tracing.Note(ctx, "stale from the cache")
 			return v.e.answer(r, v.now), nil
 		case v.e != nil:
-			c.cache.r.b.tracing.note(ctx, "from the cache")
+			c.cache.r.b.tracing.Note(ctx, "from the cache")
 			return v.e.answer(r, v.now), nil
 		case v.f == nil:
 			return c.own(ctx, r, p)
@@ -195,7 +195,7 @@ func (c *keeper) list(ctx context.Context, r *bridge.Request, p *spot) (*jsonrpc
 			c.cache.leave(f, nil)
 			return c.own(ctx, r, p)
 		}
-		c.cache.r.b.tracing.note(ctx, "fetched for all who ask")
+		c.cache.r.b.tracing.Note(ctx, "fetched for all who ask")
 		if !await(ctx, f, other) {
 			c.cache.leave(f, context.Cause(ctx))
 			if ctx.Err() != nil {

@@ -77,6 +77,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - validating asks for lists as they are now, so it stands above keeper.
 //   - What keeper has needs no place in the queue of limits.Bounded.
+//   - The lane opens a connection and calls within spans.
 //   - A call that retry makes again keeps its place; and where each call has a
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
@@ -86,8 +87,8 @@ func TestChains(t *testing.T) {
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
 		modern    = "mirrored > validating > "
-		guards    = "keeper > limits.Bounded > retry.retrying > lane > counted"
-		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > counted"
+		guards    = "keeper > limits.Bounded > retry.retrying > lane > tracing.Tracing > counted"
+		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > tracing.Tracing > counted"
 		viewed    = "view > " + guards
 		askedLess = "validating > " + guards // lower makes a call that may be parked in a goroutine
 	)

@@ -15,7 +15,7 @@ func TestInvalidIsLost(t *testing.T) {
 	if got := judge(t.Context(), err); got != fails {
 		t.Errorf("for the breaker it is %v, want a failure", got)
 	}
-	if got := outcomeOf(err); got != Lost {
-		t.Errorf("its outcome is %v, want %v", got, Lost)
+	if got := bridge.OutcomeOf(err); got != bridge.Lost {
+		t.Errorf("its outcome is %v, want %v", got, bridge.Lost)
 	}
 }

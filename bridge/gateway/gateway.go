@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
@@ -162,8 +163,8 @@ type Gateway struct {
 	maxLanes      int64
 	version       string
 	offer         Offer
-	tracing       *tracing // nil without
-	ownParams     []byte   // of initialize, where no client's will do
+	tracing       *tracing.Tracing // nil without
+	ownParams     []byte           // of initialize, where no client's will do
 	lanes         atomic.Int64
 	portions      *limits.Shares // of these connections, by principal
 	dropped       atomic.Uint64  // notifications
@@ -220,7 +221,7 @@ func New(o Options) *Gateway {
 	b.bytes.most = or(o.MaxBytes, 512<<20)
 	b.bytes.portions = limits.NewShares(b.bytes.most, len(b.grants))
 	b.hearing, b.deafen = context.WithCancel(context.Background())
-	b.tracing = newTracing(o.Traces, b.version)
+	b.tracing = tracing.New(o.Traces, b.version)
 	b.ownParams = ownParams(b.version)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.log == nil {

@@ -47,7 +47,7 @@ func (g *merge) gather(ctx context.Context, members []*member, patience time.Dur
 		err error
 	}
 	come := make(chan outcome, len(members))
-	calls, cancel := context.WithCancelCause(g.b.tracing.following(g.ctx, ctx))
+	calls, cancel := context.WithCancelCause(g.b.tracing.Following(g.ctx, ctx))
 	stop := context.CancelCauseFunc(func(why error) { cancel(why) }) // called by whoever is last
 	var left atomic.Int64
 	left.Store(int64(len(members)))

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 )
 
 // Guest is one request of a client that has no session: 2026-07-28 and later.
@@ -125,9 +126,9 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonr
 		b.refused("", g.From, m, a, nil)
 		return a, nil
 	}
-	ctx, span := b.tracing.door(ctx, m, g.Header, g.Server, g.From, nil)
+	ctx, span := b.tracing.Received(ctx, m, g.Header, g.Server, g.From, "")
 	a, err := b.admitted(ctx, m, g, id, span)
-	endSpan(span, a, err)
+	tracing.End(span, a, err)
 	return a, err
 }
 
@@ -178,7 +179,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 	case ctx.Err() != nil:
 		return nil, bridge.ErrCancelled
 	}
-	b.log.Debug("call failed", "method", m.Method, "err", err, traceID(span))
+	b.log.Debug("call failed", "method", m.Method, "err", err, tracing.ID(span))
 	return answer(id, err), err
 }
 

@@ -148,10 +148,7 @@ func (l *lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // perform makes the call on the wire.
 func (l *lane) perform(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
-	if t := l.route.b.tracing; t != nil {
-		return t.call(ctx, l.route.o.Name, w.up, r)
-	}
-	return w.up.Call(ctx, r)
+	return l.route.b.tracing.Call(ctx, l.route.o.Name, w.up, r)
 }
 
 // pick returns what the allow-list forwards of h, under the names that the
@@ -312,7 +309,7 @@ func (l *lane) enter(ctx context.Context) (*wire, error) {
 		}
 		o := l.opening
 		l.mu.Unlock()
-		ended := l.route.b.tracing.opening(ctx, l.route.o.Name)
+		ended := l.route.b.tracing.Opening(ctx, l.route.o.Name)
 		select {
 		case <-o.done:
 			if ended(o.err); o.err != nil {

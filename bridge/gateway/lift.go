@@ -136,7 +136,7 @@ func (c lifted) Notify(n *jsonrpc.Message) {
 			return
 		}
 	default:
-		n = withParams(n, era.Notification(n.Method, n.Params, s.Revision, c.l.from.Revision))
+		n = n.WithParams(era.Notification(n.Method, n.Params, s.Revision, c.l.from.Revision))
 	}
 	c.l.rest.Notify(n)
 }

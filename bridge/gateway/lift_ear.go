@@ -104,7 +104,7 @@ func (e *ear) Notify(n *jsonrpc.Message) {
 		return
 	}
 	l := e.h.l
-	l.rest.Notify(withParams(n, era.Notification(n.Method, n.Params, era.LatestModern, l.from.Revision)))
+	l.rest.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, l.from.Revision)))
 }
 
 // acknowledged notes what the server has accepted. Its messages come one after

@@ -56,16 +56,6 @@ func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *js
 	return b
 }
 
-// withParams returns the message with other params, or itself when they are its
-// own.
-func withParams(m *jsonrpc.Message, params []byte) *jsonrpc.Message {
-	if rawjson.Same(params, m.Params) {
-		return m
-	}
-	b := &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: params}
-	return b.Clone() // parsed: what the bridge reads of them is found
-}
-
 // edited returns the message with its params as f returns them, or itself when f
 // returns what it was given.
 func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
@@ -73,7 +63,7 @@ func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
 		return m
 	}
 	m = m.Clone() // with what else has been changed in it
-	return withParams(m, f(m.Params))
+	return m.WithParams(f(m.Params))
 }
 
 // graded is the Client of a connection to a server of revision server that is
@@ -86,7 +76,7 @@ type graded struct {
 
 // Notify passes on what the server says.
 func (g *graded) Notify(n *jsonrpc.Message) {
-	g.Client.Notify(withParams(n, era.Notification(n.Method, n.Params, g.server, g.from.Revision)))
+	g.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, g.server, g.from.Revision)))
 }
 
 // Ask passes on a question and its answer, or refuses what the client cannot be
@@ -98,7 +88,7 @@ func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 		return nil
 	}
 	method := q.Method
-	return g.Client.Ask(withParams(q, params), func(a *jsonrpc.Message) {
+	return g.Client.Ask(q.WithParams(params), func(a *jsonrpc.Message) {
 		if a.Error == nil {
 			result, no := era.Answer(method, a.Result, g.from.Revision, g.server)
 			switch {

@@ -196,7 +196,7 @@ func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
 		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: s.meta})
 	}
 	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(reserved)) {
-		return withParams(m, era.Inject(m.Whole(), s.members))
+		return m.WithParams(era.Inject(m.Whole(), s.members))
 	}
 	text := s.before
 	if rawjson.IsEmpty(meta) {
@@ -236,7 +236,7 @@ func (b *raisedBack) Notify(n *jsonrpc.Message) {
 		b.l.r.log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
 		return
 	}
-	b.Client.Notify(withParams(n, era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
+	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
 }
 
 // rises reports whether progress goes on from what the client has seen: each

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
@@ -118,10 +119,10 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 		return nil, answer(mid, err), err
 	}
 	came := b.arrive(new(arrival), key)
-	life, span := b.tracing.door(s.ctx, m, h, server, caller, s)
-	caller.Params = b.tracing.introduction(caller.Params)
+	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
+	caller.Params = b.tracing.Untraced(caller.Params)
 	a, err := s.initialize(ctx, life, m, came)
-	endSpan(span, a, err)
+	tracing.End(span, a, err)
 	b.depart(came, caller, m, a, err)
 	if err != nil {
 		s.End(err)
@@ -301,16 +302,16 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) f
 		s.b.refused(s.id, s.caller, m, a, nil)
 		return no(a, nil)
 	}
-	life, span := s.b.tracing.door(s.ctx, m, h, s.server, s.caller, s)
+	life, span := s.b.tracing.Received(s.ctx, m, h, s.server, s.caller, s.shown())
 	if err := s.b.enter(s.caller, m); err != nil {
 		s.b.refused(s.id, s.caller, m, nil, err)
-		endSpan(span, nil, err)
+		tracing.End(span, nil, err)
 		return no(answer(id, err), err)
 	}
 	ctx, cancel := context.WithCancelCause(life)
 	c := &inflight{s: s, id: id, back: back, span: span, cancel: cancel}
 	if err := s.enter(c); err != nil {
-		endSpan(span, nil, err)
+		tracing.End(span, nil, err)
 		cancel(nil)
 		s.b.leave(s.caller)
 		s.b.refused(s.id, s.caller, m, nil, err)
@@ -320,7 +321,7 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) f
 		defer s.b.leave(s.caller)
 		defer cancel(nil)
 		a, err := s.call(ctx, m, h, c)
-		endSpan(c.span, a, err)
+		tracing.End(c.span, a, err)
 		return a, err
 	}
 }
@@ -344,7 +345,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c
 		}
 		err = cause
 	}
-	s.log.Debug("call failed", "method", m.Method, "err", err, traceID(c.span))
+	s.log.Debug("call failed", "method", m.Method, "err", err, tracing.ID(c.span))
 	return answer(c.id, err), err
 }
 
@@ -457,3 +458,6 @@ func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 
 // Gone is of no interest: the call itself fails.
 func (c *inflight) Gone(error) {}
+
+// shown tells the session from others in a log, and is not its id.
+func (s *Session) shown() string { return s.id[:min(len(s.id), shownKey)] }

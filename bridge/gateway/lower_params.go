@@ -20,7 +20,7 @@ func lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	emptied := false
 	if gjson.ParseBytes(meta).IsObject() {
 		place = cap(m.Params) - cap(meta)
-		edits, emptied = omit(meta, place, bridged)
+		edits, emptied = jsonrpc.Omit(meta, place, bridged)
 	}
 	var drop func(name string) bool
 	switch {
@@ -40,7 +40,7 @@ func lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	if emptied {
 		edits = nil
 	}
-	more, _ := omit(m.Params, 0, func(name string) bool { return drop(name) || emptied && name == "_meta" })
+	more, _ := jsonrpc.Omit(m.Params, 0, func(name string) bool { return drop(name) || emptied && name == "_meta" })
 	return m.Edited(append(edits, more...)...)
 }
 
@@ -53,40 +53,6 @@ func bridged(name string) bool {
 	return false
 }
 
-// omit returns the edits that remove members of an object, which stands at
-// place, and whether none is left of those that it had.
-func omit(object []byte, place int, drop func(name string) bool) (edits []jsonrpc.Edit, emptied bool) {
-	run := -1    // where the members that are removed together begin
-	ended := -1  // where the member before ended
-	had := false // a member stays
-	gjson.ParseBytes(object).ForEach(func(name, value gjson.Result) bool {
-		begin, end := place+name.Index, place+value.Index+len(value.Raw)
-		out := drop(name.Str)
-		switch {
-		case out && run < 0 && had:
-			run = ended // the comma before it goes too
-		case out:
-			if run < 0 {
-				run = begin
-			}
-		case run >= 0 && had:
-			edits = append(edits, jsonrpc.Edit{From: run, To: ended})
-			run = -1
-		default:
-			if run >= 0 { // the comma behind them goes too
-				edits = append(edits, jsonrpc.Edit{From: run, To: begin})
-			}
-			run, had = -1, true
-		}
-		ended = end
-		return true
-	})
-	if run >= 0 {
-		edits = append(edits, jsonrpc.Edit{From: run, To: ended})
-	}
-	return edits, run >= 0 && !had
-}
-
 // around is the edit that removes a member of an object whose value stands
 // there, with its name and one comma.
 func around(object []byte, value, end int) jsonrpc.Edit {
@@ -95,7 +61,7 @@ func around(object []byte, value, end int) jsonrpc.Edit {
 	if before := bytes.TrimRight(object[:name], " \t\r\n"); before[len(before)-1] == ',' {
 		return jsonrpc.Edit{From: len(before) - 1, To: end}
 	}
-	if behind := end + firstByte(object[end:]); object[behind] == ',' {
+	if behind := end + rawjson.Space(object[end:], 0); object[behind] == ',' {
 		return jsonrpc.Edit{From: name, To: behind + 1}
 	}
 	return jsonrpc.Edit{From: name, To: end}

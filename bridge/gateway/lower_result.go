@@ -65,7 +65,7 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 	if a.Error != nil {
 		return regraded(r, a, s.Revision)
 	}
-	if a.Result[firstByte(a.Result)] != '{' {
+	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
 	if changed := s.grades.result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
@@ -136,7 +136,7 @@ func replaced(a *jsonrpc.Message, result []byte) *jsonrpc.Message {
 // differ in which one they take.
 func once(result []byte) []byte {
 	seen := map[string]bool{}
-	edits, _ := omit(result, 0, func(name string) bool {
+	edits, _ := jsonrpc.Omit(result, 0, func(name string) bool {
 		switch name {
 		case "resultType", "_meta", "ttlMs", "cacheScope", "structuredContent":
 			twice := seen[name]

@@ -121,10 +121,10 @@ func FuzzLowered(f *testing.F) {
 			t.Fatalf("%s became %v", params, err)
 		}
 		bad := func(name string) bool { return bridged(name) }
-		if edits, _ := omit(out.Meta(), 0, bad); len(edits) > 0 && strings.HasPrefix(string(out.Meta()), "{") {
+		if edits, _ := jsonrpc.Omit(out.Meta(), 0, bad); len(edits) > 0 && strings.HasPrefix(string(out.Meta()), "{") {
 			t.Errorf("%s became %s", params, out.Params)
 		}
-		if edits, _ := omit(out.Params, 0, func(n string) bool { return n == "requestState" || n == "inputResponses" || n == "task" }); len(edits) > 0 {
+		if edits, _ := jsonrpc.Omit(out.Params, 0, func(n string) bool { return n == "requestState" || n == "inputResponses" || n == "task" }); len(edits) > 0 {
 			t.Errorf("%s became %s", params, out.Params)
 		}
 		if again := lowered(out, era.Rev20251125); string(again.Whole()) != string(out.Params) {

@@ -70,7 +70,7 @@ func (l *lower) begin(ctx context.Context, v *visit, inner *bridge.Request, s *l
 		c.r.Message = inner.Clone()
 	}
 	c.r.Back, c.r.Keep, c.r.Mirror = c, nil, nil
-	c.ctx, c.cancel = context.WithCancelCause(l.p.r.b.tracing.following(l.ctx, ctx))
+	c.ctx, c.cancel = context.WithCancelCause(l.p.r.b.tracing.Following(l.ctx, ctx))
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()

@@ -74,11 +74,11 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 		reply(refused(no))
 		return nil
 	}
-	q = withParams(q, params)
+	q = q.WithParams(params)
 	if about == nil || about.span == nil {
 		return s.pose(q, reply, about)
 	}
-	q, reply, ended := s.b.tracing.question(about.span, q, reply)
+	q, reply, ended := s.b.tracing.Question(about.span, q, reply)
 	back := s.pose(q, reply, about)
 	if back == nil {
 		return nil

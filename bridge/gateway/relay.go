@@ -37,7 +37,7 @@ func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again 
 	inner := *r
 	if named {
 		place := cap(r.Params) - cap(r.Meta())
-		edits, _ := omit(r.Meta(), place, func(name string) bool { return name == keyLane })
+		edits, _ := jsonrpc.Omit(r.Meta(), place, func(name string) bool { return name == keyLane })
 		inner.Message = r.Edited(edits...)
 	}
 	if state != nil { // it is the bridge's own, of when the server was a legacy one
@@ -78,19 +78,10 @@ func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again 
 // first is the edit that puts members before the others of an object.
 func first(object []byte, members string) jsonrpc.Edit {
 	at := slices.Index(object, '{') + 1
-	if rest := object[at:]; rest[firstByte(rest)] != '}' {
+	if rest := object[at:]; rest[rawjson.Space(rest, 0)] != '}' {
 		members += ","
 	}
 	return jsonrpc.Edit{From: at, To: at, Text: []byte(members)}
-}
-
-func firstByte(b []byte) int {
-	for i, c := range b {
-		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
-			return i
-		}
-	}
-	return 0
 }
 
 // remembered returns in place of an error what the server said when it was found

@@ -27,58 +27,11 @@ type Report struct {
 	Speaks    string // the revision of the server; empty if it is not known
 	Began     time.Time
 	Took      time.Duration
-	Outcome   Outcome
+	Outcome   bridge.Outcome
 	Code      int64 // of the error, if that is the outcome
 	// Request is what was asked, and Answer what the server said: nil when there
 	// was no answer. Both are valid during the report only, and not to be changed.
 	Request, Answer *jsonrpc.Message
-}
-
-// Outcome is how a request ended.
-type Outcome int
-
-// The outcomes.
-const (
-	Answered    Outcome = iota // with a result; that of a tool may say that it failed
-	Refused                    // with a JSON-RPC error
-	Cancelled                  // by the client, or because it has gone
-	TimedOut                   // ErrTimeout
-	Unavailable                // ErrUnavailable, ErrUnsent
-	LeftAlone                  // ErrOpen
-	Lost                       // ErrLost
-	Overloaded                 // ErrOverloaded
-	Limited                    // ErrLimited
-	Denied                     // ErrDenied
-	TooLarge                   // ErrTooLarge
-	Failed                     // for another reason: the bridge is stopping, the session has ended
-	outcomes
-)
-
-// Outcomes is how many there are.
-const Outcomes = int(outcomes)
-
-// String returns the outcome as metrics and logs name it.
-func (o Outcome) String() string {
-	return [Outcomes]string{
-		"ok", "error", "cancelled", "timeout", "unavailable", "circuit_open", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
-	}[o]
-}
-
-// outcomeOf returns how a request ended that had no answer.
-func outcomeOf(err error) Outcome {
-	for _, is := range [...]struct {
-		kind error
-		Outcome
-	}{ // what is more particular comes first
-		{bridge.ErrLimited, Limited}, {bridge.ErrDenied, Denied}, {bridge.ErrOpen, LeftAlone}, {bridge.ErrOverloaded, Overloaded}, {bridge.ErrTimeout, TimedOut},
-		{bridge.ErrTooLarge, TooLarge}, {bridge.ErrLost, Lost}, {bridge.ErrUnsent, Unavailable}, {bridge.ErrUnavailable, Unavailable},
-		{bridge.ErrCancelled, Cancelled}, {bridge.ErrEnded, Cancelled}, {bridge.ErrShutdown, Failed}, {context.Canceled, Cancelled},
-	} {
-		if errors.Is(err, is.kind) {
-			return is.Outcome
-		}
-	}
-	return Failed
 }
 
 // arrival is a request of a client, from the door to the servers that get it.
@@ -170,12 +123,12 @@ func (p *Report) ended(b *Gateway, from *bridge.Caller, answer *jsonrpc.Message,
 	}
 	switch {
 	case err != nil:
-		p.Outcome = outcomeOf(err)
-		if p.Request.Method == era.Listen && (p.Outcome == Cancelled || errors.Is(err, bridge.ErrShutdown)) {
-			p.Outcome = Answered // that is how it ends
+		p.Outcome = bridge.OutcomeOf(err)
+		if p.Request.Method == era.Listen && (p.Outcome == bridge.Cancelled || errors.Is(err, bridge.ErrShutdown)) {
+			p.Outcome = bridge.Answered // that is how it ends
 		}
 	case answer.Error != nil:
-		p.Outcome, p.Code, p.Answer = Refused, gjson.GetBytes(answer.Error, "code").Int(), answer
+		p.Outcome, p.Code, p.Answer = bridge.ErrorAnswer, gjson.GetBytes(answer.Error, "code").Int(), answer
 	default:
 		p.Answer = answer
 	}

@@ -37,7 +37,7 @@ func (l *ledger) take(p Report) {
 	if (p.Place < 0) != (p.Server == "") {
 		line += fmt.Sprint(" at place ", p.Place)
 	}
-	if (p.Answer != nil) != (p.Outcome == Answered || p.Outcome == Refused) && p.Request.Method != era.Listen {
+	if (p.Answer != nil) != (p.Outcome == bridge.Answered || p.Outcome == bridge.ErrorAnswer) && p.Request.Method != era.Listen {
 		line += " with the wrong answer"
 	}
 	l.mu.Lock()
@@ -314,20 +314,20 @@ func TestWatchNoRoom(t *testing.T) {
 func TestOutcomeOf(t *testing.T) {
 	for _, test := range []struct {
 		err  error
-		want Outcome
+		want bridge.Outcome
 	}{
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded}, Overloaded},
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen}, LeftAlone},
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: context.Canceled}, Unavailable},
-		{&bridge.Error{Kind: bridge.ErrUnsent}, Unavailable},
-		{&bridge.Error{Kind: bridge.ErrLimited}, Limited},
-		{bridge.ErrDenied, Denied},
-		{context.Canceled, Cancelled},
-		{bridge.ErrShutdown, Failed},
-		{bridge.ErrIdle, Failed},
-		{errors.New("x"), Failed},
+		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded}, bridge.Overloaded},
+		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen}, bridge.LeftAlone},
+		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: context.Canceled}, bridge.Unavailable},
+		{&bridge.Error{Kind: bridge.ErrUnsent}, bridge.Unavailable},
+		{&bridge.Error{Kind: bridge.ErrLimited}, bridge.Limited},
+		{bridge.ErrDenied, bridge.Denied},
+		{context.Canceled, bridge.Cancelled},
+		{bridge.ErrShutdown, bridge.Failed},
+		{bridge.ErrIdle, bridge.Failed},
+		{errors.New("x"), bridge.Failed},
 	} {
-		if got := outcomeOf(test.err); got != test.want {
+		if got := bridge.OutcomeOf(test.err); got != test.want {
 			t.Errorf("outcomeOf(%v) = %v, want %v", test.err, got, test.want)
 		}
 	}

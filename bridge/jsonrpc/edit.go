@@ -1,6 +1,11 @@
 package jsonrpc
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/tidwall/gjson"
+)
 
 // Edit is a change to the params of a request or the result of an answer that
 // takes place when the message is written: the bytes from From to To are
@@ -85,4 +90,48 @@ func (f *Found) relative(base int) {
 			*s = Span{s.Key - base, s.Value - base, s.End - base}
 		}
 	}
+}
+
+// Omit returns the edits that remove members of an object, which stands at
+// place, and whether none is left of those that it had.
+func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, emptied bool) {
+	run := -1    // where the members that are removed together begin
+	ended := -1  // where the member before ended
+	had := false // a member stays
+	gjson.ParseBytes(object).ForEach(func(name, value gjson.Result) bool {
+		begin, end := place+name.Index, place+value.Index+len(value.Raw)
+		out := drop(name.Str)
+		switch {
+		case out && run < 0 && had:
+			run = ended // the comma before it goes too
+		case out:
+			if run < 0 {
+				run = begin
+			}
+		case run >= 0 && had:
+			edits = append(edits, Edit{From: run, To: ended})
+			run = -1
+		default:
+			if run >= 0 { // the comma behind them goes too
+				edits = append(edits, Edit{From: run, To: begin})
+			}
+			run, had = -1, true
+		}
+		ended = end
+		return true
+	})
+	if run >= 0 {
+		edits = append(edits, Edit{From: run, To: ended})
+	}
+	return edits, run >= 0 && !had
+}
+
+// WithParams returns the message with other params, or itself when they are its
+// own. What is read of params is found in the new ones.
+func (m *Message) WithParams(params []byte) *Message {
+	if rawjson.Same(params, m.Params) {
+		return m
+	}
+	other := &Message{ID: m.ID, Method: m.Method, Params: params}
+	return other.Clone()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -30,7 +31,7 @@ type metrics struct {
 // first time is looked up, and found from then on without.
 type serverMetrics struct {
 	name              string
-	calls             [methods][eras][gateway.Outcomes]atomic.Pointer[prometheus.Counter]
+	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
 }
@@ -130,7 +131,7 @@ func (m *metrics) take(p *gateway.Report) {
 	}
 }
 
-func (m *metrics) counter(s *serverMetrics, method, of int, o gateway.Outcome) prometheus.Counter {
+func (m *metrics) counter(s *serverMetrics, method, of int, o bridge.Outcome) prometheus.Counter {
 	at := &s.calls[method][of][o]
 	if c := at.Load(); c != nil {
 		return *c

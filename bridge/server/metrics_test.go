@@ -193,12 +193,12 @@ func TestMetricsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.take(&gateway.Report{Server: "one", Place: rand.IntN(2) - 1, Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
-					Outcome: gateway.Outcome(rand.IntN(gateway.Outcomes)), Request: q})
+					Outcome: bridge.Outcome(rand.IntN(bridge.Outcomes)), Request: q})
 			}
 		}
 	}
 	flood()
-	most := 2*(methods*eras*gateway.Outcomes+methods) + 2
+	most := 2*(methods*eras*bridge.Outcomes+methods) + 2
 	before := count()
 	if before > most {
 		t.Errorf("%d series, want at most %d", before, most)

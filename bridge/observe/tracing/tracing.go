@@ -1,4 +1,10 @@
-package gateway
+// Package tracing makes the spans of clients' requests and of calls to servers, and
+// tells servers and clients of them, as W3C Trace Context does: in _meta and in
+// headers of HTTP.
+//
+// A nil *Tracing makes none, costs nothing, and leaves what clients say of their
+// traces as it is. No text of an error becomes a part of a span.
+package tracing
 
 import (
 	"context"
@@ -31,21 +37,24 @@ const (
 	attrSession  = attribute.Key("mcp_bridge.session") // the beginning of its key, as in the log; not its id
 )
 
-// tracing makes the spans of calls. nil makes none and costs nothing.
-type tracing struct{ tracer trace.Tracer }
+// Tracing makes the spans of calls. nil makes none and costs nothing.
+type Tracing struct{ tracer trace.Tracer }
 
-func newTracing(p trace.TracerProvider, version string) *tracing {
+// New makes the spans with a provider; nil makes none. version is that of the
+// program.
+func New(p trace.TracerProvider, version string) *Tracing {
 	if p == nil {
 		return nil
 	}
-	return &tracing{p.Tracer("github.com/mcp-bridge/bridge/bridge", trace.WithInstrumentationVersion(version))}
+	return &Tracing{p.Tracer("github.com/mcp-bridge/bridge/bridge", trace.WithInstrumentationVersion(version))}
 }
 
-// door begins the span of a client's request to the server of that name. s is
-// the client's session, or nil. The span belongs to the trace that the request
+// Received begins the span of a client's request to the server of that name.
+// session tells the client's session from others in a log; it is empty without
+// one. The span belongs to the trace that the request
 // names, or that ctx has; without one, it begins a trace. It is nil without
 // tracing.
-func (t *tracing) door(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, s *Session) (context.Context, trace.Span) {
+func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session string) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -57,8 +66,8 @@ func (t *tracing) door(ctx context.Context, m *jsonrpc.Message, h http.Header, s
 	if server != "" {
 		known = append(known, attrServer.String(server))
 	}
-	if s != nil {
-		known = append(known, attrSession.String(s.id[:min(len(s.id), shownKey)]))
+	if session != "" {
+		known = append(known, attrSession.String(session))
 	}
 	span.SetAttributes(known...)
 	return ctx, span
@@ -66,7 +75,7 @@ func (t *tracing) door(ctx context.Context, m *jsonrpc.Message, h http.Header, s
 
 // begin begins a span about a request. If it is recorded, it is to get the
 // attributes that are returned, and more: what nobody sees is not made.
-func (t *tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Message) (context.Context, trace.Span, []attribute.KeyValue) {
+func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Message) (context.Context, trace.Span, []attribute.KeyValue) {
 	method, key := short(m.Method), attribute.Key("")
 	switch m.Method {
 	case "tools/call":
@@ -117,9 +126,9 @@ func eraOf(modern bool) string {
 // failed tools are short.
 const maxLooked = 16 << 10
 
-// endSpan ends a span with the outcome of its request. No text of an error
+// End ends a span with the outcome of its request. No text of an error
 // becomes a part of it: that is the log's. A nil span is none.
-func endSpan(span trace.Span, a *jsonrpc.Message, err error) {
+func End(span trace.Span, a *jsonrpc.Message, err error) {
 	if span == nil {
 		return
 	}
@@ -133,7 +142,7 @@ func endSpan(span trace.Span, a *jsonrpc.Message, err error) {
 	}
 	switch {
 	case err != nil:
-		failed(outcomeOf(err).String())
+		failed(bridge.OutcomeOf(err).String())
 	case a == nil:
 	case a.Error != nil:
 		code := short(gjson.GetBytes(a.Error, "code").Raw)
@@ -144,57 +153,60 @@ func endSpan(span trace.Span, a *jsonrpc.Message, err error) {
 	}
 }
 
-// traceID is for the log: how a line is found from its trace. It is empty,
+// ID is for the log: how a line is found from its trace. It is empty,
 // and logged as nothing, without one.
-func traceID(span trace.Span) slog.Attr {
+func ID(span trace.Span) slog.Attr {
 	if span == nil {
 		return slog.Attr{}
 	}
 	return slog.String("trace_id", span.SpanContext().TraceID().String())
 }
 
-// introduction returns the params of initialize without what they say of a trace:
+// Untraced returns the params of initialize without what they say of a trace:
 // connections are opened with them again and again, and for others too.
-func (t *tracing) introduction(params []byte) []byte {
+func (t *Tracing) Untraced(params []byte) []byte {
 	if t == nil || !rawjson.Mentions(params, keyTraceparent, keyTracestate) {
 		return params
 	}
-	return carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // of initialize itself nothing is changed
+	return Carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // of initialize itself nothing is changed
 }
 
-// following returns ctx with the span of another one: what is done for a call
+// Following returns ctx with the span of another one: what is done for a call
 // under another life than its own is a part of it all the same.
-func (t *tracing) following(ctx, call context.Context) context.Context {
+func (t *Tracing) Following(ctx, call context.Context) context.Context {
 	if t == nil {
 		return ctx
 	}
 	return trace.ContextWithSpan(ctx, trace.SpanFromContext(call))
 }
 
-// note writes what happened to a call into its span.
-func (t *tracing) note(ctx context.Context, what string) {
+// Note writes what happened to a call into its span.
+func (t *Tracing) Note(ctx context.Context, what string) {
 	if t != nil {
 		trace.SpanFromContext(ctx).AddEvent(what)
 	}
 }
 
-// opening begins the span of a call's waiting for a connection, which may be
+// Opening begins the span of a call's waiting for a connection, which may be
 // opened for others too. ended is called with its outcome.
-func (t *tracing) opening(ctx context.Context, server string) (ended func(error)) {
+func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return func(error) {}
 	}
 	_, span := t.tracer.Start(ctx, "connect "+server, trace.WithAttributes(attrServer.String(server)))
-	return func(err error) { endSpan(span, nil, err) }
+	return func(err error) { End(span, nil, err) }
 }
 
-// call makes a call to a server in a span of its own, which the server is told
+// Call makes a call to a server in a span of its own, which the server is told
 // of. What the bridge asks by itself is in no trace, and carries none: what was
 // asked for the sake of one client and answers several would carry the one's.
-func (t *tracing) call(ctx context.Context, server string, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
+func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
+	if t == nil {
+		return up.Call(ctx, r)
+	}
 	inner := *r
 	if !trace.SpanContextFromContext(ctx).IsValid() {
-		inner.Message = carrying(r.Message, nil)
+		inner.Message = Carrying(r.Message, nil)
 		return up.Call(ctx, &inner)
 	}
 	ctx, span, known := t.begin(ctx, trace.SpanKindClient, r.Message)
@@ -206,16 +218,16 @@ func (t *tracing) call(ctx context.Context, server string, up bridge.Upstream, r
 		span.SetAttributes(known...)
 	}
 	inner.Trace = traceOf(span.SpanContext())
-	inner.Message = carrying(r.Message, traceMembers(inner.Trace))
+	inner.Message = Carrying(r.Message, traceMembers(inner.Trace))
 	a, err := up.Call(ctx, &inner)
-	endSpan(span, a, err)
+	End(span, a, err)
 	return a, err
 }
 
-// question begins the span of a server's question about a call. It returns the
-// question and its reply as they go on, and what is called when the question is
+// Question begins the span of a server's question about a call. It returns the
+// Question and its reply as they go on, and what is called when the question is
 // withdrawn.
-func (t *tracing) question(about trace.Span, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
+func (t *Tracing) Question(about trace.Span, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
 	ctx := trace.ContextWithSpan(context.Background(), about)
 	// The server may have got further since it was called; whatever it says of
 	// other traces is not this client's.
@@ -226,12 +238,12 @@ func (t *tracing) question(about trace.Span, q *jsonrpc.Message, reply func(*jso
 	_, span, known := t.begin(ctx, trace.SpanKindClient, q)
 	span.SetAttributes(known...)
 	if q.Params != nil { // a strict client may refuse some where there should be none
-		q = carrying(q, traceMembers(traceOf(span.SpanContext())))
+		q = Carrying(q, traceMembers(traceOf(span.SpanContext())))
 	}
 	return q,
 		func(a *jsonrpc.Message) {
-			endSpan(span, a, nil)
+			End(span, a, nil)
 			reply(a)
 		},
-		func() { endSpan(span, nil, bridge.ErrCancelled) }
+		func() { End(span, nil, bridge.ErrCancelled) }
 }

@@ -1,4 +1,4 @@
-package gateway
+package tracing
 
 import (
 	"bytes"
@@ -120,11 +120,11 @@ func traceMembers(t bridge.Trace) []byte {
 	return out
 }
 
-// carrying returns the request with these members, those of a trace context, in
+// Carrying returns the request with these members, those of a trace context, in
 // its _meta in place of those that it had; without any, with none. All its other
 // bytes stay what they are. What opens a connection and asks for a sign of life
 // stays as it is: old servers may be strict about it.
-func carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
+func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	meta := m.Meta()
 	switch {
 	case m.Method == "initialize" || m.Method == "ping":
@@ -135,17 +135,17 @@ func carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}"))}
 	}
 	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // it was made here, and nobody has looked into it
-		return carrying(m.Clone(), members)
+		return Carrying(m.Clone(), members)
 	}
 	place, end := bytes.IndexByte(m.Params, '{'), 0
 	if meta == nil {
-		end = place + 1 + firstByte(m.Params[place+1:])
+		end = place + 1 + rawjson.Space(m.Params[place+1:], 0)
 	} else {
 		place = cap(m.Params) - cap(meta) // both are parts of the message's text
 		end = place + len(meta)
 	}
 	if !m.Untouched(place, end) { // what was changed there has to be seen
-		return carrying(withParams(m, m.Whole()), members)
+		return Carrying(m.WithParams(m.Whole()), members)
 	}
 	at := place + 1
 	if meta == nil {
@@ -155,7 +155,7 @@ func carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 		}
 		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
 	}
-	gone, emptied := omit(meta, place, func(name string) bool { return name == keyTraceparent || name == keyTracestate })
+	gone, emptied := jsonrpc.Omit(meta, place, func(name string) bool { return name == keyTraceparent || name == keyTracestate })
 	if members != nil && !emptied && !rawjson.IsEmpty(meta) {
 		members = slices.Concat(members, []byte(","))
 	}
