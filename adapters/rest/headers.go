@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 )
 
 // headerTemplates reads the headers of an entry.
@@ -93,7 +93,7 @@ func filledHeaders(headers map[string]*template, values map[string]gjson.Result)
 			continue
 		}
 		if !httpguts.ValidHeaderFieldValue(text) {
-			return nil, wire.Refusal(fmt.Sprintf("%s: what comes into the header %s has a line break or another character that a header cannot have", strings.Join(t.args(), ", "), name))
+			return nil, param.Refusal(fmt.Sprintf("%s: what comes into the header %s has a line break or another character that a header cannot have", strings.Join(t.args(), ", "), name))
 		}
 		all = append(all, member{headerArg + name, quoted(text)})
 	}

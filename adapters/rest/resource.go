@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -288,11 +289,11 @@ func (a *Adapter) readings(e *edition, equip func(*tool, []byte) *wire.Call) fun
 	}
 	return func(uri string) (*wire.Call, error) {
 		if a.o.Reads != nil && !a.o.Reads(uri) {
-			return nil, wire.Refusal(errNoResource.Error())
+			return nil, param.Refusal(errNoResource.Error())
 		}
 		r, args, err := e.resourceAt(a.name, uri)
 		if err != nil {
-			return nil, wire.Refusal(err.Error())
+			return nil, param.Refusal(err.Error())
 		}
 		return equip(r.tool, args), nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 )
 
 // template is a value with places for arguments: one of a tree.
@@ -166,7 +166,7 @@ func (t *template) args() []string {
 // textOf returns a value as text. Numbers keep their digits.
 func textOf(v gjson.Result) string {
 	if v.Type == gjson.Number {
-		return wire.Plain(v.Raw)
+		return param.Plain(v.Raw)
 	}
 	return v.String()
 }

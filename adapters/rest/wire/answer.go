@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/text/encoding/htmlindex"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
@@ -43,7 +44,7 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 		return s.nothing(c, a)
 	case a.streamed:
 		return s.joined(c, a)
-	case isJSON(kind) || kind == "" || kind == "text/plain" && looksJSON(a.body):
+	case media.IsJSON(kind) || kind == "" || kind == "text/plain" && looksJSON(a.body):
 		if body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")); usable(body, a) {
 			return s.json(c, body, a)
 		}
@@ -94,7 +95,7 @@ func isText(t string) bool {
 		return true
 	}
 	switch t {
-	case jsonType, formType, "application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/ecmascript",
+	case media.JSON, media.Form, "application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/ecmascript",
 		"application/toml", "application/sql", "application/graphql", "application/x-sh", "application/xhtml+xml", "application/jwt":
 		return true
 	}
@@ -215,8 +216,8 @@ func (s *Source) binary(c *Call, p *Plan, kind string, a *answer) []byte {
 		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
 		return s.finish(c, a, appendText([]byte(`{"content":[`), text), "", text)
 	}
-	if !sendable(kind) {
-		kind = anyBytes
+	if !media.Sendable(kind) {
+		kind = media.Bytes
 	}
 	about := fmt.Appendf(nil, "The answer is of type %s and has %d bytes.", kind, len(a.body))
 	data := base64.StdEncoding.EncodeToString(a.body)

@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -110,7 +111,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		srv := answering(t, tc.status, tc.kind, tc.body)
 		s := newSource(t, Options{Name: "api", BaseURL: srv.URL})
-		x := tool("GET", "/x/{c}", param("path", "simple", false))
+		x := tool("GET", "/x/{c}", parameter("path", "simple", false))
 		x.Wrapped = tc.wrapped
 		if tc.schema != "" {
 			x.OutputSchema = []byte(tc.schema)
@@ -343,7 +344,7 @@ func TestMask(t *testing.T) {
 		{"JSON", 200, "application/json"}, {"text", 200, "text/plain"}, {"error", 400, "application/json"}, {"page", 400, "text/html"},
 		{"events", 200, "text/event-stream"}, {"lines", 200, "application/x-ndjson"},
 	} {
-		body := `{"message":"key is ` + escape(secret, unreserved) + `","plain":` + plain + `,"slashes":` + strings.ReplaceAll(plain, "/", `\/`) + `,"html":` + string(html) + `}`
+		body := `{"message":"key is ` + param.Escape(secret, param.Unreserved) + `","plain":` + plain + `,"slashes":` + strings.ReplaceAll(plain, "/", `\/`) + `,"html":` + string(html) + `}`
 		if tc.kind == "text/event-stream" {
 			body = "data: " + body + "\n\n"
 		}
@@ -386,7 +387,7 @@ func FuzzCut(f *testing.F) {
 			return
 		}
 		var k cutter
-		got := k.fit(nil, compacted([]byte(s)), "", budget)
+		got := k.fit(nil, rawjson.Compact([]byte(s)), "", budget)
 		if !gjson.ValidBytes(got) {
 			t.Errorf("fit(%q, %d) = %q, which is no JSON", s, budget, got)
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -214,7 +215,7 @@ func (k *keyring) of(op *openapi.Operation) []use {
 
 // taken reports whether a name in a place, encoded, is a credential's.
 func (k *keyring) taken(in openapi.Place, encoded string) bool {
-	is := func(u use) bool { return u.place == in && escape(u.name, unreserved) == encoded }
+	is := func(u use) bool { return u.place == in && param.Escape(u.name, param.Unreserved) == encoded }
 	for _, u := range k.named {
 		if is(u) {
 			return true

@@ -110,7 +110,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("by hand: %s, want %s", got, want)
 	}
 	inQuery := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Key: "k1234567", Query: "key"}})
-	if got := said(call(t, inQuery, &Call{Tool: tool("GET", "/x", param("query", "form", true)), Args: []byte(`{"c":{"key":"mine"}}`)})); !contains(got, "must not have a member called key") {
+	if got := said(call(t, inQuery, &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":{"key":"mine"}}`)})); !contains(got, "must not have a member called key") {
 		t.Errorf("an argument that speaks for the credential: %s", got)
 	}
 }
@@ -417,7 +417,7 @@ func TestTokenRefused(t *testing.T) {
 func TestKeyInAddress(t *testing.T) {
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	s := newSource(t, Options{BaseURL: rec.URL + "/v1?api_key=the-secret-key&flag"})
-	c := &Call{Tool: tool("GET", "/x", param("query", "form", true)), Args: []byte(`{"c":"1"}`)}
+	c := &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":"1"}`)}
 	p, err := s.Plan(c)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func (a answerer) Do(*http.Request) (*http.Response, error) {
 }
 
 func benchTool() *openapi.Tool {
-	x := tool("GET", "/pets/{c}", param("path", "simple", false), &openapi.Parameter{Name: "limit", In: "query", Style: "form"}, &openapi.Parameter{Name: "tags", In: "query", Style: "form", Explode: true})
+	x := tool("GET", "/pets/{c}", parameter("path", "simple", false), &openapi.Parameter{Name: "limit", In: "query", Style: "form"}, &openapi.Parameter{Name: "tags", In: "query", Style: "form", Explode: true})
 	x.InputSchema = []byte(`{"type":"object","properties":{"c":{"type":"string"},"limit":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"enum":["a","b"]}}},"required":["c"],"additionalProperties":false}`)
 	x.OutputSchema = []byte(`{"type":"object","properties":{"id":{"type":["integer","null"]},"name":{"type":["string","null"]}}}`)
 	return x

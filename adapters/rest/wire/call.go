@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -36,9 +37,9 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 	inner, cancel := context.WithTimeoutCause(ctx, s.timeout(c), errTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	var fetch func(string) (*file, error)
+	var fetch func(string) (*param.File, error)
 	if c.Resource != nil {
-		fetch = func(uri string) (*file, error) { return s.fetch(inner, c, uri) }
+		fetch = func(uri string) (*param.File, error) { return s.fetch(inner, c, uri) }
 	}
 	p, err = s.plan(c, fetch)
 	switch {
@@ -109,7 +110,7 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 // refused is the result of a call whose arguments are to blame.
 func (s *Source) refused(err error) []byte {
 	text := "the request cannot be made"
-	if known, ok := errors.AsType[Refusal](err); ok {
+	if known, ok := errors.AsType[param.Refusal](err); ok {
 		text = known.Error()
 	} else if known, ok := errors.AsType[validate.Faults](err); ok {
 		text = known.Error()

@@ -109,7 +109,7 @@ func TestRetries(t *testing.T) {
 			defer s.Close()
 			x := tool(tc.method, "/x")
 			if tc.key {
-				x = tool(tc.method, "/x", param("header", "simple", false))
+				x = tool(tc.method, "/x", parameter("header", "simple", false))
 				x.Operation.Parameters[0].Name = "Idempotency-Key"
 			}
 			got := said(call(t, s, &Call{Tool: x, Args: map[bool][]byte{true: []byte(`{"c":"k"}`)}[tc.key]}))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -73,7 +75,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 }
 
 // fetch reads the resource at an address as a file.
-func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*file, error) {
+func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*param.File, error) {
 	read, err := c.Resource(uri)
 	if err != nil {
 		return nil, err
@@ -81,20 +83,20 @@ func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*file, error) 
 	p, a, wrong, err := s.perform(ctx, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, refuse("it did not come in time")
+		return nil, param.Refuse("it did not come in time")
 	case err != nil:
 		return nil, err
 	case wrong != nil:
-		return nil, Refusal(failure(p, a, wrong).Text)
+		return nil, param.Refusal(failure(p, a, wrong).Text)
 	case a.more:
-		return nil, refuse("it %s", a.why)
+		return nil, param.Refuse("it %s", a.why)
 	}
-	f := &file{data: a.body, name: path.Base(read.Tool.Operation.Path), mimeType: a.header.Get("Content-Type")}
+	f := &param.File{Data: a.body, Name: path.Base(read.Tool.Operation.Path), Type: a.header.Get("Content-Type")}
 	if at, err := url.Parse(uri); err == nil {
-		f.name = path.Base(at.Path)
+		f.Name = path.Base(at.Path)
 	}
-	if !sendable(f.mimeType) {
-		f.mimeType = ""
+	if !media.Sendable(f.Type) {
+		f.Type = ""
 	}
 	return f, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 )
 
 // What has been done is not done again when its result, elsewhere, is refused
@@ -65,8 +66,8 @@ func TestMaskLasts(t *testing.T) {
 // No member of an object speaks for a credential, wherever it goes.
 func TestCredentialNames(t *testing.T) {
 	srv := newRecorder(t, nil)
-	query := tool("GET", "/x", &openapi.Parameter{Name: "c", In: openapi.InQueryString, ContentType: formType})
-	cookie := tool("GET", "/x", param("cookie", "form", true))
+	query := tool("GET", "/x", &openapi.Parameter{Name: "c", In: openapi.InQueryString, ContentType: media.Form})
+	cookie := tool("GET", "/x", parameter("cookie", "form", true))
 	for _, tc := range []struct {
 		tool *openapi.Tool
 		c    Credential

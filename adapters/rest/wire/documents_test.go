@@ -2,9 +2,11 @@ package wire
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -308,6 +310,22 @@ func TestRealDocuments(t *testing.T) {
 	callAll(t, files, 150)
 }
 
+// literal percent-encodes what a path cannot have. What is encoded already stays.
+func literal(path string) string {
+	return forbidden.ReplaceAllStringFunc(path, func(s string) string {
+		if len(s) == 3 && s[0] == '%' {
+			return s
+		}
+		var out strings.Builder
+		for i := range len(s) {
+			fmt.Fprintf(&out, "%%%02X", s[i])
+		}
+		return out.String()
+	})
+}
+
+var forbidden = regexp.MustCompile(`%[0-9A-Fa-f]{2}|[^-._~:/@!$&'()*+,;=a-zA-Z0-9]`)
+
 // callAll calls all operations of documents: for at least so many of them the
 // arguments that are made up must be good enough.
 func callAll(t *testing.T, files []string, least int) {
@@ -337,7 +355,7 @@ func callAll(t *testing.T, files []string, least int) {
 			made++
 			q := sent[0]
 			path, _, _ := strings.Cut(x.Operation.Path, "{")
-			if q.method != x.Operation.Method || !strings.HasPrefix(q.uri, literal(strings.SplitN(path, "?", 2)[0], literalPath)) || contains(q.uri, "{") {
+			if q.method != x.Operation.Method || !strings.HasPrefix(q.uri, literal(strings.SplitN(path, "?", 2)[0])) || contains(q.uri, "{") {
 				t.Errorf("%s %s: %s %s", filepath.Base(name), x.Name, q.method, q.uri)
 			}
 			for _, a := range x.Arguments {

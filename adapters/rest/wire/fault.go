@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 const (
@@ -42,7 +45,7 @@ func (s *Source) said(t *Settings, a *answer) string {
 	switch {
 	case len(body) == 0:
 		return ""
-	case isJSON(kind) || looksJSON(body):
+	case media.IsJSON(kind) || looksJSON(body):
 		if usable(body, &answer{}) {
 			body = s.mask(body)
 			told := t.told(body)
@@ -88,7 +91,7 @@ func problem(body []byte) string {
 		}
 	}
 	if len(lines) == 0 {
-		return string(compact(nil, string(body)))
+		return string(rawjson.Compact(body))
 	}
 	if code := r.Get("code"); code.Type == gjson.String || code.Type == gjson.Number {
 		add("code: " + code.String())
@@ -105,7 +108,7 @@ func problem(body []byte) string {
 				add("- " + detail(one))
 			}
 		case v.IsObject():
-			add(name + ": " + string(compact(nil, v.Raw)))
+			add(name + ": " + string(rawjson.Compact([]byte(v.Raw))))
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -116,5 +119,5 @@ func detail(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return v.Str
 	}
-	return string(compact(nil, v.Raw))
+	return string(rawjson.Compact([]byte(v.Raw)))
 }

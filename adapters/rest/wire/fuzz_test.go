@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -51,8 +52,8 @@ func FuzzArguments(f *testing.F) {
 		&openapi.Parameter{Name: "ck", In: openapi.InCookie, Style: "form", Explode: true},
 	)
 	jsonTool, formTool, partsTool := *x, *x, *x
-	jsonTool = *with(&jsonTool, &openapi.MediaType{Type: jsonType})
-	formTool = *with(&formTool, &openapi.MediaType{Type: formType})
+	jsonTool = *with(&jsonTool, &openapi.MediaType{Type: media.JSON})
+	formTool = *with(&formTool, &openapi.MediaType{Type: media.Form})
 	partsTool = *with(&partsTool, &openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{{Name: "v"}, {Name: "f", File: true}}})
 	s := newSource(f, Options{BaseURL: "http://api.example.com/base"})
 	f.Fuzz(func(t *testing.T, v, w string) {
@@ -137,9 +138,9 @@ func FuzzNames(f *testing.F) {
 	for _, seed := range []string{"a", "", "a&b", "a=b", "a[b]", "s", "a\r\nb", `a"b`, "\x00", "é", "%26", "a;b"} {
 		f.Add(seed)
 	}
-	spread := tool("POST", "/x", param("query", "form", true), &openapi.Parameter{Name: "s", In: openapi.InQuery, Style: "form"})
-	deep := tool("POST", "/x", param("query", "deepObject", true))
-	form := with(tool("POST", "/x"), &openapi.MediaType{Type: formType})
+	spread := tool("POST", "/x", parameter("query", "form", true), &openapi.Parameter{Name: "s", In: openapi.InQuery, Style: "form"})
+	deep := tool("POST", "/x", parameter("query", "deepObject", true))
+	form := with(tool("POST", "/x"), &openapi.MediaType{Type: media.Form})
 	parts := with(tool("POST", "/x"), &openapi.MediaType{Type: "multipart/form-data"})
 	s := newSource(f, Options{BaseURL: "http://api.example.com"})
 	f.Fuzz(func(t *testing.T, name string) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -27,7 +28,7 @@ func spellings(t string) []string {
 			all = append(all, spelling)
 		}
 	}
-	add(escape(t, unreserved))
+	add(param.Escape(t, param.Unreserved))
 	// As JSON has it: the least that has to be escaped, what some escape besides
 	// for HTML, and slashes.
 	plain := string(rawjson.AppendString(nil, t))

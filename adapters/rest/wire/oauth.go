@@ -16,6 +16,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 )
 
 const (
@@ -203,7 +205,9 @@ func (t *tokens) fetch(one *token, scope string) {
 
 func (t *tokens) ask(ctx context.Context, scope string) (string, time.Time, error) {
 	form := []string{"grant_type=client_credentials"}
-	add := func(name, value string) { form = append(form, escape(name, unreserved)+"="+escape(value, unreserved)) }
+	add := func(name, value string) {
+		form = append(form, param.Escape(name, param.Unreserved)+"="+param.Escape(value, param.Unreserved))
+	}
 	if scope != "" {
 		add("scope", scope)
 	}
@@ -220,7 +224,7 @@ func (t *tokens) ask(ctx context.Context, scope string) (string, time.Time, erro
 		add("client_secret", t.client.Secret)
 	}
 	p := &Plan{Method: http.MethodPost, URL: t.at.URL, Body: []byte(strings.Join(form, "&")), Header: http.Header{
-		"Content-Type": {formType}, "Accept": {jsonType},
+		"Content-Type": {media.Form}, "Accept": {media.JSON},
 	}}
 	r := p.request(ctx)
 	if !t.client.InBody { // encoded as RFC 6749, section 2.3.1 has it

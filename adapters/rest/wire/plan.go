@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 )
 
 // Plan is one request as it will be sent. Credentials are added on the way, so
@@ -83,10 +84,10 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (used []string, e
 			if at.RawQuery != "" {
 				at.RawQuery += "&"
 			}
-			at.RawQuery += escape(u.name, unreserved) + "=" + escape(value, unreserved)
+			at.RawQuery += param.Escape(u.name, param.Unreserved) + "=" + param.Escape(value, param.Unreserved)
 			r.URL = &at
 		case openapi.InCookie:
-			cookie := escape(u.name, cookieNames) + "=" + escape(value, cookieOctets)
+			cookie := param.Escape(u.name, param.CookieNames) + "=" + param.Escape(value, param.CookieOctets)
 			if has := r.Header.Get("Cookie"); has != "" {
 				cookie = has + "; " + cookie
 			}
@@ -144,9 +145,9 @@ func (p *Plan) String() string {
 			if u.RawQuery != "" {
 				u.RawQuery += "&"
 			}
-			u.RawQuery += escape(one.name, unreserved) + "=" + masked
+			u.RawQuery += param.Escape(one.name, param.Unreserved) + "=" + masked
 		case openapi.InCookie:
-			cookie := escape(one.name, cookieNames) + "=" + masked
+			cookie := param.Escape(one.name, param.CookieNames) + "=" + masked
 			if has := r.Header.Get("Cookie"); has != "" {
 				cookie = has + "; " + cookie
 			}

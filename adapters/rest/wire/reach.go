@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 )
 
 // Reach says where the operations of an API are, and what of the configuration
@@ -153,7 +154,7 @@ func (r *Reach) needs(op *openapi.Operation, at endpoint, settings Settings) boo
 // withholds returns why a call is not made; nil if it may be.
 func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]string) error {
 	if r.guarded(at) && Blocked(at.URL) {
-		return refuse("was not sent: the document has it at %s, which is no address for an API; base_url would say where it is", originOf(at.URL))
+		return param.Refuse("was not sent: the document has it at %s, which is no address for an API; base_url would say where it is", originOf(at.URL))
 	}
 	if !r.stranger(at) {
 		return nil
@@ -165,7 +166,7 @@ func (r *Reach) withholds(p *Plan, c *Call, at endpoint, forward map[string]stri
 	if !needs {
 		return nil
 	}
-	return refuse("was not sent: the document has it at %s, and was itself read elsewhere. Credentials and what else the configuration sends do not go there; whoever runs the bridge can allow it with base_url or trusted", originOf(at.URL))
+	return param.Refuse("was not sent: the document has it at %s, and was itself read elsewhere. Credentials and what else the configuration sends do not go there; whoever runs the bridge can allow it with base_url or trusted", originOf(at.URL))
 }
 
 // Reach says where the operations are.

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"io"
 	"net/http"
 	"strings"
@@ -25,7 +26,7 @@ type answer struct {
 }
 
 // contentType returns the media type without its parameters.
-func (a *answer) contentType() string { return baseType(a.header.Get("Content-Type")) }
+func (a *answer) contentType() string { return media.Base(a.header.Get("Content-Type")) }
 
 // tooLarge is why there is more.
 const tooLarge = "is larger than what is read of one"
@@ -58,7 +59,7 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 		case t == "text/event-stream":
 			s.readEvents(ctx, a, body, progress)
 			return a, nil
-		case isLines(t):
+		case media.IsLines(t):
 			s.readLines(ctx, a, body, progress)
 			return a, nil
 		}

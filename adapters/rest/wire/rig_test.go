@@ -109,8 +109,8 @@ func with(t *openapi.Tool, m *openapi.MediaType) *openapi.Tool {
 	return t
 }
 
-// param makes a parameter called c.
-func param(in openapi.Place, style string, explode bool) *openapi.Parameter {
+// parameter makes a parameter called c.
+func parameter(in openapi.Place, style string, explode bool) *openapi.Parameter {
 	return &openapi.Parameter{Name: "c", In: in, Style: style, Explode: explode}
 }
 

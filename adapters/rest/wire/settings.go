@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // Settings are what holds for the calls of one tool. What is zero is as
@@ -123,5 +125,5 @@ func (t *Settings) told(body []byte) string {
 	if v.Type == gjson.String {
 		return v.Str
 	}
-	return string(compact(nil, v.Raw))
+	return string(rawjson.Compact([]byte(v.Raw)))
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // name returns the host part of addresses of files.
-func (s *Source) name() string { return escape(s.o.Name, unreserved) }
+func (s *Source) name() string { return param.Escape(s.o.Name, param.Unreserved) }
 
 // shapes reports whether the answer is to be shaped.
 func (c *Call) shapes() bool { return c.Result != "" || c.Pick != "" }
@@ -57,7 +59,7 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	}
 	most := s.maxAnswer(c)
 	if len(body) > most {
-		body = compacted(body)
+		body = rawjson.Compact(body)
 	}
 	if len(body) > most {
 		var k cutter
@@ -78,7 +80,7 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 // be, there is nothing in place of it, because clients refuse results without.
 func (s *Source) appendStructured(dst []byte, c *Call, body []byte) []byte {
 	const key = `,"structuredContent":`
-	value := compacted(body)
+	value := rawjson.Compact(body)
 	isObject := len(value) > 0 && value[0] == '{'
 	schema := c.Tool.OutputSchema
 	if schema == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/validate"
@@ -323,11 +324,11 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	if c.Resource == nil {
 		return s.plan(c, nil)
 	}
-	return s.plan(c, func(uri string) (*file, error) {
+	return s.plan(c, func(uri string) (*param.File, error) {
 		if _, err := c.Resource(uri); err != nil {
 			return nil, err
 		}
-		return &file{data: []byte("(what is at " + uri + ")")}, nil
+		return &param.File{Data: []byte("(what is at " + uri + ")")}, nil
 	})
 }
 
@@ -339,7 +340,7 @@ func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
 	if !wrong {
 		return checked, err
 	}
-	own, changed := byShownNames(t, args)
+	own, changed := param.ByShownNames(t, args)
 	if !changed {
 		return checked, err
 	}
@@ -352,7 +353,7 @@ func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
 
 // plan is Plan with files that fetch reads. Where there is a request, and only no
 // server for it, the plan is there beside the error.
-func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, error) {
+func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Plan, error) {
 	schema := c.Tool.InputSchema
 	if len(schema) == 0 {
 		schema = []byte("{}")
@@ -370,17 +371,19 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 			return nil, err
 		}
 	}
-	p, err := assemble(c.Tool, args, s.o.MaxFile, s.reach.keys, fetch)
+	r, err := param.Assemble(c.Tool, args, param.Options{MaxFile: s.o.MaxFile, Taken: s.reach.keys.taken, Fetch: fetch})
 	if err != nil {
 		return nil, err
 	}
+	op := c.Tool.Operation
+	p := &Plan{op: op, Method: op.Method, Header: r.Header, Body: r.Body, path: r.Path, query: r.Query}
 	p.settings, p.mask, p.hidden = c.Settings, s.mask, s.hidden
 	at, err := s.reach.of(c.Tool.Operation)
 	if err != nil {
-		return p, refuse("%s", err)
+		return p, param.Refuse("%s", err)
 	}
 	p.base = at.RawQuery
-	if p.URL, err = join(at.URL, p.path, p.query); err != nil {
+	if p.URL, err = param.Join(at.URL, p.path, p.query); err != nil {
 		return nil, err
 	}
 	p.guarded = s.reach.guarded(at)
@@ -393,7 +396,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*file, error)) (*Plan, er
 	}
 	for _, u := range p.uses {
 		if u.refused != "" && !slices.Contains(p.forwarded, u.name) {
-			return p, refuse("was not sent: %s", u.refused)
+			return p, param.Refuse("was not sent: %s", u.refused)
 		}
 	}
 	return p, nil

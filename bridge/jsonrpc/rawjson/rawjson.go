@@ -338,3 +338,29 @@ func Mentions(text []byte, words ...string) bool {
 	}
 	return bytes.Contains(text, []byte(`\u`))
 }
+
+// Compact returns JSON without the space between its parts: b itself when there
+// is none.
+func Compact(b []byte) []byte {
+	var out []byte
+	from := 0
+	for i := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = StringEnd(b, i)
+		case ' ', '\t', '\n', '\r':
+			if out == nil {
+				out = make([]byte, 0, len(b))
+			}
+			out = append(out, b[from:i]...)
+			i = Space(b, i)
+			from = i
+		default:
+			i++
+		}
+	}
+	if out == nil {
+		return b
+	}
+	return append(out, b[from:]...)
+}

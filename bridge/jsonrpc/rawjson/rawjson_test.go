@@ -91,6 +91,10 @@ func FuzzRaw(f *testing.F) {
 		if !json.Valid(got) || !json.Valid(dropped) {
 			t.Fatalf("%q became %q and %q", b, got, dropped)
 		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, b); err != nil || !bytes.Equal(Compact(b), compact.Bytes()) {
+			t.Fatalf("Compact(%q) = %q, want %q, %v", b, Compact(b), compact.Bytes(), err)
+		}
 		var items []json.RawMessage
 		if json.Unmarshal(b, &items) == nil && items != nil {
 			var ours []json.RawMessage

@@ -1,4 +1,4 @@
-package wire
+package param
 
 import (
 	"net/url"
@@ -45,7 +45,7 @@ func (a *assembly) path(template string) (path, query string, err error) {
 	}
 	for i, segment := range strings.Split(b.String(), "/") {
 		if filled[i] && climbs(segment) {
-			return "", "", refuse("the path must not have the segment %q", segment)
+			return "", "", Refuse("the path must not have the segment %q", segment)
 		}
 	}
 	return b.String(), literal(query, literalQuery), nil
@@ -60,9 +60,9 @@ func (a *assembly) inPath(name string) (string, error) {
 		}
 		v, ok := a.values[arg.Name]
 		if !ok || absent(v) {
-			return "", refuse("%s: is missing, and the path cannot do without", arg.Name)
+			return "", Refuse("%s: is missing, and the path cannot do without", arg.Name)
 		}
-		keep := unreserved
+		keep := Unreserved
 		if p.AllowReserved {
 			keep = reservedPath
 		}
@@ -70,7 +70,7 @@ func (a *assembly) inPath(name string) (string, error) {
 		value, err := "", error(nil)
 		if p.ContentType != "" {
 			value, err = content(arg.Name, p.ContentType, v)
-			value = escape(value, keep)
+			value = Escape(value, keep)
 		} else {
 			value, err = s.path()
 		}
@@ -78,15 +78,15 @@ func (a *assembly) inPath(name string) (string, error) {
 		case err != nil:
 			return "", err
 		case value == "":
-			return "", refuse("%s: must not be empty: it is a part of the path", arg.Name)
+			return "", Refuse("%s: must not be empty: it is a part of the path", arg.Name)
 		case climbs(value):
-			return "", refuse("%s: must not have . or .. as a part of the path", arg.Name)
+			return "", Refuse("%s: must not have . or .. as a part of the path", arg.Name)
 		case hasNUL(value):
-			return "", refuse("%s: must not have a NUL character: many servers take it for the end", arg.Name)
+			return "", Refuse("%s: must not have a NUL character: many servers take it for the end", arg.Name)
 		}
 		return value, nil
 	}
-	return "", refuse("the path has {%s}, and no parameter of the operation is called that", name)
+	return "", Refuse("the path has {%s}, and no parameter of the operation is called that", name)
 }
 
 // climbs reports whether a value or a segment, encoded, is . or has a part that
@@ -129,16 +129,16 @@ func hasNUL(value string) bool {
 	return false
 }
 
-// join puts a path behind a base, with one slash between them.
-func join(base *url.URL, path, query string) (*url.URL, error) {
+// Join puts a path behind a base, with one slash between them.
+func Join(base *url.URL, path, query string) (*url.URL, error) {
 	raw := strings.TrimRight(base.EscapedPath(), "/") + "/" + strings.TrimLeft(path, "/")
 	plain, err := url.PathUnescape(raw)
 	if err != nil {
-		return nil, refuse("the path is not a valid one")
+		return nil, Refuse("the path is not a valid one")
 	}
 	u := &url.URL{Scheme: base.Scheme, Host: base.Host, Path: plain, RawPath: raw, RawQuery: base.RawQuery}
 	if u.EscapedPath() != raw {
-		return nil, refuse("the path is not a valid one")
+		return nil, Refuse("the path is not a valid one")
 	}
 	if query != "" {
 		if u.RawQuery != "" {

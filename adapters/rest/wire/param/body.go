@@ -1,42 +1,15 @@
-package wire
+package param
 
 import (
-	"mime"
 	"strings"
 
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
-
-const (
-	formType = "application/x-www-form-urlencoded"
-	jsonType = "application/json"
-	anyBytes = "application/octet-stream"
-)
-
-// baseType returns a media type without its parameters, in small letters.
-func baseType(s string) string {
-	t, _, _ := strings.Cut(s, ";")
-	return strings.ToLower(strings.TrimSpace(t))
-}
-
-// isJSON reports whether a media type is JSON.
-func isJSON(s string) bool {
-	t := baseType(s)
-	return t == jsonType || t == "text/json" || strings.HasSuffix(t, "+json")
-}
-
-// isLines reports whether a media type is a sequence of JSON texts, one a line.
-func isLines(s string) bool {
-	switch baseType(s) {
-	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/jsonlines", "application/json-lines":
-		return true
-	}
-	return false
-}
 
 // bodyValue returns the body argument, which flattened fields make up.
 func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
@@ -78,18 +51,18 @@ func (a *assembly) body() ([]byte, error) {
 			return nil, err
 		}
 		a.header.Set("Content-Type", f.typeAmong(m.Type))
-		return f.data, nil
+		return f.Data, nil
 	}
 	if plain := a.tool.Plain; plain != nil && v.IsObject() && !givesFile(v, m.Fields) {
 		m = plain
 	}
-	t := baseType(m.Type)
+	t := media.Base(m.Type)
 	switch {
 	case strings.HasPrefix(t, "multipart/"):
 		return a.multipart(name, m, v)
-	case t == formType:
+	case t == media.Form:
 		if !v.IsObject() {
-			return nil, refuse("%s: must be an object", name)
+			return nil, Refuse("%s: must be an object", name)
 		}
 		a.header.Set("Content-Type", m.Type)
 		pairs, err := a.formPairs(name, v, m.Fields)
@@ -97,17 +70,17 @@ func (a *assembly) body() ([]byte, error) {
 	}
 	a.header.Set("Content-Type", declared(m.Type, v))
 	switch {
-	case isJSON(t) || t == "*/*" || t == "application/*" && v.Type == gjson.JSON || t == "":
+	case media.IsJSON(t) || t == "*/*" || t == "application/*" && v.Type == gjson.JSON || t == "":
 		return []byte(v.Raw), nil
-	case isLines(t) && v.IsArray():
+	case media.IsLines(t) && v.IsArray():
 		var lines []byte
 		v.ForEach(func(_, one gjson.Result) bool {
-			lines = append(compact(lines, one.Raw), '\n')
+			lines = append(append(lines, rawjson.Compact([]byte(one.Raw))...), '\n')
 			return true
 		})
 		return lines, nil
 	case v.Type == gjson.JSON:
-		return compact(nil, v.Raw), nil
+		return rawjson.Compact([]byte(v.Raw)), nil
 	}
 	s, err := text(name, v, false)
 	return []byte(s), err
@@ -135,17 +108,11 @@ func givesFile(v gjson.Result, fields []*openapi.Field) bool {
 func declared(t string, v gjson.Result) string {
 	switch {
 	case t == "" || !httpguts.ValidHeaderFieldValue(t):
-		return jsonType
+		return media.JSON
 	case !strings.Contains(t, "*"):
 		return t
 	case v.Type == gjson.String && strings.HasPrefix(t, "text/"):
 		return "text/plain; charset=utf-8"
 	}
-	return jsonType
-}
-
-// sendable reports whether a media type that an argument names can be sent.
-func sendable(t string) bool {
-	_, _, err := mime.ParseMediaType(t)
-	return err == nil && strings.Contains(t, "/") && httpguts.ValidHeaderFieldValue(t) && len(t) < 200
+	return media.JSON
 }

@@ -1,4 +1,4 @@
-package wire
+package param
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -16,9 +15,11 @@ import (
 // the text.
 type Refusal string
 
+// Error implements error.
 func (r Refusal) Error() string { return string(r) }
 
-func refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
+// Refuse returns a Refusal.
+func Refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
 
 // maxPlain is how long a number may be when its exponent is written out.
 const maxPlain = 400
@@ -32,11 +33,11 @@ func text(name string, v gjson.Result, whole bool) (string, error) {
 	case gjson.Number:
 		s, ok := plainNumber(v.Raw, whole)
 		if !ok {
-			return "", refuse("%s: the number %.40s has too many digits", name, v.Raw)
+			return "", Refuse("%s: the number %.40s has too many digits", name, v.Raw)
 		}
 		return s, nil
 	case gjson.JSON:
-		return string(compact(nil, v.Raw)), nil
+		return string(rawjson.Compact([]byte(v.Raw))), nil
 	case gjson.Null:
 		return "", nil
 	}
@@ -93,52 +94,6 @@ func Plain(raw string) string {
 	return raw
 }
 
-// compact appends JSON without the space between its parts. raw is valid.
-func compact(dst []byte, raw string) []byte {
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; c {
-		case ' ', '\t', '\n', '\r':
-		case '"':
-			start := i
-			for i++; raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-			dst = append(dst, raw[start:i+1]...)
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return dst
-}
-
-// compacted returns JSON without the space between its parts: b itself when there
-// is none. b is valid.
-func compacted(b []byte) []byte {
-	var out []byte
-	from := 0
-	for i := 0; i < len(b); {
-		switch b[i] {
-		case '"':
-			i = jsonrpc.Value(b, i, 0)
-		case ' ', '\t', '\n', '\r':
-			if out == nil {
-				out = make([]byte, 0, len(b))
-			}
-			out = append(out, b[from:i]...)
-			i = jsonrpc.Space(b, i)
-			from = i
-		default:
-			i++
-		}
-	}
-	if out == nil {
-		return b
-	}
-	return append(out, b[from:]...)
-}
-
 // renamed returns JSON with member names changed, at every depth. An object must
 // not come to have a member twice: only one of them was checked.
 func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result, error) {
@@ -149,9 +104,9 @@ func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result,
 	return gjson.ParseBytes(b), err
 }
 
-// byShownNames returns arguments in which the names that the document has are
+// ByShownNames returns arguments in which the names that the document has are
 // those that clients see, and whether that is possible.
-func byShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
+func ByShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 	top := map[string]string{}
 	for _, arg := range t.Arguments {
 		own := arg.Field
@@ -187,7 +142,7 @@ func byShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 			name = shown
 		}
 		if seen[name] {
-			err = refuse("%.60s is there twice", name)
+			err = Refuse("%.60s is there twice", name)
 			return false
 		}
 		seen[name] = true
@@ -227,7 +182,7 @@ func appendRenamed(dst []byte, arg string, v gjson.Result, names map[string]stri
 				dst = append(dst, k.Raw...)
 			}
 			if seen[name] {
-				err = refuse("%s: has %.60s twice", arg, name)
+				err = Refuse("%s: has %.60s twice", arg, name)
 				return false
 			}
 			seen[name] = true

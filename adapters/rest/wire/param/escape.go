@@ -1,15 +1,15 @@
-package wire
+package param
 
 import (
 	"strconv"
 	"strings"
 )
 
-// set is the bytes that need no percent-encoding somewhere.
-type set [256]bool
+// Set is the bytes that need no percent-encoding somewhere.
+type Set [256]bool
 
-func newSet(bytes string) *set {
-	var s set
+func newSet(bytes string) *Set {
+	var s Set
 	for c := range 256 {
 		s[c] = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 	}
@@ -20,7 +20,8 @@ func newSet(bytes string) *set {
 }
 
 var (
-	unreserved = newSet("")
+	// Unreserved is what needs no encoding anywhere (RFC 3986).
+	Unreserved = newSet("")
 	// reservedQuery is what allowReserved leaves in a query or a form: without
 	// what would end the value or mean a space.
 	reservedQuery = newSet(":/?[]@!$'()*,;=")
@@ -34,12 +35,12 @@ var (
 	// everything is for headers: they have no encoding, and lines are kept whole by
 	// refusing what would end them.
 	everything = all()
-	// cookieOctets are RFC 6265's.
-	cookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
+	// CookieOctets are RFC 6265's.
+	CookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
 )
 
-func all() *set {
-	var s set
+func all() *Set {
+	var s Set
 	for c := range s {
 		s[c] = true
 	}
@@ -48,8 +49,8 @@ func all() *set {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escape percent-encodes s but for what is in keep.
-func escape(s string, keep *set) string {
+// Escape percent-encodes s but for what is in keep.
+func Escape(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {
 			return string(appendEscaped(make([]byte, 0, len(s)+12), s, keep, false))
@@ -60,7 +61,7 @@ func escape(s string, keep *set) string {
 
 // literal percent-encodes what a template must not have. What is encoded
 // already stays.
-func literal(s string, keep *set) string {
+func literal(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {
 			return string(appendEscaped(make([]byte, 0, len(s)+12), s, keep, true))
@@ -69,7 +70,7 @@ func literal(s string, keep *set) string {
 	return s
 }
 
-func appendEscaped(dst []byte, s string, keep *set, triples bool) []byte {
+func appendEscaped(dst []byte, s string, keep *Set, triples bool) []byte {
 	for i := range len(s) {
 		c := s[i]
 		if keep[c] || triples && c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {

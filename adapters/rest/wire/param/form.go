@@ -1,4 +1,4 @@
-package wire
+package param
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -64,10 +65,10 @@ func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field
 			return nil, err
 		}
 		for _, p := range pairs {
-			if p.name != escape(e.name, unreserved) { // a spread object must not speak for other fields
+			if p.name != Escape(e.name, Unreserved) { // a spread object must not speak for other fields
 				for _, f := range fields {
-					if f != e.field && escape(f.Name, unreserved) == p.name {
-						return nil, refuse("%s.%s: must not have a member called %s, as another field is", arg, e.name, f.Name)
+					if f != e.field && Escape(f.Name, Unreserved) == p.name {
+						return nil, Refuse("%s.%s: must not have a member called %s, as another field is", arg, e.name, f.Name)
 					}
 				}
 			}
@@ -78,7 +79,7 @@ func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field
 }
 
 func (a *assembly) formField(arg string, e entry) ([]pair, error) {
-	s := styled{arg: arg, name: e.name, value: e.value, style: "form", explode: true, keep: unreserved}
+	s := styled{arg: arg, name: e.name, value: e.value, style: "form", explode: true, keep: Unreserved}
 	f := e.field
 	if f != nil {
 		s.whole, s.collection = f.Type == "integer", f.CollectionFormat
@@ -94,9 +95,9 @@ func (a *assembly) formField(arg string, e entry) ([]pair, error) {
 		if err != nil {
 			return nil, err
 		}
-		return []pair{{escape(e.name, unreserved), escape(string(file.data), unreserved)}}, nil
-	case e.value.IsObject(), f != nil && isJSON(f.ContentType) && e.value.Type == gjson.JSON:
-		return []pair{{escape(e.name, unreserved), escape(string(compact(nil, e.value.Raw)), unreserved)}}, nil
+		return []pair{{Escape(e.name, Unreserved), Escape(string(file.Data), Unreserved)}}, nil
+	case e.value.IsObject(), f != nil && media.IsJSON(f.ContentType) && e.value.Type == gjson.JSON:
+		return []pair{{Escape(e.name, Unreserved), Escape(string(rawjson.Compact([]byte(e.value.Raw))), Unreserved)}}, nil
 	}
 	return s.pairs()
 }
@@ -104,13 +105,13 @@ func (a *assembly) formField(arg string, e entry) ([]pair, error) {
 // multipart writes the parts of a body.
 func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) ([]byte, error) {
 	if !v.IsObject() {
-		return nil, refuse("%s: must be an object", arg)
+		return nil, Refuse("%s: must be an object", arg)
 	}
 	var parts []part
 	for _, e := range entries(v, m.Fields) {
 		for _, c := range e.name {
 			if c < ' ' || c == 0x7f {
-				return nil, refuse("%s: a name has a line break or another control character", arg)
+				return nil, Refuse("%s: a name has a line break or another control character", arg)
 			}
 		}
 		more, err := a.parts(arg+"."+e.name, e)
@@ -147,7 +148,7 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	t := baseType(m.Type)
+	t := media.Base(m.Type)
 	if t == "multipart/*" {
 		t = "multipart/form-data"
 	}
@@ -177,7 +178,7 @@ func (a *assembly) parts(arg string, e entry) ([]part, error) {
 	if f == nil {
 		f = &openapi.Field{}
 	}
-	if e.value.IsArray() && !isJSON(f.ContentType) {
+	if e.value.IsArray() && !media.IsJSON(f.ContentType) {
 		if joined := f.CollectionFormat; joined != "" && joined != "multi" || f.Styled && !f.Explode && f.Style != "deepObject" {
 			s := styled{arg: arg, name: e.name, value: e.value, style: f.Style, collection: joined, keep: everything}
 			sep, ok := separators[joined]
@@ -228,13 +229,13 @@ func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
 		}
 		for _, c := range name {
 			if c < ' ' || c == 0x7f {
-				err = refuse("%s: a name has a line break or another control character", s.arg)
+				err = Refuse("%s: a name has a line break or another control character", s.arg)
 				return false
 			}
 		}
 		for _, other := range a.tool.Body.Fields {
 			if other != f && other.Name == name {
-				err = refuse("%s: must not have a member called %s, as another field is", s.arg, name)
+				err = Refuse("%s: must not have a member called %s, as another field is", s.arg, name)
 				return false
 			}
 		}
@@ -255,11 +256,11 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 		if err != nil {
 			return p, err
 		}
-		if one.name == "" {
-			one.name = name
+		if one.Name == "" {
+			one.Name = name
 		}
-		p.data = one.data
-		p.header.Set("Content-Disposition", multipart.FileContentDisposition(name, one.name))
+		p.data = one.Data
+		p.header.Set("Content-Disposition", multipart.FileContentDisposition(name, one.Name))
 		p.header.Set("Content-Type", one.typeAmong(f.ContentType))
 		partHeaders(p.header, f)
 		return p, nil
@@ -269,10 +270,10 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 	switch {
 	case v.Type == gjson.JSON:
 		if contentType == "" {
-			contentType = jsonType
+			contentType = media.JSON
 		}
-		p.data = compact(nil, v.Raw)
-	case isJSON(contentType):
+		p.data = rawjson.Compact([]byte(v.Raw))
+	case media.IsJSON(contentType):
 		p.data = []byte(v.Raw)
 		if v.Raw == "" { // joined from an array
 			p.data = rawjson.AppendString(nil, v.Str)
@@ -305,7 +306,7 @@ func partHeaders(h textproto.MIMEHeader, f *openapi.Field) {
 // firstConcrete returns the first of the types that has no wildcard.
 func firstConcrete(types string) string {
 	for t := range strings.SplitSeq(types, ",") {
-		if t = strings.TrimSpace(t); t != "" && !strings.Contains(t, "*") && sendable(t) {
+		if t = strings.TrimSpace(t); t != "" && !strings.Contains(t, "*") && media.Sendable(t) {
 			return t
 		}
 	}

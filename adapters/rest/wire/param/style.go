@@ -1,4 +1,4 @@
-package wire
+package param
 
 import (
 	"strconv"
@@ -19,10 +19,10 @@ type styled struct {
 	style      string // never empty
 	explode    bool
 	collection string // Swagger 2.0; wins over style
-	keep       *set
+	keep       *Set
 }
 
-func styledParameter(arg string, p *openapi.Parameter, v gjson.Result, keep *set) styled {
+func styledParameter(arg string, p *openapi.Parameter, v gjson.Result, keep *Set) styled {
 	return styled{arg: arg, name: p.Name, value: v, whole: p.Type == "integer", style: p.Style, explode: p.Explode, collection: p.CollectionFormat, keep: keep}
 }
 
@@ -41,7 +41,7 @@ func (p pair) String() string { return p.name + "=" + p.value }
 // scalar encodes a value that is one.
 func (s *styled) scalar(v gjson.Result) (string, error) {
 	t, err := text(s.arg, v, s.whole)
-	return escape(t, s.keep), err
+	return Escape(t, s.keep), err
 }
 
 // absent reports whether there is nothing to send: null, and arrays and objects
@@ -87,29 +87,29 @@ func (s *styled) items(separator string) ([]string, error) {
 func (s *styled) part(v gjson.Result, separator string) (string, error) {
 	t, err := text(s.arg, v, s.whole)
 	if err == nil && ambiguous(t, separator, s.keep) {
-		err = refuse("%s: an item must not contain %s, which stands between the items", s.arg, quoted(separator))
+		err = Refuse("%s: an item must not contain %s, which stands between the items", s.arg, quoted(separator))
 	}
-	return escape(t, s.keep), err
+	return Escape(t, s.keep), err
 }
 
 // sent is how a separator stands on the wire. Blanks and bars cannot stand in a
 // URL as they are.
-func sent(separator string, keep *set) string {
+func sent(separator string, keep *Set) string {
 	if strings.Contains(" \t|", separator) {
-		return escape(separator, keep)
+		return Escape(separator, keep)
 	}
 	return separator
 }
 
 // ambiguous reports whether a text has the separator in it, and would be sent so
 // that the two cannot be told apart.
-func ambiguous(t, separator string, keep *set) bool {
-	return separator != "" && strings.Contains(t, separator) && escape(separator, keep) == sent(separator, keep)
+func ambiguous(t, separator string, keep *Set) bool {
+	return separator != "" && strings.Contains(t, separator) && Escape(separator, keep) == sent(separator, keep)
 }
 
 // members encodes the members of an object. Null members are left out.
 func (s *styled) members(separator string) ([]pair, error) {
-	names := unreserved // a name never has what could end it
+	names := Unreserved // a name never has what could end it
 	if s.keep == everything {
 		names = everything
 	}
@@ -121,12 +121,12 @@ func (s *styled) members(separator string) ([]pair, error) {
 		}
 		name := k.String()
 		if ambiguous(name, separator, names) || ambiguous(name, "=", names) {
-			err = refuse("%s: the name %.40q must not contain %s or =", s.arg, name, quoted(separator))
+			err = Refuse("%s: the name %.40q must not contain %s or =", s.arg, name, quoted(separator))
 			return false
 		}
 		var t string
 		t, err = s.part(one, separator)
-		out = append(out, pair{escape(name, names), t})
+		out = append(out, pair{Escape(name, names), t})
 		return err == nil
 	})
 	return out, err
@@ -164,9 +164,9 @@ func (s *styled) path() (string, error) {
 		case s.style == "label":
 			return "." + v, nil
 		case s.style == "matrix" && v == "":
-			return ";" + escape(s.name, unreserved), nil
+			return ";" + Escape(s.name, Unreserved), nil
 		case s.style == "matrix":
-			return ";" + escape(s.name, unreserved) + "=" + v, nil
+			return ";" + Escape(s.name, Unreserved) + "=" + v, nil
 		}
 		return v, nil
 	}
@@ -182,7 +182,7 @@ func (s *styled) path() (string, error) {
 		v, err := s.list(sep, s.explode)
 		return "." + v, err
 	case "matrix":
-		name := escape(s.name, unreserved)
+		name := Escape(s.name, Unreserved)
 		if !s.explode {
 			v, err := s.list(",", false)
 			return ";" + name + "=" + v, err
@@ -199,7 +199,7 @@ func (s *styled) path() (string, error) {
 
 // pairs writes the value for a query, a form or cookies.
 func (s *styled) pairs() ([]pair, error) {
-	name := escape(s.name, unreserved)
+	name := Escape(s.name, Unreserved)
 	one := func(v string, err error) ([]pair, error) { return []pair{{name, v}}, err }
 	if s.value.Type != gjson.JSON {
 		return one(s.scalar(s.value))
@@ -242,14 +242,14 @@ func (s *styled) deep(dst []pair, name string, v gjson.Result) ([]pair, error) {
 	switch {
 	case v.Type == gjson.Null:
 	case strings.Count(name, "%5B") > maxDeep:
-		err = refuse("%s: nested more than %d levels deep", s.arg, maxDeep)
+		err = Refuse("%s: nested more than %d levels deep", s.arg, maxDeep)
 	case v.IsObject():
 		v.ForEach(func(k, one gjson.Result) bool {
 			if strings.ContainsAny(k.String(), "[]") {
-				err = refuse("%s: a name must not contain [ or ]", s.arg)
+				err = Refuse("%s: a name must not contain [ or ]", s.arg)
 				return false
 			}
-			dst, err = s.deep(dst, name+"%5B"+escape(k.String(), unreserved)+"%5D", one)
+			dst, err = s.deep(dst, name+"%5B"+Escape(k.String(), Unreserved)+"%5D", one)
 			return err == nil
 		})
 	case v.IsArray():

@@ -1,4 +1,4 @@
-package wire
+package param
 
 import (
 	"net/http"
@@ -10,6 +10,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // assembly is a request that is being put together.
@@ -19,17 +21,33 @@ type assembly struct {
 	header  http.Header
 	query   []string // pairs and, for a querystring parameter, the whole
 	cookies []string
-	maxFile int
-	keys    *keyring
-	fetch   func(uri string) (*file, error) // nil: no addresses are files
-	fetched int                             // how many were
-	read    int                             // bytes of them
+	o       Options
+	fetched int // how many files were read
+	read    int // bytes of them
 }
 
-// assemble puts the arguments of a call, an object, where they belong. What
-// belongs to keys stays theirs.
-func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring, fetch func(uri string) (*file, error)) (*Plan, error) {
-	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, maxFile: maxFile, keys: keys, fetch: fetch}
+// Options are what an API sets for its requests.
+type Options struct {
+	// MaxFile is how many bytes a file may have.
+	MaxFile int
+	// Taken reports whether a name, encoded, is that of a credential in that place:
+	// no argument may speak for it.
+	Taken func(in openapi.Place, name string) bool
+	// Fetch reads the file at an address. nil means that no addresses are files.
+	Fetch func(uri string) (*File, error)
+}
+
+// Request is what the arguments of a call have become.
+type Request struct {
+	Path, Query string // of the operation, encoded
+	Header      http.Header
+	Body        []byte // nil when there is none
+}
+
+// Assemble puts the arguments of a call, an object, where they belong. The error
+// is a Refusal, or that of Options.Fetch.
+func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
+	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, o: o}
 	var err error
 	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
 		a.values[k.String()], err = renamed(k.String(), v, t.Keys)
@@ -68,7 +86,7 @@ func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring, fetch fu
 	if len(a.cookies) > 0 {
 		a.header.Set("Cookie", strings.Join(a.cookies, "; "))
 	}
-	p := &Plan{op: op, Method: op.Method, Header: a.header, path: path, query: strings.Join(a.query, "&")}
+	p := &Request{Header: a.header, Path: path, Query: strings.Join(a.query, "&")}
 	if p.Body, err = a.body(); err != nil {
 		return nil, err
 	}
@@ -79,28 +97,28 @@ func assemble(t *openapi.Tool, args []byte, maxFile int, keys *keyring, fetch fu
 // content serialises a value by a media type: JSON, unless it is a text of
 // another type.
 func content(arg, contentType string, v gjson.Result) (string, error) {
-	if !isJSON(contentType) && v.Type != gjson.JSON {
+	if !media.IsJSON(contentType) && v.Type != gjson.JSON {
 		return text(arg, v, false)
 	}
-	return string(compact(nil, v.Raw)), nil
+	return string(rawjson.Compact([]byte(v.Raw))), nil
 }
 
 // inQuery adds a parameter to the query.
 func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
-	keep := unreserved
+	keep := Unreserved
 	if p.AllowReserved {
 		keep = reservedQuery
 	}
 	if p.ContentType != "" {
 		value, err := content(arg.Name, p.ContentType, v)
-		a.query = append(a.query, escape(p.Name, unreserved)+"="+escape(value, keep))
+		a.query = append(a.query, Escape(p.Name, Unreserved)+"="+Escape(value, keep))
 		return err
 	}
 	s := styledParameter(arg.Name, p, v, keep)
 	pairs, err := s.pairs()
 	for _, one := range pairs {
-		if spread := escape(p.Name, unreserved); one.name != spread && !strings.HasPrefix(one.name, spread+"%5B") {
+		if spread := Escape(p.Name, Unreserved); one.name != spread && !strings.HasPrefix(one.name, spread+"%5B") {
 			if err := a.free(arg, openapi.InQuery, one.name); err != nil {
 				return err
 			}
@@ -114,10 +132,10 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 // parameter in the same place is, or a credential: they would be taken for it.
 func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) error {
 	taken := func(name string) error {
-		if escape(name, unreserved) != encoded {
+		if Escape(name, Unreserved) != encoded {
 			return nil
 		}
-		return refuse("%s: must not have a member called %s, as another parameter is", arg.Name, name)
+		return Refuse("%s: must not have a member called %s, as another parameter is", arg.Name, name)
 	}
 	others := slices.Clone(a.tool.Operation.Parameters)
 	for _, other := range a.tool.Arguments { // also what the configuration adds
@@ -141,8 +159,8 @@ func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) 
 			}
 		}
 	}
-	if a.keys.taken(in, encoded) {
-		return refuse("%s: must not have a member called %s", arg.Name, encoded)
+	if a.o.Taken != nil && a.o.Taken(in, encoded) {
+		return Refuse("%s: must not have a member called %s", arg.Name, encoded)
 	}
 	return nil
 }
@@ -150,7 +168,7 @@ func (a *assembly) free(arg openapi.Argument, in openapi.Place, encoded string) 
 // inQueryString makes a value the whole query (OpenAPI 3.2).
 func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
-	if baseType(p.ContentType) == formType && v.IsObject() {
+	if media.Base(p.ContentType) == media.Form && v.IsObject() {
 		fields, err := a.formPairs(arg.Name, v, nil)
 		for _, one := range fields {
 			name, _, _ := strings.Cut(one, "=")
@@ -162,7 +180,7 @@ func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 		return err
 	}
 	value, err := content(arg.Name, p.ContentType, v)
-	a.query = append(a.query, escape(value, unreserved))
+	a.query = append(a.query, Escape(value, Unreserved))
 	return err
 }
 
@@ -170,7 +188,7 @@ func (a *assembly) inQueryString(arg openapi.Argument, v gjson.Result) error {
 func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	if openapi.OfConnection(p.Name) || !httpguts.ValidHeaderFieldName(p.Name) {
-		return refuse("%s: the header %.60q cannot be set by an argument", arg.Name, p.Name)
+		return Refuse("%s: the header %.60q cannot be set by an argument", arg.Name, p.Name)
 	}
 	var value string
 	var err error
@@ -185,7 +203,7 @@ func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 		return err
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return refuse("%s: has a line break or another character that a header cannot have", arg.Name)
+		return Refuse("%s: has a line break or another character that a header cannot have", arg.Name)
 	}
 	a.header[http.CanonicalHeaderKey(p.Name)] = []string{value}
 	return nil
@@ -194,33 +212,33 @@ func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 // inCookie adds cookies. Exploded arrays and objects become several.
 func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
-	keep := unreserved
+	keep := Unreserved
 	if p.Style == "cookie" || p.AllowReserved {
-		keep = cookieOctets
+		keep = CookieOctets
 	}
 	if p.ContentType != "" {
 		value, err := content(arg.Name, p.ContentType, v)
-		a.cookies = append(a.cookies, escape(p.Name, cookieNames)+"="+escape(value, keep))
+		a.cookies = append(a.cookies, Escape(p.Name, CookieNames)+"="+Escape(value, keep))
 		return err
 	}
 	s := styledParameter(arg.Name, p, v, keep)
 	pairs, err := s.pairs()
 	for _, one := range pairs {
-		if one.name != escape(p.Name, unreserved) { // of an exploded object
+		if one.name != Escape(p.Name, Unreserved) { // of an exploded object
 			if err := a.free(arg, openapi.InCookie, one.name); err != nil {
 				return err
 			}
 		} else {
-			one.name = escape(p.Name, cookieNames)
+			one.name = Escape(p.Name, CookieNames)
 		}
 		a.cookies = append(a.cookies, one.String())
 	}
 	return err
 }
 
-// cookieNames are the characters of tokens (RFC 9110), which names of cookies
+// CookieNames are the characters of tokens (RFC 9110), which names of cookies
 // are.
-var cookieNames = newSet("!#$&'*+^`|")
+var CookieNames = newSet("!#$&'*+^`|")
 
 // accept says which types are wanted: those that the operation declares for
 // success, and otherwise JSON.
@@ -231,7 +249,7 @@ func accept(op *openapi.Operation) string {
 			continue
 		}
 		for _, m := range r.Content {
-			t := baseType(m.Type)
+			t := media.Base(m.Type)
 			if t != "" && t != "*/*" && len(types) < 8 && !slices.Contains(types, t) && httpguts.ValidHeaderFieldValue(t) {
 				types = append(types, t)
 			}
