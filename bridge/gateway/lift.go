@@ -41,7 +41,7 @@ func newLift(r *route, from *bridge.Caller, rest bridge.Client, connect func(*br
 	if err != nil {
 		return nil, err
 	}
-	m := &mirrored{r.validating(up, false), r}
+	m := r.checked(up, false)
 	l.Upstream = m
 	l.wire.Store(m)
 	return l, nil

@@ -260,9 +260,9 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 func (b *Gateway) upstream(server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	switch {
 	case server != "":
-		return b.route(server).upstream(from, rest)
+		return b.route(server).session(from, rest)
 	case len(b.routes) == 1:
-		return b.routes[0].upstream(from, rest)
+		return b.routes[0].session(from, rest)
 	}
 	return newMerge(b, from, rest), nil
 }

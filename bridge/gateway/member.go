@@ -61,7 +61,7 @@ func (m *member) upstream() (bridge.Upstream, error) {
 		m.up = kept{m.r.reception(m.g.caller.Principal)}
 		return m.up, nil
 	}
-	up, err := m.r.upstream(m.g.caller, m)
+	up, err := m.r.session(m.g.caller, m)
 	if err == nil {
 		m.up = up
 	}

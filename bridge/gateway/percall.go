@@ -17,8 +17,9 @@ type perCall struct {
 	route  *route
 	caller *bridge.Caller
 	rest   bridge.Client
-	asks   func()         // as of a lane
-	wg     sync.WaitGroup // connections that are being closed
+	asks   func()                      // as of a lane
+	inner  func(*lane) bridge.Upstream // what stands around the lane of one call
+	wg     sync.WaitGroup              // connections that are being closed
 
 	mu     sync.Mutex // guards the rest
 	server *bridge.Greeting
@@ -60,7 +61,7 @@ func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if err := p.same(ctx, l); err != nil {
 		return nil, err
 	}
-	m, err := p.route.tried(l).Call(ctx, r)
+	m, err := p.inner(l).Call(ctx, r)
 	if err != nil || m.Error != nil {
 		return m, err
 	}

@@ -43,7 +43,7 @@ func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again 
 	if state != nil { // it is the bridge's own, of when the server was a legacy one
 		return staleState("the call that this requestState belongs to is gone: the server has become another"), nil
 	}
-	up := &mirrored{l.p.r.validating(l.up, true), l.p.r}
+	up := l.p.r.checked(l.up, true)
 	h := handles{p: l.p, from: r.From}
 	no := h.unwrap(&inner, again)
 	if no != nil {

@@ -88,10 +88,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	r.sieves = newSieves(&o)
 	r.cache, r.owners = newCache(r), newOwners(r)
 	r.pool = newPool(r)
-	r.guests = r.rates.Wrap(r.pool)
-	if r.sieves != (sieves{}) {
-		r.guests = &filtered{r.guests, &r.sieves}
-	}
+	r.guests = r.stateless()
 	r.rights = r.grant(b.grants)
 	r.portions = limits.NewShares(r.maxLanes, len(r.rights))
 	r.guests = r.watched(r.guests)
@@ -284,26 +281,6 @@ func (r *route) works() {
 	}
 }
 
-// upstream returns what the calls of one session go to. Nothing is opened yet.
-func (r *route) upstream(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	if err := r.b.Allowed(r.o.Name, from.Principal); err != nil {
-		return nil, err
-	}
-	from = r.caller(from)
-	if s := r.sieves[resources]; s != nil {
-		rest = &screened{rest, s}
-	}
-	up, err := newLift(r, from, rest, r.connection)
-	if err != nil {
-		return nil, err
-	}
-	up = r.owned(from.Principal, r.rates.Wrap(up))
-	if r.sieves != (sieves{}) {
-		up = &filtered{up, &r.sieves}
-	}
-	return r.watched(r.granted(from.Principal, up)), nil
-}
-
 // caller returns the caller as the server may see it.
 func (r *route) caller(from *bridge.Caller) *bridge.Caller {
 	if from.Header == nil {
@@ -322,23 +299,6 @@ func (r *route) failing() error {
 		return r.failure
 	}
 	return nil
-}
-
-// connection returns a connection of the session's own, or its part of one
-// that it shares.
-func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	switch r.share {
-	case SharePrincipal, ShareAll:
-		return r.join(*from, rest)
-	case ShareCall:
-		p := &perCall{route: r, caller: from, rest: rest}
-		up := r.gate.Wrap(p) // a call that waits has no process
-		p.asks = up.Asked
-		return r.cache.over(up, from, nil), nil
-	}
-	l := newLane(r, from, rest)
-	l.own = true
-	return r.guarded(l), nil
 }
 
 // join returns the session's view of the connection that it shares: with those

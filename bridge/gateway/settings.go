@@ -5,28 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// guarded returns what the calls that go over a lane go through first, from the
-// outside to the inside: see the order of wrappers in the design.
-// The breaker stands between a lane and its connections, which it keeps from
-// being opened too.
-func (r *route) guarded(l *lane) bridge.Upstream {
-	up := r.gate.Wrap(r.tried(l))
-	l.asks = up.Asked
-	return r.cache.over(up, l.caller, l)
-}
-
-// tried is the inner part of that. It is all there is around a lane that serves
-// one call: what is further outside stands around what makes such lanes.
-func (r *route) tried(l *lane) bridge.Upstream {
-	return r.retries.Wrap(l)
-}
-
-// What follows are the settings of what guards a server, and the other servers
-// from it. Zero values are the defaults.
+// What follows are settings of what guards a server, and the other servers from
+// it. Zero values are the defaults.
 
 // Cache says for how long what a server lists is kept.
 type Cache struct {

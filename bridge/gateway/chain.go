@@ -1,0 +1,81 @@
+package gateway
+
+import "github.com/mcp-bridge/bridge/bridge"
+
+// This page is the only place where the wrappers of a server are put together: an
+// Upstream around an Upstream, the outermost last. Each order is relied on, and
+// TestChains says why. What servers say by themselves goes the other way: a
+// wrapper that also hears (lift, filter, share) is the Client of what is below.
+
+// session returns what the calls of one session go to. Nothing is opened yet.
+func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	if err := r.b.Allowed(r.o.Name, from.Principal); err != nil {
+		return nil, err
+	}
+	from = r.caller(from)
+	if s := r.sieves[resources]; s != nil {
+		rest = &screened{rest, s}
+	}
+	up, err := newLift(r, from, rest, r.connection) // translates for a modern server, with checked between it and the connection
+	if err != nil {
+		return nil, err
+	}
+	up = r.rates.Wrap(up)              // what clients ask, not what lift asks for them; by the server's own names
+	up = r.owned(from.Principal, up)   // a principal's own tasks; stateless clients have sealed handles
+	up = r.filtered(up)                // from here on the names that clients see,
+	up = r.granted(from.Principal, up) // which grants are about
+	return r.watched(up), nil
+}
+
+// stateless returns what the calls of all stateless clients go to. The pool finds
+// a connection for each, and translates for a legacy server. What a principal may
+// not use, and the reports, come on top for each principal: see grant.
+func (r *route) stateless() bridge.Upstream {
+	return r.filtered(r.rates.Wrap(r.pool))
+}
+
+// filtered returns up as the operator's filters show it.
+func (r *route) filtered(up bridge.Upstream) bridge.Upstream {
+	if r.sieves == (sieves{}) {
+		return up
+	}
+	return &filtered{up, &r.sieves}
+}
+
+// checked returns up with arguments of tools checked, and with the headers that
+// repeat some of them for a modern server. It stands above what is kept, since it
+// asks for lists as they are now.
+func (r *route) checked(up bridge.Upstream, modern bool) *mirrored {
+	return &mirrored{r.validating(up, modern), r}
+}
+
+// connection returns a connection of the session's own, or its part of one
+// that it shares.
+func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	switch r.share {
+	case SharePrincipal, ShareAll:
+		return r.join(*from, rest)
+	case ShareCall:
+		return r.perCall(from, rest), nil
+	}
+	l := newLane(r, from, rest)
+	l.own = true
+	return r.guarded(l), nil
+}
+
+// guarded returns a lane with its guards. The breaker stands between the lane and
+// its connections, which it keeps from being opened too.
+func (r *route) guarded(l *lane) bridge.Upstream {
+	up := r.gate.Wrap(r.retries.Wrap(l)) // made again, a call keeps its place
+	l.asks = up.Asked
+	return r.cache.over(up, l.caller, l) // what is kept needs neither place nor connection
+}
+
+// perCall returns what opens a lane for each call. The guards stand around that,
+// so a call that waits has no process; it is made again within its own lane.
+func (r *route) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
+	p := &perCall{route: r, caller: from, rest: rest, inner: func(l *lane) bridge.Upstream { return r.retries.Wrap(l) }}
+	up := r.gate.Wrap(p)
+	p.asks = up.Asked
+	return r.cache.over(up, from, nil)
+}
