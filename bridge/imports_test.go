@@ -30,7 +30,7 @@ var layers = []struct {
 	{"cmd/bridge/flags", false, under("cmd/bridge/flags")},
 	{"cmd/bridge/{exit,terminal}", false, under("cmd/bridge/exit", "cmd/bridge/terminal")},
 	{"bridge/server", true, under("bridge/server")},
-	{"config", true, under("config")},
+	{"config", false, func(pkg string) bool { return pkg == "config" }},
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
@@ -40,7 +40,7 @@ var layers = []struct {
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
 	{"bridge/{auth,era,glob,session,replay,seal,validate}", false, under("bridge/auth", "bridge/glob", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
-	{"bridge/{similar,visible}", false, under("bridge/similar", "bridge/visible")},
+	{"bridge/{similar,visible} and config/strict", false, under("bridge/similar", "bridge/visible", "config/strict")},
 }
 
 var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient")
@@ -165,6 +165,9 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/server", module + "/config", false, true},
 		{"bridge/server", module + "/cmd/bridge", false, false},
 		{"config", module + "/adapters/stdio", false, true},
+		{"config", module + "/config/strict", false, true},
+		{"config/strict", module + "/config", false, false},
+		{"config/strict", module + "/bridge/similar", false, false},
 		{"config", module + "/bridge/server", false, false},
 		{"adapters/stdio", module + "/bridge", false, true},
 		{"adapters/stdio", module + "/config", false, false},

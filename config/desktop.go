@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // Files of desktop clients are accepted as they are: {"mcpServers": {NAME:
@@ -18,37 +20,37 @@ import (
 // desktop finds the servers of a desktop client's file. It returns the other
 // keys, and the entry that holds the servers; nil when this is a file of our own
 // form.
-func (d *decoder) desktop(list []entry) ([]entry, *entry) {
+func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 	has := func(name string) int {
-		return slices.IndexFunc(list, func(e entry) bool { return e.key == name })
+		return slices.IndexFunc(list, func(e strict.Entry) bool { return e.Key == name })
 	}
 	i := has("mcpServers")
 	if i < 0 {
 		i = has("servers")
-		if i < 0 || !d.isDesktop(list[i].value) {
+		if i < 0 || !d.isDesktop(list[i].Value) {
 			return list, nil
 		}
 	} else if j := has("servers"); j >= 0 {
-		d.fault(list[j].line, "servers and mcpServers (line %d) cannot both be in a file: keep one", list[i].line)
+		d.Fault(list[j].Line, "servers and mcpServers (line %d) cannot both be in a file: keep one", list[i].Line)
 		list[j] = list[i] // deleted below, both of them
 	}
-	d.clientForm = true
+	d.Foreign = true
 	found := list[i]
-	return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return e == found }), &found
+	return slices.DeleteFunc(slices.Clone(list), func(e strict.Entry) bool { return e == found }), &found
 }
 
 // isDesktop reports whether every server under "servers" has the "type" that VS
 // Code asks for and our form does not know, and none has a kind of ours.
 func (d *decoder) isDesktop(n ast.Node) bool {
-	quiet := &decoder{file: d.file, anchors: d.anchors} // d.config reads it again and reports
-	list, ok := quiet.entries("", n)
+	quiet := d.Quiet() // d.config reads it again and reports
+	list, ok := quiet.Entries("", n)
 	if !ok || len(list) == 0 {
 		return false
 	}
 	for _, e := range list {
-		keys, _ := quiet.entries("", e.value)
-		typed := slices.ContainsFunc(keys, func(k entry) bool { return k.key == "type" })
-		ours := slices.ContainsFunc(keys, func(k entry) bool { return slices.Contains(keysOf(reflect.TypeFor[Server]()), k.key) })
+		keys, _ := quiet.Entries("", e.Value)
+		typed := slices.ContainsFunc(keys, func(k strict.Entry) bool { return k.Key == "type" })
+		ours := slices.ContainsFunc(keys, func(k strict.Entry) bool { return slices.Contains(strict.Keys(reflect.TypeFor[Server]()), k.Key) })
 		if !typed || ours {
 			return false
 		}
@@ -56,97 +58,97 @@ func (d *decoder) isDesktop(n ast.Node) bool {
 	return true
 }
 
-func (d *decoder) desktopServers(found entry, c *Config) {
-	list, ok := d.entries(found.key+": ", found.value)
+func (d *decoder) desktopServers(found strict.Entry, c *Config) {
+	list, ok := d.Entries(found.Key+": ", found.Value)
 	if !ok {
-		d.mistyped(&slot{sec: &section{}, label: found.key, line: found.line}, found.value, "a mapping of names to servers")
+		d.Mistyped(&strict.Slot{Section: &strict.Section{}, Label: found.Key, Line: found.Line}, found.Value, "a mapping of names to servers")
 		return
 	}
-	before, faults := len(d.warnings), len(d.faults)
-	taken := map[string]entry{}
+	before, faults := len(d.Warnings), len(d.Faults)
+	taken := map[string]strict.Entry{}
 	for _, e := range list {
-		sec := &section{where: fmt.Sprintf("server %q: ", clip(e.key)), line: e.line}
-		keys, ok := d.entries(sec.where, e.value)
+		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
+		keys, ok := d.Entries(sec.Where, e.Value)
 		if !ok {
-			at := &slot{sec: &section{}, label: strings.TrimSuffix(sec.where, ": "), line: e.line}
-			d.mistyped(at, e.value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
+			at := &strict.Slot{Section: &strict.Section{}, Label: strings.TrimSuffix(sec.Where, ": "), Line: e.Line}
+			d.Mistyped(at, e.Value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 			continue
 		}
 		way, keys, why := d.desktopKeys(sec, keys)
 		if why != "" {
-			d.warn(e.line, "%snot served: %s", sec.where, why)
+			d.Warn(e.Line, "%snot served: %s", sec.Where, why)
 			continue
 		}
 		s := DefaultServer(d.mapName(e, taken), "")
-		sec.marks = map[string]mark{}
-		inner := &section{where: sec.where, line: e.line}
-		d.adapter(inner, keys, fieldOf(reflect.ValueOf(&s).Elem(), way.kind))
-		sec.adopt(way.kind, inner)
+		sec.Marks = map[string]strict.Mark{}
+		inner := &strict.Section{Where: sec.Where, Line: e.Line}
+		d.Struct(inner, keys, strict.FieldOf(reflect.ValueOf(&s).Elem(), way.kind))
+		sec.Adopt(way.kind, inner)
 		if way.tools != nil {
-			x := &slot{sec: sec, label: "tools: allow", line: way.tools.line}
-			d.value(x, way.tools.value, reflect.ValueOf(&s.Tools.Allow).Elem())
+			x := &strict.Slot{Section: sec, Label: "tools: allow", Line: way.tools.Line}
+			d.Value(x, way.tools.Value, reflect.ValueOf(&s.Tools.Allow).Elem())
 		}
 		d.finish(sec, &s)
 		c.Servers = append(c.Servers, s)
 		d.sections = append(d.sections, sec)
 	}
-	if len(c.Servers) == 0 && len(d.faults) == faults {
-		d.fault(found.line, "%s has no server that can be served", found.key)
-		d.faults = append(d.faults, d.warnings[before:]...) // which say why
+	if len(c.Servers) == 0 && len(d.Faults) == faults {
+		d.Fault(found.Line, "%s has no server that can be served", found.Key)
+		d.Faults = append(d.Faults, d.Warnings[before:]...) // which say why
 	}
 }
 
 // A way is what the keys of a desktop client's server say beside its settings.
 type way struct {
-	kind  string // the key of our form that says the same
-	tools *entry // the only tools that are wanted; nil means all
+	kind  string        // the key of our form that says the same
+	tools *strict.Entry // the only tools that are wanted; nil means all
 }
 
 // desktopKeys returns how to reach a server and the keys that make up the
 // settings of that kind, or why the server is not served at all.
-func (d *decoder) desktopKeys(sec *section, keys []entry) (w way, own []entry, why string) {
+func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (w way, own []strict.Entry, why string) {
 	if w.kind, why = d.desktopKind(sec, keys); why != "" {
 		return w, nil, why
 	}
 	for _, e := range keys {
-		shown := d.shown(e.value)
-		if _, null := d.resolve(e.value).(*ast.NullNode); null {
+		shown := d.Shown(e.Value)
+		if _, null := d.Resolve(e.Value).(*ast.NullNode); null {
 			continue // programs write null for what is not set
 		}
-		switch e.key {
+		switch e.Key {
 		case "type", "transport":
 			continue
 		case "url", "httpUrl", "serverUrl":
-			e.key = "url"
-			if slices.ContainsFunc(own, func(o entry) bool { return o.key == "url" }) {
-				d.fault(e.line, "%shas several addresses: keep one of url, httpUrl and serverUrl", sec.where)
+			e.Key = "url"
+			if slices.ContainsFunc(own, func(o strict.Entry) bool { return o.Key == "url" }) {
+				d.Fault(e.Line, "%shas several addresses: keep one of url, httpUrl and serverUrl", sec.Where)
 				continue
 			}
 		case "disabled", "enabled":
-			if shown == "true" && e.key == "disabled" || shown == "false" && e.key == "enabled" {
-				return w, nil, e.key + " is " + shown
+			if shown == "true" && e.Key == "disabled" || shown == "false" && e.Key == "enabled" {
+				return w, nil, e.Key + " is " + shown
 			}
 			if shown != "true" && shown != "false" {
-				d.fault(e.line, "%s%s is %s: expected true or false", sec.where, e.key, shown)
+				d.Fault(e.Line, "%s%s is %s: expected true or false", sec.Where, e.Key, shown)
 			}
 			continue
 		case "timeout":
 			// Some clients count in seconds, some in milliseconds.
-			d.warn(e.line, "%stimeout is ignored, because clients disagree about its unit: to set one, write the server in bridge's own form", sec.where)
+			d.Warn(e.Line, "%stimeout is ignored, because clients disagree about its unit: to set one, write the server in bridge's own form", sec.Where)
 			continue
 		case "autoApprove", "alwaysAllow", "description", "icon", "name", "trust", "version", "gallery", "dev":
-			d.warn(e.line, "%s%s is ignored: it means nothing to bridge", sec.where, e.key)
+			d.Warn(e.Line, "%s%s is ignored: it means nothing to bridge", sec.Where, e.Key)
 			continue
 		case "envFile":
-			e.key = "env_file"
+			e.Key = "env_file"
 		case "tools":
-			if _, list := d.resolve(e.value).(*ast.SequenceNode); list { // of names, or "*"
+			if _, list := d.Resolve(e.Value).(*ast.SequenceNode); list { // of names, or "*"
 				w.tools = &e
 				continue
 			}
 		}
-		if slices.Contains(keysOf(reflect.TypeFor[Server]()), e.key) {
-			d.fault(e.line, "%s%s can only be set in bridge's own form: servers: { NAME: { %s: {…}, %s: … } }", sec.where, e.key, w.kind, e.key)
+		if slices.Contains(strict.Keys(reflect.TypeFor[Server]()), e.Key) {
+			d.Fault(e.Line, "%s%s can only be set in bridge's own form: servers: { NAME: { %s: {…}, %s: … } }", sec.Where, e.Key, w.kind, e.Key)
 			continue
 		}
 		own = append(own, e)
@@ -156,15 +158,15 @@ func (d *decoder) desktopKeys(sec *section, keys []entry) (w way, own []entry, w
 
 // desktopKind returns the kind of a server of a desktop client's: by its type,
 // or by what there is.
-func (d *decoder) desktopKind(sec *section, keys []entry) (kind, why string) {
-	var address, command *entry
+func (d *decoder) desktopKind(sec *strict.Section, keys []strict.Entry) (kind, why string) {
+	var address, command *strict.Entry
 	for _, e := range keys {
-		if _, null := d.resolve(e.value).(*ast.NullNode); null {
+		if _, null := d.Resolve(e.Value).(*ast.NullNode); null {
 			continue
 		}
-		switch e.key {
+		switch e.Key {
 		case "type", "transport":
-			switch shown := d.shown(e.value); shown {
+			switch shown := d.Shown(e.Value); shown {
 			case `"stdio"`, `"local"`:
 				return "stdio", ""
 			case `"http"`, `"streamable-http"`, `"streamableHttp"`, `"streamable_http"`:
@@ -172,7 +174,7 @@ func (d *decoder) desktopKind(sec *section, keys []entry) (kind, why string) {
 			case `"sse"`:
 				return "sse", ""
 			default:
-				return "", "its " + e.key + " is " + shown + ": expected stdio, http or sse"
+				return "", "its " + e.Key + " is " + shown + ": expected stdio, http or sse"
 			}
 		case "url", "httpUrl", "serverUrl":
 			address = &e
@@ -184,9 +186,9 @@ func (d *decoder) desktopKind(sec *section, keys []entry) (kind, why string) {
 	case address == nil:
 		return "stdio", ""
 	case command != nil:
-		return "", "it has both a command and a " + address.key + ": keep one, or say which by a type"
+		return "", "it has both a command and a " + address.Key + ": keep one, or say which by a type"
 	}
-	if text, ok := d.resolve(address.value).(*ast.StringNode); ok && address.key != "httpUrl" && EndsInSSE(text.Value) {
+	if text, ok := d.Resolve(address.Value).(*ast.StringNode); ok && address.Key != "httpUrl" && EndsInSSE(text.Value) {
 		return "sse", ""
 	}
 	return "http", ""
@@ -194,7 +196,7 @@ func (d *decoder) desktopKind(sec *section, keys []entry) (kind, why string) {
 
 // mapName makes a name by our rule out of a client's: "My Server" becomes
 // my-server. The user must know, because the name is in the URL.
-func (d *decoder) mapName(e entry, taken map[string]entry) string {
+func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string {
 	name := strings.TrimLeft(strings.Map(func(r rune) rune {
 		switch {
 		case 'A' <= r && r <= 'Z':
@@ -203,7 +205,7 @@ func (d *decoder) mapName(e entry, taken map[string]entry) string {
 			return r
 		}
 		return '-'
-	}, e.key), "-")
+	}, e.Key), "-")
 	if isReserved(name) {
 		name += "-server"
 	}
@@ -211,11 +213,11 @@ func (d *decoder) mapName(e entry, taken map[string]entry) string {
 	taken[name] = e
 	switch err := checkName(name); {
 	case err != nil:
-		d.fault(e.line, "server %q: %v", clip(e.key), err)
+		d.Fault(e.Line, "server %q: %v", strict.Clip(e.Key), err)
 	case ok:
-		d.fault(e.line, "server %q: its name becomes %q, as does that of %q on line %d: rename one", clip(e.key), name, clip(other.key), other.line)
-	case name != e.key:
-		d.warn(e.line, "server %q is served under the name %q", clip(e.key), name)
+		d.Fault(e.Line, "server %q: its name becomes %q, as does that of %q on line %d: rename one", strict.Clip(e.Key), name, strict.Clip(other.Key), other.Line)
+	case name != e.Key:
+		d.Warn(e.Line, "server %q is served under the name %q", strict.Clip(e.Key), name)
 	}
 	return name
 }

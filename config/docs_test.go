@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 const reference = "../docs/configuration.md"
@@ -59,7 +60,7 @@ func TestReferenceTables(t *testing.T) {
 		}
 		v := reflect.ValueOf(test.defaults)
 		for f, field := range v.Fields() {
-			name := key(f)
+			name := strict.Key(f)
 			if name == "-" {
 				continue
 			}

@@ -19,11 +19,12 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/auth"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // visit looks at what the settings of an adapter name outside of the file, and
 // makes relative paths absolute.
-func (d *decoder) visit(sec *section, v any) {
+func (d *decoder) visit(sec *strict.Section, v any) {
 	switch c := v.(type) {
 	case *stdio.Config:
 		d.visitStdio(sec, c)
@@ -43,12 +44,12 @@ func (d *decoder) visit(sec *section, v any) {
 }
 
 // visitAccess reads the file of a key, of which messages show nothing.
-func (d *decoder) visitAccess(sec *section, a *Access) {
+func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 	if a.TokenFile == "" {
 		return
 	}
 	a.TokenFile = d.absolute(a.TokenFile)
-	m := sec.marks["token_file"]
+	m := sec.Marks["token_file"]
 	key, err := auth.Read(a.TokenFile)
 	if err == nil {
 		if wrong := auth.Check(key); wrong != nil {
@@ -56,37 +57,37 @@ func (d *decoder) visitAccess(sec *section, a *Access) {
 		}
 	}
 	if err != nil {
-		d.fault(m.line, "%stoken_file is %s: %v", sec.where, m.shown, err)
+		d.Fault(m.Line, "%stoken_file is %s: %v", sec.Where, m.Shown, err)
 		return
 	}
 	if info, err := os.Stat(a.TokenFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
-		d.warn(m.line, "%stoken_file is %s: everybody on this machine can read it", sec.where, m.shown)
+		d.Warn(m.Line, "%stoken_file is %s: everybody on this machine can read it", sec.Where, m.Shown)
 	}
 }
 
-func (d *decoder) visitStdio(sec *section, c *stdio.Config) {
+func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
 	if c.Cwd != "" {
 		c.Cwd = d.absolute(c.Cwd)
-		m := sec.marks["cwd"]
+		m := sec.Marks["cwd"]
 		if info, err := os.Stat(c.Cwd); err != nil {
-			d.fault(m.line, "%scwd is %s: %s", sec.where, m.shown, reason(err))
+			d.Fault(m.Line, "%scwd is %s: %s", sec.Where, m.Shown, reason(err))
 		} else if !info.IsDir() {
-			d.fault(m.line, "%scwd is %s: not a folder", sec.where, m.shown)
+			d.Fault(m.Line, "%scwd is %s: not a folder", sec.Where, m.Shown)
 		}
 	}
 	if c.EnvFile != "" {
 		c.EnvFile = d.absolute(c.EnvFile)
-		m := sec.marks["env_file"]
+		m := sec.Marks["env_file"]
 		vars, err := readEnv(c.EnvFile)
 		if err != nil {
-			d.fault(m.line, "%senv_file is %s: %v", sec.where, m.shown, err)
+			d.Fault(m.Line, "%senv_file is %s: %v", sec.Where, m.Shown, err)
 		}
 		maps.Copy(vars, c.Env)
 		c.Env = vars
 	}
-	if m := sec.marks["command"]; c.Command != "" && !m.bad {
+	if m := sec.Marks["command"]; c.Command != "" && !m.Bad {
 		if problem := d.find(c); problem != "" {
-			d.warn(m.line, "%scommand is %s: %s", sec.where, m.shown, problem)
+			d.Warn(m.Line, "%scommand is %s: %s", sec.Where, m.Shown, problem)
 		}
 	}
 }
@@ -165,7 +166,7 @@ func (d *decoder) find(c *stdio.Config) string {
 	}
 	path, ok := c.Env["PATH"]
 	if !ok {
-		path, _ = d.env("PATH")
+		path, _ = d.Env("PATH")
 	}
 	for _, folder := range filepath.SplitList(path) {
 		if isProgram(filepath.Join(folder, c.Command)) {

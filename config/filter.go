@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // filterKeys is how a file writes a bridge.Filter, and overrideKeys a
@@ -29,67 +30,27 @@ type overrideKeys struct {
 }
 
 // filter reads what clients see of a server's tools, prompts or resources.
-func (d *decoder) filter(x *slot, n ast.Node, into *gateway.Filter) bool {
+func (d *decoder) filter(x *strict.Slot, n ast.Node, into *gateway.Filter) bool {
 	var keys filterKeys
-	_, ok := d.inner(x, n, &keys)
+	_, ok := d.Inner(x, n, &keys)
 	*into = gateway.Filter{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
 	return ok
 }
 
 // override reads what changes in the description of one of them.
-func (d *decoder) override(x *slot, n ast.Node, into *gateway.Override) bool {
+func (d *decoder) override(x *strict.Slot, n ast.Node, into *gateway.Override) bool {
 	var keys overrideKeys
-	sec, ok := d.inner(x, n, &keys)
+	sec, ok := d.Inner(x, n, &keys)
 	if !ok {
 		return false
 	}
-	if _, set := sec.marks["title"]; set { // empty is something else than absent
+	if _, set := sec.Marks["title"]; set { // empty is something else than absent
 		into.Title = &keys.Title
 	}
-	if _, set := sec.marks["description"]; set {
+	if _, set := sec.Marks["description"]; set {
 		into.Description = &keys.Description
 	}
 	into.Annotations = keys.Annotations
-	return true
-}
-
-// raw reads a value that stays JSON. It is no deeper than annotations are:
-// aliases could make it endless.
-func (d *decoder) raw(x *slot, n ast.Node, into *json.RawMessage) bool {
-	seq, isList := d.resolve(n).(*ast.SequenceNode)
-	if !isList {
-		return d.rawScalar(x, n, into)
-	}
-	list, good := make([]json.RawMessage, len(seq.Values)), true
-	for i, item := range seq.Values {
-		good = d.rawScalar(x, item, &list[i]) && good
-	}
-	if good {
-		*into, _ = json.Marshal(list) // what was made of scalars is valid
-	}
-	return good
-}
-
-func (d *decoder) rawScalar(x *slot, n ast.Node, into *json.RawMessage) bool {
-	var value any
-	switch v := d.resolve(n).(type) {
-	case *ast.NullNode:
-	case *ast.BoolNode:
-		value = v.Value
-	case *ast.IntegerNode:
-		value = v.Value
-	case *ast.FloatNode:
-		value = v.Value
-	case *ast.StringNode, *ast.LiteralNode:
-		got, ok := d.scalar(x, n, nil)
-		if !ok {
-			return false
-		}
-		value = got.value
-	default:
-		return d.mistyped(x, n, "text, a number, true, false, null, or a list of these")
-	}
-	*into, _ = json.Marshal(value) // of a scalar
 	return true
 }
 
@@ -122,7 +83,7 @@ func filterBreaches(what string, f gateway.Filter) []breach {
 		case what == "tools" && !isPlain(to, 64):
 			add("rename: "+name, "must become 1 to 64 letters, digits, '_', '.' and '-': clients refuse other names of tools")
 		case taken && what != "resources": // their names are only shown
-			add("rename: "+name, "becomes the same as %q: choose another name", clip(other))
+			add("rename: "+name, "becomes the same as %q: choose another name", strict.Clip(other))
 		}
 		from[to] = name
 	}

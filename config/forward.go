@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // parseForward reads an entry of forward: "NAME", or "NAME as OTHER". To is
@@ -107,7 +108,7 @@ var loaders = []string{
 func variableRule(to string) string {
 	name := strings.ToUpper(to)
 	switch {
-	case !isVariable(to):
+	case !strict.IsVariable(to):
 		return `gives the server what is not the name of a variable: write "HEADER as NAME", with letters, digits and '_' in NAME`
 	case slices.ContainsFunc(loaders, func(p string) bool { return strings.HasPrefix(name, p) }),
 		strings.HasSuffix(name, "_PROXY"), slices.Contains([]string{

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // TLS says with what the bridge shows who it is. The files are read again when
@@ -95,7 +94,7 @@ func (c *Config) accessBreaches() []breach {
 		tokens[a.Token] = i + 1
 		for _, pattern := range a.Servers {
 			if !c.serves(pattern) {
-				add(item+": servers", "has %q, which is the name of no server", clip(pattern))
+				add(item+": servers", "has %q, which is the name of no server", strict.Clip(pattern))
 			}
 		}
 	}
@@ -150,40 +149,23 @@ func notZero(value any) (any, error) {
 
 // halfSaid notes what is there in the file and says nothing, or is about callers
 // where they cannot be told apart.
-func (d *decoder) halfSaid(top *section, c *Config) {
-	if m, set := top.marks["tls"]; set && !m.bad && c.TLS == (TLS{}) {
-		d.fault(m.line, "tls needs both cert_file and key_file; without tls it is HTTP")
+func (d *decoder) halfSaid(top *strict.Section, c *Config) {
+	if m, set := top.Marks["tls"]; set && !m.Bad && c.TLS == (TLS{}) {
+		d.Fault(m.Line, "tls needs both cert_file and key_file; without tls it is HTTP")
 	}
-	if m, set := top.marks["access_log"]; set && !m.bad && c.AccessLog == (AccessLog{}) {
-		d.fault(m.line, "access_log needs to: stdout, stderr or a file")
+	if m, set := top.Marks["access_log"]; set && !m.Bad && c.AccessLog == (AccessLog{}) {
+		d.Fault(m.Line, "access_log needs to: stdout, stderr or a file")
 	}
-	if _, set := top.marks["access"]; set {
+	if _, set := top.Marks["access"]; set {
 		return
 	}
 	const alone = "needs access: without it everybody is one caller"
-	if m, set := top.marks["per_principal"]; set && !m.bad {
-		d.warn(m.line, "per_principal %s", alone)
+	if m, set := top.Marks["per_principal"]; set && !m.Bad {
+		d.Warn(m.Line, "per_principal %s", alone)
 	}
 	for i, s := range c.Servers {
-		if m, _ := d.sections[i].at("limits: per_principal"); s.Limits.PerPrincipal > 0 {
-			d.warn(m.line, "%slimits: per_principal %s", d.sections[i].where, alone)
+		if m, _ := d.sections[i].At("limits: per_principal"); s.Limits.PerPrincipal > 0 {
+			d.Warn(m.Line, "%slimits: per_principal %s", d.sections[i].Where, alone)
 		}
 	}
-}
-
-// group reads a mapping into a struct, which may check itself. One that can be
-// switched off may be the word off.
-func (d *decoder) group(x *slot, n ast.Node, v reflect.Value) bool {
-	if off := v.FieldByName("Off"); off.IsValid() && d.isOff(n) {
-		off.SetBool(true)
-		return true
-	}
-	sec, ok := d.inner(x, n, v.Addr().Interface())
-	if ok {
-		d.validate(sec, v.Addr().Interface())
-		if d.dir != "" {
-			d.visit(sec, v.Addr().Interface())
-		}
-	}
-	return ok
 }

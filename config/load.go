@@ -1,9 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,12 +8,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // maxFile is more than any sensible file has. The parser's time grows with the
@@ -65,132 +60,21 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 	if env == nil {
 		env = os.LookupEnv
 	}
-	d := &decoder{file: name, dir: dir, env: env, anchors: map[string]ast.Node{}, secrets: map[string]string{}}
+	d := newDecoder(name, dir, env)
 	var c *Config
-	if root, ok := d.tree(data); ok {
-		ast.Walk(collect(d.anchors), root)
+	if root, ok := d.Tree(data); ok {
 		c = d.config(root)
 	}
-	if len(d.faults) > 0 {
-		return nil, d.faults.sorted()
+	if len(d.Faults) > 0 {
+		return nil, d.Faults.Sorted()
 	}
-	if len(d.secrets) > 0 {
-		c.secrets = d.secrets
+	if len(d.Secrets) > 0 {
+		c.secrets = d.Secrets
 	}
-	for _, w := range d.warnings.sorted() {
+	for _, w := range d.Warnings.Sorted() {
 		c.Warnings = append(c.Warnings, w.String())
 	}
 	return c, nil
-}
-
-// tree returns the syntax tree of the file's one document; nil when it is empty.
-func (d *decoder) tree(data []byte) (root ast.Node, ok bool) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if !utf8.Valid(data) {
-		valid := len(data) - len(bytes.TrimLeftFunc(data, func(r rune) bool { return r != utf8.RuneError }))
-		d.fault(1+bytes.Count(data[:valid], []byte("\n")), "the file is not UTF-8 text: save it as UTF-8")
-		return nil, false
-	}
-	// The parser counts some lines twice when they end with \r\n.
-	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
-	if strings.EqualFold(filepath.Ext(d.file), ".json") && len(bytes.TrimSpace(data)) > 0 {
-		var into json.RawMessage
-		var syntax *json.SyntaxError
-		if err := json.Unmarshal(data, &into); errors.As(err, &syntax) {
-			d.broken(data, int(syntax.Offset), "not valid JSON: "+syntax.Error())
-			return nil, false
-		}
-	}
-	if json.Valid(data) {
-		// JSON allows tabs where YAML does not. In valid JSON none is inside of a
-		// string, so they can all go.
-		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
-	}
-	d.data = data
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // we report duplicates ourselves
-	if err != nil {
-		d.syntax(data, err)
-		return nil, false
-	}
-	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
-		case root != nil:
-			d.fault(lineOf(doc.Body), "the file has a second document: only one is read, so remove the line with ---")
-			return nil, false
-		default:
-			root = doc.Body
-		}
-	}
-	return root, true
-}
-
-// syntax reports what the parser found.
-func (d *decoder) syntax(data []byte, err error) {
-	var e yaml.Error
-	if !errors.As(err, &e) || e.GetToken() == nil || e.GetToken().Position == nil {
-		d.fault(0, "not valid YAML: %s", strings.ReplaceAll(err.Error(), "\n", " "))
-		return
-	}
-	pos := e.GetToken().Position
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	offset := 0
-	for _, line := range lines[:max(0, min(pos.Line-1, len(lines)))] {
-		offset += len(line)
-	}
-	// Columns count characters.
-	for i := 1; i < pos.Column && offset < len(data) && data[offset] != '\n'; i++ {
-		_, n := utf8.DecodeRune(data[offset:])
-		offset += n
-	}
-	message := "not valid YAML: " + strings.ReplaceAll(e.GetMessage(), "\t", `\t`)
-	source := lines[max(0, min(pos.Line, len(lines))-1)]
-	switch {
-	case bytes.HasPrefix(bytes.TrimLeft(source, " "), []byte("\t")):
-		message += "; indent with spaces, not with tabs"
-	case bytes.Contains(source, []byte("${")) && bytes.ContainsAny(source, "[{"):
-		message += "; put text with ${…} in quotes when it is within { } or [ ]"
-	}
-	d.broken(data, offset+1, message)
-}
-
-// broken reports a syntax error at the offset-th byte (from 1) with its line.
-func (d *decoder) broken(data []byte, offset int, message string) {
-	offset = max(0, min(offset-1, len(data)))
-	begin := bytes.LastIndexByte(data[:offset], '\n') + 1
-	line := data[begin:]
-	if i := bytes.IndexByte(line, '\n'); i >= 0 {
-		line = line[:i]
-	}
-	number := 1 + bytes.Count(data[:begin], []byte("\n"))
-	// A long line, such as a whole file in one, is shown around the place.
-	before := []rune(string(data[begin:offset]))
-	column := len(before) + 1
-	from := max(0, len(before)-60)
-	shown := masked([]rune(string(line)))[from:]
-	shown = shown[:min(len(shown), 100)]
-	margin := fmt.Sprintf("%5d | ", number)
-	text := strings.ReplaceAll(string(shown), "\t", " ") // so that the caret is in its place
-	d.fault(number, "%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
-}
-
-// masked hides the values on a line that could not be read: one of them may be a
-// secret. Keys stay, and punctuation, which is mostly what is wrong.
-func masked(line []rune) []rune {
-	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-	out := slices.Clone(line)
-	for i, r := range line {
-		if word(r) {
-			out[i] = '*'
-		}
-		if r != ':' {
-			continue
-		}
-		for k := i - 1; k >= 0 && (word(line[k]) || strings.ContainsRune(`"'_-`, line[k])); k-- {
-			out[k] = line[k]
-		}
-	}
-	return out
 }
 
 // config reads the whole document.
@@ -200,17 +84,17 @@ func (d *decoder) config(root ast.Node) *Config {
 		"    servers:\n" +
 		"      files:\n" +
 		"        stdio: { command: npx, args: [\"-y\", \"@modelcontextprotocol/server-filesystem\", \".\"] }"
-	top := &section{line: 1, marks: map[string]mark{}}
-	var list []entry
+	top := &strict.Section{Line: 1, Marks: map[string]strict.Mark{}}
+	var list []strict.Entry
 	if _, empty := root.(*ast.NullNode); root != nil && !empty {
 		var ok bool
-		if list, ok = d.entries("", root); !ok {
-			d.fault(lineOf(root), "the file is %s: expected keys and values, %s", d.shown(root), example)
+		if list, ok = d.Entries("", root); !ok {
+			d.Fault(strict.LineOf(root), "the file is %s: expected keys and values, %s", d.Shown(root), example)
 			return &c
 		}
 	}
 	list, desktop := d.desktop(list)
-	d.fields(top, list, reflect.ValueOf(&c).Elem())
+	d.Fields(top, list, reflect.ValueOf(&c).Elem())
 	if desktop != nil {
 		d.desktopServers(*desktop, &c)
 	}
@@ -219,13 +103,13 @@ func (d *decoder) config(root ast.Node) *Config {
 	}
 	d.halfSaid(top, &c)
 	d.prefixes(&c)
-	if _, set := top.marks["servers"]; !set && desktop == nil {
-		d.fault(top.line, "there are no servers: name at least one, %s", example)
-	} else if set && !top.marks["servers"].bad && len(c.Servers) == 0 {
-		d.fault(top.marks["servers"].line, "servers is empty: name at least one, %s", example)
+	if _, set := top.Marks["servers"]; !set && desktop == nil {
+		d.Fault(top.Line, "there are no servers: name at least one, %s", example)
+	} else if set && !top.Marks["servers"].Bad && len(c.Servers) == 0 {
+		d.Fault(top.Marks["servers"].Line, "servers is empty: name at least one, %s", example)
 	}
-	if c.Open() && !top.marks["listen"].bad {
-		d.warn(top.marks["listen"].line, "listens beyond loopback without access rules: anyone who reaches it could use every server, so it is not served without --insecure: add access:, or listen on 127.0.0.1")
+	if c.Open() && !top.Marks["listen"].Bad {
+		d.Warn(top.Marks["listen"].Line, "listens beyond loopback without access rules: anyone who reaches it could use every server, so it is not served without --insecure: add access:, or listen on 127.0.0.1")
 	}
 	return &c
 }
@@ -233,7 +117,7 @@ func (d *decoder) config(root ast.Node) *Config {
 // prefixes fills in the prefixes that depend on the separator.
 func (d *decoder) prefixes(c *Config) {
 	for i, sec := range d.sections {
-		if _, set := sec.marks["prefix"]; !set {
+		if _, set := sec.Marks["prefix"]; !set {
 			c.Servers[i].Prefix = c.Servers[i].Name + c.Separator
 		}
 	}
@@ -244,73 +128,73 @@ func (d *decoder) prefixes(c *Config) {
 	}
 }
 
-func (d *decoder) breach(sec *section, b breach) {
-	m, set := sec.at(b.key)
-	other, otherSet := sec.marks[b.other]
+func (d *decoder) breach(sec *strict.Section, b breach) {
+	m, set := sec.At(b.key)
+	other, otherSet := sec.Marks[b.other]
 	switch {
-	case m.bad || other.bad: // its default was taken, which may be what does not fit
+	case m.Bad || other.Bad: // its default was taken, which may be what does not fit
 		return
 	case !set && otherSet:
 		m = other
 	}
-	d.fault(m.line, "%s%s %s", sec.where, b.key, b.rule)
+	d.Fault(m.Line, "%s%s %s", sec.Where, b.key, b.rule)
 }
 
 // servers reads the mapping of names to servers.
-func (d *decoder) servers(x *slot, n ast.Node, into *[]Server) bool {
-	if _, empty := d.resolve(n).(*ast.NullNode); empty {
+func (d *decoder) servers(x *strict.Slot, n ast.Node, into *[]Server) bool {
+	if _, empty := d.Resolve(n).(*ast.NullNode); empty {
 		return true // as an empty mapping, for which there is a better message
 	}
-	list, ok := d.entries("servers: ", n)
+	list, ok := d.Entries("servers: ", n)
 	if !ok {
-		return d.mistyped(x, n, "a mapping of names to servers")
+		return d.Mistyped(x, n, "a mapping of names to servers")
 	}
 	for _, e := range list {
-		if err := checkName(e.key); err != nil {
-			d.fault(e.line, "server %q: %v", clip(e.key), err)
+		if err := checkName(e.Key); err != nil {
+			d.Fault(e.Line, "server %q: %v", strict.Clip(e.Key), err)
 		}
-		sec := &section{where: fmt.Sprintf("server %q: ", clip(e.key)), line: e.line}
-		keys, ok := d.entries(sec.where, e.value)
+		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
+		keys, ok := d.Entries(sec.Where, e.Value)
 		if !ok {
-			at := &slot{sec: &section{}, label: strings.TrimSuffix(sec.where, ": "), line: e.line}
-			d.mistyped(at, e.value, "a mapping such as { stdio: { command: npx } }")
+			at := &strict.Slot{Section: &strict.Section{}, Label: strings.TrimSuffix(sec.Where, ": "), Line: e.Line}
+			d.Mistyped(at, e.Value, "a mapping such as { stdio: { command: npx } }")
 			continue
 		}
-		*into = append(*into, d.server(sec, e.key, keys))
+		*into = append(*into, d.server(sec, e.Key, keys))
 		d.sections = append(d.sections, sec)
 	}
 	return len(*into) > 0 || len(list) == 0
 }
 
-func (d *decoder) server(sec *section, name string, keys []entry) Server {
+func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) Server {
 	s := DefaultServer(name, "")
-	d.fields(sec, keys, reflect.ValueOf(&s).Elem())
-	if _, set := sec.marks["idle_stop"]; !set {
+	d.Fields(sec, keys, reflect.ValueOf(&s).Elem())
+	if _, set := sec.Marks["idle_stop"]; !set {
 		s.IdleStop = DefaultServer(name, s.Share).IdleStop
 	}
 	set := s.kinds()
 	if len(set) > 1 {
-		d.fault(sec.line, "%sis of more than one kind (%s): keep one", sec.where, strings.Join(set, ", "))
+		d.Fault(sec.Line, "%sis of more than one kind (%s): keep one", sec.Where, strings.Join(set, ", "))
 		return s // further rules depend on the kind
 	}
-	tried := slices.ContainsFunc(kindKeys(), func(name string) bool { _, ok := sec.marks[name]; return ok })
+	tried := slices.ContainsFunc(kindKeys(), func(name string) bool { _, ok := sec.Marks[name]; return ok })
 	switch {
 	case len(set) == 1:
 		d.finish(sec, &s)
-	case !tried && !sec.marks[""].bad:
-		d.fault(sec.line, "%snothing says how to reach it: add stdio: { command: …, args: […] } or http: { url: … }", sec.where)
+	case !tried && !sec.Marks[""].Bad:
+		d.Fault(sec.Line, "%snothing says how to reach it: add stdio: { command: …, args: […] } or http: { url: … }", sec.Where)
 	}
 	return s
 }
 
 // finish does what takes all settings of a server.
-func (d *decoder) finish(sec *section, s *Server) {
+func (d *decoder) finish(sec *strict.Section, s *Server) {
 	s.nameForwards()
 	for _, b := range s.breaches() {
 		d.breach(sec, b)
 	}
 	for _, r := range s.remarks() {
-		m, _ := sec.at(r.key)
-		d.warn(m.line, "%s%s %s", sec.where, r.key, r.rule)
+		m, _ := sec.At(r.key)
+		d.Warn(m.Line, "%s%s %s", sec.Where, r.key, r.rule)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // Remote returns the settings of a server that is reached over HTTP, whichever
@@ -79,7 +80,7 @@ func (s *Server) remarks() []breach {
 	for _, f := range s.Forward {
 		for name := range c.Headers {
 			if http.CanonicalHeaderKey(name) == f.To {
-				all = append(all, breach{"forward", "", fmt.Sprintf("sets the header %s, and so does headers: a client that does not send %s acts with the credentials that stand there", clip(f.To), clip(f.From))})
+				all = append(all, breach{"forward", "", fmt.Sprintf("sets the header %s, and so does headers: a client that does not send %s acts with the credentials that stand there", strict.Clip(f.To), strict.Clip(f.From))})
 			}
 		}
 	}
@@ -94,7 +95,7 @@ func (s *Server) remarks() []breach {
 	slices.Sort(names)
 	for _, name := range names {
 		if isCredential(name) {
-			return append(all, breach{kind + ": url", "", fmt.Sprintf("is not encrypted: whoever is on the way can read the header %s; use https if the server has it", clip(name))})
+			return append(all, breach{kind + ": url", "", fmt.Sprintf("is not encrypted: whoever is on the way can read the header %s; use https if the server has it", strict.Clip(name))})
 		}
 	}
 	return all
@@ -121,7 +122,7 @@ func isLocal(host string) bool {
 // visitRemote looks at the files that belong to a remote server. One that is not
 // what it should be is a warning, as is a command that is not found: it may be
 // replaced, and only this server depends on it.
-func (d *decoder) visitRemote(sec *section, c *httpclient.Config) {
+func (d *decoder) visitRemote(sec *strict.Section, c *httpclient.Config) {
 	good := true
 	for _, f := range []struct {
 		key  string
@@ -131,12 +132,12 @@ func (d *decoder) visitRemote(sec *section, c *httpclient.Config) {
 			continue
 		}
 		*f.path = d.absolute(*f.path)
-		m := sec.marks[f.key]
+		m := sec.Marks[f.key]
 		if info, err := os.Stat(*f.path); err != nil {
-			d.fault(m.line, "%s%s is %s: %s", sec.where, f.key, m.shown, reason(err))
+			d.Fault(m.Line, "%s%s is %s: %s", sec.Where, f.key, m.Shown, reason(err))
 			good = false
 		} else if info.IsDir() {
-			d.fault(m.line, "%s%s is %s: is a directory", sec.where, f.key, m.shown)
+			d.Fault(m.Line, "%s%s is %s: is a directory", sec.Where, f.key, m.Shown)
 			good = false
 		}
 	}
@@ -144,10 +145,10 @@ func (d *decoder) visitRemote(sec *section, c *httpclient.Config) {
 		return
 	}
 	if _, err := httpclient.New(*c); err != nil {
-		message := d.redact(strings.ReplaceAll(err.Error(), "\n", " "))
+		message := d.Redact(strings.ReplaceAll(err.Error(), "\n", " "))
 		name, _, _ := strings.Cut(message, ":")
 		name, _, _ = strings.Cut(name, " ") // "cert_file and key_file"
-		m, _ := sec.at(name)
-		d.warn(m.line, "%s%s", sec.where, message)
+		m, _ := sec.At(name)
+		d.Warn(m.Line, "%s%s", sec.Where, message)
 	}
 }

@@ -1,20 +1,17 @@
 package config
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/url"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // credentialKeys is how a file writes a wire.Credential.
@@ -33,27 +30,24 @@ type credentialKeys struct {
 // refused. A cache of 0 is none.
 var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer": true, "body": true, "file": true, "concurrent": true}
 
-// tree is a value that stays JSON, however deep it is.
-type tree json.RawMessage
-
 // restValue reads the values that only the kind rest has. known reports whether
 // v is one.
-func (d *decoder) restValue(x *slot, n ast.Node, v any) (ok, known bool) {
+func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) {
 	switch into := v.(type) {
 	case *string:
-		if _, inline := d.resolve(n).(ast.MapNode); inline && x.label == "openapi" {
+		if _, inline := d.Resolve(n).(ast.MapNode); inline && x.Label == "openapi" {
 			return d.document(x, n, into), true
 		}
 	case *rest.Auth:
 		return d.auth(x, n, into), true
 	case *rest.Limits:
-		_, ok := d.inner(x, n, into)
+		_, ok := d.Inner(x, n, into)
 		return ok, true
 	case *rest.ToolLimits:
-		_, ok := d.inner(x, n, into)
+		_, ok := d.Inner(x, n, into)
 		return ok, true
 	case *rest.Catalog:
-		_, ok := d.inner(x, n, into)
+		_, ok := d.Inner(x, n, into)
 		return ok, true
 	case *[]rest.Tool:
 		return d.restTools(x, n, into), true
@@ -65,25 +59,20 @@ func (d *decoder) restValue(x *slot, n ast.Node, v any) (ok, known bool) {
 		return d.attempts(x, n, into), true
 	case *keeping:
 		return d.keeping(x, n, into), true
-	case *tree:
-		left := maxTree
-		raw, ok := d.jsonOf(x, n, 0, &left)
-		*into = tree(raw)
-		return ok, true
 	}
 	return false, false
 }
 
 // auth reads credentials: one for all, or those of security schemes by name.
-func (d *decoder) auth(x *slot, n ast.Node, into *rest.Auth) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
+func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
+	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
-		return d.mistyped(x, n, "a mapping such as { bearer: ${TOKEN} } or { SCHEME: { value: ${KEY} } }")
+		return d.Mistyped(x, n, "a mapping such as { bearer: ${TOKEN} } or { SCHEME: { value: ${KEY} } }")
 	}
 	schemes := len(list) > 0
 	for _, e := range list {
-		_, mapping := d.resolve(e.value).(ast.MapNode)
-		schemes = schemes && mapping && (e.key != "client" || len(list) > 1)
+		_, mapping := d.Resolve(e.Value).(ast.MapNode)
+		schemes = schemes && mapping && (e.Key != "client" || len(list) > 1)
 	}
 	if !schemes {
 		c, ok := d.credential(x, n)
@@ -92,19 +81,19 @@ func (d *decoder) auth(x *slot, n ast.Node, into *rest.Auth) bool {
 	}
 	into.Schemes = map[string]wire.Credential{}
 	for _, e := range list {
-		at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line}
-		c, good := d.credential(at, e.value)
+		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
+		c, good := d.credential(at, e.Value)
 		if ok = good && ok; good {
-			into.Schemes[e.key] = *c
+			into.Schemes[e.Key] = *c
 		}
 	}
 	return ok
 }
 
-func (d *decoder) credential(x *slot, n ast.Node) (*wire.Credential, bool) {
+func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool) {
 	var k credentialKeys
-	before := len(d.faults)
-	if _, ok := d.inner(x, n, &k); !ok || len(d.faults) > before {
+	before := len(d.Faults)
+	if _, ok := d.Inner(x, n, &k); !ok || len(d.Faults) > before {
 		return nil, false
 	}
 	kinds, places := 0, 0
@@ -128,77 +117,10 @@ func (d *decoder) credential(x *slot, n ast.Node) (*wire.Credential, bool) {
 		wrong = "needs id and secret in client"
 	}
 	if wrong != "" {
-		d.fault(x.line, "%s%s: %s", x.sec.where, x.label, wrong)
+		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
 		return nil, false
 	}
 	return &wire.Credential{Key: k.Value, Header: k.Header, Query: k.Query, Cookie: k.Cookie, User: k.User, Password: k.Password, Bearer: k.Bearer, Client: k.Client}, true
-}
-
-// maxTree bounds the values of a tree, which aliases could make endless.
-const maxTree = 10_000
-
-// jsonOf makes JSON of a value. Order is kept, and numbers stay as they are
-// written.
-func (d *decoder) jsonOf(x *slot, n ast.Node, depth int, left *int) ([]byte, bool) {
-	if *left--; depth > 50 || *left < 0 {
-		d.fault(x.line, "%s%s is nested too deep, or too large", x.sec.where, x.label)
-		return nil, false
-	}
-	switch v := d.resolve(n).(type) {
-	case *ast.NullNode:
-		return []byte("null"), true
-	case *ast.BoolNode:
-		return fmt.Append(nil, v.Value), true
-	case *ast.IntegerNode, *ast.FloatNode:
-		if text := v.GetToken().Value; gjson.Valid(text) {
-			return []byte(text), true
-		}
-		var value any
-		switch v := v.(type) {
-		case *ast.IntegerNode:
-			value = v.Value
-		case *ast.FloatNode:
-			value = v.Value
-		}
-		raw, err := json.Marshal(value)
-		return raw, err == nil
-	case *ast.StringNode, *ast.LiteralNode:
-		got, ok := d.scalar(x, n, reflect.TypeFor[string]())
-		return gjson.AppendJSONString(nil, got.value), ok
-	case *ast.SequenceNode:
-		out := []byte{'['}
-		for i, item := range v.Values {
-			raw, ok := d.jsonOf(x, item, depth+1, left)
-			if !ok {
-				return nil, false
-			}
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = append(out, raw...)
-		}
-		return append(out, ']'), true
-	case ast.MapNode:
-		list, ok := d.entries(x.sec.where+x.label+": ", n)
-		if !ok {
-			return nil, false
-		}
-		out := []byte{'{'}
-		for i, e := range list {
-			at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line}
-			x.sec.marks[at.label] = mark{line: e.line}
-			raw, ok := d.jsonOf(at, e.value, depth+1, left)
-			if !ok {
-				return nil, false
-			}
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = append(append(gjson.AppendJSONString(out, e.key), ':'), raw...)
-		}
-		return append(out, '}'), true
-	}
-	return nil, d.mistyped(x, n, "a value")
 }
 
 // restBreaches are the rules for an API beyond those of its adapter.
@@ -258,29 +180,29 @@ type sent struct{ where, value string }
 
 // note keeps values from the environment that go into headers or queries of an
 // HTTP API.
-func (d *decoder) note(x *slot, whole string, values []string) {
-	if len(values) == 0 || !strings.Contains(x.sec.where, ": rest: ") {
+func (d *decoder) note(x *strict.Slot, whole string, values []string) {
+	if len(values) == 0 || !strings.Contains(x.Section.Where, ": rest: ") {
 		return
 	}
 	switch {
-	case x.label == "base_url", x.label == "request": // the rest of an address is none
+	case x.Label == "base_url", x.Label == "request": // the rest of an address is none
 		_, whole, _ = strings.Cut(whole, "?")
-	case strings.HasPrefix(x.label, "headers: "), strings.HasPrefix(x.label, "query: "):
+	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "query: "):
 	default:
 		return
 	}
 	for _, v := range values {
 		if strings.Contains(whole, v) {
-			d.sent = append(d.sent, sent{x.sec.where, v})
+			d.sent = append(d.sent, sent{x.Section.Where, v})
 		}
 	}
 }
 
 // sentBy returns the values that a section, or one within it, sends.
-func (d *decoder) sentBy(sec *section) []string {
+func (d *decoder) sentBy(sec *strict.Section) []string {
 	var all []string
 	for _, s := range d.sent {
-		if strings.HasPrefix(s.where, sec.where) && !slices.Contains(all, s.value) {
+		if strings.HasPrefix(s.where, sec.Where) && !slices.Contains(all, s.value) {
 			all = append(all, s.value)
 		}
 	}
@@ -289,7 +211,7 @@ func (d *decoder) sentBy(sec *section) []string {
 
 // visitRest looks at the files that belong to an API. The document may come
 // later: what is in it, bridge check says.
-func (d *decoder) visitRest(sec *section, c *rest.Config) {
+func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
 	if c.Document == nil && !isURL(c.OpenAPI) {
 		d.visitText(sec, "openapi", &c.OpenAPI)
 	}
@@ -300,15 +222,15 @@ func (d *decoder) visitRest(sec *section, c *rest.Config) {
 }
 
 // visitText looks at a file that need not be there yet.
-func (d *decoder) visitText(sec *section, key string, path *string) {
-	m := sec.marks[key]
-	if *path == "" || m.bad {
+func (d *decoder) visitText(sec *strict.Section, key string, path *string) {
+	m := sec.Marks[key]
+	if *path == "" || m.Bad {
 		return
 	}
 	*path = d.absolute(*path)
 	if info, err := os.Stat(*path); err != nil {
-		d.warn(m.line, "%s%s is %s: %s", sec.where, key, m.shown, reason(err))
+		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, m.Shown, reason(err))
 	} else if info.IsDir() {
-		d.warn(m.line, "%s%s is %s: is a directory", sec.where, key, m.shown)
+		d.Warn(m.Line, "%s%s is %s: is a directory", sec.Where, key, m.Shown)
 	}
 }

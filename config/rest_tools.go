@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // toolKeys is how a file writes a rest.Tool, and argKeys what is not JSON Schema
@@ -22,9 +23,9 @@ type toolKeys struct {
 	About   string            `yaml:"about"`
 	Request string            `yaml:"request"`
 	Args    []rest.Arg        `yaml:"args"`
-	Body    tree              `yaml:"body"`
+	Body    strict.JSON       `yaml:"body"`
 	Headers map[string]string `yaml:"headers"`
-	Query   tree              `yaml:"query"`
+	Query   strict.JSON       `yaml:"query"`
 	Result  string            `yaml:"result"`
 	Error   failure           `yaml:"error"`
 	As      string            `yaml:"as"`
@@ -51,65 +52,53 @@ type keeping struct {
 }
 
 type argKeys struct {
-	Value   tree   `yaml:"value"`
-	As      string `yaml:"as"`
-	About   string `yaml:"about"`
-	Default tree   `yaml:"default"`
-}
-
-// isOff reports whether a node is the word off, or false, which older YAML takes
-// it for.
-func (d *decoder) isOff(n ast.Node) bool {
-	switch v := d.resolve(n).(type) {
-	case *ast.StringNode:
-		return v.Value == "off"
-	case *ast.BoolNode:
-		return !v.Value
-	}
-	return false
+	Value   strict.JSON `yaml:"value"`
+	As      string      `yaml:"as"`
+	About   string      `yaml:"about"`
+	Default strict.JSON `yaml:"default"`
 }
 
 // failure reads where answers say what is wrong.
-func (d *decoder) failure(x *slot, n ast.Node, into *failure) bool {
-	if _, mapping := d.resolve(n).(ast.MapNode); mapping {
-		before := len(d.faults)
-		if _, ok := d.inner(x, n, into); !ok || len(d.faults) > before {
+func (d *decoder) failure(x *strict.Slot, n ast.Node, into *failure) bool {
+	if _, mapping := d.Resolve(n).(ast.MapNode); mapping {
+		before := len(d.Faults)
+		if _, ok := d.Inner(x, n, into); !ok || len(d.Faults) > before {
 			return false
 		}
 		if into.When == "" && into.Text == "" {
-			d.fault(x.line, "%s%s needs text or when, which are gjson paths", x.sec.where, x.label)
+			d.Fault(x.Line, "%s%s needs text or when, which are gjson paths", x.Section.Where, x.Label)
 			return false
 		}
 		return true
 	}
-	got, ok := d.scalar(x, n, reflect.TypeFor[string]())
-	into.Text = got.value
+	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+	into.Text = got.Value
 	return ok
 }
 
 // attempts reads how often a request is made.
-func (d *decoder) attempts(x *slot, n ast.Node, into *attempts) bool {
-	if d.isOff(n) {
+func (d *decoder) attempts(x *strict.Slot, n ast.Node, into *attempts) bool {
+	if d.IsOff(n) {
 		*into = 1
 		return true
 	}
-	if v, ok := d.resolve(n).(*ast.IntegerNode); ok {
+	if v, ok := d.Resolve(n).(*ast.IntegerNode); ok {
 		if times, err := strconv.Atoi(v.GetToken().Value); err == nil && times >= 1 && times <= 10 {
 			*into = attempts(times)
 			return true
 		}
 	}
-	d.fault(x.line, "%s%s is %s: expected how often the request is made, 1 to 10, or off", x.sec.where, x.label, d.shown(n))
+	d.Fault(x.Line, "%s%s is %s: expected how often the request is made, 1 to 10, or off", x.Section.Where, x.Label, d.Shown(n))
 	return false
 }
 
 // keeping reads whether answers are kept, and for how long.
-func (d *decoder) keeping(x *slot, n ast.Node, into *keeping) bool {
-	if d.isOff(n) {
+func (d *decoder) keeping(x *strict.Slot, n ast.Node, into *keeping) bool {
+	if d.IsOff(n) {
 		return true
 	}
 	into.on = true
-	switch v := d.resolve(n).(type) {
+	switch v := d.Resolve(n).(type) {
 	case *ast.BoolNode:
 		return true
 	case *ast.StringNode:
@@ -121,28 +110,28 @@ func (d *decoder) keeping(x *slot, n ast.Node, into *keeping) bool {
 			return true
 		}
 	}
-	d.fault(x.line, "%s%s is %s: expected true, off, or how long answers are kept that do not say it themselves, such as 60s", x.sec.where, x.label, d.shown(n))
+	d.Fault(x.Line, "%s%s is %s: expected true, off, or how long answers are kept that do not say it themselves, such as 60s", x.Section.Where, x.Label, d.Shown(n))
 	return false
 }
 
 // restTools reads the tools of an API, with their own faults.
-func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
+func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]rest.Tool) bool {
+	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
-		return d.mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
+		return d.Mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
 	}
 	for _, e := range list {
-		t := rest.Tool{Key: e.key, Line: e.line}
-		if d.isOff(e.value) {
+		t := rest.Tool{Key: e.Key, Line: e.Line}
+		if d.IsOff(e.Value) {
 			t.Off = true
 			*into = append(*into, t)
 			continue
 		}
 		var k toolKeys
-		at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line}
-		before := len(d.faults)
-		sec, good := d.inner(at, e.value, &k)
-		if !good || len(d.faults) > before {
+		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
+		before := len(d.Faults)
+		sec, good := d.Inner(at, e.Value, &k)
+		if !good || len(d.Faults) > before {
 			ok = false
 			continue
 		}
@@ -152,18 +141,18 @@ func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
 		t.As, t.Limits = k.As, k.Limits
 		t.Error, t.ErrorIf = k.Error.Text, k.Error.When
 		t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
-		if _, set := sec.marks["writes"]; set {
+		if _, set := sec.Marks["writes"]; set {
 			t.Writes = &k.Writes
 		}
-		if _, set := sec.marks["cache"]; set {
+		if _, set := sec.Marks["cache"]; set {
 			t.Cache = &k.Cache.on
 		}
 		t.Lines = map[string]int{}
-		for key, m := range sec.marks {
-			t.Lines[key] = m.line
+		for key, m := range sec.Marks {
+			t.Lines[key] = m.Line
 		}
 		for _, f := range t.Check() {
-			d.fault(f.Line, "%s%s", x.sec.where, f)
+			d.Fault(f.Line, "%s%s", x.Section.Where, f)
 			ok = false
 		}
 		*into = append(*into, t)
@@ -172,28 +161,28 @@ func (d *decoder) restTools(x *slot, n ast.Node, into *[]rest.Tool) bool {
 }
 
 // restArgs reads the arguments of a tool.
-func (d *decoder) restArgs(x *slot, n ast.Node, into *[]rest.Arg) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
+func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
+	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
-		return d.mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
+		return d.Mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
 	}
 	for _, e := range list {
-		a := rest.Arg{Line: e.line}
-		a.Name, a.Optional = strings.CutSuffix(e.key, "?")
-		at := &slot{sec: x.sec, label: x.label + ": " + e.key, line: e.line, loose: true}
+		a := rest.Arg{Line: e.Line}
+		a.Name, a.Optional = strings.CutSuffix(e.Key, "?")
+		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
 		good := true
-		switch v := d.resolve(e.value).(type) {
+		switch v := d.Resolve(e.Value).(type) {
 		case ast.MapNode:
 			good = d.restArg(at, v.(ast.Node), &a)
 		case *ast.SequenceNode:
 			if len(v.Values) != 1 {
-				good = d.mistyped(at, e.value, "a type, such as string or [string]")
+				good = d.Mistyped(at, e.Value, "a type, such as string or [string]")
 				break
 			}
 			good = d.argType(at, v.Values[0], "[", "]", &a)
 		default:
-			if a.Off = d.isOff(e.value); !a.Off {
-				good = d.argType(at, e.value, "", "", &a)
+			if a.Off = d.IsOff(e.Value); !a.Off {
+				good = d.argType(at, e.Value, "", "", &a)
 			}
 		}
 		ok = good && ok
@@ -203,14 +192,14 @@ func (d *decoder) restArgs(x *slot, n ast.Node, into *[]rest.Arg) bool {
 }
 
 // argType reads the short form of a type.
-func (d *decoder) argType(x *slot, n ast.Node, before, after string, a *rest.Arg) bool {
-	got, ok := d.scalar(x, n, reflect.TypeFor[string]())
+func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *rest.Arg) bool {
+	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	if !ok {
 		return false
 	}
-	schema, def, err := rest.ParseArg(before + got.value + after)
+	schema, def, err := rest.ParseArg(before + got.Value + after)
 	if err != nil {
-		d.fault(x.line, "%s%s: %s", x.sec.where, x.label, d.redact(err.Error()))
+		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, d.Redact(err.Error()))
 		return false
 	}
 	a.Schema = schema
@@ -221,24 +210,24 @@ func (d *decoder) argType(x *slot, n ast.Node, before, after string, a *rest.Arg
 }
 
 // restArg reads the long form of an argument: our keys, and JSON Schema.
-func (d *decoder) restArg(x *slot, n ast.Node, a *rest.Arg) bool {
-	list, ok := d.entries(x.sec.where+x.label+": ", n)
+func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *rest.Arg) bool {
+	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return false
 	}
 	var k argKeys
-	ours := keysOf(reflect.TypeFor[argKeys]())
-	var own, schema []entry
+	ours := strict.Keys(reflect.TypeFor[argKeys]())
+	var own, schema []strict.Entry
 	for _, e := range list {
-		if slices.Contains(ours, e.key) {
+		if slices.Contains(ours, e.Key) {
 			own = append(own, e)
 		} else {
 			schema = append(schema, e)
 		}
 	}
-	sec := &section{where: x.sec.where + x.label + ": ", line: x.line}
-	before := len(d.faults)
-	d.fields(sec, own, reflect.ValueOf(&k).Elem())
+	sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+	before := len(d.Faults)
+	d.Fields(sec, own, reflect.ValueOf(&k).Elem())
 	a.As, a.About = k.As, k.About
 	if k.Value != nil {
 		a.Value = json.RawMessage(k.Value)
@@ -254,20 +243,19 @@ func (d *decoder) restArg(x *slot, n ast.Node, a *rest.Arg) bool {
 		out = append(out, members...)
 	}
 	for _, e := range schema {
-		at := &slot{sec: sec, label: e.key, line: e.line, loose: true}
-		if _, short := d.resolve(e.value).(*ast.StringNode); e.key == "type" && short {
-			if ok = d.argType(at, e.value, "", "", a) && ok; ok {
+		at := &strict.Slot{Section: sec, Label: e.Key, Line: e.Line, Loose: true}
+		if _, short := d.Resolve(e.Value).(*ast.StringNode); e.Key == "type" && short {
+			if ok = d.argType(at, e.Value, "", "", a) && ok; ok {
 				add(a.Schema[1 : len(a.Schema)-1])
 			}
 			continue
 		}
-		left := maxTree
-		raw, good := d.jsonOf(at, e.value, 0, &left)
+		raw, good := d.JSON(at, e.Value)
 		ok = good && ok
-		add(append(append(gjson.AppendJSONString(nil, e.key), ':'), raw...))
+		add(append(append(gjson.AppendJSONString(nil, e.Key), ':'), raw...))
 	}
 	if out = append(out, '}'); len(out) > 2 {
 		a.Schema = out
 	}
-	return ok && len(d.faults) == before
+	return ok && len(d.Faults) == before
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // rule checks a value of Config or Server beyond its type, and returns it in its
@@ -264,7 +265,7 @@ func kindKeys() []string {
 	var all []string
 	for f := range reflect.TypeFor[Server]().Fields() {
 		if f.Type.Kind() == reflect.Pointer {
-			all = append(all, key(f))
+			all = append(all, strict.Key(f))
 		}
 	}
 	return all
@@ -279,7 +280,7 @@ func (s *Server) kinds() []string {
 	v := reflect.ValueOf(s).Elem()
 	for f, field := range v.Fields() {
 		if field.Kind() == reflect.Pointer && !field.IsNil() {
-			set = append(set, key(f))
+			set = append(set, strict.Key(f))
 		}
 	}
 	return set
@@ -325,7 +326,7 @@ func (c *Config) Validate() error {
 func check(where string, v reflect.Value) []error {
 	var errs []error
 	for f, field := range v.Fields() {
-		name := key(f)
+		name := strict.Key(f)
 		if !f.IsExported() {
 			continue
 		}

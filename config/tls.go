@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // Pair reads the certificate and its key. The error names the file that is at
@@ -43,19 +45,19 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	return nil, key, errors.New(strings.TrimPrefix(err.Error(), "tls: "))
 }
 
-func (d *decoder) visitTLS(sec *section, t *TLS) {
+func (d *decoder) visitTLS(sec *strict.Section, t *TLS) {
 	if t.CertFile == "" || t.KeyFile == "" {
 		return // a rule says so
 	}
 	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
 	pair, key, err := t.pair()
 	if err != nil {
-		m := sec.marks[key]
-		d.fault(m.line, "%s%s is %s: %v", sec.where, key, m.shown, err)
+		m := sec.Marks[key]
+		d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, err)
 		return
 	}
 	if end := pair.Leaf.NotAfter; end.Before(time.Now()) {
-		m := sec.marks["cert_file"]
-		d.warn(m.line, "%scert_file is %s: the certificate ended on %s", sec.where, m.shown, end.UTC().Format(time.DateOnly))
+		m := sec.Marks["cert_file"]
+		d.Warn(m.Line, "%scert_file is %s: the certificate ended on %s", sec.Where, m.Shown, end.UTC().Format(time.DateOnly))
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package strict
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // expand replaces the references in s and says whether there was one. The error
 // names every reference that cannot be replaced, and no value.
-func (d *decoder) expand(s string) (string, bool, error) {
+func (d *Decoder) expand(s string) (string, bool, error) {
 	var out strings.Builder
 	var errs []error
 	found := false
@@ -41,38 +41,39 @@ func (d *decoder) expand(s string) (string, bool, error) {
 
 // lookup returns the value for the reference whose text within the braces is
 // inner.
-func (d *decoder) lookup(inner string, closed bool) (string, error) {
+func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if rest, ok := strings.CutPrefix(name, "env:"); ok {
-		if !d.clientForm {
-			return "", fmt.Errorf("%s is a client's way to name a variable: write ${%s}", clip("${"+inner+"}"), clip(rest))
+		if !d.Foreign {
+			return "", fmt.Errorf("%s is a client's way to name a variable: write ${%s}", Clip("${"+inner+"}"), Clip(rest))
 		}
 		name = rest
 	}
 	switch {
 	case !closed:
-		return "", fmt.Errorf("%s has no closing brace: write ${NAME}, or $${ for a literal ${", clip("${"+inner))
-	case !isVariable(name):
-		return "", fmt.Errorf("%s is not a reference: write ${NAME} or ${NAME:-default}, or $${ for a literal ${", clip("${"+inner+"}"))
+		return "", fmt.Errorf("%s has no closing brace: write ${NAME}, or $${ for a literal ${", Clip("${"+inner))
+	case !IsVariable(name):
+		return "", fmt.Errorf("%s is not a reference: write ${NAME} or ${NAME:-default}, or $${ for a literal ${", Clip("${"+inner+"}"))
 	case strings.Contains(fallback, "${"):
 		return "", fmt.Errorf("${%s:-…}: a default is plain text and cannot hold a reference", name)
 	}
 	// As in a shell, :- also stands in for a variable that is set but empty.
-	value, set := d.env(name)
+	value, set := d.Env(name)
 	if hasFallback && value == "" {
 		return fallback, nil
 	}
 	if !set {
-		return "", fmt.Errorf("the variable %s is not set: set it in the environment of bridge, or write ${%s:-default}", name, name)
+		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s, or write ${%s:-default}", name, d.Program, name)
 	}
 	if value != "" {
-		d.secrets[value] = "${" + name + "}"
+		d.Secrets[value] = "${" + name + "}"
 		d.looked = append(d.looked, value)
 	}
 	return value, nil
 }
 
-func isVariable(name string) bool {
+// IsVariable reports whether a name can be that of a variable.
+func IsVariable(name string) bool {
 	for i, r := range name {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 		if !letter && (i == 0 || r < '0' || r > '9') {
@@ -82,16 +83,14 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
-// redact puts references in the place of values that came from the environment,
+// Redact puts references in the place of values that came from the environment,
 // for messages of which others wrote the text. A value of a few letters is only
 // looked for as a whole word; anything else would spoil ordinary text.
-func (d *decoder) redact(message string) string { return redact(message, d.secrets) }
+func (d *Decoder) Redact(message string) string { return Redact(message, d.Secrets) }
 
-// Redact puts references in the place of values that came from the environment,
-// for texts that are shown.
-func (c *Config) Redact(text string) string { return redact(text, c.secrets) }
-
-func redact(message string, secrets map[string]string) string {
+// Redact puts references in the place of values from the environment. secrets
+// has the references by value.
+func Redact(message string, secrets map[string]string) string {
 	values := make([]string, 0, len(secrets))
 	for value := range secrets {
 		values = append(values, value)
@@ -134,8 +133,8 @@ func replaceWord(s, old, with string) string {
 
 func isWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
 
-// clip shortens what a message quotes from the file.
-func clip(s string) string {
+// Clip shortens what a message quotes from the file.
+func Clip(s string) string {
 	const most = 60
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -1,0 +1,285 @@
+package strict
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Fault notes what is wrong, with its line; 0 when it is about the whole file.
+func (d *Decoder) Fault(line int, format string, args ...any) {
+	d.Faults = append(d.Faults, Fault{d.File, line, fmt.Sprintf(format, args...)})
+}
+
+// Warn notes what may be wrong.
+func (d *Decoder) Warn(line int, format string, args ...any) {
+	d.Warnings = append(d.Warnings, Fault{d.File, line, fmt.Sprintf(format, args...)})
+}
+
+// An Entry is one key of a mapping.
+type Entry struct {
+	Key   string
+	Line  int
+	Value ast.Node
+}
+
+// Entries returns the keys of a mapping in file order, with merges (<<) done. It
+// reports duplicate and odd keys and leaves them out; ok is false when n is no
+// mapping, which the caller reports. where is what messages begin with.
+func (d *Decoder) Entries(where string, n ast.Node) (list []Entry, ok bool) {
+	return d.entriesAt(where, n, 0)
+}
+
+func (d *Decoder) entriesAt(where string, n ast.Node, depth int) (list []Entry, ok bool) {
+	m, ok := d.Resolve(n).(ast.MapNode)
+	if !ok || depth > 8 { // a merge may lead back to itself
+		return nil, false
+	}
+	var merged []Entry
+	for it := m.MapRange(); it.Next(); {
+		line := LineOf(it.Key())
+		if it.Key().IsMergeKey() {
+			more, ok := d.merge(where, it.Value(), depth)
+			if !ok {
+				d.Fault(line, "%s<< must be followed by an alias of a mapping, such as *base", where)
+			}
+			merged = append(merged, more...)
+			continue
+		}
+		key, ok := keyText(it.Key())
+		if !ok {
+			d.Fault(line, "%sa key is not plain text", where)
+			continue
+		}
+		if i := slices.IndexFunc(list, func(e Entry) bool { return e.Key == key }); i >= 0 {
+			d.Fault(line, "%sduplicate key %q: it is on line %d already", where, Clip(key), list[i].Line)
+			continue
+		}
+		list = append(list, Entry{key, line, it.Value()})
+	}
+	for _, e := range merged { // what is written here wins over what is merged
+		if !slices.ContainsFunc(list, func(own Entry) bool { return own.Key == e.Key }) {
+			list = append(list, e)
+		}
+	}
+	return list, true
+}
+
+func (d *Decoder) merge(where string, n ast.Node, depth int) ([]Entry, bool) {
+	n = d.Resolve(n)
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return d.entriesAt(where, n, depth+1)
+	}
+	var all []Entry
+	for _, item := range seq.Values {
+		more, ok := d.entriesAt(where, item, depth+1)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, more...)
+	}
+	return all, true
+}
+
+// Resolve follows anchors and aliases. It returns nil for an alias of nothing.
+func (d *Decoder) Resolve(n ast.Node) ast.Node {
+	for range 16 { // an alias may lead back to itself
+		switch v := n.(type) {
+		case *ast.AnchorNode:
+			n = v.Value
+		case *ast.AliasNode:
+			n = d.anchors[v.Value.GetToken().Value]
+		default:
+			return n
+		}
+	}
+	return nil
+}
+
+// collect is the visitor that finds the anchors, of which the last one of a name
+// counts.
+type collect map[string]ast.Node
+
+// Visit implements ast.Visitor.
+func (c collect) Visit(n ast.Node) ast.Visitor {
+	if a, ok := n.(*ast.AnchorNode); ok {
+		c[a.Name.GetToken().Value] = a.Value
+	}
+	return c
+}
+
+func keyText(k ast.MapKeyNode) (string, bool) {
+	var n ast.Node = k
+	if explicit, ok := n.(*ast.MappingKeyNode); ok { // "? key"
+		n = explicit.Value
+	}
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return v.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
+		return n.GetToken().Value, true // 1 and true are good names
+	}
+	return "", false
+}
+
+// LineOf returns the line on which n begins; 0 when it is not known.
+func LineOf(n ast.Node) int {
+	if n == nil || n.GetToken() == nil || n.GetToken().Position == nil {
+		return 0
+	}
+	return n.GetToken().Position.Line
+}
+
+// A Mark remembers where a key stands and what is written there.
+type Mark struct {
+	Line  int
+	Shown string
+	Bad   bool // has a fault: no more about it
+}
+
+// A Section is a struct that is being filled.
+type Section struct {
+	Where string // such as `server "files": stdio: `
+	Line  int
+	Marks map[string]Mark // by key, inner ones as "http: url"; "" stands for keys that nobody knows
+}
+
+// Adopt takes over the marks of the section under key.
+func (s *Section) Adopt(key string, inner *Section) {
+	for name, m := range inner.Marks {
+		if name != "" {
+			s.Marks[key+": "+name] = m
+		}
+	}
+}
+
+// At returns the mark of a key, or of the nearest one around it that is known.
+func (s *Section) At(key string) (Mark, bool) {
+	for {
+		if m, ok := s.Marks[key]; ok {
+			return m, true
+		}
+		i := strings.LastIndex(key, ": ")
+		if i < 0 {
+			return Mark{Line: s.Line}, false
+		}
+		key = key[:i]
+	}
+}
+
+// Fields fills the struct v from the entries, by yaml tags.
+func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
+	sec.Marks = map[string]Mark{}
+	valid := Keys(v.Type())
+	for _, e := range list {
+		i := slices.Index(valid, e.Key)
+		if i < 0 {
+			d.unknown(sec, e, v.Type())
+			continue
+		}
+		field := FieldOf(v, e.Key)
+		x := &Slot{
+			Section: sec, Label: e.Key, Line: e.Line,
+			Off: strings.HasSuffix(tagOf(v.Type(), e.Key), ",off"),
+		}
+		if d.schema.Rule != nil {
+			x.Rule = d.schema.Rule(v.Type(), e.Key)
+		}
+		ok := d.Value(x, e.Value, field)
+		sec.Marks[e.Key] = Mark{Line: x.Line, Shown: d.Shown(e.Value), Bad: !ok}
+	}
+}
+
+func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
+	valid := Keys(t)
+	if d.schema.Keys != nil {
+		valid = append(valid, d.schema.Keys(t)...)
+	}
+	if name := d.meant(e.Key, valid); name != "" {
+		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
+		// The key that was meant is not missing, so nothing more about it.
+		if _, ok := sec.Marks[name]; !ok {
+			sec.Marks[name] = Mark{Line: e.Line, Bad: true}
+		}
+		return
+	}
+	if d.Foreign {
+		d.Warn(e.Line, "%s%s is ignored: it means nothing to %s", sec.Where, Clip(e.Key), d.Program)
+		return
+	}
+	for f := range t.Fields() { // a kind's key, written one level too high
+		if f.Type.Kind() == reflect.Pointer && slices.Contains(Keys(f.Type.Elem()), e.Key) {
+			d.Fault(e.Line, "%sunknown key %q: it belongs under %q", sec.Where, Clip(e.Key), Key(f))
+			sec.Marks[Key(f)] = Mark{Line: e.Line, Bad: true}
+			return
+		}
+	}
+	message := fmt.Sprintf("%sunknown key %q", sec.Where, Clip(e.Key))
+	if _, told := sec.Marks[""]; !told { // once is enough
+		slices.Sort(valid)
+		message += ": the keys here are " + strings.Join(valid, ", ")
+	}
+	d.Fault(e.Line, "%s", message)
+	sec.Marks[""] = Mark{Bad: true}
+}
+
+// Keys returns the keys of a struct in the order of its fields.
+func Keys(t reflect.Type) []string {
+	var keys []string
+	for f := range t.Fields() {
+		if k := Key(f); k != "-" {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// Key returns the key of a field, by its yaml tag; "-" when it has none.
+func Key(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return name
+}
+
+// FieldOf returns the field of a struct that has this key.
+func FieldOf(v reflect.Value, name string) reflect.Value {
+	for f, field := range v.Fields() {
+		if Key(f) == name {
+			return field
+		}
+	}
+	return reflect.Value{}
+}
+
+func tagOf(t reflect.Type, name string) string {
+	for f := range t.Fields() {
+		if Key(f) == name {
+			return f.Tag.Get("yaml")
+		}
+	}
+	return ""
+}
+
+// Validate asks a section's own check, of which each line reads "KEY is …: RULE",
+// and gives every fault the line of its key.
+func (d *Decoder) Validate(sec *Section, v any) {
+	c, ok := v.(interface{ Validate() error })
+	if !ok {
+		return
+	}
+	err := c.Validate()
+	if err == nil {
+		return
+	}
+	for message := range strings.SplitSeq(err.Error(), "\n") {
+		name, rest, _ := strings.Cut(message, " ")
+		m, _ := sec.At(strings.TrimSuffix(name, ":"))
+		if m.Bad {
+			continue
+		}
+		d.Fault(m.Line, "%s%s %s", sec.Where, name, d.Redact(rest))
+	}
+}
