@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"context"
-	"github.com/google/uuid"
 
+	"github.com/google/uuid"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -109,6 +109,15 @@ func refused(no *era.Refusal) *jsonrpc.Message {
 
 // mint makes an id for an elicitation, which 2025-11-25 wants to be unique.
 func mint() string { return uuid.NewString() }
+
+// capabilities returns those of a result of initialize. A server that says
+// nothing of them, or nonsense, has none.
+func capabilities(result []byte) []byte {
+	if caps := gjson.GetBytes(result, "capabilities"); caps.IsObject() {
+		return []byte(caps.Raw)
+	}
+	return []byte("{}")
+}
 
 // untasked returns a result of initialize without the capability to have tasks.
 func untasked(result []byte) []byte {

@@ -96,7 +96,7 @@ func (p *perCall) same(ctx context.Context, l *lane) error {
 // momentary removes from a result of initialize what needs a connection that
 // lives on.
 func momentary(result []byte) []byte {
-	caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
+	caps := capabilities(result)
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if c := gjson.GetBytes(caps, kind); c.IsObject() {
 			caps = rawjson.Set(caps, kind, rawjson.Delete(rawjson.Delete([]byte(c.Raw), "listChanged"), "subscribe"))

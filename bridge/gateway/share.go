@@ -283,8 +283,7 @@ func (v *view) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	m, err := v.h.up.Call(ctx, &inner)
 	if err == nil && r.Method == "initialize" && m.Result != nil {
-		caps := []byte(gjson.GetBytes(m.Result, "capabilities").Raw)
-		m = jsonrpc.NewResult(nil, rawjson.Set(m.Result, "capabilities", rawjson.Delete(caps, "tasks")))
+		m = jsonrpc.NewResult(nil, rawjson.Set(m.Result, "capabilities", rawjson.Delete(capabilities(m.Result), "tasks")))
 	}
 	return m, err
 }
