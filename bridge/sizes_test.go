@@ -28,7 +28,7 @@ func bound(pkg string) (lines, files int) {
 var tooLarge = map[string][2]int{
 	"adapters/rest":  {6100, 28},
 	"adapters/stdio": {3900, 25},
-	"bridge/gateway": {16700, 77},
+	"bridge/gateway": {16600, 76},
 	"bridge/server":  {2650, 16},
 }
 

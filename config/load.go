@@ -198,3 +198,7 @@ func (d *decoder) finish(sec *strict.Section, s *Server) {
 		d.Warn(m.Line, "%s%s %s", sec.Where, r.key, r.rule)
 	}
 }
+
+// Redact puts references in the place of values that came from the environment,
+// for texts that are shown.
+func (c *Config) Redact(text string) string { return strict.Redact(text, c.secrets) }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // cache keeps what one server has listed, for all who may see it: its lists, and
@@ -53,8 +54,8 @@ type cache struct {
 
 // What is kept beyond lists.
 const (
-	contents  = kinds + iota // of a resource
-	greetings                // answers to server/discover
+	contents  = list.Kinds + iota // of a resource
+	greetings                     // answers to server/discover
 	matters
 )
 
@@ -116,16 +117,16 @@ func (c *cache) over(up bridge.Upstream, from *bridge.Caller, l *lane) bridge.Up
 
 // matter returns what the answer to a request for method is about, if it is
 // something that may be kept.
-func matter(method string) (kind, bool) {
+func matter(method string) (list.Kind, bool) {
 	switch method {
 	case "tools/list":
-		return tools, true
+		return list.Tools, true
 	case "prompts/list":
-		return prompts, true
+		return list.Prompts, true
 	case "resources/list":
-		return resources, true
+		return list.Resources, true
 	case "resources/templates/list":
-		return templates, true
+		return list.Templates, true
 	case "resources/read":
 		return contents, true
 	case "server/discover":
@@ -153,9 +154,9 @@ func (c *keeper) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		return c.read(ctx, r, p)
 	}
 	a, err := c.list(ctx, r, p)
-	if err == nil && a.Error == nil && what == tools && c.cache.r.retries.Tools() { // below, only what is fetched is seen
+	if err == nil && a.Error == nil && what == list.Tools && c.cache.r.retries.Tools() { // below, only what is fetched is seen
 		known := c.cache.r.catalog(r.From.Principal)
-		known.calmed.at(a, func() bool {
+		known.calmed.At(a, func() bool {
 			known.noteCalm(r, a.Result)
 			return true
 		})
@@ -394,15 +395,15 @@ func (l *lane) gone() bool {
 
 // doubt drops a list that has what the server says it does not have.
 func (c *keeper) doubt(r *bridge.Request, a *jsonrpc.Message) {
-	var k kind
+	var k list.Kind
 	var key string
 	switch r.Method {
 	case "tools/call":
-		k, key = tools, r.Name()
+		k, key = list.Tools, r.Name()
 	case "prompts/get":
-		k, key = prompts, r.Name()
+		k, key = list.Prompts, r.Name()
 	case "resources/read":
-		k, key = resources, r.URI()
+		k, key = list.Resources, r.URI()
 	default:
 		return
 	}
@@ -452,13 +453,13 @@ func (c *keeper) terms(p *spot, a *jsonrpc.Message) (t terms) {
 		t.everybody = t.everybody || string(f.Scope.Of(a.Result)) == `"public"`
 	} else {
 		t.fresh = c.cache.o.Lists
-		if t.fresh == 0 && (c.cache.announced || c.cache.r.share != ShareCall) && gjson.GetBytes(s.Capabilities, lists[p.what].capability+".listChanged").Bool() {
+		if t.fresh == 0 && (c.cache.announced || c.cache.r.share != ShareCall) && gjson.GetBytes(s.Capabilities, p.what.Capability()+".listChanged").Bool() {
 			t.fresh, t.announced = announcedFor, true
 		}
 		t.fresh = min(or(t.fresh, unannouncedFor), maxFresh)
 	}
-	if p.what < kinds {
-		list := gjson.GetBytes(a.Result, lists[p.what].member)
+	if p.what < list.Kinds {
+		list := gjson.GetBytes(a.Result, p.what.Member())
 		if !list.IsArray() {
 			return terms{}
 		}

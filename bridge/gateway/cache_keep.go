@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // entry is an answer that is kept.
@@ -53,7 +54,7 @@ func (c *keeper) entry(p *spot, a *jsonrpc.Message, t terms) *entry {
 // there for the same connection only: a legacy server's cursor is its session's,
 // or its process's. What is opened for each request has none that could be.
 func (c *keeper) binds(p *spot, m *jsonrpc.Message) bool {
-	if p.what >= kinds || c.origin == nil || c.cache.r.share == ShareCall || c.Server().Modern() {
+	if p.what >= list.Kinds || c.origin == nil || c.cache.r.share == ShareCall || c.Server().Modern() {
 		return false
 	}
 	_, is := more(m.Result)
@@ -91,7 +92,7 @@ func (c *cache) get(p *spot) *entry {
 // caller holds c.mu.
 func (c *cache) put(e *entry) {
 	c.kept.Remove(e.key)
-	if e.what < kinds && !e.paged && !e.pass {
+	if e.what < list.Kinds && !e.paged && !e.pass {
 		c.drop(e.what, func(o *entry) bool { return o.paged && o.follows(e.spot) })
 	}
 	c.kept.Add(e.key, e)
@@ -130,7 +131,7 @@ func (c *cache) dropped(key string, e *entry) {
 }
 
 // drop drops entries that connections share. The caller holds c.mu.
-func (c *cache) drop(what kind, which func(*entry) bool) {
+func (c *cache) drop(what list.Kind, which func(*entry) bool) {
 	for key, e := range c.shared[what] {
 		if which(e) {
 			c.kept.Remove(key)
@@ -180,8 +181,8 @@ func (c *cache) changed(o *origin, method string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k := range kinds {
-		if lists[k].changed != method {
+	for k := range list.Kinds {
+		if k.Changed() != method {
 			continue
 		}
 		if o != nil {
@@ -196,7 +197,7 @@ func (c *cache) outdate(o *origin, which func(*spot) bool) {
 	which = both(o.concerns, which)
 	kept := func(e *entry) bool { return which(e.spot) }
 	for what := range c.shared {
-		c.drop(kind(what), kept)
+		c.drop(list.Kind(what), kept)
 	}
 	if o != nil {
 		c.dropOwn(o, kept)
@@ -287,14 +288,14 @@ func (c *cache) forget(o *origin) {
 
 // doubt drops the lists in which the connection's clients find something that
 // the server denies, so that the next list is what the server says.
-func (c *cache) doubt(o *origin, principal string, k kind, key string) {
+func (c *cache) doubt(o *origin, principal string, k list.Kind, key string) {
 	now := time.Now()
 	wrong := func(e *entry) bool {
 		if e.what != k || e.pass || now.Sub(e.got) < doubtEvery || e.origin == nil && !e.everybody && e.principal != principal {
 			return false
 		}
 		has := false
-		k.items(e.m.Result, func(_ []byte, listed string) { has = has || listed == key })
+		k.Each(e.m.Result, func(_ []byte, listed string) { has = has || listed == key })
 		return has
 	}
 	c.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // spot is where an answer is kept: what it is about, and who may get it. The
@@ -19,7 +20,7 @@ type spot struct {
 	key       string // all of the following, and what was asked
 	public    string // the beginning of key, which is the key of what everybody may get
 	head      int    // where in key that ends which is the same for all pages of a list
-	what      kind
+	what      list.Kind
 	uri       string // of contents
 	paged     bool   // it is not the first page
 	principal string
@@ -36,10 +37,10 @@ type spot struct {
 type origin struct {
 	id        uint64
 	principal string
-	all       bool               // principals share it
-	said      [kinds]atomic.Bool // that it has changed, or goes on; set with the cache's mu
-	kept      map[string]*entry  // its own; guarded by the cache's mu
-	open      int                // 1 while it is open, 2 while it is exchanged; guarded by the cache's mu
+	all       bool                    // principals share it
+	said      [list.Kinds]atomic.Bool // that it has changed, or goes on; set with the cache's mu
+	kept      map[string]*entry       // its own; guarded by the cache's mu
+	open      int                     // 1 while it is open, 2 while it is exchanged; guarded by the cache's mu
 }
 
 // begin makes the origin that of a connection on behalf of from.
@@ -50,12 +51,14 @@ func (c *cache) begin(o *origin, from *bridge.Caller) {
 }
 
 // differs reports whether what the connection lists is its own.
-func (o *origin) differs(what kind) bool { return o != nil && what < kinds && o.said[what].Load() }
+func (o *origin) differs(what list.Kind) bool {
+	return o != nil && what < list.Kinds && o.said[what].Load()
+}
 
 // place returns where the answer to a request is kept, of a server that has said
 // s. It reports false for a request that is nobody's but its sender's.
-func (c *keeper) place(r *bridge.Request, what kind, s *bridge.Greeting) (*spot, bool) {
-	if s == nil || what >= kinds && !s.Modern() || !impersonal(r.Meta()) {
+func (c *keeper) place(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*spot, bool) {
+	if s == nil || what >= list.Kinds && !s.Modern() || !impersonal(r.Meta()) {
 		return nil, false
 	}
 	var mem [512]byte
@@ -67,7 +70,7 @@ func (c *keeper) place(r *bridge.Request, what kind, s *bridge.Greeting) (*spot,
 		key = append(append(key, 0), from.Revision...)
 	}
 	key = append(append(key, 0), from.Capabilities...)
-	p := &spot{what: what, principal: r.From.Principal, everybody: c.cache.o.Shared && what < kinds, revision: s.Revision}
+	p := &spot{what: what, principal: r.From.Principal, everybody: c.cache.o.Shared && what < list.Kinds, revision: s.Revision}
 	if o := c.origin; o.differs(what) {
 		p.origin = o
 		key = strconv.AppendUint(append(key, 2), o.id, 36)

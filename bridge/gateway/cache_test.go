@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // lister is a legacy server that counts how often it is asked for a list. The
@@ -32,7 +33,7 @@ type lister struct {
 func newLister() *lister {
 	l := &lister{fake: &fake{}}
 	l.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-		if _, ok := listed(m.Method); !ok {
+		if _, ok := list.Of(m.Method); !ok {
 			return false
 		}
 		l.mu.Lock()

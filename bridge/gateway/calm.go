@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // Listed implements retry.Tools.
@@ -19,7 +20,7 @@ func (r *route) Idempotent(principal, tool string) bool { return r.catalog(princ
 func (c *catalog) noteCalm(r *bridge.Request, page []byte) {
 	found := map[string]bool{}
 	if rawjson.Mentions(page, "Hint") {
-		tools.items(page, func(item []byte, key string) {
+		list.Tools.Each(page, func(item []byte, key string) {
 			if calm(gjson.GetBytes(item, "annotations")) {
 				found[key] = true
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // catalog holds what one server has listed for one principal: what there is,
@@ -21,11 +22,11 @@ type catalog struct {
 	slow slow
 
 	mu        sync.Mutex // guards the rest
-	each      [kinds]listing
+	each      [list.Kinds]listing
 	mirrors   map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
-	reflected looked                 // for mirrors
-	studied   looked                 // for schemas
-	calmed    looked                 // for calm
+	reflected list.Memo              // for mirrors
+	studied   list.Memo              // for schemas
+	calmed    list.Memo              // for calm
 	schemas   schemas                // of tools whose calls are checked
 	calm      map[string]bool        // tools that may be called twice, by the server's name; not noted unless calls of tools are made again
 	edition   int                    // counts how often the tools were listed to know them
@@ -52,15 +53,15 @@ const (
 
 // learn takes a page of a list. expose gives the name under which clients see
 // an item; first and last say whether it is the first page and the last one.
-func (c *catalog) learn(k kind, page []byte, expose func(key string) string, first, last bool) {
+func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string, first, last bool) {
 	fresh := map[string]string{}
 	var match []template
-	k.items(page, func(_ []byte, key string) {
+	k.Each(page, func(_ []byte, key string) {
 		if len(fresh) >= maxCatalog {
 			return
 		}
 		fresh[expose(key)] = key
-		if k == templates && len(key) <= maxTemplate {
+		if k == list.Templates && len(key) <= maxTemplate {
 			if t, err := uritemplate.New(key); err == nil {
 				match = append(match, template{key, t})
 			}
@@ -77,7 +78,7 @@ func (c *catalog) learn(k kind, page []byte, expose func(key string) string, fir
 		*l = listing{names: map[string]string{}}
 	}
 	for seen, own := range fresh {
-		if _, known := l.names[seen]; !known && k == templates {
+		if _, known := l.names[seen]; !known && k == list.Templates {
 			for _, t := range match {
 				if t.text == own {
 					l.match = append(l.match, t)
@@ -90,7 +91,7 @@ func (c *catalog) learn(k kind, page []byte, expose func(key string) string, fir
 }
 
 // meant returns the server's name or URI of what clients call seen.
-func (c *catalog) meant(k kind, seen string) (string, bool) {
+func (c *catalog) meant(k list.Kind, seen string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own, ok := c.each[k].names[seen]
@@ -98,7 +99,7 @@ func (c *catalog) meant(k kind, seen string) (string, bool) {
 }
 
 // listed reports whether the whole list has been seen.
-func (c *catalog) listed(k kind) bool {
+func (c *catalog) listed(k list.Kind) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.each[k].whole
@@ -112,7 +113,7 @@ func (c *catalog) matches(uri string) bool {
 		return false
 	}
 	c.mu.Lock()
-	match := c.each[templates].match
+	match := c.each[list.Templates].match
 	c.mu.Unlock()
 	for _, t := range match {
 		if t.t.Regexp().MatchString(uri) {
@@ -131,7 +132,7 @@ func (c *catalog) like(uri string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range []kind{resources, templates} {
+	for _, k := range []list.Kind{list.Resources, list.Templates} {
 		for seen := range c.each[k].names {
 			if s, _, ok := strings.Cut(seen, ":"); ok && s == scheme {
 				return true

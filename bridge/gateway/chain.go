@@ -1,6 +1,10 @@
 package gateway
 
-import "github.com/mcp-bridge/bridge/bridge"
+import (
+	"github.com/mcp-bridge/bridge/bridge"
+
+	"github.com/mcp-bridge/bridge/bridge/list"
+)
 
 // This page is the only place where the wrappers of a server are put together: an
 // Upstream around an Upstream, the outermost last. Each order is relied on, and
@@ -13,7 +17,7 @@ func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstrea
 		return nil, err
 	}
 	from = r.caller(from)
-	if s := r.sieves[resources]; s != nil {
+	if s := r.sieves[list.Resources]; s != nil {
 		rest = &screened{rest, s}
 	}
 	up, err := newLift(r, from, rest, r.connection) // translates for a modern server, with checked between it and the connection

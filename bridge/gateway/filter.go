@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/glob"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // Filter chooses what clients see of one kind of a server's offers: its tools,
@@ -171,11 +172,11 @@ func (s *sieve) describe(item []byte, own string) []byte {
 }
 
 // sieves are the filters of one server, by kind.
-type sieves [kinds]*sieve
+type sieves [list.Kinds]*sieve
 
 func newSieves(o *ServerOptions) sieves {
 	r := newSieve(o.Resources, true)
-	return sieves{tools: newSieve(o.Tools, false), prompts: newSieve(o.Prompts, false), resources: r, templates: r}
+	return sieves{list.Tools: newSieve(o.Tools, false), list.Prompts: newSieve(o.Prompts, false), list.Resources: r, list.Templates: r}
 }
 
 // filtered is an Upstream of which clients see a part, under names of the
@@ -200,18 +201,18 @@ func (s *screened) Notify(n *jsonrpc.Message) {
 
 // Call makes a call, unless it is about what clients do not see.
 func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if k, ok := listed(r.Method); ok {
+	if k, ok := list.Of(r.Method); ok {
 		a, err := f.Upstream.Call(ctx, r)
 		if err != nil || a.Error != nil || f.sieves[k] == nil {
 			return a, err
 		}
-		return k.edit(a, f.sieves[k].describe), nil
+		return k.Edit(a, f.sieves[k].describe), nil
 	}
-	if r.Method == era.Listen && f.sieves[resources] != nil {
+	if r.Method == era.Listen && f.sieves[list.Resources] != nil {
 		return f.listen(ctx, r)
 	}
 	k, about := subject(r.Method)
-	if !about || f.sieves[k] == nil && (r.Method != completion || f.sieves[templates] == nil) {
+	if !about || f.sieves[k] == nil && (r.Method != completion || f.sieves[list.Templates] == nil) {
 		return f.Upstream.Call(ctx, r)
 	}
 	m, no := f.admit(k, r)
@@ -231,8 +232,8 @@ func (f *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 		return invalidParams(fault), nil
 	}
 	inner := *r
-	inner.Back = &screened{r.Back, f.sieves[resources]}
-	seen := slices.DeleteFunc(slices.Clone(wants.uris), func(uri string) bool { return !f.sieves[resources].passes(uri) })
+	inner.Back = &screened{r.Back, f.sieves[list.Resources]}
+	seen := slices.DeleteFunc(slices.Clone(wants.uris), func(uri string) bool { return !f.sieves[list.Resources].passes(uri) })
 	if len(seen) < len(wants.uris) {
 		inner.Message = relisted(params, "resourceSubscriptions", seen)
 	}
@@ -242,23 +243,23 @@ func (f *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 const completion = "completion/complete"
 
 // subject returns the kind of what a request is about.
-func subject(method string) (kind, bool) {
+func subject(method string) (list.Kind, bool) {
 	switch method {
 	case "tools/call":
-		return tools, true
+		return list.Tools, true
 	case "prompts/get":
-		return prompts, true
+		return list.Prompts, true
 	case "resources/read", "resources/subscribe":
-		return resources, true
+		return list.Resources, true
 	case completion:
-		return prompts, true
+		return list.Prompts, true
 	}
 	return 0, false
 }
 
 // admit returns the message as the server understands it, or the answer to one
 // that is about what clients do not see: the same as if it did not exist.
-func (f *filtered) admit(k kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+func (f *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	m := r.Message
 	if m.Doubtful() {
 		return nil, nameDoubtful()
@@ -266,7 +267,7 @@ func (f *filtered) admit(k kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.
 	if m.Method == completion {
 		return f.admitCompletion(r)
 	}
-	if k == resources {
+	if k == list.Resources {
 		if m.URI() == "" || !f.sieves[k].passes(m.URI()) {
 			return nil, noResource(r.From, m.URI())
 		}
@@ -291,14 +292,14 @@ func (f *filtered) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrp
 		return nil, invalidParams(refWrong)
 	}
 	if ref.uri != "" {
-		if !f.sieves[templates].passes(ref.uri) {
+		if !f.sieves[list.Templates].passes(ref.uri) {
 			return nil, noResource(r.From, ref.uri)
 		}
 		return ref.about("uri", ref.uri), nil
 	}
-	own, ok := f.sieves[prompts].meant(ref.name)
+	own, ok := f.sieves[list.Prompts].meant(ref.name)
 	if !ok {
-		return nil, unknown(prompts, ref.name)
+		return nil, unknown(list.Prompts, ref.name)
 	}
 	return ref.about("name", own), nil
 }
@@ -367,8 +368,8 @@ func invalidParams(what string) *jsonrpc.Message {
 }
 
 // unknown answers a request about a tool or a prompt that there is not (A14).
-func unknown(k kind, name string) *jsonrpc.Message {
-	what := map[kind]string{tools: "tool", prompts: "prompt"}[k]
+func unknown(k list.Kind, name string) *jsonrpc.Message {
+	what := map[list.Kind]string{list.Tools: "tool", list.Prompts: "prompt"}[k]
 	return invalidParams("Unknown " + what + ": " + name)
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // right is what one principal may use of a server.
@@ -33,7 +34,7 @@ func (r *route) grant(all map[string]Grant) map[string]*right {
 		}
 		own := &right{}
 		if len(g.Allow)+len(g.Deny) > 0 {
-			own.sieves = &sieves{tools: newSieve(Filter{Allow: g.Allow, Deny: g.Deny}, false)}
+			own.sieves = &sieves{list.Tools: newSieve(Filter{Allow: g.Allow, Deny: g.Deny}, false)}
 		}
 		own.guests = r.watched(own.of(r.guests))
 		rights[principal] = own
@@ -60,7 +61,7 @@ func (own *right) of(up bridge.Upstream) bridge.Upstream {
 }
 
 // passes reports whether what clients see by that name may be used.
-func (own *right) passes(k kind, seen string) bool {
+func (own *right) passes(k list.Kind, seen string) bool {
 	return own == nil || own.sieves == nil || own.sieves[k].passes(seen)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // lower lets clients without sessions use one connection to a legacy server
@@ -211,8 +212,8 @@ func (l *lower) conclude(v *visit, s *legacy, a *jsonrpc.Message) (*jsonrpc.Mess
 			a.Release()
 			return m, nil
 		}
-	case v.r.Method == lists[tools].method:
-		l.circle.noted.at(a, func() bool {
+	case v.r.Method == list.Tools.Method():
+		l.circle.noted.At(a, func() bool {
 			l.circle.note(v.r, a.Result)
 			return true
 		})

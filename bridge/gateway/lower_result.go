@@ -69,11 +69,11 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
 	if changed := s.grades.result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
-		a = replaced(a, changed)
+		a = a.Replaced(changed)
 	}
 	f := a.Found()
 	if f.Twice {
-		a = replaced(a, once(a.Result))
+		a = a.Replaced(once(a.Result))
 		f = a.Found()
 	}
 	members := ""
@@ -119,18 +119,6 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 
 // meta is the member _meta of a result that has no other.
 func (s *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(s.info) + `}` }
-
-// replaced returns the answer with another result, of which it is known where
-// its members stand. The answer given is released.
-func replaced(a *jsonrpc.Message, result []byte) *jsonrpc.Message {
-	b := a.WithResult(result)
-	if b.ID == nil {
-		b.ID = []byte("0")
-	}
-	b = b.Clone()
-	a.Release()
-	return b
-}
 
 // once returns a result in which no member of the envelope stands twice: peers
 // differ in which one they take.

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // perform makes a call. A tool that the server makes available as a task only is
@@ -87,7 +88,7 @@ func (c *circle) outdated() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.required, c.whole, c.asked = nil, false, time.Time{}
-	c.noted.forget()
+	c.noted.Forget()
 }
 
 // note takes a page of a list of tools.
@@ -96,7 +97,7 @@ func (c *circle) note(r *bridge.Request, page []byte) {
 	_, next := more(page)
 	found := map[string]bool{}
 	if rawjson.Mentions(page, "taskSupport") {
-		tools.items(page, func(item []byte, key string) {
+		list.Tools.Each(page, func(item []byte, key string) {
 			found[key] = gjson.GetBytes(item, "execution.taskSupport").Str == "required"
 		})
 	}
@@ -117,7 +118,7 @@ func (l *lower) survey(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-relistEvery)
 	var at mark
 	for range maxPages {
-		r := &bridge.Request{Message: jsonrpc.NewRequest(lists[tools].method, params), From: from, NotBefore: since}
+		r := &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since}
 		a, err := l.up.Call(ctx, r)
 		if err != nil || a.Error != nil {
 			a.Release()

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // member is one of the servers that a merge offers as one, and the Client that
@@ -30,7 +31,7 @@ type member struct {
 	calls  []bridge.Client // where progress of the calls under way goes
 	absent bool            // it is left out until it can be had
 	stop   func()          // ends the waiting for that
-	late   [kinds]*late
+	late   [list.Kinds]*late
 }
 
 // late is a first page that was not there in time.
@@ -230,7 +231,7 @@ func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
 	m.up, m.told, m.owes = nil, nil, true
-	m.late = [kinds]*late{}
+	m.late = [list.Kinds]*late{}
 	m.mu.Unlock()
 	m.r.log.Warn("connection ended", "err", err)
 	if up != nil {
@@ -300,9 +301,9 @@ func (m *member) close(ctx context.Context) {
 // offers reports whether the server may have something of that kind to list:
 // nothing says that it has not. One that announces nothing at all which could be
 // listed may have everything: some servers have tools and do not say so.
-func (m *member) offers(k kind) bool {
+func (m *member) offers(k list.Kind) bool {
 	s := m.said()
-	if s == nil || gjson.GetBytes(s.Capabilities, lists[k].capability).Exists() {
+	if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
 		return true
 	}
 	for _, c := range listChanged {
@@ -327,9 +328,9 @@ func (m *member) leftOut() bool {
 // or not. Of two servers without a prefix that have the same name, the first in
 // the order of the configuration has it. In both cases the other's is made with
 // the server's own name.
-func (m *member) expose(k kind) func(key string) string {
+func (m *member) expose(k list.Kind) func(key string) string {
 	return func(key string) string {
-		if k == resources || k == templates {
+		if k == list.Resources || k == list.Templates {
 			return key
 		}
 		seen := exposed(m.r.o.Prefix, key)
@@ -349,8 +350,8 @@ func (m *member) expose(k kind) func(key string) string {
 
 // show returns the item as clients see it; nil when another server's has its
 // place.
-func (m *member) show(k kind, item []byte, key string) []byte {
-	if k == tools || k == prompts {
+func (m *member) show(k list.Kind, item []byte, key string) []byte {
+	if k == list.Tools || k == list.Prompts {
 		return rawjson.SetFirst(item, "name", []byte(rawjson.Quote(m.expose(k)(key))))
 	}
 	for _, other := range m.g.members[:m.place] {
@@ -365,11 +366,11 @@ func (m *member) show(k kind, item []byte, key string) []byte {
 const maxPages = 1000
 
 // fetch reads the whole list into the catalogue.
-func (m *member) fetch(ctx context.Context, k kind) {
+func (m *member) fetch(ctx context.Context, k list.Kind) {
 	var at mark
 	params := []byte("{}")
 	for page := range maxPages {
-		a, err := m.call(ctx, m.g.request(lists[k].method, params))
+		a, err := m.call(ctx, m.g.request(k.Method(), params))
 		if err != nil || a.Error != nil {
 			a.Release()
 			return // whoever needs it finds out

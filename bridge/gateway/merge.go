@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // merge is an Upstream that offers all servers as one, to one session, or to
@@ -94,16 +95,16 @@ func (g *merge) Close(ctx context.Context) error {
 
 // Call makes a call to the server that it is for, or to all.
 func (g *merge) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if k, ok := listed(r.Method); ok {
+	if k, ok := list.Of(r.Method); ok {
 		return g.list(ctx, k, r)
 	}
 	switch r.Method {
 	case "initialize":
 		return g.initialize(ctx)
 	case "tools/call":
-		return g.named(ctx, tools, r)
+		return g.named(ctx, list.Tools, r)
 	case "prompts/get":
-		return g.named(ctx, prompts, r)
+		return g.named(ctx, list.Prompts, r)
 	case completion:
 		return g.complete(ctx, r)
 	case "resources/read":
@@ -148,7 +149,7 @@ func (g *merge) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // named makes a call about a tool or a prompt.
-func (g *merge) named(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *merge) named(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
 	if m == nil || !m.shows(k, own) {
 		return unknown(k, r.Name()), nil
@@ -156,7 +157,7 @@ func (g *merge) named(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.
 	inner := *r
 	inner.Message = r.Renamed(own)
 	a, err := m.call(ctx, &inner)
-	if err == nil && k == tools && g.ears != nil {
+	if err == nil && k == list.Tools && g.ears != nil {
 		a = m.created(a)
 	}
 	return a, err
@@ -164,14 +165,14 @@ func (g *merge) named(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.
 
 // shows reports whether the server's filter lets clients use what it calls seen,
 // and the caller's rights do.
-func (m *member) shows(k kind, seen string) bool {
+func (m *member) shows(k list.Kind, seen string) bool {
 	_, ok := m.r.sieves[k].meant(seen)
 	return ok && m.r.rights[m.g.caller.Principal].passes(k, seen)
 }
 
 // find returns the server that has what clients know by that name, and what it
 // calls it. As a rule the prefix tells; otherwise what was listed does.
-func (g *merge) find(ctx context.Context, k kind, seen string) (*member, string) {
+func (g *merge) find(ctx context.Context, k list.Kind, seen string) (*member, string) {
 	by := g.byPrefix(seen)
 	if by != nil && !by.r.rivals && !hashed(seen) {
 		return by, seen[len(by.r.o.Prefix):]
@@ -222,7 +223,7 @@ func hashed(seen string) bool {
 
 // fetch reads the lists that are not known yet of those servers that want says,
 // all at once.
-func (g *merge) fetch(ctx context.Context, k kind, want func(*member) bool) {
+func (g *merge) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
 	var wg sync.WaitGroup
 	for _, m := range g.members {
 		if want(m) && !m.catalog.listed(k) && m.offers(k) && !m.leftOut() {
@@ -240,16 +241,16 @@ func (g *merge) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	}
 	inner := *r
 	if ref.uri != "" {
-		m := g.owner(ctx, templates, ref.uri)
+		m := g.owner(ctx, list.Templates, ref.uri)
 		if m == nil {
 			return noResource(r.From, ref.uri), nil
 		}
 		inner.Message = ref.about("uri", ref.uri)
 		return m.call(ctx, &inner)
 	}
-	m, own := g.find(ctx, prompts, ref.name)
+	m, own := g.find(ctx, list.Prompts, ref.name)
 	if m == nil {
-		return unknown(prompts, ref.name), nil
+		return unknown(list.Prompts, ref.name), nil
 	}
 	inner.Message = ref.about("name", own)
 	return m.call(ctx, &inner)
@@ -257,9 +258,9 @@ func (g *merge) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 
 // owner returns the server that has the resource: the first that lists it, else
 // the first of whose templates it can be one. nil means that none says so.
-func (g *merge) owner(ctx context.Context, k kind, uri string) *member {
+func (g *merge) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
-		for _, kind := range []kind{k, resources} {
+		for _, kind := range []list.Kind{k, list.Resources} {
 			for _, m := range g.members {
 				if _, ok := m.catalog.meant(kind, uri); ok {
 					return m
@@ -280,8 +281,8 @@ func (g *merge) owner(ctx context.Context, k kind, uri string) *member {
 	short, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { g.fetch(short, resources, everybody) })
-	wg.Go(func() { g.fetch(short, templates, everybody) })
+	wg.Go(func() { g.fetch(short, list.Resources, everybody) })
+	wg.Go(func() { g.fetch(short, list.Templates, everybody) })
 	wg.Wait()
 	return look()
 }
@@ -292,7 +293,7 @@ func (g *merge) owner(ctx context.Context, k kind, uri string) *member {
 // cannot be reached does not keep others from being asked: to read does no harm.
 func (g *merge) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	owner := g.owner(ctx, resources, uri)
+	owner := g.owner(ctx, list.Resources, uri)
 	asked := make([]*member, 0, 1)
 	if owner != nil {
 		asked = append(asked, owner)
@@ -333,7 +334,7 @@ func (g *merge) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 
 func (g *merge) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	m := g.owner(ctx, resources, uri)
+	m := g.owner(ctx, list.Resources, uri)
 	if m == nil {
 		for _, other := range g.members {
 			if other.catalog.like(uri) {

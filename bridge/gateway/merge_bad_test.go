@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // hang is what happens in the opening of a server that never gets ready.
@@ -115,7 +116,7 @@ func TestMergeNoEmptyList(t *testing.T) {
 				t.Errorf("the list: %s", got)
 			}
 		}
-		if got := do(t, s, "1", "tools/list", `{"cursor":"`+(&cursor{tools, map[string]*mark{"gone": {}}}).String()+`"}`); strings.Contains(got, `"error"`) {
+		if got := do(t, s, "1", "tools/list", `{"cursor":"`+(&cursor{list.Tools, map[string]*mark{"gone": {}}}).String()+`"}`); strings.Contains(got, `"error"`) {
 			t.Errorf("the cursor of a server that is gone: %s", got)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // maxListened bounds the resources of one subscription (protocol.md F).
@@ -228,7 +229,7 @@ func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subs
 		}
 	}
 	for _, uri := range wants.uris {
-		m := g.owner(ctx, resources, uri)
+		m := g.owner(ctx, list.Resources, uri)
 		for i := 0; m == nil && i < len(g.members); i++ {
 			if g.members[i].catalog.like(uri) {
 				m = g.members[i]

@@ -59,7 +59,7 @@ func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 	if id.Type != gjson.String || id.Index == 0 {
 		return a
 	}
-	return replaced(a, rawjson.SetFirst(whole, "taskId", []byte(rawjson.Quote(m.taskID(id.Str)))))
+	return a.Replaced(rawjson.SetFirst(whole, "taskId", []byte(rawjson.Quote(m.taskID(id.Str)))))
 }
 
 func (m *member) taskID(own string) string { return m.r.o.Name + ":" + own }

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // shop is a fake server that lists what it is given and says what it was asked.
@@ -98,9 +99,9 @@ func enter(t *testing.T, b *Gateway) (*Session, *stream, string) {
 func names(t *testing.T, answer string) []string {
 	t.Helper()
 	var out []string
-	for k := range kinds {
-		gjson.Get(answer, "result."+lists[k].member).ForEach(func(_, v gjson.Result) bool {
-			out = append(out, v.Get(lists[k].key).String())
+	for k := range list.Kinds {
+		gjson.Get(answer, "result."+k.Member()).ForEach(func(_, v gjson.Result) bool {
+			out = append(out, v.Get(k.Key()).String())
 			return true
 		})
 	}
@@ -582,13 +583,13 @@ func FuzzCursor(f *testing.F) {
 	f.Add("tools", "abc")
 	f.Add("", "\x00\xff")
 	f.Fuzz(func(t *testing.T, name, at string) {
-		if got, ok := cursorOf(tools, []byte(`{"cursor":`+rawjson.Quote(at)+`}`)); ok && got != nil && len(got.At) == 0 {
+		if got, ok := cursorOf(list.Tools, []byte(`{"cursor":`+rawjson.Quote(at)+`}`)); ok && got != nil && len(got.At) == 0 {
 			t.Errorf("cursorOf(%q) = %+v", at, got)
 		}
 		name, at = strings.ToValidUTF8(name, "x"), strings.ToValidUTF8(at, "x") // as JSON has it
-		c := cursor{Kind: prompts, At: map[string]*mark{name: {}}}
+		c := cursor{Kind: list.Prompts, At: map[string]*mark{name: {}}}
 		c.At[name].follow(at)
-		back, ok := cursorOf(prompts, []byte(`{"cursor":`+rawjson.Quote(c.String())+`}`))
+		back, ok := cursorOf(list.Prompts, []byte(`{"cursor":`+rawjson.Quote(c.String())+`}`))
 		if !ok || back == nil || len(back.At) != 1 {
 			t.Fatalf("the cursor %s does not come back: %v", c.String(), back)
 		}

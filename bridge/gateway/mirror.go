@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // mirrored is an Upstream that repeats arguments of calls in headers, for
@@ -25,11 +26,11 @@ type mirrored struct {
 // again, and the call, which was not executed, is repeated once.
 func (u *mirrored) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	s := u.Upstream.Server()
-	if !s.Modern() || r.Method != lists[tools].method && (r.Method != "tools/call" || !s.Mirrors) {
+	if !s.Modern() || r.Method != list.Tools.Method() && (r.Method != "tools/call" || !s.Mirrors) {
 		return u.Upstream.Call(ctx, r)
 	}
 	c := u.r.catalog(r.From.Principal)
-	if r.Method == lists[tools].method {
+	if r.Method == list.Tools.Method() {
 		a, err := u.Upstream.Call(ctx, r)
 		switch {
 		case err != nil || a.Error != nil:
@@ -72,7 +73,7 @@ func (u *mirrored) refresh(ctx context.Context, r *bridge.Request, c *catalog) b
 	var at mark
 	now := time.Now() // what was kept before was wrong
 	for {
-		a, err := u.Upstream.Call(ctx, &bridge.Request{Message: r.From.Request(lists[tools].method, params), From: r.From, Header: r.Header, NotBefore: now})
+		a, err := u.Upstream.Call(ctx, &bridge.Request{Message: r.From.Request(list.Tools.Method(), params), From: r.From, Header: r.Header, NotBefore: now})
 		if err != nil || a.Error != nil {
 			a.Release()
 			return false
@@ -89,8 +90,8 @@ func (u *mirrored) refresh(ctx context.Context, r *bridge.Request, c *catalog) b
 // reflectAll notes what headers the tools of a list ask for. Their server has
 // none, but clients that reach it over HTTP send them (protocol.md D4).
 func (c *catalog) reflectAll(a *jsonrpc.Message) {
-	c.reflected.at(a, func() bool {
-		tools.items(a.Result, func(item []byte, key string) {
+	c.reflected.At(a, func() bool {
+		list.Tools.Each(a.Result, func(item []byte, key string) {
 			m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
 			if err != nil {
 				m = nil // whether the tool is of use is for the clients to judge
@@ -105,8 +106,8 @@ func (c *catalog) reflectAll(a *jsonrpc.Message) {
 // that cannot be, and notes what the others ask for.
 func (r *route) weeded(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 	bad := map[string]error{}
-	c.reflected.at(a, func() bool {
-		tools.items(a.Result, func(item []byte, key string) {
+	c.reflected.At(a, func() bool {
+		list.Tools.Each(a.Result, func(item []byte, key string) {
 			m, err := era.NewMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw))
 			if err != nil {
 				bad[key] = err
@@ -121,7 +122,7 @@ func (r *route) weeded(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 	for name, err := range bad {
 		r.log.Warn("tool left out: its annotation asks for a header that cannot be", "tool", name, "err", err)
 	}
-	return tools.edit(a, func(item []byte, key string) []byte {
+	return list.Tools.Edit(a, func(item []byte, key string) []byte {
 		if bad[key] != nil {
 			return nil
 		}
@@ -134,11 +135,11 @@ func (r *route) weeded(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 func (r *route) pruned(c *catalog, a *jsonrpc.Message) *jsonrpc.Message {
 	if !bytes.Contains(a.Result, []byte("x-mcp-header")) {
 		if c.mirrored() {
-			tools.items(a.Result, func(_ []byte, key string) { c.reflect(key, nil) }) // they may have had one before
+			list.Tools.Each(a.Result, func(_ []byte, key string) { c.reflect(key, nil) }) // they may have had one before
 		}
 		return a
 	}
-	return tools.edit(a, func(item []byte, key string) []byte {
+	return list.Tools.Edit(a, func(item []byte, key string) []byte {
 		schema := []byte(gjson.GetBytes(item, "inputSchema").Raw)
 		m, err := era.NewMirror(schema)
 		c.reflect(key, m)

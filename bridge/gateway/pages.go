@@ -15,11 +15,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // cursor says where several servers' lists go on. For clients it is opaque.
 type cursor struct {
-	Kind kind             `json:"k"`
+	Kind list.Kind        `json:"k"`
 	At   map[string]*mark `json:"at"` // by the server's name
 }
 
@@ -59,7 +60,7 @@ func (c *cursor) String() string {
 }
 
 // cursorOf reads the cursor of a request for a list; nil means the first page.
-func cursorOf(k kind, params []byte) (*cursor, bool) {
+func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 	given := gjson.GetBytes(params, "cursor")
 	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
 		return nil, true
@@ -82,7 +83,7 @@ func cursorOf(k kind, params []byte) (*cursor, bool) {
 
 // list answers a request for a list with what all servers have: one page of
 // each.
-func (g *merge) list(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *merge) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
 		return invalidParams("params.cursor is not one that was given for " + r.Method), nil
@@ -131,7 +132,7 @@ func (g *merge) list(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.M
 				params = rawjson.Set(params, "cursor", []byte(rawjson.Quote(from.At[m.r.o.Name].Cursor)))
 			}
 			var err error
-			pages[m.place], err = m.call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(lists[k].method, params), From: caller, Header: header, Call: came})
+			pages[m.place], err = m.call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(k.Method(), params), From: caller, Header: header, Call: came})
 			if err == nil && from == nil {
 				m.catalog.slow.took(k, time.Since(began))
 			}
@@ -161,7 +162,7 @@ func (g *merge) list(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.M
 				}
 			}
 			if m.keepPage(k, awaited[m.place], page) || err != nil && shown != nil {
-				g.rest.Notify(jsonrpc.NewNotification(lists[k].changed, nil))
+				g.rest.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 			}
 			if err != nil {
 				m.leaveOut(err)
@@ -181,7 +182,7 @@ func (g *merge) list(ctx context.Context, k kind, r *bridge.Request) (*jsonrpc.M
 
 // takeLate returns the page that came too late for the last request, or says
 // that it is still on its way.
-func (m *member) takeLate(k kind) (page *jsonrpc.Message, coming bool) {
+func (m *member) takeLate(k list.Kind) (page *jsonrpc.Message, coming bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.late[k]
@@ -196,7 +197,7 @@ func (m *member) takeLate(k kind) (page *jsonrpc.Message, coming bool) {
 }
 
 // awaitPage notes that the first page is on its way.
-func (m *member) awaitPage(k kind) *late {
+func (m *member) awaitPage(k list.Kind) *late {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.late[k] = &late{}
@@ -206,7 +207,7 @@ func (m *member) awaitPage(k kind) *late {
 // keepPage keeps the page that l stands for until it is asked for; nil means
 // that there is none. It reports whether there is something to ask for: the
 // list may have changed since.
-func (m *member) keepPage(k kind, l *late, page *jsonrpc.Message) bool {
+func (m *member) keepPage(k list.Kind, l *late, page *jsonrpc.Message) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l == nil || m.late[k] != l {
@@ -219,7 +220,7 @@ func (m *member) keepPage(k kind, l *late, page *jsonrpc.Message) bool {
 }
 
 // awaits reports whether l still stands for the page that is on its way.
-func (m *member) awaits(k kind, l *late) bool {
+func (m *member) awaits(k list.Kind, l *late) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return l != nil && m.late[k] == l
@@ -229,8 +230,8 @@ func (m *member) awaits(k kind, l *late) bool {
 func (m *member) outdate(changed string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for k := range kinds {
-		if lists[k].changed == changed {
+	for k := range list.Kinds {
+		if k.Changed() == changed {
 			m.late[k] = nil
 			m.catalog.slow.forget(k)
 		}
@@ -239,9 +240,9 @@ func (m *member) outdate(changed string) {
 
 // join makes one answer of the servers' pages, of which those of late are not
 // there yet: what is known of them stands in their place.
-func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, known [][]byte, late map[*member]bool) (*jsonrpc.Message, error) {
+func (g *merge) join(k list.Kind, from *cursor, pages []*jsonrpc.Message, known [][]byte, late map[*member]bool) (*jsonrpc.Message, error) {
 	next := cursor{Kind: k, At: map[string]*mark{}}
-	out := []byte(`{"` + lists[k].member + `":[`)
+	out := []byte(`{"` + k.Member() + `":[`)
 	empty := len(out)
 	var meta []byte
 	var no *jsonrpc.Message // the first refusal
@@ -258,7 +259,7 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, known [][]b
 			continue
 		}
 		if page != nil && page.Error != nil {
-			m.r.log.Debug("left out of a list", "method", lists[k].method, "err", string(page.Error))
+			m.r.log.Debug("left out of a list", "method", k.Method(), "err", string(page.Error))
 			if no == nil {
 				no = page
 			}
@@ -278,14 +279,14 @@ func (g *merge) join(k kind, from *cursor, pages []*jsonrpc.Message, known [][]b
 		}
 		more, ok := more(result)
 		if ok && !at.follow(more) {
-			m.r.log.Warn("list cut off: the server leads in circles, or has no end", "method", lists[k].method)
+			m.r.log.Warn("list cut off: the server leads in circles, or has no end", "method", k.Method())
 			ok = false
 		}
 		if ok {
 			next.At[m.r.o.Name] = at
 		}
 		m.catalog.learn(k, result, m.expose(k), from == nil, !ok)
-		k.items(result, func(item []byte, key string) {
+		k.Each(result, func(item []byte, key string) {
 			if item = m.show(k, item, key); item == nil {
 				return
 			}

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"container/list"
+	clist "container/list"
 	"context"
 	"errors"
 	"sync"
@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // pool is an Upstream for the clients without sessions of one server: it finds
@@ -39,7 +40,7 @@ type pool struct {
 	mu        sync.Mutex // guards the rest
 	all       map[*lower]struct{}
 	lowers    map[string][]*lower // those that new requests find, by key, the oldest first
-	queue     list.List           // *claim: calls that wait for a connection of their own, in their order
+	queue     clist.List          // *claim: calls that wait for a connection of their own, in their order
 	noticed   time.Time           // when it was last logged that questions were refused
 	circles   map[string]*circle  // by their key
 	profiles  map[string]profile  // capabilities, by how clients write them
@@ -54,7 +55,7 @@ type pool struct {
 // of one principal that send the same of the headers that are forwarded.
 type circle struct {
 	key   string
-	noted looked // of lists of tools, for required
+	noted list.Memo // of lists of tools, for required
 
 	mu       sync.Mutex       // guards the rest
 	server   *bridge.Greeting // what the last handshake said; nil before the first
@@ -296,7 +297,7 @@ func (c *circle) learn(s *bridge.Greeting) {
 	c.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
 		c.required, c.whole = nil, false
-		c.noted.forget()
+		c.noted.Forget()
 	}
 }
 

@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"container/list"
+	clist "container/list"
 	"context"
 	"time"
 
@@ -40,7 +40,7 @@ type claim struct {
 	// In the line. Guarded by pool.mu.
 	got     chan *lower // takes one
 	patient bool        // it waits for one that becomes free, no other is opened
-	at      *list.Element
+	at      *clist.Element
 }
 
 const (

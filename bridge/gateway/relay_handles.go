@@ -128,7 +128,7 @@ func (h *handles) wrap(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	}
 	kind := a.Found().Type.Of(a.Result)
 	if a.Found().Twice { // peers differ in which they take
-		a = replaced(a, once(a.Result))
+		a = a.Replaced(once(a.Result))
 		kind = a.Found().Type.Of(a.Result)
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // slowList is how long a list may take before it is not waited for any more the
@@ -26,19 +27,19 @@ const maxSlowPage = 1 << 20
 // last.
 type slow struct {
 	mu    sync.Mutex // guards the rest
-	lists [kinds]bool
+	lists [list.Kinds]bool
 	pages map[slowKey][]byte
 }
 
 // slowKey is what a page depends on beside the server and the principal: it is
 // in the words of the client's revision.
 type slowKey struct {
-	k        kind
+	k        list.Kind
 	revision string
 }
 
 // took notes how long a list took.
-func (s *slow) took(k kind, d time.Duration) {
+func (s *slow) took(k list.Kind, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lists[k] = d > slowList; !s.lists[k] {
@@ -47,14 +48,14 @@ func (s *slow) took(k kind, d time.Duration) {
 }
 
 // forget drops what a list was: it has changed.
-func (s *slow) forget(k kind) {
+func (s *slow) forget(k list.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(k)
 }
 
 // drop drops the pages of a list. The caller holds s.mu.
-func (s *slow) drop(k kind) {
+func (s *slow) drop(k list.Kind) {
 	for key := range s.pages {
 		if key.k == k {
 			delete(s.pages, key)
@@ -63,14 +64,14 @@ func (s *slow) drop(k kind) {
 }
 
 // is reports whether a list is not to be waited for.
-func (s *slow) is(k kind) bool {
+func (s *slow) is(k list.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lists[k]
 }
 
 // keep keeps the only page of a slow list.
-func (s *slow) keep(k kind, revision string, page []byte) {
+func (s *slow) keep(k list.Kind, revision string, page []byte) {
 	_, more := more(page)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *slow) keep(k kind, revision string, page []byte) {
 }
 
 // page returns what was kept, or nil.
-func (s *slow) page(k kind, revision string) []byte {
+func (s *slow) page(k list.Kind, revision string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pages[slowKey{k, revision}]
@@ -96,7 +97,7 @@ func (s *slow) page(k kind, revision string) []byte {
 // lastKnown returns what the list was when it came last, if it is slow: nil when
 // nothing is to be kept of the server, or when what it lists may depend on the
 // headers of the client.
-func (m *member) lastKnown(k kind) []byte {
+func (m *member) lastKnown(k list.Kind) []byte {
 	if m.r.cache == nil || len(m.r.o.Forward) > 0 {
 		return nil
 	}

@@ -145,5 +145,5 @@ func (o *owned) own(a *jsonrpc.Message) *jsonrpc.Message {
 		}
 		return true
 	})
-	return replaced(a, rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
+	return a.Replaced(rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
 }

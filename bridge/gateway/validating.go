@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -36,11 +37,11 @@ func (r *route) validating(up bridge.Upstream, modern bool) bridge.Upstream {
 // Call makes a call, unless it is one of a tool with wrong arguments.
 func (u *validating) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
-	case lists[tools].method:
+	case list.Tools.Method():
 		a, err := u.Upstream.Call(ctx, r)
 		if err == nil && a.Error == nil {
 			c := u.r.catalog(r.From.Principal)
-			c.studied.at(a, func() bool {
+			c.studied.At(a, func() bool {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				return c.schemas.study(a.Result)
@@ -161,7 +162,7 @@ const maxSchemas = 16 << 20
 // for them.
 func (s *schemas) study(page []byte) bool {
 	before := s.filled
-	tools.items(page, func(item []byte, key string) {
+	list.Tools.Each(page, func(item []byte, key string) {
 		var schema []byte
 		if in := gjson.GetBytes(item, "inputSchema"); in.Exists() {
 			schema = []byte(in.Raw)
@@ -222,7 +223,7 @@ func (u *validating) relist(ctx context.Context, r *bridge.Request, c *catalog, 
 		found.note(r.Name(), nil) // the server may have it all the same
 	}
 	c.schemas = found
-	c.studied.forget()
+	c.studied.Forget()
 }
 
 // list lists the tools on behalf of a call. It reports whether it got to the
@@ -232,9 +233,9 @@ func (u *validating) list(ctx context.Context, r *bridge.Request, since time.Tim
 	params := []byte("{}")
 	var at mark
 	for {
-		m := jsonrpc.NewRequest(lists[tools].method, params)
+		m := jsonrpc.NewRequest(list.Tools.Method(), params)
 		if modern {
-			m = r.From.Request(lists[tools].method, params)
+			m = r.From.Request(list.Tools.Method(), params)
 		}
 		a, err := u.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, NotBefore: since})
 		if err != nil || a.Error != nil {

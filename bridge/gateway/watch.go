@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // Report says what became of one request of a client at one server. A request
@@ -104,7 +105,7 @@ func (b *Gateway) conclude(a *arrival, server string, from *bridge.Caller, reque
 // part reports whether the answer of one server is only a part of what the
 // client gets.
 func (a *arrival) part(method string) bool {
-	_, list := listed(method)
+	_, list := list.Of(method)
 	return list && a.meant.Load() != nil
 }
 

@@ -135,3 +135,15 @@ func (m *Message) WithParams(params []byte) *Message {
 	other := &Message{ID: m.ID, Method: m.Method, Params: params}
 	return other.Clone()
 }
+
+// Replaced returns the answer with another result, of which it is known where
+// its members stand. The answer given is released.
+func (m *Message) Replaced(result []byte) *Message {
+	b := m.WithResult(result)
+	if b.ID == nil {
+		b.ID = []byte("0")
+	}
+	b = b.Clone()
+	m.Release()
+	return b
+}
