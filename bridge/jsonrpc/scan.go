@@ -35,6 +35,9 @@ type scanner struct {
 	dup   string // a member that stands twice where once is the rule
 	seen  uint8  // members of the envelope that were found, by bit
 	lines bool   // a line break stands between tokens
+	doc   *Document
+	done  int // how much of b is in the text of the document
+	gone  int // how much of it was white space
 }
 
 // fail notes the first fault. It returns -1, for callers to pass on.
@@ -47,14 +50,20 @@ func (s *scanner) fail(i int, what string) int {
 
 // space returns the index of the next byte that is not white space.
 func (s *scanner) space(i int) int {
-	for ; i < len(s.b); i++ {
-		switch s.b[i] {
-		case ' ', '\t':
-		case '\n', '\r':
-			s.lines = true
-		default:
-			return i
-		}
+	if i < len(s.b) && s.b[i] > ' ' {
+		return i
+	}
+	return s.skip(i)
+}
+
+// skip is space where there is some, probably.
+func (s *scanner) skip(i int) int {
+	from := i
+	for ; i < len(s.b) && (s.b[i] == ' ' || s.b[i] == '\t' || s.b[i] == '\n' || s.b[i] == '\r'); i++ {
+		s.lines = s.lines || s.b[i] == '\n' || s.b[i] == '\r'
+	}
+	if s.doc != nil && i > from {
+		s.leave(from, i)
 	}
 	return i
 }
@@ -205,10 +214,11 @@ func (s *scanner) array(i, depth int) int {
 	if depth >= maxDepth {
 		return s.fail(i, tooDeep)
 	}
+	slot := s.open(i)
 	if i = s.space(i + 1); i < len(s.b) && s.b[i] == ']' {
-		return i + 1
+		return s.close(slot, i+1, 0)
 	}
-	for {
+	for n := 1; ; n++ {
 		if i = s.value(i, depth+1, other); i < 0 {
 			return i
 		}
@@ -219,7 +229,7 @@ func (s *scanner) array(i, depth int) int {
 		case ',':
 			i = s.space(i + 1)
 		case ']':
-			return i + 1
+			return s.close(slot, i+1, n)
 		default:
 			return s.fail(i, "a comma or ] is expected")
 		}
@@ -230,10 +240,11 @@ func (s *scanner) object(i, depth int, l level) int {
 	if depth >= maxDepth {
 		return s.fail(i, tooDeep)
 	}
+	slot := s.open(i)
 	if i = s.space(i + 1); i < len(s.b) && s.b[i] == '}' {
-		return i + 1
+		return s.close(slot, i+1, 0)
 	}
-	for {
+	for n := 1; ; n++ {
 		if i >= len(s.b) || s.b[i] != '"' {
 			return s.fail(i, "a member's name is expected")
 		}
@@ -261,7 +272,7 @@ func (s *scanner) object(i, depth int, l level) int {
 		case ',':
 			i = s.space(i + 1)
 		case '}':
-			return i + 1
+			return s.close(slot, i+1, n)
 		default:
 			return s.fail(i, "a comma or } is expected")
 		}

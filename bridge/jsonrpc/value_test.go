@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -33,8 +34,55 @@ func TestValid(t *testing.T) {
 func FuzzValid(f *testing.F) {
 	f.Add([]byte(`{"a":[1,-2.5e3,"x\u00e9\n",true,null]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if got, want := Valid(b, maxDepth), json.Valid(b); got != want && strings.Count(string(b), "[")+strings.Count(string(b), "{") < maxDepth {
-			t.Errorf("Valid(%q) = %v, want %v", b, got, want)
+		d, ok := Read(b, maxDepth)
+		if got := Valid(b, maxDepth); got != ok {
+			t.Errorf("Valid(%q) = %v, Read says %v", b, got, ok)
+		}
+		var compact bytes.Buffer
+		if ok && (json.Compact(&compact, b) != nil || !bytes.Equal(d.Text, compact.Bytes())) {
+			t.Errorf("Read(%q) = %q, want %q", b, d.Text, compact.Bytes())
+		}
+		if got, want := ok, json.Valid(b); got != want && strings.Count(string(b), "[")+strings.Count(string(b), "{") < maxDepth {
+			t.Errorf("Read(%q) says %v, want %v", b, got, want)
 		}
 	})
+}
+
+// A document knows where what is large stands in its text, white space left out.
+func TestDocument(t *testing.T) {
+	many := "[" + strings.Repeat(" 1 ,", largeSize) + "{}]"
+	whole := " { \"a\" : " + many + ",\n\"b\":[[2 , 3]],\t\"c\":[" + many + "] } "
+	d, ok := Read([]byte(whole), 4)
+	if !ok {
+		t.Fatal("not JSON")
+	}
+	size := 2*largeSize + len("[{}]")
+	for _, tc := range []struct {
+		where      string
+		begin, end int
+		n          int
+		ok         bool
+	}{
+		{"all", 0, len(d.Text), 3, true},
+		{"a", 5, 5 + size, largeSize + 1, true},
+		{"the last of a", 5 + size - 3, 0, 0, false},
+		{"b", 5 + size + 5, 0, 0, false},
+		{"within b", 5 + size + 6, 0, 0, false},
+		{"c", len(d.Text) - size - 3, len(d.Text) - 1, 1, true},
+		{"within c", len(d.Text) - size - 2, len(d.Text) - 2, largeSize + 1, true},
+	} {
+		if end, n, ok := d.Large(tc.begin); end != tc.end || n != tc.n || ok != tc.ok {
+			t.Errorf("%s: Large(%d) = %d, %d, %v, want %d, %d, %v", tc.where, tc.begin, end, n, ok, tc.end, tc.n, tc.ok)
+		}
+		if c := d.Text[tc.begin]; c != '{' && c != '[' {
+			t.Errorf("%s: nothing begins at %d", tc.where, tc.begin)
+		}
+	}
+	same := []byte(`{"a":" "}`)
+	if d, _ := Read(same, 1); &d.Text[0] != &same[0] {
+		t.Error("what has no white space is copied")
+	}
+	if _, ok := Read([]byte(whole), 2); ok {
+		t.Error("what is nested too deep is read")
+	}
 }

@@ -45,10 +45,7 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	case a.streamed:
 		return s.joined(c, a)
 	case media.IsJSON(kind) || kind == "" || kind == "text/plain" && looksJSON(a.body):
-		if body := bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")); usable(body, a) {
-			return s.json(c, body, a)
-		}
-		return s.text(c, a)
+		return s.json(c, bytes.TrimPrefix(a.body, []byte("\xef\xbb\xbf")), a)
 	case isText(kind):
 		return s.text(c, a)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -386,8 +388,12 @@ func FuzzCut(f *testing.F) {
 		if !gjson.Valid(s) || looksDeep(s) {
 			return
 		}
-		var k cutter
-		got := k.fit(nil, rawjson.Compact([]byte(s)), "", budget)
+		doc, ok := jsonrpc.Read([]byte(s), maxDepth)
+		if !ok {
+			t.Fatalf("%q is no JSON", s)
+		}
+		k := cutter{doc: doc}
+		got := k.fit(nil, 0, len(doc.Text), "", budget)
 		if !gjson.ValidBytes(got) {
 			t.Errorf("fit(%q, %d) = %q, which is no JSON", s, budget, got)
 		}
@@ -395,6 +401,34 @@ func FuzzCut(f *testing.F) {
 			t.Errorf("fit(%q, %d) = %q, which is longer", s, budget, got)
 		}
 	})
+}
+
+// What is large is cut as what is small is, although it is not walked through.
+func TestCutLarge(t *testing.T) {
+	list := largeList()
+	var pairs strings.Builder
+	for i := range 16000 {
+		fmt.Fprintf(&pairs, `,"k%d":[%d]`, i, i)
+	}
+	for _, all := range []string{
+		list, `{"total":16000,"items":` + list + `,"next":"x"}`, "[" + list + "," + list + "]", "[[[" + list + "]]]",
+		"{" + pairs.String()[1:] + "}", `{"of":{` + pairs.String()[1:] + `},"a":` + list + `}`,
+	} {
+		doc, ok := jsonrpc.Read([]byte(all), maxDepth)
+		if !ok {
+			t.Fatalf("%.40s is no JSON", all)
+		}
+		for _, budget := range []int{0, 10, 100, 10_000, 100_000, len(all) - 1} {
+			k, walks := cutter{doc: doc}, cutter{doc: &jsonrpc.Document{Text: doc.Text}}
+			got, want := k.fit(nil, 0, len(all), "", budget), walks.fit(nil, 0, len(all), "", budget)
+			if !bytes.Equal(got, want) || !slices.Equal(k.notes, walks.notes) {
+				t.Errorf("%.40s in %d bytes: %.200s… %q, want %.200s… %q", all, budget, got, k.notes, want, walks.notes)
+			}
+			if !gjson.ValidBytes(got) || len(k.notes) == 0 {
+				t.Errorf("%.40s in %d bytes: %.200s… %q", all, budget, got, k.notes)
+			}
+		}
+	}
 }
 
 func looksDeep(s string) bool { return strings.Count(s, "[")+strings.Count(s, "{") > maxDepth }

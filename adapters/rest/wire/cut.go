@@ -15,7 +15,10 @@ import (
 
 // cutter makes JSON smaller so that it stays JSON: arrays keep whole items from
 // their beginning, large members of objects give way before small ones.
-type cutter struct{ notes []string }
+type cutter struct {
+	doc   *jsonrpc.Document
+	notes []string
+}
 
 // maxNotes is how many cuts are told.
 const maxNotes = 5
@@ -32,35 +35,41 @@ func (k *cutter) note(path, format string, args ...any) {
 	}
 }
 
-// fit appends v, JSON without space between its parts, in about budget bytes.
-func (k *cutter) fit(dst, v []byte, path string, budget int) []byte {
+// fit appends the value between i and end in about budget bytes.
+func (k *cutter) fit(dst []byte, i, end int, path string, budget int) []byte {
+	v := k.doc.Text[i:end]
 	if len(v) <= budget {
 		return append(dst, v...)
 	}
 	switch v[0] {
 	case '[':
-		return k.array(dst, v, path, budget)
+		return k.array(dst, i, path, budget)
 	case '{':
-		return k.object(dst, v, path, budget)
+		return k.object(dst, i, path, budget)
 	case '"':
 		return k.str(dst, v, path, budget)
 	}
 	return append(dst, v...)
 }
 
-// behind returns where a value within JSON that is valid ends.
-func behind(v []byte, i int) int { return jsonrpc.Value(v, i, math.MaxInt) }
+// behind returns where the value at i ends.
+func (k *cutter) behind(i int) int {
+	if end, _, ok := k.doc.Large(i); ok {
+		return end
+	}
+	return jsonrpc.Value(k.doc.Text, i, math.MaxInt)
+}
 
-func (k *cutter) array(dst, v []byte, path string, budget int) []byte {
+func (k *cutter) array(dst []byte, i int, path string, budget int) []byte {
+	_, n, known := k.doc.Large(i)
 	dst = append(dst, '[')
 	left, shown, total := budget-2, 0, 0
-	for i := 1; v[i] != ']'; total++ {
-		if v[i] == ',' {
+	for i++; k.doc.Text[i] != ']'; total++ {
+		if k.doc.Text[i] == ',' {
 			i++
 		}
-		end := behind(v, i)
-		one := v[i:end]
-		i = end
+		end := k.behind(i)
+		one := k.doc.Text[i:end]
 		fits := shown == total && len(one) < left
 		switch {
 		case fits && shown > 0:
@@ -68,13 +77,17 @@ func (k *cutter) array(dst, v []byte, path string, budget int) []byte {
 		case fits:
 			dst = append(dst, one...)
 		case total == 0 && left > 16: // one that is cut tells more than none
-			dst = k.fit(dst, one, path+"[0]", left)
+			dst = k.fit(dst, i, end, path+"[0]", left)
 			left = 0
 			fits = true
 		}
+		i = end
 		if fits {
 			shown++
 			left -= len(one) + 1
+		} else if known { // what is behind is not looked at
+			total = n
+			break
 		}
 	}
 	if shown < total {
@@ -83,29 +96,35 @@ func (k *cutter) array(dst, v []byte, path string, budget int) []byte {
 	return append(dst, ']')
 }
 
-func (k *cutter) object(dst, v []byte, path string, budget int) []byte {
-	type member struct{ key, value []byte }
+func (k *cutter) object(dst []byte, i int, path string, budget int) []byte {
+	type member struct {
+		key        []byte
+		value, end int
+	}
+	_, n, known := k.doc.Large(i)
 	var members []member
 	names, total := 2, 0
-	for i := 1; v[i] != '}'; {
-		if v[i] == ',' {
+	for i++; k.doc.Text[i] != '}'; {
+		if k.doc.Text[i] == ',' {
 			i++
 		}
-		colon := behind(v, i)
-		end := behind(v, colon+1)
-		key, value := v[i:colon], v[colon+1:end]
-		i = end
+		colon := k.behind(i)
+		m := member{k.doc.Text[i:colon], colon + 1, k.behind(colon + 1)}
+		i = m.end
 		total++
 		// Even cut to nothing a value takes some bytes.
-		if cost := len(key) + 2; names+cost+min(len(value), 4)*(len(members)+1) <= budget && len(members) == total-1 {
-			members = append(members, member{key, value})
+		if cost := len(m.key) + 2; names+cost+min(m.end-m.value, 4)*(len(members)+1) <= budget && len(members) == total-1 {
+			members = append(members, m)
 			names += cost
+		} else if known { // what is behind is not looked at
+			total = n
+			break
 		}
 	}
 	// The level up to which values can stay as they are.
 	sizes := make([]int, len(members))
 	for i, m := range members {
-		sizes[i] = len(m.value)
+		sizes[i] = m.end - m.value
 	}
 	slices.Sort(sizes)
 	left, level := budget-names, 0
@@ -122,15 +141,15 @@ func (k *cutter) object(dst, v []byte, path string, budget int) []byte {
 			dst = append(dst, ',')
 		}
 		dst = append(append(dst, m.key...), ':')
-		if len(m.value) <= level {
-			dst = append(dst, m.value...)
+		if m.end-m.value <= level {
+			dst = append(dst, k.doc.Text[m.value:m.end]...)
 			continue
 		}
 		name := gjson.ParseBytes(m.key).String()
 		if path != "" {
 			name = path + "." + name
 		}
-		dst = k.fit(dst, m.value, head([]byte(name), 100), level)
+		dst = k.fit(dst, m.value, m.end, head([]byte(name), 100), level)
 	}
 	if len(members) < total {
 		k.note(path, "showing %d of %d members", len(members), total)

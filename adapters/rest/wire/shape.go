@@ -1,18 +1,17 @@
 package wire
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // name returns the host part of addresses of files.
@@ -28,19 +27,20 @@ const (
 	maxShaped = 64 << 20
 )
 
-// json is the result of an answer that is JSON.
+// json is the result of an answer that should be JSON. When it is not, it is text.
 func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 	var notes []string
+	body = s.mask(body)
 	if note := a.note(); note != "" {
 		notes = append(notes, note)
-		if body = salvage(body); !usable(body, &answer{}) {
+		if !usable(body, a) {
 			return s.text(c, a)
 		}
+		body = salvage(body)
 	}
-	if clean := s.mask(body); len(clean) != len(body) || !bytes.Equal(clean, body) {
-		if body = clean; !jsonrpc.Valid(body, maxDepth) {
-			return s.text(c, a)
-		}
+	doc, ok := jsonrpc.Read(body, maxDepth)
+	if !ok || !utf8.Valid(body) {
+		return s.text(c, a)
 	}
 	if c.Result != "" {
 		if v, ok := c.Settings.shaped(body, c.Result); ok {
@@ -57,13 +57,17 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 			body = v
 		}
 	}
-	most := s.maxAnswer(c)
+	if c.shapes() {
+		doc, _ = jsonrpc.Read(body, maxDepth) // of what is valid
+	}
+	value, most := doc.Text, s.maxAnswer(c)
 	if len(body) > most {
-		body = rawjson.Compact(body)
+		body = value
 	}
 	if len(body) > most {
-		var k cutter
-		body = k.fit(make([]byte, 0, most+most/8), body, "", most)
+		k := cutter{doc: doc}
+		value = k.fit(make([]byte, 0, most+most/8), 0, len(value), "", most)
+		body = value
 		notes = append(notes, k.notes...)
 		notes = append(notes, advice(c))
 	}
@@ -72,15 +76,15 @@ func (s *Source) json(c *Call, body []byte, a *answer) []byte {
 		out = appendText(append(out, ','), []byte(strings.Join(notes, "\n")))
 	}
 	out = s.appendTold(out, c, a)
-	return append(s.appendStructured(append(out, ']'), c, body), '}')
+	return append(s.appendStructured(append(out, ']'), c, value), '}')
 }
 
 // appendStructured appends structured content: objects as they are, everything
 // else as {"result": …}. What does not fit the schema is left out: where it can
 // be, there is nothing in place of it, because clients refuse results without.
-func (s *Source) appendStructured(dst []byte, c *Call, body []byte) []byte {
+// value has no white space between its parts.
+func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 	const key = `,"structuredContent":`
-	value := rawjson.Compact(body)
 	isObject := len(value) > 0 && value[0] == '{'
 	schema := c.Tool.OutputSchema
 	if schema == nil {
