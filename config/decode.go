@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
@@ -108,7 +109,7 @@ func ruleOf(in reflect.Type, key string) func(any) (any, error) {
 		return func(value any) (any, error) { return rule(key, value) }
 	case reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[retry.Options]().PkgPath(), reflect.TypeFor[gateway.Cache]().PkgPath():
 		return notZero
-	case reflect.TypeFor[rest.Config]().PkgPath():
+	case reflect.TypeFor[rest.Config]().PkgPath(), reflect.TypeFor[toolset.Entry]().PkgPath():
 		if notZeroInRest[key] {
 			return notZero
 		}

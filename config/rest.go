@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/config/strict"
 )
@@ -43,15 +44,15 @@ func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) 
 	case *rest.Limits:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
-	case *rest.ToolLimits:
+	case *toolset.ToolLimits:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
 	case *rest.Catalog:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
-	case *[]rest.Tool:
+	case *[]toolset.Entry:
 		return d.restTools(x, n, into), true
-	case *[]rest.Arg:
+	case *[]toolset.Arg:
 		return d.restArgs(x, n, into), true
 	case *failure:
 		return d.failure(x, n, into), true

@@ -11,29 +11,29 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/config/strict"
 )
 
-// toolKeys is how a file writes a rest.Tool, and argKeys what is not JSON Schema
-// of a rest.Arg.
+// toolKeys is how a file writes a toolset.Entry, and argKeys what is not JSON Schema
+// of a toolset.Arg.
 type toolKeys struct {
-	Name    string            `yaml:"name"`
-	Title   string            `yaml:"title"`
-	About   string            `yaml:"about"`
-	Request string            `yaml:"request"`
-	Args    []rest.Arg        `yaml:"args"`
-	Body    strict.JSON       `yaml:"body"`
-	Headers map[string]string `yaml:"headers"`
-	Query   strict.JSON       `yaml:"query"`
-	Result  string            `yaml:"result"`
-	Error   failure           `yaml:"error"`
-	As      string            `yaml:"as"`
-	Writes  bool              `yaml:"writes"`
-	Timeout time.Duration     `yaml:"timeout"`
-	Retry   attempts          `yaml:"retry"`
-	Cache   keeping           `yaml:"cache"`
-	Limits  rest.ToolLimits   `yaml:"limits"`
+	Name    string             `yaml:"name"`
+	Title   string             `yaml:"title"`
+	About   string             `yaml:"about"`
+	Request string             `yaml:"request"`
+	Args    []toolset.Arg      `yaml:"args"`
+	Body    strict.JSON        `yaml:"body"`
+	Headers map[string]string  `yaml:"headers"`
+	Query   strict.JSON        `yaml:"query"`
+	Result  string             `yaml:"result"`
+	Error   failure            `yaml:"error"`
+	As      string             `yaml:"as"`
+	Writes  bool               `yaml:"writes"`
+	Timeout time.Duration      `yaml:"timeout"`
+	Retry   attempts           `yaml:"retry"`
+	Cache   keeping            `yaml:"cache"`
+	Limits  toolset.ToolLimits `yaml:"limits"`
 }
 
 // failure is a path, or a mapping of several.
@@ -115,13 +115,13 @@ func (d *decoder) keeping(x *strict.Slot, n ast.Node, into *keeping) bool {
 }
 
 // restTools reads the tools of an API, with their own faults.
-func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]rest.Tool) bool {
+func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]toolset.Entry) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
 	}
 	for _, e := range list {
-		t := rest.Tool{Key: e.Key, Line: e.Line}
+		t := toolset.Entry{Key: e.Key, Line: e.Line}
 		if d.IsOff(e.Value) {
 			t.Off = true
 			*into = append(*into, t)
@@ -161,13 +161,13 @@ func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]rest.Tool) bool 
 }
 
 // restArgs reads the arguments of a tool.
-func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
+func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]toolset.Arg) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return d.Mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
 	}
 	for _, e := range list {
-		a := rest.Arg{Line: e.Line}
+		a := toolset.Arg{Line: e.Line}
 		a.Name, a.Optional = strings.CutSuffix(e.Key, "?")
 		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
 		good := true
@@ -192,12 +192,12 @@ func (d *decoder) restArgs(x *strict.Slot, n ast.Node, into *[]rest.Arg) bool {
 }
 
 // argType reads the short form of a type.
-func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *rest.Arg) bool {
+func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *toolset.Arg) bool {
 	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
 	if !ok {
 		return false
 	}
-	schema, def, err := rest.ParseArg(before + got.Value + after)
+	schema, def, err := toolset.ParseArg(before + got.Value + after)
 	if err != nil {
 		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, d.Redact(err.Error()))
 		return false
@@ -210,7 +210,7 @@ func (d *decoder) argType(x *strict.Slot, n ast.Node, before, after string, a *r
 }
 
 // restArg reads the long form of an argument: our keys, and JSON Schema.
-func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *rest.Arg) bool {
+func (d *decoder) restArg(x *strict.Slot, n ast.Node, a *toolset.Arg) bool {
 	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
 	if !ok {
 		return false

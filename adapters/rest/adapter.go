@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/validate"
@@ -341,8 +342,8 @@ type Report struct {
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
 
-	tools   []*tool // and resources
-	uris    map[*tool]string
+	tools   []*toolset.Tool // and resources
+	uris    map[*toolset.Tool]string
 	doc     *openapi.Document
 	config  *Config
 	timeout time.Duration
@@ -380,13 +381,13 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	list := c.catalog(m, name)
 	report := &Report{
 		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
-		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
+		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, op := range m.lost {
 		report.Lost = append(report.Lost, strings.TrimSpace(op.Key()))
 	}
 	for _, r := range m.resources {
-		report.tools, report.uris[r.tool] = append(report.tools, r.tool), r.uri
+		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
 	}
 	return report, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -186,7 +187,7 @@ func TestUnusable(t *testing.T) {
 	}{
 		{"no file", func(c *Config) { c.OpenAPI = "testdata/nothing.yaml" }, "nothing.yaml"},
 		{"no document", func(c *Config) { c.OpenAPI = "adapter_test.go" }, "adapter_test.go"},
-		{"unknown operation", func(c *Config) { c.Tools = []Tool{{Key: "getPets", Off: true}} }, `did you mean "getPet"?`},
+		{"unknown operation", func(c *Config) { c.Tools = []toolset.Entry{{Key: "getPets", Off: true}} }, `did you mean "getPet"?`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := api.pets()

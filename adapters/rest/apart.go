@@ -2,8 +2,11 @@ package rest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // maxApart is how many origins are named in one message.
@@ -18,8 +21,8 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
 	refused := map[string]int{}
-	note := func(t *tool) {
-		if origin, kept := reach.Stranger(t.Operation, t.settings); origin != "" {
+	note := func(t *toolset.Tool) {
+		if origin, kept := reach.Stranger(t.Operation, t.Settings); origin != "" {
 			e.apart = append(e.apart, origin)
 			if kept {
 				refused[origin]++
@@ -30,7 +33,7 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 		note(t)
 	}
 	for _, r := range m.resources {
-		note(r.tool)
+		note(r.Tool)
 	}
 	var tokens []string
 	e.tokens, tokens = reach.Tokens()
@@ -42,7 +45,7 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 			return err
 		}
 	}
-	for i, origin := range sortedKeys(refused) {
+	for i, origin := range slices.Sorted(maps.Keys(refused)) {
 		if i == maxApart {
 			a.o.Log.Warn("the document is at another origin than more of its servers", "origins", len(refused)-i)
 			break

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 )
@@ -118,12 +119,12 @@ func TestStrangers(t *testing.T) {
 			change: func(c *Config, _ string) { c.Headers = map[string]string{"X-Own": "secret-header"} }},
 		{name: "an entry's header", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
 			change: func(c *Config, _ string) {
-				c.Tools = []Tool{{Key: "a", Headers: map[string]string{"X-Entry": "secret-entry"}}}
+				c.Tools = []toolset.Entry{{Key: "a", Headers: map[string]string{"X-Entry": "secret-entry"}}}
 			}},
 		{name: "a tool of one's own", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
 			change: func(c *Config, _ string) {
 				c.Expose = []string{"none"}
-				c.Tools = []Tool{{Key: "a", Request: "GET /a?code=secret-code"}}
+				c.Tools = []toolset.Entry{{Key: "a", Request: "GET /a?code=secret-code"}}
 			}},
 		{name: "forwarded headers", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
 			from: http.Header{"X-Tenant": {"callers-secret"}}},

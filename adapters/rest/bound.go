@@ -8,6 +8,8 @@ import (
 	"time"
 
 	publication "github.com/mcp-bridge/bridge/adapters/rest/catalog"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
@@ -18,18 +20,18 @@ const maxKept = time.Hour
 // bound takes over into e what a catalogue says of the calls of a tool, as far as
 // the configuration goes: a catalogue is trusted less. What was not taken over as
 // it is stands in the warnings.
-func (c *Config) bound(e *Tool, p *publication.Tool, o *Options) (warnings []string) {
+func (c *Config) bound(e *toolset.Entry, p *publication.Tool, o *Options) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	most := cmp.Or(o.MaxTimeout, o.Timeout, wire.DefaultTimeout)
 	if e.Timeout = min(p.Timeout, most); p.Timeout > most {
 		warn("timeout is %v, and the server's max_timeout allows %v", p.Timeout, most)
 	}
 	method, _, _ := strings.Cut(strings.TrimSpace(p.Request), " ")
-	allowed := cmp.Or(c.Attempts, defaultAttempts)
+	allowed := cmp.Or(c.Attempts, toolset.DefaultAttempts)
 	if e.Attempts = min(p.Attempts, allowed); p.Attempts > allowed {
 		warn("retry is %d, and attempts allows %d", p.Attempts, allowed)
 	}
-	if !repeatable(method) {
+	if !toolset.Repeatable(method) {
 		harmless := p.Annotations["readOnlyHint"] || p.Annotations["idempotentHint"]
 		switch {
 		case !c.Catalog.Retry:
@@ -38,13 +40,13 @@ func (c *Config) bound(e *Tool, p *publication.Tool, o *Options) (warnings []str
 			}
 			e.Attempts = 1
 		case p.Attempts > 1 && harmless:
-			e.harmless = true
-		case p.Attempts > 1 && !e.hasKey():
+			e.Repeat()
+		case p.Attempts > 1 && !e.HasKey():
 			warn("retry: what a %s does it may do twice: it is made again only with readOnlyHint or idempotentHint among the annotations, or an Idempotency-Key among the headers", method)
 			e.Attempts = 1
 		}
 	}
-	e.Limits.Answer = Bytes(min(p.Answer, c.maxAnswer()))
+	e.Limits.Answer = toolset.Bytes(min(p.Answer, c.maxAnswer()))
 	if p.Answer > c.maxAnswer() {
 		warn("limits: answer is %d, and the limits of the API allow %d", p.Answer, c.maxAnswer())
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // What a catalogue says of the calls of a tool holds as far as the configuration
@@ -40,7 +41,7 @@ func TestPublishedBounds(t *testing.T) {
 		{"no cache", `"request":"GET /","cache":"10m"`, nil, "0s 0 false off 0s", "cache: the configuration has no cache for the API"},
 		{"one of another tool", `"request":"GET /","cache":true`, func(c *Config, _ *Options) {
 			yes := true
-			c.Tools = append(c.Tools, Tool{Key: "own", Request: "GET /own", Cache: &yes})
+			c.Tools = append(c.Tools, toolset.Entry{Key: "own", Request: "GET /own", Cache: &yes})
 		}, "0s 0 false off 0s", "cache: the configuration has no cache"},
 		{"a cache", `"request":"GET /","cache":"10m"`, keeps, "0s 0 false on 10m0s", ""},
 		{"a cache and off", `"request":"GET /","cache":"off"`, keeps, "0s 0 false off 0s", ""},
@@ -59,7 +60,7 @@ func TestPublishedBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			one := m.tools[len(m.tools)-1]
-			s, kept := one.settings, "on"
+			s, kept := one.Settings, "on"
 			if s.Uncached {
 				kept = "off"
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // What the configuration has from the environment in headers and queries is shown
@@ -30,8 +32,8 @@ paths:
 		OpenAPI: file(t, doc), BaseURL: echo.URL,
 		Headers: map[string]string{"X-Static": "from-environment-1", "X-Short": "pin7", "X-Plain": "plain-text-header"},
 		Secrets: []string{"from-environment-1", "pin7", "from-environment-2", "from-environment-3", "from-environment-4"},
-		Args:    []Arg{{Name: "token", Value: []byte(`"value-of-token-1"`)}, {Name: "api_key", Value: []byte(`"value-of-key-1"`)}, {Name: "team", Value: []byte(`"blue-team"`)}},
-		Tools: []Tool{
+		Args:    []toolset.Arg{{Name: "token", Value: []byte(`"value-of-token-1"`)}, {Name: "api_key", Value: []byte(`"value-of-key-1"`)}, {Name: "team", Value: []byte(`"blue-team"`)}},
+		Tools: []toolset.Entry{
 			{Key: "a", Headers: map[string]string{"X-Entry": "v=from-environment-2"}, Query: []byte(`{"x":"from-environment-3","y":"plain"}`)},
 			{Key: "own", Request: "GET /own?code=from-environment-4&z=1"},
 		},

@@ -3,6 +3,7 @@ package rest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
@@ -34,7 +36,7 @@ type Config struct {
 	Auth Auth `yaml:"auth"`
 	// Args changes the parameters of these names of all operations of the document.
 	// What Tools say of one wins.
-	Args []Arg `yaml:"args"`
+	Args []toolset.Arg `yaml:"args"`
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
 	// Secrets are values that nobody is shown wherever they are sent, beside those
@@ -59,12 +61,12 @@ type Config struct {
 	// Attempts is how often a request is made that may be repeated; 0 means 3.
 	Attempts int `yaml:"attempts"`
 	// Cache is how much of the answers to GET is kept, in bytes; 0 means nothing.
-	Cache Bytes `yaml:"cache"`
+	Cache toolset.Bytes `yaml:"cache"`
 	// Refresh is how often the document is looked at for changes; 0 means 2 s for
 	// files and 5 min for URLs.
 	Refresh time.Duration `yaml:"refresh"`
 	// Tools changes what the document gives, and adds to it.
-	Tools []Tool `yaml:"tools"`
+	Tools []toolset.Entry `yaml:"tools"`
 	// What follows is as in httpclient.Config.
 	CAFile      string        `yaml:"ca_file"`
 	CertFile    string        `yaml:"cert_file"`
@@ -73,16 +75,13 @@ type Config struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 
-// Bytes is a number of bytes.
-type Bytes int64
-
 // Limits bound what calls may take. Zero means the default.
 type Limits struct {
-	Answer     Bytes       `yaml:"answer"`     // text in one result; 100 KiB
-	Body       Bytes       `yaml:"body"`       // read of one answer; 8 MiB
-	File       Bytes       `yaml:"file"`       // one file in arguments; 10 MiB
-	Rate       limits.Rate `yaml:"rate"`       // requests; none
-	Concurrent int         `yaml:"concurrent"` // calls under way; 64
+	Answer     toolset.Bytes `yaml:"answer"`     // text in one result; 100 KiB
+	Body       toolset.Bytes `yaml:"body"`       // read of one answer; 8 MiB
+	File       toolset.Bytes `yaml:"file"`       // one file in arguments; 10 MiB
+	Rate       limits.Rate   `yaml:"rate"`       // requests; none
+	Concurrent int           `yaml:"concurrent"` // calls under way; 64
 }
 
 // Auth is what the bridge shows to an API. Zero means nothing.
@@ -110,7 +109,7 @@ const autoLimit = 64 << 10
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(t Tool) bool { return t.Request != "" }) {
+	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(t toolset.Entry) bool { return t.Request != "" }) {
 		add("openapi is missing: name the API's document, a file or a URL; or describe tools with a request under tools, or name a catalog")
 	}
 	for _, fault := range c.Catalog.faults() {
@@ -135,8 +134,12 @@ func (c *Config) Validate() error {
 	for _, fault := range headerFaults(c.Headers) {
 		add("%s", fault)
 	}
-	for _, fault := range c.argFaults() {
-		add("%s", fault)
+	if len(c.Args) > 0 && c.OpenAPI == "" {
+		add("args is of no use without openapi: it is about the parameters of a document; tools with a request have args of their own")
+	} else {
+		for _, fault := range toolset.ArgFaults(c.Args) {
+			add("%s", fault)
+		}
 	}
 	for i, rule := range c.Expose {
 		if _, err := openapi.ParseRules([]string{rule}); err != nil {
@@ -174,7 +177,7 @@ func (c *Config) Validate() error {
 func headerFaults(headers map[string]string) []string {
 	var all []string
 	add := func(format string, name string) { all = append(all, fmt.Sprintf("headers: "+format, name)) }
-	for _, name := range sortedKeys(headers) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			add("%q is not the name of a header", name)

@@ -8,9 +8,9 @@
 // there once, and what [Adapter.Open] returns is only a place to make calls
 // from.
 //
-// Package openapi turns documents into tools, package wire calls into requests;
-// this one joins them: the configuration (config, tool), what it changes in
-// tools and adds to them (override, request, template), the list that clients
-// see (list, search), what a catalogue adds to it (published), and its renewal
+// Package openapi turns documents into tools, package toolset changes them and adds
+// to them as the configuration says, package wire turns calls into requests; this
+// one joins them: the configuration (config), the list that clients see (list,
+// search), resources (resource), what a catalogue adds (published), and the renewal
 // when something has changed (source, fetch, renew).
 package rest

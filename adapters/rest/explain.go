@@ -3,12 +3,14 @@ package rest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // Explained is a tool, line by line.
@@ -38,11 +40,11 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 	}
 	for _, t := range r.tools {
 		key := ""
-		if t.said != nil {
-			key = t.said.Key
+		if t.Entry != nil {
+			key = t.Entry.Key
 		}
 		if match(t.Name) || match(key) || match(t.Operation.ID) {
-			x := explainer{r: r, file: file, t: t, e: t.said, redact: redact}
+			x := explainer{r: r, file: file, t: t, e: t.Entry, redact: redact}
 			all = append(all, Explained{t.Name, key, x.lines()})
 		}
 	}
@@ -53,8 +55,8 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 type explainer struct {
 	r    *Report
 	file string // the configuration
-	t    *tool
-	e    *Tool // nil when the configuration does not speak of it
+	t    *toolset.Tool
+	e    *toolset.Entry // nil when the configuration does not speak of it
 	out  []Line
 
 	redact func(string) string
@@ -70,7 +72,7 @@ func (x *explainer) add(what, text, from string) {
 }
 
 // config returns the place of a key of the entry.
-func (x *explainer) config(key string) string { return at(x.file, x.e.lineOf(key)) }
+func (x *explainer) config(key string) string { return at(x.file, x.e.LineOf(key)) }
 
 func at(file string, line int) string {
 	if line == 0 {
@@ -106,7 +108,7 @@ func (x *explainer) lines() []Line {
 func (x *explainer) head() {
 	t, op, e := x.t, x.t.Operation, x.e
 	if e == nil {
-		e = &Tool{}
+		e = &toolset.Entry{}
 	}
 	name := generated + " of method and path"
 	switch {
@@ -125,7 +127,7 @@ func (x *explainer) head() {
 	if uri := x.r.uris[t]; uri != "" {
 		x.add("resource", uri, x.config("as"))
 	}
-	x.add("request", requestOf(op), x.source())
+	x.add("request", toolset.RequestOf(op), x.source())
 	said := func(key, own, extension string) string {
 		switch {
 		case own != "":
@@ -156,7 +158,7 @@ func (x *explainer) arguments() {
 	for _, a := range x.t.Arguments {
 		places[a.Name] = a
 	}
-	entries, seen := map[string]*Arg{}, map[string]string{}
+	entries, seen := map[string]*toolset.Arg{}, map[string]string{}
 	if x.e != nil {
 		for i := range x.e.Args {
 			a := &x.e.Args[i]
@@ -164,8 +166,8 @@ func (x *explainer) arguments() {
 			seen[cmp.Or(a.As, a.Name)] = a.Name
 		}
 	}
-	for i := range x.t.shared.args {
-		a := &x.t.shared.args[i]
+	for i := range x.t.Shared.Args {
+		a := &x.t.Shared.Args[i]
 		entries[a.Name] = a
 		seen[cmp.Or(a.As, a.Name)] = a.Name
 	}
@@ -183,7 +185,7 @@ func (x *explainer) arguments() {
 		x.add("argument "+shown, text, x.argument(places[name], shown, entries[name]))
 		return true
 	})
-	gone := func(all []Arg) {
+	gone := func(all []toolset.Arg) {
 		for i := range all {
 			switch a := &all[i]; {
 			case a.Off:
@@ -193,9 +195,9 @@ func (x *explainer) arguments() {
 			}
 		}
 	}
-	gone(x.t.shared.args)
-	for _, name := range sortedKeys(x.t.shared.filled) {
-		key, verb := x.t.shared.filled[name], "sends"
+	gone(x.t.Shared.Args)
+	for _, name := range slices.Sorted(maps.Keys(x.t.Shared.Filled)) {
+		key, verb := x.t.Shared.Filled[name], "sends"
 		if key == "headers" {
 			verb = "send"
 		}
@@ -205,8 +207,8 @@ func (x *explainer) arguments() {
 		return
 	}
 	gone(x.e.Args)
-	for _, name := range sortedKeys(x.t.hidden) {
-		key, what := x.t.hidden[name], " sets what it is for"
+	for _, name := range slices.Sorted(maps.Keys(x.t.Hidden)) {
+		key, what := x.t.Hidden[name], " sets what it is for"
 		if key == "headers" {
 			what = " set what it is for"
 		}
@@ -226,10 +228,10 @@ func where(a openapi.Argument) string {
 }
 
 // argument says where an argument comes from.
-func (x *explainer) argument(a openapi.Argument, shown string, e *Arg) string {
+func (x *explainer) argument(a openapi.Argument, shown string, e *toolset.Arg) string {
 	from := x.source()
 	switch {
-	case shown == pickArg && x.t.picks:
+	case shown == toolset.PickArg && x.t.Picks:
 		return generated + " (pick)"
 	case e != nil && (x.own() || a.Place == ""): // the document does not have it
 		return at(x.file, e.Line)
@@ -252,7 +254,7 @@ func (x *explainer) templates() {
 	if x.e == nil {
 		return
 	}
-	for _, name := range sortedKeys(x.e.Headers) {
+	for _, name := range slices.Sorted(maps.Keys(x.e.Headers)) {
 		x.add("header "+name, x.e.Headers[name], x.config("headers: "+name))
 	}
 	gjson.ParseBytes(x.e.Query).ForEach(func(k, v gjson.Result) bool {
@@ -273,9 +275,9 @@ func (x *explainer) templates() {
 // calls is what holds for calls.
 func (x *explainer) calls() {
 	t, c := x.t, x.r.config
-	e := cmp.Or(x.e, t.published)
+	e := cmp.Or(x.e, t.Published)
 	if e == nil {
-		e = &Tool{}
+		e = &toolset.Entry{}
 	}
 	from := func(key string) string {
 		if x.e == nil {
@@ -297,10 +299,10 @@ func (x *explainer) calls() {
 		timeout = min(timeout, x.r.most)
 	}
 	x.add("timeout", timeout.String(), set("timeout", e.Timeout > 0, true))
-	attempts := cmp.Or(e.Attempts, c.Attempts, defaultAttempts)
+	attempts := cmp.Or(e.Attempts, c.Attempts, toolset.DefaultAttempts)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {
-	case !repeatable(t.Operation.Method) && !t.settings.Repeat && !e.sendsKey(t.Operation):
+	case !toolset.Repeatable(t.Operation.Method) && !t.Settings.Repeat && !e.SendsKey(t.Operation):
 		text, attempts = "none: a "+t.Operation.Method+" is not made twice", 1
 		x.add("retry", text, generated)
 	case attempts == 1:
@@ -310,7 +312,7 @@ func (x *explainer) calls() {
 	}
 	if t.Operation.Method == "GET" {
 		text := "off"
-		if !t.settings.Uncached {
+		if !t.Settings.Uncached {
 			text = "as the answers allow"
 			if e.KeepFor > 0 {
 				text += ", otherwise " + e.KeepFor.String()
@@ -318,7 +320,7 @@ func (x *explainer) calls() {
 		}
 		x.add("cache", text, set("cache", e.Cache != nil, c.Cache > 0))
 	}
-	if most := t.settings.MaxAnswer; most > 0 {
+	if most := t.Settings.MaxAnswer; most > 0 {
 		x.add("answer", fmt.Sprintf("at most %d bytes", most), from("limits: answer"))
 	}
 	x.add("result", e.Result, from("result"))

@@ -275,5 +275,5 @@ func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
 
 // texts returns what is watched.
 func (w *watched) texts() []string {
-	return append(sortedKeys(w.files), w.urls...)
+	return append(slices.Sorted(maps.Keys(w.files)), w.urls...)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // finder finds tools by words. It ranks as BM25F does: a word counts more the
@@ -17,14 +18,14 @@ import (
 // It is made once for a catalogue, does not change, and is used by many at a
 // time.
 type finder struct {
-	tools  []*tool
+	tools  []*toolset.Tool
 	traits []trait                // of each of tools
 	terms  []term                 // sorted by their words
 	may    func(name string) bool // which tools are found; nil means all
 }
 
 // shows reports whether a tool is there for whoever asks.
-func (f *finder) shows(t *tool) bool { return f.may == nil || f.may(t.Name) }
+func (f *finder) shows(t *toolset.Tool) bool { return f.may == nil || f.may(t.Name) }
 
 // term is a word, and where it is.
 type term struct {
@@ -78,7 +79,7 @@ const (
 )
 
 // newFinder makes the finder of tools.
-func newFinder(tools []*tool) *finder {
+func newFinder(tools []*toolset.Tool) *finder {
 	f := &finder{tools: tools, traits: make([]trait, len(tools))}
 	type place struct {
 		tool  uint32
@@ -143,7 +144,7 @@ func newFinder(tools []*tool) *finder {
 }
 
 // texts returns what is known of a tool.
-func texts(t *tool) (out [kinds]string) {
+func texts(t *toolset.Tool) (out [kinds]string) {
 	op := t.Operation
 	out[ofName], out[ofTitle], out[ofTags] = t.Name, t.Title, strings.Join(op.Tags, " ")
 	out[ofText] = strings.ToValidUTF8(t.Description[:min(len(t.Description), described)], "")
@@ -181,7 +182,7 @@ type trait struct {
 	core          float32 // the rarity of the words that name it, together
 }
 
-func traitOf(t *tool) trait {
+func traitOf(t *toolset.Tool) trait {
 	_, one := pathParts(t.Operation)
 	out := trait{one: one}
 	switch t.Operation.Method {
@@ -240,9 +241,9 @@ func (t trait) fits(want act) float32 {
 
 // find returns the tools that have one of the words, the best first, and all of
 // them when there are no words that count.
-func (f *finder) find(query, tag, method string) []*tool {
+func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	type hit struct {
-		t     *tool
+		t     *toolset.Tool
 		score float32
 	}
 	asked := f.ask(query)
@@ -291,7 +292,7 @@ func (f *finder) find(query, tag, method string) []*tool {
 		hits = append(hits, h)
 	}
 	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
-	out := make([]*tool, len(hits))
+	out := make([]*toolset.Tool, len(hits))
 	for i, h := range hits {
 		out[i] = h.t
 	}

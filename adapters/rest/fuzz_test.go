@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // Whatever a tool's request and body are, it is refused or can be called, and
@@ -16,17 +18,17 @@ func FuzzOwnTool(f *testing.F) {
 	f.Add("PUT /{+a}/{;b}", `"{a}{b}"`, "{b}", "\x00\xff")
 	f.Add("DELETE /{a}.{b", `{"":{"":"{b}"}}`, "", "null")
 	f.Fuzz(func(t *testing.T, request, body, a, b string) {
-		e := &Tool{Key: "t", Request: request, Args: []Arg{
+		e := &toolset.Entry{Key: "t", Request: request, Args: []toolset.Arg{
 			{Name: "a", Schema: json.RawMessage(`{"type":"string"}`)}, {Name: "b", Optional: true, Schema: json.RawMessage(`{"type":"string"}`)},
 		}}
 		if gjson.Valid(body) {
 			e.Body = json.RawMessage(body)
 		}
-		one, faults := e.build()
+		one, faults := e.Build()
 		if (one == nil) != (len(faults) > 0) {
 			t.Fatalf("a tool %v and faults %v", one, faults)
 		}
-		if one == nil || one.prepare == nil {
+		if one == nil || one.Prepare == nil {
 			return
 		}
 		a, b = strings.ToValidUTF8(a, "?"), strings.ToValidUTF8(b, "?")
@@ -34,15 +36,15 @@ func FuzzOwnTool(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given, err := one.prepare(values)
+		given, err := one.Prepare(values)
 		if err != nil || !gjson.ValidBytes(given) {
 			t.Fatalf("arguments become %q", given)
 		}
-		plain, err := one.prepare([]byte(`{"a":"x","b":"x"}`))
+		plain, err := one.Prepare([]byte(`{"a":"x","b":"x"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := shape(gjson.GetBytes(given, bodyArg)), shape(gjson.GetBytes(plain, bodyArg)); got != want {
+		if got, want := shape(gjson.GetBytes(given, toolset.BodyArg)), shape(gjson.GetBytes(plain, toolset.BodyArg)); got != want {
 			t.Errorf("the body is %s with %q and %q, and %s otherwise", got, a, b, want)
 		}
 	})

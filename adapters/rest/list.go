@@ -14,6 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
@@ -21,8 +22,8 @@ import (
 // catalog is what there is to call, and what of it is listed. It does not
 // change.
 type catalog struct {
-	tools  []*tool
-	byName map[string]*tool
+	tools  []*toolset.Tool
+	byName map[string]*toolset.Tool
 	mode   string
 	size   int    // of the list if all tools were in it
 	items  []item // of tools/list
@@ -38,7 +39,7 @@ type catalog struct {
 // thousands of them would take as much memory again as their schemas.
 type item struct {
 	name string
-	t    *tool
+	t    *toolset.Tool
 	raw  []byte // in the place of t
 	size int
 	sum  uint64 // tells it from others
@@ -48,7 +49,7 @@ type item struct {
 var itemSeed = maphash.MakeSeed()
 
 // itemOf returns the item of a tool that is written as raw.
-func itemOf(t *tool, raw []byte) item {
+func itemOf(t *toolset.Tool, raw []byte) item {
 	return item{name: t.Name, t: t, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
 }
 
@@ -57,24 +58,24 @@ func (it *item) append(dst []byte) []byte {
 	if it.t == nil {
 		return append(dst, it.raw...)
 	}
-	return it.t.appendEntry(dst)
+	return appendEntry(dst, it.t)
 }
 
 // keyRequest is where in _meta of a tool its request stands.
 const keyRequest = "mcp-bridge/request"
 
 // newCatalog lists tools as mode says.
-func newCatalog(tools []*tool, mode string) *catalog {
-	c := &catalog{tools: tools, byName: map[string]*tool{}, mode: mode}
+func newCatalog(tools []*toolset.Tool, mode string) *catalog {
+	c := &catalog{tools: tools, byName: map[string]*toolset.Tool{}, mode: mode}
 	var all []item
 	var scratch []byte
 	for _, t := range tools {
-		if t.call != t.Tool {
-			call := *t.call
+		if t.Call != t.Tool {
+			call := *t.Call
 			call.InputSchema = t.InputSchema
-			t.call = &call
+			t.Call = &call
 		}
-		scratch = t.appendEntry(scratch[:0])
+		scratch = appendEntry(scratch[:0], t)
 		c.size += len(scratch) + 1
 		c.byName[t.Name] = t
 		if mode == ModeTools || mode != ModeSearch && c.size <= autoLimit {
@@ -94,8 +95,8 @@ func newCatalog(tools []*tool, mode string) *catalog {
 	c.finder = newFinder(tools)
 	c.items = searchItems(len(tools))
 	for _, t := range tools {
-		if t.said != nil && !isSearch(t.Name) {
-			scratch = t.appendEntry(scratch[:0])
+		if t.Entry != nil && !isSearch(t.Name) {
+			scratch = appendEntry(scratch[:0], t)
 			c.items = append(c.items, itemOf(t, scratch))
 		}
 	}
@@ -103,7 +104,7 @@ func newCatalog(tools []*tool, mode string) *catalog {
 }
 
 // appendEntry appends the tool as it stands in a list.
-func (t *tool) appendEntry(dst []byte) []byte {
+func appendEntry(dst []byte, t *toolset.Tool) []byte {
 	begin := len(dst)
 	out := gjson.AppendJSONString(append(dst, `{"name":`...), t.Name)
 	if t.Title != "" {
@@ -116,7 +117,7 @@ func (t *tool) appendEntry(dst []byte) []byte {
 	}
 	a := t.Annotations
 	out = fmt.Appendf(out, `,"annotations":{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`, a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
-	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.request())
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), t.Request())
 	out = append(out, "}}"...)
 	oneLine(out[begin:])
 	return out
@@ -180,10 +181,10 @@ func (c *catalog) same(other *catalog) bool {
 // combine lays the configuration over the tools of a document, of which there
 // may be none. What is wrong with the configuration costs the entry that it is
 // in.
-func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach *wire.Reach) ([]*tool, Faults) {
-	var faults Faults
-	entries := map[*openapi.Operation]*Tool{}
-	var added []*tool
+func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach *wire.Reach) ([]*toolset.Tool, toolset.Faults) {
+	var faults toolset.Faults
+	entries := map[*openapi.Operation]*toolset.Entry{}
+	var added []*toolset.Tool
 	auth, err := c.Auth.of(doc)
 	if err != nil {
 		auth = c.Auth // told when the way is made
@@ -191,7 +192,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	for i := range c.Tools {
 		e := &c.Tools[i]
 		if e.Request != "" {
-			t, wrong := e.build()
+			t, wrong := e.Build()
 			if faults = append(faults, wrong...); t != nil {
 				auth.secure(t.Operation)
 				added = append(added, t)
@@ -201,49 +202,49 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 		op, why := find(doc, e.Key)
 		switch {
 		case op == nil:
-			faults = append(faults, e.fault("%s", why))
+			faults = append(faults, e.Fault("%s", why))
 		case entries[op] != nil:
-			faults = append(faults, e.fault("is the same operation as %s, on line %d", entries[op].Key, entries[op].Line))
+			faults = append(faults, e.Fault("is the same operation as %s, on line %d", entries[op].Key, entries[op].Line))
 		default:
 			entries[op] = e
 		}
 	}
-	var tools []*tool
-	common := c.commonArgs()
+	var tools []*toolset.Tool
+	common := toolset.NewCommon(c.Args)
 	for _, t := range imported {
 		e := entries[t.Operation]
 		delete(entries, t.Operation)
-		shared := common.of(t, reach)
-		if e == nil && shared.empty() {
-			tools = append(tools, &tool{Tool: t, call: t})
+		shared := common.Of(t, reach)
+		if e == nil && shared.Empty() {
+			tools = append(tools, &toolset.Tool{Tool: t, Call: t})
 			continue
 		}
 		said := e
 		if e == nil {
-			e = &Tool{}
+			e = &toolset.Entry{}
 		}
 		if e.Off {
 			continue
 		}
-		one, wrong := e.override(t, shared)
-		faults = append(faults, common.news(wrong)...)
-		if len(wrong) > 0 && (e.confines() || shared.confines()) {
+		one, wrong := e.Override(t, shared)
+		faults = append(faults, common.News(wrong)...)
+		if len(wrong) > 0 && (e.Confines() || shared.Confines()) {
 			continue // without the entry clients could do what it keeps from them
 		}
-		one.said = said
+		one.Entry = said
 		tools = append(tools, one)
 	}
-	faults = append(faults, common.unused()...)
+	faults = append(faults, common.Unused()...)
 	left := slices.Collect(maps.Values(entries))
-	slices.SortFunc(left, func(a, b *Tool) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortFunc(left, func(a, b *toolset.Entry) int { return cmp.Compare(a.Line, b.Line) })
 	for _, e := range left {
 		if !e.Off {
-			faults = append(faults, e.fault("has no effect: expose or the document hides the operation"))
+			faults = append(faults, e.Fault("has no effect: expose or the document hides the operation"))
 		}
 	}
 	tools = append(tools, added...)
-	names := map[string]*tool{}
-	return slices.DeleteFunc(tools, func(t *tool) bool {
+	names := map[string]*toolset.Tool{}
+	return slices.DeleteFunc(tools, func(t *toolset.Tool) bool {
 		if other := names[t.Name]; other != nil {
 			faults = append(faults, c.sameName(t, other))
 			return true
@@ -253,20 +254,14 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	}), faults
 }
 
-// confines reports whether an entry sets or hides something that clients could
-// choose without it.
-func (e *Tool) confines() bool {
-	return len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 || slices.ContainsFunc(e.Args, confines)
-}
-
 // sameName says that two tools are called the same.
-func (c *Config) sameName(t, other *tool) Fault {
+func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
 	for i := range c.Tools {
-		if e := &c.Tools[i]; e.shown() == t.Name {
-			return e.fault("the name %s is that of %s %s too: choose another one", t.Name, other.Operation.Method, other.Operation.Path)
+		if e := &c.Tools[i]; e.Shown() == t.Name {
+			return e.Fault("the name %s is that of %s %s too: choose another one", t.Name, other.Operation.Method, other.Operation.Path)
 		}
 	}
-	return Fault{Key: t.Name + ": ", Text: "two tools have this name"}
+	return toolset.Fault{Key: t.Name + ": ", Text: "two tools have this name"}
 }
 
 // find returns the operation that a key of the configuration means, or says
@@ -296,7 +291,7 @@ func find(doc *openapi.Document, key string) (op *openapi.Operation, why string)
 // secure has an operation of the configuration's own sent with credentials: of
 // several the first by name.
 func (a Auth) secure(op *openapi.Operation) {
-	for _, name := range sortedKeys(a.Schemes) {
+	for _, name := range slices.Sorted(maps.Keys(a.Schemes)) {
 		op.Security = append(op.Security, openapi.Requirement{{Name: name}})
 	}
 	// The default is for whoever needs something that is not there.

@@ -13,7 +13,9 @@ import (
 	"github.com/tidwall/gjson"
 
 	publication "github.com/mcp-bridge/bridge/adapters/rest/catalog"
+
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
@@ -140,7 +142,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	used, secrets := 0, map[string]bool{}
 	for i := range tools {
 		p := &tools[i]
-		e := &Tool{Key: p.Name, Title: p.Title, About: p.Description, Body: p.Body, Headers: p.Headers, Result: p.Result, Error: p.Error, ErrorIf: p.ErrorIf}
+		e := &toolset.Entry{Key: p.Name, Title: p.Title, About: p.Description, Body: p.Body, Headers: p.Headers, Result: p.Result, Error: p.Error, ErrorIf: p.ErrorIf}
 		bounded := c.bound(e, p, o)
 		t, err := c.publish(e, p)
 		switch {
@@ -148,8 +150,8 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 			warn(fmt.Sprintf("tool %q: %s", p.Name, err))
 		case names[t.Name]:
 			warn(fmt.Sprintf("tool %q: the name is that of another tool already", p.Name))
-		case !e.hides(secrets):
-			warn(fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Name, maxPublishedSecrets))
+		case !e.Hides(secrets):
+			warn(fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Name, toolset.MaxPublishedSecrets))
 		default:
 			auth.secure(t.Operation)
 			m.tools = append(m.tools, t)
@@ -167,7 +169,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 
 // publish makes a tool of e, which is as the catalogue has it, as if the
 // configuration had it. Its input schema stays as it is.
-func (c *Config) publish(e *Tool, p *publication.Tool) (*tool, error) {
+func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, error) {
 	var err error
 	if e.Request, err = c.below(p.Request); err != nil {
 		return nil, err
@@ -182,15 +184,15 @@ func (c *Config) publish(e *Tool, p *publication.Tool) (*tool, error) {
 		required = append(required, name.Str)
 	}
 	gjson.GetBytes(p.InputSchema, "properties").ForEach(func(name, schema gjson.Result) bool {
-		e.Args = append(e.Args, Arg{Name: name.Str, Optional: !slices.Contains(required, name.Str), Schema: []byte(schema.Raw)})
+		e.Args = append(e.Args, toolset.Arg{Name: name.Str, Optional: !slices.Contains(required, name.Str), Schema: []byte(schema.Raw)})
 		return true
 	})
-	t, faults := e.build()
+	t, faults := e.Build()
 	if len(faults) > 0 {
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
-	t.settings.Bounded = true
-	t.said, t.published = nil, e // the configuration does not speak of it
+	t.Settings.Bounded = true
+	t.Entry, t.Published = nil, e // the configuration does not speak of it
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{
 		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,
@@ -201,51 +203,9 @@ func (c *Config) publish(e *Tool, p *publication.Tool) (*tool, error) {
 		}
 	}
 	if open := gjson.GetBytes(p.InputSchema, "additionalProperties"); open.Exists() && open.Type != gjson.False && e.Body == nil {
-		t.openTo(e)
+		t.OpenTo(e)
 	}
 	return t, nil
-}
-
-// openTo makes a tool whose schema allows arguments that it does not name send
-// them in its body, with those that have no other place. Where there is no body
-// they are not allowed after all.
-func (t *tool) openTo(e *Tool) {
-	if !methods[t.Operation.Method] {
-		t.InputSchema = put(t.InputSchema, "additionalProperties", []byte("false"))
-		return
-	}
-	elsewhere := map[string]bool{}
-	call := *t.call
-	call.Arguments = nil
-	for _, a := range t.call.Arguments {
-		if a.Place != openapi.InBody {
-			call.Arguments = append(call.Arguments, a)
-			elsewhere[a.Name] = true
-		}
-	}
-	for _, a := range e.Args {
-		for _, header := range e.Headers {
-			elsewhere[a.Name] = elsewhere[a.Name] || strings.Contains(header, "{"+a.Name+"}")
-		}
-	}
-	call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
-	call.Body = &openapi.MediaType{Type: "application/json"}
-	before := t.prepare
-	t.call, t.prepare = &call, func(args []byte) ([]byte, error) {
-		body := members(args, func(name string, value []byte) (string, []byte) {
-			if elsewhere[name] {
-				return name, nil
-			}
-			return name, value
-		})
-		if before != nil {
-			var err error
-			if args, err = before(args); err != nil {
-				return nil, err
-			}
-		}
-		return put(args, bodyArg, body), nil
-	}
 }
 
 // below returns a request with its address below the API's own, where all

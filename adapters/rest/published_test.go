@@ -16,8 +16,10 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	publication "github.com/mcp-bridge/bridge/adapters/rest/catalog"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/validate"
@@ -75,7 +77,7 @@ func TestPublishedRequests(t *testing.T) {
 // A tool that cannot be used is left out, with a warning; if all are, it is an
 // error.
 func TestPublishedWarnings(t *testing.T) {
-	c := Config{BaseURL: "https://flows.example.com/v1", Tools: []Tool{{Key: "mine", Request: "GET /mine"}}}
+	c := Config{BaseURL: "https://flows.example.com/v1", Tools: []toolset.Entry{{Key: "mine", Request: "GET /mine"}}}
 	for _, test := range []struct{ tool, want string }{
 		{`{"name":"x"}`, `tool 2 ("x"): request is missing`},
 		{`{"name":"mine","request":"GET /"}`, `tool "mine": the name is that of another tool already`},
@@ -237,7 +239,7 @@ func TestCatalogBrought(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	client := &adaptertest.Client{}
-	c := Config{BaseURL: api.URL, Catalog: Catalog{Webhook: true, Secret: secret}, Tools: []Tool{{Key: "slow", Request: "GET /slow"}}}
+	c := Config{BaseURL: api.URL, Catalog: Catalog{Webhook: true, Secret: secret}, Tools: []toolset.Entry{{Key: "slow", Request: "GET /slow"}}}
 	a := adapter(t, c, Options{})
 	if n, err := a.Renew(t.Context(), []byte(flows("one"))); n != 2 || err != nil { // before anybody was connected
 		t.Fatalf("Renew = %d, %v", n, err)
@@ -362,7 +364,7 @@ func FuzzPublished(f *testing.F) {
 		}
 		defer source.Close()
 		for _, one := range list.tools {
-			p, err := source.Plan(one.wire([]byte(`{"a":"x/..","b":"\u2028?#","c":["&"],"q":["=",1.0]}`)))
+			p, err := source.Plan(callOf(one, []byte(`{"a":"x/..","b":"\u2028?#","c":["&"],"q":["=",1.0]}`)))
 			if err != nil {
 				continue // these are not its arguments
 			}

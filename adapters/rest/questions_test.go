@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi/openapitest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // asked is a question of testdata/questions.txt.
@@ -17,7 +18,7 @@ type asked struct {
 	answers        []string
 }
 
-func (a *asked) answered(t *tool) bool {
+func (a *asked) answered(t *toolset.Tool) bool {
 	return slices.Contains(a.answers, t.Operation.ID) || slices.Contains(a.answers, t.Operation.Key())
 }
 
@@ -43,7 +44,7 @@ func questions(t *testing.T, origin string) []asked {
 // five, and among the first twenty that are found.
 type score [3]int
 
-func (s *score) add(a *asked, found []*tool) {
+func (s *score) add(a *asked, found []*toolset.Tool) {
 	at := slices.IndexFunc(found, a.answered)
 	for i, most := range []int{1, 5, 20} {
 		if at >= 0 && at < most {
@@ -75,7 +76,7 @@ func TestQuestions(t *testing.T) {
 			}
 			var got, plain score
 			var f *finder
-			var reference func(query string) []*tool
+			var reference func(query string) []*toolset.Tool
 			document := ""
 			for _, a := range all {
 				if a.document != document {
@@ -113,14 +114,14 @@ func TestQuestions(t *testing.T) {
 
 // plainBM25 finds tools as BM25 does that takes all that is known of a tool for
 // one text.
-func plainBM25(tools []*tool) func(query string) []*tool {
+func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 	stop := []string{"a", "an", "the", "to", "in", "of"}
 	texts := make([]map[string]float64, len(tools))
 	lengths, total := make([]float64, len(tools)), 0.0
 	have := map[string]float64{}
 	for i, t := range tools {
 		texts[i] = map[string]float64{}
-		ws := words(strings.Join([]string{t.Name, t.Title, pathOf(t.Operation), strings.Join(t.Operation.Tags, " "), t.Description[:min(len(t.Description), 300)]}, " "))
+		ws := words(strings.Join([]string{t.Name, t.Title, toolset.PathOf(t.Operation), strings.Join(t.Operation.Tags, " "), t.Description[:min(len(t.Description), 300)]}, " "))
 		for _, w := range ws {
 			if !slices.Contains(stop, w) {
 				texts[i][w]++
@@ -133,9 +134,9 @@ func plainBM25(tools []*tool) func(query string) []*tool {
 		total += lengths[i]
 	}
 	n := float64(len(tools))
-	return func(query string) []*tool {
-		scores := map[*tool]float64{}
-		var out []*tool
+	return func(query string) []*toolset.Tool {
+		scores := map[*toolset.Tool]float64{}
+		var out []*toolset.Tool
 		for i, t := range tools {
 			for _, w := range words(query) {
 				if times := texts[i][w]; times > 0 {
@@ -147,7 +148,7 @@ func plainBM25(tools []*tool) func(query string) []*tool {
 				out = append(out, t)
 			}
 		}
-		slices.SortStableFunc(out, func(a, b *tool) int { return cmp.Compare(scores[b], scores[a]) })
+		slices.SortStableFunc(out, func(a, b *toolset.Tool) int { return cmp.Compare(scores[b], scores[a]) })
 		return out
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -61,7 +63,7 @@ func TestReload(t *testing.T) {
 	c := api.pets()
 	c.OpenAPI = file(t, string(text))
 	c.Refresh = time.Second
-	c.Tools = []Tool{{Key: "slow", About: "Takes its time."}}
+	c.Tools = []toolset.Entry{{Key: "slow", About: "Takes its time."}}
 	log := &said{}
 	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	announced := make(chan string, 10)
@@ -317,7 +319,7 @@ func TestWatchForgets(t *testing.T) {
 		}
 	}
 	watch(f, []string{site.URL + "/a", "file.yaml", site.URL + "/c"}, moment{})
-	if got, want := sortedKeys(f.seen), []string{site.URL + "/a", site.URL + "/c"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(f.seen)), []string{site.URL + "/a", site.URL + "/c"}; !slices.Equal(got, want) {
 		t.Errorf("known are %s, want %s", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -13,16 +14,15 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/object"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
-
-// AsResource is what Tool.As is for a GET that is offered as a resource, and not
-// as a tool.
-const AsResource = "resource"
 
 // scheme begins the addresses of resources.
 const scheme = "rest://"
@@ -33,7 +33,7 @@ const maxURI = 8 << 10
 // resource is a GET whose answers clients read at addresses below
 // rest://SERVER: its path, and its other arguments as the query.
 type resource struct {
-	*tool
+	*toolset.Tool
 	uri    string         // a template (RFC 6570) unless plain
 	plain  bool           // there are no arguments
 	path   *regexp.Regexp // of the encoded path
@@ -46,11 +46,11 @@ type resource struct {
 var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
 
 // asResource makes a resource of a tool of the server with that name.
-func (t *tool) asResource(server string) *resource {
-	r := &resource{tool: t, query: map[string]string{}, lists: map[string]bool{}}
+func asResource(t *toolset.Tool, server string) *resource {
+	r := &resource{Tool: t, query: map[string]string{}, lists: map[string]bool{}}
 	shown := map[string]string{} // by the names of the call's arguments
-	if t.said.Request == "" {
-		for _, a := range t.said.Args {
+	if t.Entry.Request == "" {
+		for _, a := range t.Entry.Args {
 			shown[a.Name] = a.As
 		}
 	}
@@ -82,20 +82,20 @@ func (t *tool) asResource(server string) *resource {
 	for _, span := range pathPart.FindAllStringIndex(path, -1) {
 		literal(path[at:span[0]])
 		at = span[1]
-		i := slices.IndexFunc(t.call.Arguments, func(a openapi.Argument) bool {
+		i := slices.IndexFunc(t.Call.Arguments, func(a openapi.Argument) bool {
 			return a.Place == openapi.InPath && a.Parameter.Name == path[span[0]+1:span[1]-1]
 		})
 		if i < 0 {
 			continue // Tools has warned of it
 		}
-		a := t.call.Arguments[i]
+		a := t.Call.Arguments[i]
 		name := cmp.Or(shown[a.Name], a.Name)
 		if !slices.Contains(args, name) {
-			j := slices.IndexFunc(t.said.Args, func(one Arg) bool { return one.Name == a.Name })
+			j := slices.IndexFunc(t.Entry.Args, func(one toolset.Arg) bool { return one.Name == a.Name })
 			if j < 0 {
 				continue
 			}
-			value := url.PathEscape(textOf(gjson.ParseBytes(t.said.Args[j].Value)))
+			value := url.PathEscape(toolset.TextOf(gjson.ParseBytes(t.Entry.Args[j].Value)))
 			r.uri += value
 			pattern += regexp.QuoteMeta(value)
 			continue
@@ -127,9 +127,9 @@ func (t *tool) asResource(server string) *resource {
 	}
 	r.plain = len(args) == 0
 	r.path = regexp.MustCompile(pattern + "$")
-	call := *t.call
+	call := *t.Call
 	call.InputSchema, call.OutputSchema, call.Wrapped = t.InputSchema, nil, false // what is read is as it is
-	t.call = &call
+	t.Call = &call
 	return r
 }
 
@@ -137,16 +137,16 @@ func (t *tool) asResource(server string) *resource {
 // same addresses nobody could tell which is meant.
 func (c *Config) resources(m *material, server string) {
 	known := map[string]*resource{}
-	m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool {
-		if t.said == nil || t.said.As != AsResource {
+	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
+		if t.Entry == nil || t.Entry.As != toolset.AsResource {
 			return false
 		}
 		if t.Operation.Method != http.MethodGet {
 			return true // settings says what is wrong
 		}
-		r := t.asResource(server)
+		r := asResource(t, server)
 		if other := known[r.path.String()]; other != nil {
-			m.faults = append(m.faults, t.said.keyFault("as", "as: its address %s is that of %s too: make one of them a tool", r.uri, other.said.Key))
+			m.faults = append(m.faults, t.Entry.KeyFault("as", "as: its address %s is that of %s too: make one of them a tool", r.uri, other.Entry.Key))
 			return true
 		}
 		known[r.path.String()] = r
@@ -157,7 +157,7 @@ func (c *Config) resources(m *material, server string) {
 
 // hasResources reports whether some operations are offered as resources.
 func (c *Config) hasResources() bool {
-	return slices.ContainsFunc(c.Tools, func(t Tool) bool { return t.As == AsResource })
+	return slices.ContainsFunc(c.Tools, func(t toolset.Entry) bool { return t.As == toolset.AsResource })
 }
 
 // item returns the resource, or its template, as it stands in a list.
@@ -175,7 +175,7 @@ func (r *resource) item() []byte {
 	if kind := r.kind(); kind != "" {
 		out = gjson.AppendJSONString(append(out, `,"mimeType":`...), kind)
 	}
-	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), r.request())
+	out = gjson.AppendJSONString(append(out, `,"_meta":{"`+keyRequest+`":`...), r.Request())
 	return append(out, "}}"...)
 }
 
@@ -242,7 +242,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 		if found == nil {
 			continue
 		}
-		var args []member
+		var args []object.Member
 		for i, name := range r.inPath {
 			// Commas between values stand as they are, and those in values encoded.
 			parts := []string{found[i+1]}
@@ -255,27 +255,27 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 				}
 			}
 			if r.lists[name] {
-				args = append(args, member{name, list(parts)})
+				args = append(args, object.Member{Name: name, Value: object.List(parts)})
 				continue
 			}
-			args = append(args, member{name, quoted(parts[0])})
+			args = append(args, object.Member{Name: name, Value: []byte(rawjson.Quote(parts[0]))})
 		}
-		for _, key := range sortedKeys(values) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
 			name, known := r.query[key]
 			if !known {
 				return nil, nil, fmt.Errorf("the resource has no argument %.80q", key)
 			}
 			if r.lists[name] {
-				args = append(args, member{name, list(values[key])})
+				args = append(args, object.Member{Name: name, Value: object.List(values[key])})
 				continue
 			}
 			if len(values[key]) > 1 {
 				return nil, nil, fmt.Errorf("the argument %.80q is there twice", key)
 			}
-			args = append(args, member{name, quoted(values[key][0])})
+			args = append(args, object.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
 		}
 		keep := func(name string, value []byte) (string, []byte) { return name, value }
-		return r, members([]byte("{}"), keep, args...), nil
+		return r, object.Rewrite([]byte("{}"), keep, args...), nil
 	}
 	return nil, nil, errNoResource
 }
@@ -283,7 +283,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 // readings returns what reads resources for the arguments of a call that are
 // files; nil when there are none. What clients may not read is not there for
 // them either.
-func (a *Adapter) readings(e *edition, equip func(*tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
+func (a *Adapter) readings(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
 	if len(e.resources) == 0 {
 		return nil
 	}
@@ -295,7 +295,7 @@ func (a *Adapter) readings(e *edition, equip func(*tool, []byte) *wire.Call) fun
 		if err != nil {
 			return nil, param.Refusal(err.Error())
 		}
-		return equip(r.tool, args), nil
+		return equip(r.Tool, args), nil
 	}
 }
 
@@ -321,7 +321,7 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 	}
 	ctx, end := u.bound(ctx)
 	defer end()
-	contents, err := e.source.Read(ctx, u.equipped(found.tool, r, args), uri)
+	contents, err := e.source.Read(ctx, u.equipped(found.Tool, r, args), uri)
 	if failed, ok := errors.AsType[*wire.Failure](err); ok {
 		code := jsonrpc.CodeInternal
 		switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
@@ -36,13 +37,13 @@ paths:
 `
 
 func shelvesConfig(t *testing.T, api *api) Config {
-	return Config{OpenAPI: file(t, shelves), BaseURL: api.URL, Auth: Auth{Default: &wire.Credential{Key: "top-secret-key"}}, Tools: []Tool{
-		{Key: "shelves", As: AsResource},
-		{Key: "book", As: AsResource, Name: "a_book", Args: []Arg{{Name: "id", As: "number"}}},
-		{Key: "newBook", As: AsResource, Args: []Arg{{Name: "shelf-id", Value: json.RawMessage(`"top shelf"`)}}},
-		{Key: "pet", As: AsResource, Error: "title"},
-		{Key: "slow", As: AsResource, Timeout: time.Millisecond},
-		{Key: "file", As: AsResource, Request: "GET /files/{+path}?v=1{&page}", Args: args(t, "path string", "page? integer"), Result: "items.0.name"},
+	return Config{OpenAPI: file(t, shelves), BaseURL: api.URL, Auth: Auth{Default: &wire.Credential{Key: "top-secret-key"}}, Tools: []toolset.Entry{
+		{Key: "shelves", As: toolset.AsResource},
+		{Key: "book", As: toolset.AsResource, Name: "a_book", Args: []toolset.Arg{{Name: "id", As: "number"}}},
+		{Key: "newBook", As: toolset.AsResource, Args: []toolset.Arg{{Name: "shelf-id", Value: json.RawMessage(`"top shelf"`)}}},
+		{Key: "pet", As: toolset.AsResource, Error: "title"},
+		{Key: "slow", As: toolset.AsResource, Timeout: time.Millisecond},
+		{Key: "file", As: toolset.AsResource, Request: "GET /files/{+path}?v=1{&page}", Args: args(t, "path string", "page? integer"), Result: "items.0.name"},
 	}}
 }
 
@@ -109,9 +110,9 @@ func TestResources(t *testing.T) {
 // encoded, there and back.
 func TestResourceLists(t *testing.T) {
 	api := newAPI(t)
-	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []Tool{
-		{Key: "tags", As: AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
-		{Key: "sums", As: AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
+	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{
+		{Key: "tags", As: toolset.AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
+		{Key: "sums", As: toolset.AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
 	}}, Options{}), &adaptertest.Client{})
 	for _, test := range []struct{ uri, request, want string }{
 		{"rest://pets/tags/a,b", "GET /tags/a,b", ""},
@@ -132,15 +133,15 @@ func TestResourceLists(t *testing.T) {
 
 // Two resources at one address are a mistake: one of them could not be read.
 func TestResourcesAlike(t *testing.T) {
-	c := Config{BaseURL: "https://x.example.com", Tools: []Tool{
-		{Key: "code", Line: 1, As: AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
-		{Key: "users", Line: 2, Lines: map[string]int{"as": 3}, As: AsResource, Request: "GET /search?type=user{&name}", Args: args(t, "name? string")},
-		{Key: "other", Line: 4, As: AsResource, Request: "GET /search/{name}", Args: args(t, "name string")},
-		{Key: "same", Line: 5, As: AsResource, Request: "GET /search/{id}", Args: args(t, "id integer")},
+	c := Config{BaseURL: "https://x.example.com", Tools: []toolset.Entry{
+		{Key: "code", Line: 1, As: toolset.AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
+		{Key: "users", Line: 2, Lines: map[string]int{"as": 3}, As: toolset.AsResource, Request: "GET /search?type=user{&name}", Args: args(t, "name? string")},
+		{Key: "other", Line: 4, As: toolset.AsResource, Request: "GET /search/{name}", Args: args(t, "name string")},
+		{Key: "same", Line: 5, As: toolset.AsResource, Request: "GET /search/{id}", Args: args(t, "id integer")},
 	}}
 	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
-	faults, _ := err.(Faults)
-	if got, want := fmt.Sprint([]Fault(faults)), "["+
+	faults, _ := err.(toolset.Faults)
+	if got, want := fmt.Sprint([]toolset.Fault(faults)), "["+
 		"tools: users: as: its address rest://pets/search{?name} is that of code too: make one of them a tool "+
 		"tools: same: as: its address rest://pets/search/{id} is that of other too: make one of them a tool]"; got != want || faults[0].Line != 3 {
 		t.Errorf("%s\nwant %s", got, want)
@@ -155,9 +156,9 @@ func TestNoResources(t *testing.T) {
 			t.Errorf("%s: %s%s", method, m.Result, m.Error)
 		}
 	}
-	c := Config{OpenAPI: file(t, shelves), BaseURL: "https://x.example.com", Tools: []Tool{{Key: "burn", Line: 1, As: AsResource}, {Key: "shelves", Line: 2, As: "file"}}}
+	c := Config{OpenAPI: file(t, shelves), BaseURL: "https://x.example.com", Tools: []toolset.Entry{{Key: "burn", Line: 1, As: toolset.AsResource}, {Key: "shelves", Line: 2, As: "file"}}}
 	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
-	faults, _ := err.(Faults)
+	faults, _ := err.(toolset.Faults)
 	if len(faults) != 1 || faults[0].Line != 1 || faults[0].String() != "tools: burn: as: resource is for GET, and this is a DELETE" {
 		t.Errorf("faults: %v", faults)
 	}

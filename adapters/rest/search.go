@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // The tools of ModeSearch.
@@ -79,8 +81,8 @@ func (c *catalog) search(args []byte) []byte {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(t.Name + ": " + t.request())
-		if about := t.short(); about != "" {
+		b.WriteString(t.Name + ": " + t.Request())
+		if about := short(t); about != "" {
 			b.WriteString(" (" + about + ")")
 		}
 	}
@@ -91,7 +93,7 @@ func (c *catalog) search(args []byte) []byte {
 }
 
 // short is a line about a tool.
-func (t *tool) short() string {
+func short(t *toolset.Tool) string {
 	s := t.Title
 	if s == "" {
 		s, _, _ = strings.Cut(t.Description, "\n")
@@ -136,7 +138,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 			b.WriteString(c.unknown(id.String()))
 			continue
 		}
-		schema := t.full()
+		schema := t.Full()
 		room := limit - b.Len() - len(t.Description)
 		if len(schema) > room {
 			schema = t.InputSchema
@@ -145,7 +147,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 			b.WriteString(t.Name + " does not fit in here: describe it by itself.")
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n%s\nArguments: %s", t.Name, t.request(), t.Description, schema)
+		fmt.Fprintf(&b, "%s: %s\n%s\nArguments: %s", t.Name, t.Request(), t.Description, schema)
 	}
 	return textResult(b.String(), unknown == len(ids))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 // many is a document with n operations, of which each takes a while to read.
@@ -50,8 +51,8 @@ func TestSearch(t *testing.T) {
 	c := api.pets()
 	c.Mode = ModeSearch
 	c.Expose = []string{"not slow"}
-	c.Tools = []Tool{
-		{Key: "listPets", Args: []Arg{{Name: "kind", Value: []byte(`"cat"`)}}},
+	c.Tools = []toolset.Entry{
+		{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: []byte(`"cat"`)}}},
 		{Key: "deletePet", Off: true},
 	}
 	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})

@@ -10,25 +10,26 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 )
 
 func TestSecretsOfEntries(t *testing.T) {
 	for _, test := range []struct {
-		tool Tool
+		tool toolset.Entry
 		want string // what is masked, and the headers that are
 	}{
-		{Tool{Headers: map[string]string{"authorization": "Bearer the-token", "X-Kind": "nothing", "Idempotency-Key": "order-{id}"}}, "[Bearer the-token the-token] [Authorization]"},
-		{Tool{Headers: map[string]string{"X-Api-Key": "{id}-the-rest", "X-Token": "{t}"}}, "[-the-rest] [X-Api-Key X-Token]"},
-		{Tool{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[a the-key] []`},
-		{Tool{Request: "GET /x?access_token=a%2Fb&sort=token{&key}"}, "[a%2Fb a/b] []"},
-		{Tool{Request: "GET /x?api_key=the-key{&page}"}, "[the-key] []"},
-		{Tool{Request: "GET /x{?page}&api_key=the-key{&size}&sig=the-sig"}, "[the-key the-sig] []"},
-		{Tool{Request: "GET /x?api%5Fkey=the-key"}, "[the-key] []"},
-		{Tool{Request: "GET /x?sig={a}&q={token}"}, "[] []"},
+		{toolset.Entry{Headers: map[string]string{"authorization": "Bearer the-token", "X-Kind": "nothing", "Idempotency-Key": "order-{id}"}}, "[Bearer the-token the-token] [Authorization]"},
+		{toolset.Entry{Headers: map[string]string{"X-Api-Key": "{id}-the-rest", "X-Token": "{t}"}}, "[-the-rest] [X-Api-Key X-Token]"},
+		{toolset.Entry{Query: json.RawMessage(`{"api_key":"the-key","author":"somebody","keyword":"anything","key":["a"]}`)}, `[a the-key] []`},
+		{toolset.Entry{Request: "GET /x?access_token=a%2Fb&sort=token{&key}"}, "[a%2Fb a/b] []"},
+		{toolset.Entry{Request: "GET /x?api_key=the-key{&page}"}, "[the-key] []"},
+		{toolset.Entry{Request: "GET /x{?page}&api_key=the-key{&size}&sig=the-sig"}, "[the-key the-sig] []"},
+		{toolset.Entry{Request: "GET /x?api%5Fkey=the-key"}, "[the-key] []"},
+		{toolset.Entry{Request: "GET /x?sig={a}&q={token}"}, "[] []"},
 	} {
-		masked := test.tool.masked()
+		masked := test.tool.Masked()
 		slices.Sort(masked)
-		if got := fmt.Sprint(test.tool.secrets(), masked); got != test.want {
+		if got := fmt.Sprint(test.tool.Secrets(), masked); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.tool, got, test.want)
 		}
 	}
@@ -62,14 +63,14 @@ func TestPublishedSecrets(t *testing.T) {
 // time; those that are like others cost nothing.
 func TestManySecrets(t *testing.T) {
 	var tools []string
-	for i := range maxPublishedSecrets + 5 {
+	for i := range toolset.MaxPublishedSecrets + 5 {
 		tools = append(tools, fmt.Sprintf(`{"name":"own%d","request":"GET /","headers":{"X-Key":"the-secret-%d"}},{"name":"same%d","request":"GET /","headers":{"X-Key":"the-secret-0"}}`, i, i, i))
 	}
 	c, m := Config{BaseURL: "https://flows.example.com"}, &material{}
 	if err := c.published(m, &Options{}, []byte("["+strings.Join(tools, ",")+"]")); err != nil {
 		t.Fatal(err)
 	}
-	if len(m.tools) != 2*maxPublishedSecrets+5 || len(m.warnings) != 5 || len(c.secrets(m.tools)) != maxPublishedSecrets {
+	if len(m.tools) != 2*toolset.MaxPublishedSecrets+5 || len(m.warnings) != 5 || len(c.secrets(m.tools)) != toolset.MaxPublishedSecrets {
 		t.Errorf("%d tools, %d warnings, %d secrets", len(m.tools), len(m.warnings), len(c.secrets(m.tools)))
 	}
 	if want := `tool "own100": the catalogue has more than 100 secrets`; !strings.Contains(m.warnings[0].String(), want) || strings.Contains(m.warnings[0].String(), "the-secret") {
@@ -81,9 +82,9 @@ func TestManySecrets(t *testing.T) {
 // in lists, and find operations by it.
 func TestSecretsOfRequests(t *testing.T) {
 	api := newAPI(t)
-	c := Config{BaseURL: api.URL, Tools: []Tool{
+	c := Config{BaseURL: api.URL, Tools: []toolset.Entry{
 		{Key: "own", Request: "GET /own?api_key=own-secret&sort=name"},
-		{Key: "thing", Request: "GET /thing?api%5Fkey=own-secret", As: AsResource},
+		{Key: "thing", Request: "GET /thing?api%5Fkey=own-secret", As: toolset.AsResource},
 	}, Catalog: Catalog{File: file(t, `[{"name":"published","request":"GET /published?token=its-secret"}]`)}}
 	report, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
 	if err != nil {
@@ -115,7 +116,7 @@ func TestSecretsOfRequests(t *testing.T) {
 func TestShortSecrets(t *testing.T) {
 	a := adapter(t, Config{
 		OpenAPI: "testdata/pets.yaml", BaseURL: "https://pets.example.com",
-		Tools: []Tool{
+		Tools: []toolset.Entry{
 			{Key: "listPets", Query: json.RawMessage(`{"api_key":"abc","sig":["a1","b2"]}`)},
 			{Key: "own", Request: "GET /own?x=1&api%5Fkey=abc&page_token={page}", Args: args(t, "page string")},
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
@@ -59,18 +60,18 @@ paths:
 	}{
 		{"untouched", slack, Config{}, "token! q", "token!", `{"token":"t"}`, "POST /a token=t"},
 		{"headers", slack, Config{Headers: map[string]string{"Token": "xoxb"}}, "q", "token!", `{"q":"x"}`, "POST /a?q=x token=xoxb"},
-		{"off", slack, Config{Args: []Arg{{Name: "token", Off: true}}, Auth: Auth{Default: &wire.Credential{Bearer: "xoxb"}}}, "q", "", `{}`, "POST /a Authorization=Bearer xoxb"},
-		{"value", slack, Config{Args: []Arg{{Name: "token", Value: value(`"xoxb"`)}}}, "q", "", `{}`, "POST /a token=xoxb"},
-		{"an entry wins", slack, Config{Args: []Arg{{Name: "token", Value: value(`"xoxb"`)}}, Tools: []Tool{{Key: "a", Args: []Arg{{Name: "token", About: "Yours"}}}}},
+		{"off", slack, Config{Args: []toolset.Arg{{Name: "token", Off: true}}, Auth: Auth{Default: &wire.Credential{Bearer: "xoxb"}}}, "q", "", `{}`, "POST /a Authorization=Bearer xoxb"},
+		{"value", slack, Config{Args: []toolset.Arg{{Name: "token", Value: value(`"xoxb"`)}}}, "q", "", `{}`, "POST /a token=xoxb"},
+		{"an entry wins", slack, Config{Args: []toolset.Arg{{Name: "token", Value: value(`"xoxb"`)}}, Tools: []toolset.Entry{{Key: "a", Args: []toolset.Arg{{Name: "token", About: "Yours"}}}}},
 			"token! q", "", `{"token":"mine"}`, "POST /a token=mine"},
-		{"headers above args", slack, Config{Headers: map[string]string{"token": "xoxb"}, Args: []Arg{{Name: "token", Value: value(`"other"`)}}}, "q", "", `{}`, "POST /a token=xoxb"},
-		{"beside an entry", slack, Config{Args: []Arg{{Name: "token", Value: value(`"xoxb"`)}}, Tools: []Tool{{Key: "a", Args: []Arg{{Name: "q", As: "query"}}}}},
+		{"headers above args", slack, Config{Headers: map[string]string{"token": "xoxb"}, Args: []toolset.Arg{{Name: "token", Value: value(`"other"`)}}}, "q", "", `{}`, "POST /a token=xoxb"},
+		{"beside an entry", slack, Config{Args: []toolset.Arg{{Name: "token", Value: value(`"xoxb"`)}}, Tools: []toolset.Entry{{Key: "a", Args: []toolset.Arg{{Name: "q", As: "query"}}}}},
 			"query", "", `{"query":"x"}`, "POST /a?q=x token=xoxb"},
-		{"a tenant", xero, Config{Args: []Arg{{Name: "Xero-Tenant-Id", Value: value(`"t-1"`)}}}, "", "page", `{}`, "GET /a xero-tenant-id=t-1"},
+		{"a tenant", xero, Config{Args: []toolset.Arg{{Name: "Xero-Tenant-Id", Value: value(`"t-1"`)}}}, "", "page", `{}`, "GET /a xero-tenant-id=t-1"},
 		{"a tenant as header", xero, Config{Headers: map[string]string{"xero-tenant-id": "t-1"}}, "", "page", `{}`, "GET /a xero-tenant-id=t-1"},
-		{"a tenant by another name", xero, Config{Args: []Arg{{Name: "xero-tenant-id", As: "tenant", Default: value(`"t-0"`)}}}, "tenant!", "tenant! page", `{"tenant":"t-2"}`, "GET /a xero-tenant-id=t-2"},
-		{"an owner", github, Config{Args: []Arg{{Name: "owner", Value: value(`"acme"`)}}}, "repo!", "repo! body", `{"repo":"r"}`, "GET /repos/acme/r"},
-		{"an owner, and bodies that have one", github, Config{FlattenBody: true, Args: []Arg{{Name: "repo", Value: value(`"r"`)}}}, "owner!", "owner! body", `{"owner":"o"}`, "GET /repos/o/r"},
+		{"a tenant by another name", xero, Config{Args: []toolset.Arg{{Name: "xero-tenant-id", As: "tenant", Default: value(`"t-0"`)}}}, "tenant!", "tenant! page", `{"tenant":"t-2"}`, "GET /a xero-tenant-id=t-2"},
+		{"an owner", github, Config{Args: []toolset.Arg{{Name: "owner", Value: value(`"acme"`)}}}, "repo!", "repo! body", `{"repo":"r"}`, "GET /repos/acme/r"},
+		{"an owner, and bodies that have one", github, Config{FlattenBody: true, Args: []toolset.Arg{{Name: "repo", Value: value(`"r"`)}}}, "owner!", "owner! body", `{"owner":"o"}`, "GET /repos/o/r"},
 		{"auth", keyed, Config{Auth: Auth{Default: &wire.Credential{Key: "secret-1", Header: "X-API-Key"}}}, "X-Api-Key", "x-api-key!", `{}`, "GET /a x-api-key=secret-1"},
 		{"auth elsewhere", keyed, Config{Auth: Auth{Default: &wire.Credential{Key: "secret-1", Header: "Other"}}}, "x-api-key! X-Api-Key", "x-api-key!", `{"x-api-key":"mine"}`, "GET /a x-api-key=mine"},
 	} {
@@ -114,24 +115,24 @@ paths:
   /{owner}/a: { parameters: [{ name: owner, in: path, required: true, schema: { type: string } }, { name: q, in: query, schema: { type: string } }], get: { operationId: a }, put: { operationId: b } }
 `
 	for _, test := range []struct {
-		arg  Arg
+		arg  toolset.Arg
 		want string
 	}{
-		{Arg{Name: "owner", Line: 7, Off: true}, "args: owner: is a part of the path of GET /{owner}/a: it cannot be off; give it a value"},
-		{Arg{Name: "ovner", Line: 7, Off: true}, "args: ovner: no operation that is exposed has a parameter of that name: did you mean owner?"},
-		{Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a has an argument q already"},
+		{toolset.Arg{Name: "owner", Line: 7, Off: true}, "args: owner: is a part of the path of GET /{owner}/a: it cannot be off; give it a value"},
+		{toolset.Arg{Name: "ovner", Line: 7, Off: true}, "args: ovner: no operation that is exposed has a parameter of that name: did you mean owner?"},
+		{toolset.Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a has an argument q already"},
 	} {
-		c := Config{OpenAPI: file(t, doc), BaseURL: "http://localhost", Args: []Arg{test.arg}}
+		c := Config{OpenAPI: file(t, doc), BaseURL: "http://localhost", Args: []toolset.Arg{test.arg}}
 		_, err := c.Inspect(context.Background(), "x", Options{})
-		if faults, ok := err.(Faults); !ok || len(faults) != 1 || faults[0].String() != test.want || faults[0].Line != 7 {
+		if faults, ok := err.(toolset.Faults); !ok || len(faults) != 1 || faults[0].String() != test.want || faults[0].Line != 7 {
 			t.Errorf("%v, want %s", err, test.want)
 		}
 	}
-	c := Config{OpenAPI: "x", Args: []Arg{{Name: "a", Off: true, About: "x"}, {Name: "a"}, {Name: "b", Optional: true}, {Name: "c", As: "no good"}}}
+	c := Config{OpenAPI: "x", Args: []toolset.Arg{{Name: "a", Off: true, About: "x"}, {Name: "a"}, {Name: "b", Optional: true}, {Name: "c", As: "no good"}}}
 	if got := fmt.Sprint(c.Validate()); strings.Count(got, "\n") != 3 || strings.Count(got, "args: ") != 4 {
 		t.Errorf("Validate() = %s", got)
 	}
-	c = Config{BaseURL: "http://x", Tools: []Tool{{Key: "t", Request: "GET /"}}, Args: []Arg{{Name: "a", Off: true}}}
+	c = Config{BaseURL: "http://x", Tools: []toolset.Entry{{Key: "t", Request: "GET /"}}, Args: []toolset.Arg{{Name: "a", Off: true}}}
 	if got := fmt.Sprint(c.Validate()); !strings.Contains(got, "args is of no use without openapi") {
 		t.Errorf("Validate() = %s", got)
 	}
@@ -148,7 +149,7 @@ paths:
 `
 	path := file(t, doc)
 	log := &said{}
-	a := adapter(t, Config{OpenAPI: path, BaseURL: "http://localhost", Refresh: time.Second, Args: []Arg{{Name: "owner", Off: true}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	a := adapter(t, Config{OpenAPI: path, BaseURL: "http://localhost", Refresh: time.Second, Args: []toolset.Arg{{Name: "owner", Off: true}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	up := connectAs(t, a, nil)
 	if got := names(t, up); got != "a b" {
 		t.Errorf("tools: %s", got)

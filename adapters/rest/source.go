@@ -14,6 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/validate"
@@ -64,13 +65,13 @@ type edition struct {
 // material is what an edition is made of.
 type material struct {
 	doc       *openapi.Document
-	tools     []*tool
+	tools     []*toolset.Tool
 	resources []*resource
-	all       []*tool  // those of both, and those that clients do not see
-	texts     []string // paths and URLs of all that was read
+	all       []*toolset.Tool // those of both, and those that clients do not see
+	texts     []string        // paths and URLs of all that was read
 	warnings  []openapi.Warning
 	lost      []*openapi.Operation // that are exposed, and cannot be used
-	faults    Faults               // of the configuration
+	faults    toolset.Faults       // of the configuration
 }
 
 // read reads the document and the catalogue, unless that was brought, and makes
@@ -109,7 +110,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	c.keep(m.all, o)
 	c.resources(m, name)
 	if o.Shows != nil {
-		m.tools = slices.DeleteFunc(m.tools, func(t *tool) bool { return !o.Shows(t.Name) })
+		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
 	}
 	return m, nil
 }
@@ -118,7 +119,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 func (c *Config) catalog(m *material, name string) *catalog {
 	if c.Pick {
 		for _, t := range m.tools {
-			t.offerPick()
+			t.OfferPick()
 		}
 	}
 	out := newCatalog(m.tools, c.Mode)
@@ -183,7 +184,7 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 	return &wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
 		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward,
-		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
+		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: toolset.Retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
 		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
 	}, nil
 }
@@ -230,5 +231,3 @@ func (a Auth) of(doc *openapi.Document) (Auth, error) {
 	}
 	return a, fmt.Errorf("auth: the document has several API keys (%s): say which one the value is for, such as auth: {%s: {value: …}}", strings.Join(keys, ", "), keys[0])
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

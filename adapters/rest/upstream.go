@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -178,8 +179,8 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	ctx, end := u.bound(ctx)
 	defer end()
 	call := u.equipped(t, r, given)
-	call.Resource = u.a.readings(e, func(t *tool, args []byte) *wire.Call {
-		read := t.wire(args)
+	call.Resource = u.a.readings(e, func(t *toolset.Tool, args []byte) *wire.Call {
+		read := callOf(t, args)
 		read.Header = call.Header
 		return read
 	})
@@ -201,8 +202,8 @@ func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 }
 
 // equipped returns the call that a request makes, with what goes along with it.
-func (u *upstream) equipped(t *tool, r *bridge.Request, args []byte) *wire.Call {
-	call := t.wire(args)
+func (u *upstream) equipped(t *toolset.Tool, r *bridge.Request, args []byte) *wire.Call {
+	call := callOf(t, args)
 	if call.Header = r.Header; call.Header == nil {
 		call.Header = u.header
 	}
@@ -220,19 +221,19 @@ func (u *upstream) equipped(t *tool, r *bridge.Request, args []byte) *wire.Call 
 	return call
 }
 
-// wire returns the call as package wire makes it.
-func (t *tool) wire(args []byte) *wire.Call {
-	c := &wire.Call{Tool: t.call, Args: args, Result: t.result, Settings: t.settings}
-	if t.picks {
-		c.Pick, c.PickName = gjson.GetBytes(args, pickArg).String(), pickArg
+// callOf returns the call as package wire makes it.
+func callOf(t *toolset.Tool, args []byte) *wire.Call {
+	c := &wire.Call{Tool: t.Call, Args: args, Result: t.Result, Settings: t.Settings}
+	if t.Picks {
+		c.Pick, c.PickName = gjson.GetBytes(args, toolset.PickArg).String(), toolset.PickArg
 	}
-	if t.picks || t.prepare != nil {
+	if t.Picks || t.Prepare != nil {
 		c.Rewrite = func(args []byte) ([]byte, error) {
-			if t.picks {
-				args = withoutPick(args)
+			if t.Picks {
+				args = toolset.WithoutPick(args)
 			}
-			if t.prepare != nil {
-				return t.prepare(args)
+			if t.Prepare != nil {
+				return t.Prepare(args)
 			}
 			return args, nil
 		}
@@ -252,7 +253,7 @@ func (u *upstream) lost(ctx context.Context, err error) error {
 // answered at once; or nothing when there is no such tool. may, if it is not nil,
 // tells which tools the caller may use: others do not exist for those that find
 // and call tools.
-func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *tool, given, answer []byte) {
+func (a *Adapter) meant(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
 	if e.mode == ModeSearch && isSearch(name) {
 		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, callTool: callSchema}[name]
 		args, err := a.schemas.Check([]byte(schema), args, true)
@@ -288,7 +289,7 @@ func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = t.appendEntry(out)
+		out = appendEntry(out, t)
 	}
 	return append(out, ']'), nil
 }
@@ -310,8 +311,8 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 	case t == nil:
 		return "", errors.New("there is no tool " + name)
 	}
-	call := t.wire(given)
-	call.Resource = a.readings(e, (*tool).wire)
+	call := callOf(t, given)
+	call.Resource = a.readings(e, callOf)
 	p, err := e.source.Plan(call)
 	if err != nil {
 		return "", err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server"
@@ -379,7 +380,7 @@ func dialREST(tb testing.TB) caller {
 	s.Rest = &rest.Config{
 		BaseURL: "http://" + strings.TrimSpace(address),
 		Limits:  rest.Limits{Answer: 4 << 20}, // all that is measured
-		Tools: []rest.Tool{{Key: "b__echo", Request: "POST /echo", Args: []rest.Arg{
+		Tools: []toolset.Entry{{Key: "b__echo", Request: "POST /echo", Args: []toolset.Arg{
 			{Name: "message", Schema: []byte(`{"type":"string"}`)},
 		}}},
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
@@ -30,7 +31,7 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 		}
 		where := fmt.Sprintf("server %q: rest: ", s.Name)
 		report, err := s.Rest.Inspect(ctx, s.Name, server.RestOptions(s, int(c.MaxMessage), nil))
-		if wrong, ok := errors.AsType[rest.Faults](err); ok {
+		if wrong, ok := errors.AsType[toolset.Faults](err); ok {
 			for _, f := range wrong {
 				faults = append(faults, config.Fault{File: file, Line: f.Line, Message: where + f.String()})
 			}

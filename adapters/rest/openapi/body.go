@@ -1,9 +1,10 @@
 package openapi
 
 import (
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // body reads a requestBody.

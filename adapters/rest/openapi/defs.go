@@ -1,8 +1,9 @@
 package openapi
 
 import (
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"strconv"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // def returns the name under which a schema will be among the definitions. Nil

@@ -3,10 +3,11 @@ package openapi
 import (
 	"errors"
 	"fmt"
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // document reads the tree of a whole document into doc.

@@ -2,9 +2,10 @@ package openapi
 
 import (
 	"bytes"
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // input writes the input schema within a budget, and the arguments that belong

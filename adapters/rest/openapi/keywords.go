@@ -2,10 +2,11 @@ package openapi
 
 import (
 	"bytes"
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // wholeWords are keywords that take a number that counts something.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"io"
 	"io/fs"
 	"net/url"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // Fetcher reads documents from URLs. It decides which addresses may be reached,

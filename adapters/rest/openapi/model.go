@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"fmt"
+
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 

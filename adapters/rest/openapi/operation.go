@@ -1,10 +1,11 @@
 package openapi
 
 import (
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // methods are the members of a path item that are operations, in the order in

@@ -1,10 +1,11 @@
 package openapi
 
 import (
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // maxParameters is how many parameters an operation may have. None has a tenth

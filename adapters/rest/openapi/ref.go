@@ -1,11 +1,12 @@
 package openapi
 
 import (
-	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/openapi/tree"
 )
 
 // maxChain bounds how many references may follow one another.

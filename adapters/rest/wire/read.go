@@ -6,10 +6,11 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 )
 
 // answer is an HTTP answer that was read.

@@ -8,8 +8,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 )
 
 // File is a file that an argument holds.

@@ -1,4 +1,4 @@
-package rest
+package toolset
 
 import (
 	"maps"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/object"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
@@ -29,7 +30,7 @@ type overlay struct {
 // overlay reads the body, the headers and the query of an entry for a tool of the
 // document. args are the entry's, by their names, and added those of them that
 // the document lacks. Without body, headers and query it is nil.
-func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*overlay, Faults) {
+func (e *Entry) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*overlay, Faults) {
 	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
 		return nil, e.unused(t, added, nil)
 	}
@@ -41,7 +42,7 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*ov
 	}
 	var faults Faults
 	everywhere := map[string]bool{}
-	add := func(key, format string, args ...any) { faults = append(faults, e.keyFault(key, format, args...)) }
+	add := func(key, format string, args ...any) { faults = append(faults, e.KeyFault(key, format, args...)) }
 	use := func(key string, into map[string]bool) func(string) bool {
 		return func(name string) bool {
 			if a := args[name]; a != nil && a.Off {
@@ -90,7 +91,7 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*ov
 		o.body.rename(shown, o.bodyIsOne())
 	}
 	o.hide(t)
-	for _, header := range sortedKeys(o.headers) {
+	for _, header := range slices.Sorted(maps.Keys(o.headers)) {
 		for _, name := range o.headers[header].args() {
 			if o.hidden[name] != "" {
 				add("headers: "+header, "headers: %s: has {%s}, which clients do not see: the entry sets what it is for", header, name)
@@ -121,7 +122,7 @@ func (e *Tool) overlay(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*ov
 
 // unused tells of added arguments that no template uses: they are a slip, such as
 // another name for one of the document's.
-func (e *Tool) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
+func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
 	var faults Faults
 	for _, a := range added {
 		if used[a.Name] {
@@ -142,7 +143,7 @@ func (o *overlay) fits(t *openapi.Tool) string {
 	method := t.Operation.Method
 	o.media = t.Body
 	if t.Body == nil {
-		if !methods[method] {
+		if !Methods[method] {
 			return "is there, and a " + method + " of this API has none"
 		}
 		o.media = &openapi.MediaType{Type: "application/json"}
@@ -236,7 +237,7 @@ func (o *overlay) without(schema []byte) []byte {
 func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left []byte, empty bool) {
 	if ref, ok := strings.CutPrefix(gjson.GetBytes(schema, "$ref").String(), "#/$defs/"); ok {
 		if meant := defs.Get(gjson.Escape(ref)); meant.IsObject() {
-			schema = members(schema, func(name string, value []byte) (string, []byte) {
+			schema = object.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 				if name == "$ref" {
 					return name, nil
 				}
@@ -249,11 +250,11 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 	}
 	gone, loose := map[string]bool{}, map[string]bool{}
 	empty = true
-	schema = members(schema, func(name string, value []byte) (string, []byte) {
+	schema = object.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 		if name != "properties" {
 			return name, value
 		}
-		return name, members(value, func(own string, one []byte) (string, []byte) {
+		return name, object.Rewrite(value, func(own string, one []byte) (string, []byte) {
 			i := slices.Index(t.names, own)
 			if i < 0 {
 				empty = false
@@ -273,7 +274,7 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 			return own, nil
 		})
 	})
-	return members(schema, func(name string, value []byte) (string, []byte) {
+	return object.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 		if name != "required" {
 			return name, value
 		}
@@ -286,15 +287,15 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 		if len(required) == 0 {
 			return name, nil
 		}
-		return name, list(required)
+		return name, object.List(required)
 	}), empty
 }
 
 // membersOf returns the members of an object.
-func membersOf(object []byte) []member {
-	var all []member
-	gjson.ParseBytes(object).ForEach(func(k, v gjson.Result) bool {
-		all = append(all, member{k.String(), []byte(v.Raw)})
+func membersOf(schema []byte) []object.Member {
+	var all []object.Member
+	gjson.ParseBytes(schema).ForEach(func(k, v gjson.Result) bool {
+		all = append(all, object.Member{Name: k.String(), Value: []byte(v.Raw)})
 		return true
 	})
 	return all
@@ -314,7 +315,7 @@ func (o *overlay) equip(call *openapi.Tool) {
 	}
 	if o.body != nil {
 		call.Body = o.media
-		call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
+		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
 	}
 	call.Arguments = append(call.Arguments, queryArguments(o.query)...)
 	call.Arguments = append(call.Arguments, headerArguments(o.headers)...)
@@ -333,8 +334,8 @@ func (o *overlay) fill(args []byte) ([]byte, error) {
 	}
 	more = append(more, filledQuery(o.query, values)...)
 	var given []byte // the body as clients give it
-	var flat []member
-	args = members(args, func(name string, value []byte) (string, []byte) {
+	var flat []object.Member
+	args = object.Rewrite(args, func(name string, value []byte) (string, []byte) {
 		field, isField := o.fields[name]
 		switch {
 		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || o.hidden[name] != "":
@@ -343,7 +344,7 @@ func (o *overlay) fill(args []byte) ([]byte, error) {
 			return name, value
 		case isField:
 			if !o.used[name] {
-				flat = append(flat, member{field, value})
+				flat = append(flat, object.Member{Name: field, Value: value})
 			}
 			return name, nil
 		case name == "body" && o.bodyIsOne():
@@ -354,17 +355,17 @@ func (o *overlay) fill(args []byte) ([]byte, error) {
 	})
 	if o.body != nil {
 		if flat != nil {
-			given = members([]byte("{}"), func(name string, value []byte) (string, []byte) { return name, value }, flat...)
+			given = object.Rewrite([]byte("{}"), func(name string, value []byte) (string, []byte) { return name, value }, flat...)
 		}
 		body, ok := o.body.append(nil, values)
 		if o.patches {
 			body, ok = o.body.over(gjson.ParseBytes(given), values)
 		}
 		if ok {
-			more = append(more, member{bodyArg, body})
+			more = append(more, object.Member{Name: BodyArg, Value: body})
 		}
 	}
-	return members(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
+	return object.Rewrite(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
 }
 
 // rename gives members the names under which clients know them, which those of
@@ -399,15 +400,15 @@ func (t *template) over(given gjson.Result, values map[string]gjson.Result) ([]b
 		return []byte(given.Raw), given.Exists()
 	}
 	set := map[string][]byte{}
-	var more []member
+	var more []object.Member
 	for i, inner := range t.inner {
 		name := t.names[i]
 		if value, ok := inner.over(given.Get(gjson.Escape(name)), values); ok {
 			set[name] = value
-			more = append(more, member{name, value})
+			more = append(more, object.Member{Name: name, Value: value})
 		}
 	}
-	return members([]byte(given.Raw), func(name string, value []byte) (string, []byte) {
+	return object.Rewrite([]byte(given.Raw), func(name string, value []byte) (string, []byte) {
 		if own, ok := set[name]; ok {
 			return name, own
 		}

@@ -1,24 +1,28 @@
-package rest
+package toolset
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/rest/object"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // headerTemplates reads the headers of an entry.
-func (t *Tool) headerTemplates(use func(name string) bool) (map[string]*template, Faults) {
+func (t *Entry) headerTemplates(use func(name string) bool) (map[string]*template, Faults) {
 	all := map[string]*template{}
 	var faults Faults
-	for _, name := range sortedKeys(t.Headers) {
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		add := func(format string, args ...any) {
-			faults = append(faults, t.keyFault("headers: "+name, "headers: "+format, args...))
+			faults = append(faults, t.KeyFault("headers: "+name, "headers: "+format, args...))
 		}
 		one, err := parseText(t.Headers[name], use)
 		switch {
@@ -40,7 +44,7 @@ func (t *Tool) headerTemplates(use func(name string) bool) (map[string]*template
 // request.
 func headerArguments(headers map[string]*template) []openapi.Argument {
 	var all []openapi.Argument
-	for _, name := range sortedKeys(headers) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		p := &openapi.Parameter{Name: name, In: openapi.InHeader, Style: "simple", Type: "string"}
 		all = append(all, openapi.Argument{Name: headerArg + name, Place: openapi.InHeader, Parameter: p})
 	}
@@ -77,16 +81,16 @@ func (t *template) header(values map[string]gjson.Result) (string, bool) {
 		if v.Type == gjson.Null {
 			return "", false
 		}
-		s += textOf(v)
+		s += TextOf(v)
 	}
 	return s, true
 }
 
 // filledHeaders fills these. What was made of arguments may not be sent: that is
 // told with the name of the header, since several may be to blame.
-func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]member, error) {
-	var all []member
-	for _, name := range sortedKeys(headers) {
+func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]object.Member, error) {
+	var all []object.Member
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		t := headers[name]
 		text, ok := t.header(values)
 		if !ok {
@@ -95,7 +99,7 @@ func filledHeaders(headers map[string]*template, values map[string]gjson.Result)
 		if !httpguts.ValidHeaderFieldValue(text) {
 			return nil, param.Refusal(fmt.Sprintf("%s: what comes into the header %s has a line break or another character that a header cannot have", strings.Join(t.args(), ", "), name))
 		}
-		all = append(all, member{headerArg + name, quoted(text)})
+		all = append(all, object.Member{Name: headerArg + name, Value: []byte(rawjson.Quote(text))})
 	}
 	return all, nil
 }

@@ -1,4 +1,4 @@
-package rest
+package toolset
 
 import (
 	"encoding/json"
@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
-// Tool is an entry of Config.Tools. With a Request it is a tool of its own,
+// Entry is an entry of Config.Tools. With a Request it is a tool of its own,
 // otherwise it changes one that the document gives.
-type Tool struct {
+type Entry struct {
 	// Key is an operationId, or METHOD and path as the document has them; for a
 	// tool of its own it is the tool's name.
 	Key  string
@@ -62,6 +62,9 @@ type Tool struct {
 	harmless bool // its request may be made again, whatever the method
 }
 
+// Bytes is a number of bytes.
+type Bytes int64
+
 // ToolLimits are Limits for the calls of one tool.
 type ToolLimits struct {
 	Answer Bytes `yaml:"answer"` // text in one result
@@ -97,6 +100,7 @@ type Fault struct {
 	common bool // it is about Config.Args
 }
 
+// String returns the fault as operators read it.
 func (f Fault) String() string {
 	if f.common {
 		return f.Key + f.Text
@@ -107,6 +111,7 @@ func (f Fault) String() string {
 // Faults are all that is wrong.
 type Faults []Fault
 
+// Error has a line for each.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, one := range f {
@@ -115,17 +120,18 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (t *Tool) fault(format string, args ...any) Fault {
+// Fault is about the entry as a whole.
+func (t *Entry) Fault(format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": ", Line: t.Line, Text: fmt.Sprintf(format, args...)}
 }
 
-// keyFault is about one of the entry's keys, or about an inner one: "body: name".
-func (t *Tool) keyFault(key, format string, args ...any) Fault {
-	return Fault{Key: t.Key + ": ", Line: t.lineOf(key), Text: fmt.Sprintf(format, args...)}
+// KeyFault is about one of the entry's keys, or about an inner one: "body: name".
+func (t *Entry) KeyFault(key, format string, args ...any) Fault {
+	return Fault{Key: t.Key + ": ", Line: t.LineOf(key), Text: fmt.Sprintf(format, args...)}
 }
 
-// lineOf returns the line of a key, or of the nearest around it that is known.
-func (t *Tool) lineOf(key string) int {
+// LineOf returns the line of a key, or of the nearest around it that is known.
+func (t *Entry) LineOf(key string) int {
 	for {
 		if line := t.Lines[key]; line > 0 {
 			return line
@@ -138,7 +144,7 @@ func (t *Tool) lineOf(key string) int {
 	}
 }
 
-func (t *Tool) argFault(a *Arg, format string, args ...any) Fault {
+func (t *Entry) argFault(a *Arg, format string, args ...any) Fault {
 	return Fault{Key: t.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
 }
 
@@ -146,7 +152,7 @@ func (t *Tool) argFault(a *Arg, format string, args ...any) Fault {
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // Check reports what can be seen to be wrong without a document.
-func (t *Tool) Check() Faults {
+func (t *Entry) Check() Faults {
 	var faults Faults
 	for i := range t.Args {
 		if why := t.Args[i].unusable(); why != "" {
@@ -156,16 +162,16 @@ func (t *Tool) Check() Faults {
 	faults = append(faults, t.settingFaults()...)
 	if t.Request != "" {
 		if len(t.Query) > 0 {
-			faults = append(faults, t.keyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
+			faults = append(faults, t.KeyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
 		}
-		_, wrong := t.build()
+		_, wrong := t.Build()
 		return append(faults, wrong...)
 	}
 	if t.Name != "" && !plainName.MatchString(t.Name) {
-		faults = append(faults, t.fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
+		faults = append(faults, t.Fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
 	}
 	if len(t.Query) > 0 && !gjson.ParseBytes(t.Query).IsObject() {
-		faults = append(faults, t.keyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
+		faults = append(faults, t.KeyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
 	}
 	for i := range t.Args {
 		a := &t.Args[i]

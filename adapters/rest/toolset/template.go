@@ -1,4 +1,4 @@
-package rest
+package toolset
 
 import (
 	"errors"
@@ -137,12 +137,12 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 }
 
 // bodyFault is about a body that is no template.
-func (t *Tool) bodyFault(err error) Fault {
+func (t *Entry) bodyFault(err error) Fault {
 	at := ""
 	if wrong, ok := errors.AsType[*misuse](err); ok {
 		at = wrong.at
 	}
-	return t.keyFault("body"+at, "body %s", err)
+	return t.KeyFault("body"+at, "body %s", err)
 }
 
 // args returns the arguments that have a place in it, each once.
@@ -163,8 +163,8 @@ func (t *template) args() []string {
 	return all
 }
 
-// textOf returns a value as text. Numbers keep their digits.
-func textOf(v gjson.Result) string {
+// TextOf returns a value as text. Numbers keep their digits.
+func TextOf(v gjson.Result) string {
 	if v.Type == gjson.Number {
 		return param.Plain(v.Raw)
 	}
@@ -177,7 +177,7 @@ func (t *template) text(values map[string]gjson.Result) string {
 	for _, p := range t.parts {
 		s += p.literal
 		if p.arg != "" {
-			s += textOf(values[p.arg])
+			s += TextOf(values[p.arg])
 		}
 	}
 	return s

@@ -1,4 +1,4 @@
-package rest
+package toolset
 
 import (
 	"net/http"
@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 )
 
-// maxPublishedSecrets bounds the secrets of a catalogue: each is looked for in all
+// MaxPublishedSecrets bounds the secrets of a catalogue: each is looked for in all
 // that clients are told.
-const maxPublishedSecrets = 100
+const MaxPublishedSecrets = 100
 
 // secretHeader reports whether a header is probably a secret, by its name. An
 // Idempotency-Key is none.
@@ -31,18 +31,18 @@ func secretParameter(name string) bool {
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// requestOf returns a request as clients are told it. hidden are parameters of its
+// RequestOf returns a request as clients are told it. hidden are parameters of its
 // query that they are not told, whatever their names.
-func requestOf(op *openapi.Operation, hidden ...string) string {
-	return op.Method + " " + pathOf(op, hidden...)
+func RequestOf(op *openapi.Operation, hidden ...string) string {
+	return op.Method + " " + PathOf(op, hidden...)
 }
 
-// request returns the tool's.
-func (t *tool) request() string { return requestOf(t.Operation, t.settings.MaskedQuery...) }
+// Request returns the tool's.
+func (t *Tool) Request() string { return RequestOf(t.Operation, t.Settings.MaskedQuery...) }
 
-// pathOf returns the path and the query of a request. What the query has of
+// PathOf returns the path and the query of a request. What the query has of
 // secrets is masked, unless it is the document's.
-func pathOf(op *openapi.Operation, hidden ...string) string {
+func PathOf(op *openapi.Operation, hidden ...string) string {
 	path, query, _ := strings.Cut(op.Path, "?")
 	if query == "" || op.File != "" {
 		return op.Path
@@ -57,10 +57,10 @@ func pathOf(op *openapi.Operation, hidden ...string) string {
 	return path + "?" + strings.Join(pairs, "&")
 }
 
-// secrets returns what the headers and the query of an entry have of themselves
+// Secrets returns what the headers and the query of an entry have of themselves
 // that is probably a secret: the API's own headers and credentials are known as
 // such.
-func (t *Tool) secrets() []string {
+func (t *Entry) Secrets() []string {
 	var all []string
 	for name, text := range t.Headers {
 		if secretHeader(name) {
@@ -78,7 +78,7 @@ func (t *Tool) secrets() []string {
 
 // inQuery calls add with the names and the values, which are templates, of the
 // entry's query.
-func (t *Tool) inQuery(add func(name, text string)) {
+func (t *Entry) inQuery(add func(name, text string)) {
 	gjson.ParseBytes(t.Query).ForEach(func(name, v gjson.Result) bool {
 		items := []gjson.Result{v}
 		if v.IsArray() {
@@ -122,11 +122,11 @@ func literals(text string) []string {
 	return all
 }
 
-// hides adds the secrets of a catalogue's entry to those of the others. It reports
+// Hides adds the secrets of a catalogue's entry to those of the others. It reports
 // false when they would be too many.
-func (t *Tool) hides(known map[string]bool) bool {
-	own := slices.DeleteFunc(t.secrets(), func(s string) bool { return known[s] })
-	if len(known)+len(own) > maxPublishedSecrets {
+func (t *Entry) Hides(known map[string]bool) bool {
+	own := slices.DeleteFunc(t.Secrets(), func(s string) bool { return known[s] })
+	if len(known)+len(own) > MaxPublishedSecrets {
 		return len(own) == 0
 	}
 	for _, s := range own {
@@ -135,8 +135,8 @@ func (t *Tool) hides(known map[string]bool) bool {
 	return true
 }
 
-// masked returns the names of the entry's headers whose values nobody is shown.
-func (t *Tool) masked() []string {
+// Masked returns the names of the entry's headers whose values nobody is shown.
+func (t *Entry) Masked() []string {
 	var all []string
 	for name := range t.Headers {
 		if secretHeader(name) {
@@ -148,7 +148,7 @@ func (t *Tool) masked() []string {
 
 // maskedQuery returns the names of the parameters of the entry's query that have
 // something of themselves which nobody is shown.
-func (t *Tool) maskedQuery() []string {
+func (t *Entry) maskedQuery() []string {
 	var all []string
 	t.inQuery(func(name, text string) {
 		if secretParameter(name) && len(literals(text)) > 0 {
@@ -160,16 +160,16 @@ func (t *Tool) maskedQuery() []string {
 
 // secretValues calls found with the parameters for which the configuration has a
 // value, and the value, where that is probably a secret, by the parameter's name.
-func (t *tool) secretValues(found func(p *openapi.Parameter, value string)) {
-	own := t.shared.args
-	if t.said != nil {
-		own = slices.Concat(own, t.said.Args)
+func (t *Tool) secretValues(found func(p *openapi.Parameter, value string)) {
+	own := t.Shared.Args
+	if t.Entry != nil {
+		own = slices.Concat(own, t.Entry.Args)
 	}
 	for i := range own {
 		if own[i].Value == nil {
 			continue
 		}
-		for _, a := range t.call.Arguments {
+		for _, a := range t.Call.Arguments {
 			if p := a.Parameter; a.Name == own[i].Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name)) {
 				found(p, gjson.ParseBytes(own[i].Value).String())
 			}
@@ -177,50 +177,45 @@ func (t *tool) secretValues(found func(p *openapi.Parameter, value string)) {
 	}
 }
 
-// conceal notes which headers and parameters of the query are not shown, beside
-// those of the entry that have the name of a secret: those with a value that the
-// configuration has from the environment, and values of arguments.
-func (t *tool) conceal(c *Config) {
+// Conceal notes which headers and parameters of the query are not shown, beside
+// those of the entry that have the name of a secret: those that have one of the
+// secrets in them, and values of arguments.
+func (t *Tool) Conceal(secrets []string) {
 	holds := func(text string) bool {
-		return slices.ContainsFunc(c.Secrets, func(secret string) bool { return strings.Contains(text, secret) })
+		return slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) })
 	}
-	if t.said != nil && len(c.Secrets) > 0 {
-		for name, text := range t.said.Headers {
+	if t.Entry != nil && len(secrets) > 0 {
+		for name, text := range t.Entry.Headers {
 			if holds(text) {
-				t.settings.Masked = append(t.settings.Masked, http.CanonicalHeaderKey(name))
+				t.Settings.Masked = append(t.Settings.Masked, http.CanonicalHeaderKey(name))
 			}
 		}
-		plain := t.request()
-		t.said.inQuery(func(name, text string) {
+		plain := t.Request()
+		t.Entry.inQuery(func(name, text string) {
 			if holds(text) {
-				t.settings.MaskedQuery = append(t.settings.MaskedQuery, name)
+				t.Settings.MaskedQuery = append(t.Settings.MaskedQuery, name)
 			}
 		})
 		if t.Description == plain { // it has none of its own
-			t.Description = t.request()
+			t.Description = t.Request()
 		}
 	}
 	t.secretValues(func(p *openapi.Parameter, _ string) {
 		if p.In == openapi.InHeader {
-			t.settings.Masked = append(t.settings.Masked, http.CanonicalHeaderKey(p.Name))
+			t.Settings.Masked = append(t.Settings.Masked, http.CanonicalHeaderKey(p.Name))
 		} else if p.In == openapi.InQuery {
-			t.settings.MaskedQuery = append(t.settings.MaskedQuery, p.Name)
+			t.Settings.MaskedQuery = append(t.Settings.MaskedQuery, p.Name)
 		}
 	})
 }
 
-// secrets returns those of all entries: of the configuration, and of a catalogue.
-func (c *Config) secrets(tools []*tool) []string {
+// Secrets returns what a catalogue's entry has of secrets, and the values for its
+// parameters that the configuration has.
+func (t *Tool) Secrets() []string {
 	var all []string
-	for i := range c.Tools {
-		all = append(all, c.Tools[i].secrets()...)
+	if t.Published != nil {
+		all = t.Published.Secrets()
 	}
-	for _, t := range tools {
-		if t.published != nil {
-			all = append(all, t.published.secrets()...)
-		}
-		t.secretValues(func(_ *openapi.Parameter, value string) { all = append(all, value) })
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	t.secretValues(func(_ *openapi.Parameter, value string) { all = append(all, value) })
+	return all
 }

@@ -1,55 +1,57 @@
-package rest
+package toolset
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/object"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
-// tool is a tool as clients see it, and what becomes of a call.
-type tool struct {
+// Tool is a tool as clients see it, and what becomes of a call.
+type Tool struct {
 	*openapi.Tool
-	// call is the tool as package wire sees it. It is another one when prepare
+	// Call is the tool as package wire sees it. It is another one when Prepare
 	// makes the arguments of the request of those that clients give, after they
 	// were checked: its Arguments are of the former, its InputSchema (which the
 	// catalog sets) of the latter.
-	call    *openapi.Tool
-	prepare func(args []byte) ([]byte, error)
-	result  string
-	picks   bool  // it has pickArg
-	said    *Tool // what the configuration says of it, or nil
-	// published is what a catalogue says of it, as far as that is taken over, or
+	Call    *openapi.Tool
+	Prepare func(args []byte) ([]byte, error)
+	Result  string
+	Picks   bool   // it has PickArg
+	Entry   *Entry // what the configuration says of it, or nil
+	// Published is what a catalogue says of it, as far as that is taken over, or
 	// nil.
-	published *Tool
-	patch     func(schema []byte) []byte
-	// hidden are arguments that clients do not see because of what the
+	Published *Entry
+	Patch     func(schema []byte) []byte
+	// Hidden are arguments that clients do not see because of what the
 	// configuration sets, to the keys that do.
-	hidden map[string]string
-	// shared is what holds for parameters of all operations, and so for its own.
-	shared shared
-	// settings are for its calls.
-	settings wire.Settings
+	Hidden map[string]string
+	// Shared is what holds for parameters of all operations, and so for its own.
+	Shared Shared
+	// Settings are for its calls.
+	Settings wire.Settings
 }
 
-// full returns the input schema with nothing left out.
-func (t *tool) full() []byte {
+// Full returns the input schema with nothing left out.
+func (t *Tool) Full() []byte {
 	if !t.Stubbed {
 		return t.InputSchema
 	}
-	if t.patch == nil {
+	if t.Patch == nil {
 		return t.Tool.Full()
 	}
-	return t.patch(t.Tool.Full())
+	return t.Patch(t.Tool.Full())
 }
 
-// override lays an entry of the configuration, and what holds for the parameters
+// Override lays an entry of the configuration, and what holds for the parameters
 // of all operations, over a tool of the document.
-func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
+func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	names := argumentNames(t)
 	added := e.added(names)
 	for _, a := range added {
@@ -58,7 +60,7 @@ func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 	var faults Faults
 	args := map[string]*Arg{} // by the document's names
 	rename := map[string]string{}
-	var fixed []member
+	var fixed []object.Member
 	for i := range e.Args {
 		a := &e.Args[i]
 		at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name })
@@ -89,7 +91,7 @@ func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 		}
 		args[a.Name] = a
 		if a.Value != nil {
-			fixed = append(fixed, member{a.Name, a.Value})
+			fixed = append(fixed, object.Member{Name: a.Name, Value: a.Value})
 		}
 		if a.As != "" && a.As != a.Name {
 			if rename[a.As] != "" {
@@ -98,17 +100,17 @@ func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 			rename[a.As] = a.Name
 		}
 	}
-	for _, name := range sortedKeys(common.filled) {
+	for _, name := range slices.Sorted(maps.Keys(common.Filled)) {
 		if a := args[name]; a != nil && !a.Off && a.Value == nil {
-			faults = append(faults, e.argFault(a, "clients do not see it: %s of the API set what it is for", common.filled[name]))
+			faults = append(faults, e.argFault(a, "clients do not see it: %s of the API set what it is for", common.Filled[name]))
 		}
 		if args[name] == nil {
 			args[name] = &Arg{Name: name, Off: true}
 		}
 	}
-	left := shared{filled: common.filled}
-	for i := range common.args {
-		a := &common.args[i]
+	left := Shared{Filled: common.Filled}
+	for i := range common.Args {
+		a := &common.Args[i]
 		if args[a.Name] != nil {
 			continue // the entry has its own word on it
 		}
@@ -124,12 +126,12 @@ func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 		}
 		args[a.Name] = a
 		if a.Value != nil {
-			fixed = append(fixed, member{a.Name, a.Value})
+			fixed = append(fixed, object.Member{Name: a.Name, Value: a.Value})
 		}
 		if as != "" {
 			rename[as] = a.Name
 		}
-		left.args = append(left.args, *a)
+		left.Args = append(left.Args, *a)
 	}
 	seen := *t
 	if e.Name != "" {
@@ -148,21 +150,21 @@ func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 	if e.Result != "" { // the document knows nothing of what comes of it
 		seen.OutputSchema, seen.Wrapped = nil, false
 	}
-	out := &tool{Tool: &seen, call: &seen, result: e.Result, said: e}
+	out := &Tool{Tool: &seen, Call: &seen, Result: e.Result, Entry: e}
 	var wrong Faults
-	out.settings, wrong = e.settings(t.Operation)
-	out.shared = left
-	out.settings.Sets = out.settings.Sets || slices.ContainsFunc(left.args, func(a Arg) bool { return a.Value != nil })
+	out.Settings, wrong = e.settings(t.Operation)
+	out.Shared = left
+	out.Settings.Sets = out.Settings.Sets || slices.ContainsFunc(left.Args, func(a Arg) bool { return a.Value != nil })
 	faults = append(faults, wrong...)
 	over, wrong := e.overlay(t, args, added)
 	if faults = append(faults, wrong...); len(args) == 0 && over == nil {
 		return out, faults
 	}
 	if over != nil {
-		out.hidden = over.hidden
+		out.Hidden = over.hidden
 	}
-	out.patch = func(schema []byte) []byte { return withAdded(patched(over.without(schema), args), added) }
-	seen.InputSchema = out.patch(t.InputSchema)
+	out.Patch = func(schema []byte) []byte { return withAdded(patched(over.without(schema), args), added) }
+	seen.InputSchema = out.Patch(t.InputSchema)
 	seen.Arguments = slices.DeleteFunc(slices.Clone(t.Arguments), func(one openapi.Argument) bool {
 		a := args[one.Name]
 		return a != nil && (a.Off || a.Value != nil) || over.sets(one.Name)
@@ -172,9 +174,9 @@ func (e *Tool) override(t *openapi.Tool, common shared) (*tool, Faults) {
 	}
 	call := seen
 	call.Arguments = t.Arguments
-	out.call = &call
-	out.prepare = func(given []byte) ([]byte, error) {
-		all := members(given, func(name string, value []byte) (string, []byte) {
+	out.Call = &call
+	out.Prepare = func(given []byte) ([]byte, error) {
+		all := object.Rewrite(given, func(name string, value []byte) (string, []byte) {
 			if original := rename[name]; original != "" {
 				return original, value
 			}
@@ -200,7 +202,7 @@ func argumentNames(t *openapi.Tool) []string {
 // added returns the arguments of an entry that an operation with arguments of
 // these names lacks. They say what they are; what does not is meant for one of
 // the operation's, and its name misspelled.
-func (e *Tool) added(names []string) []*Arg {
+func (e *Entry) added(names []string) []*Arg {
 	var all []*Arg
 	for i := range e.Args {
 		if a := &e.Args[i]; !slices.Contains(names, a.Name) && a.declares() {
@@ -236,23 +238,23 @@ func withAdded(schema []byte, added []*Arg) []byte {
 		required = append(required, one.String())
 	}
 	for _, a := range added {
-		properties = put(properties, a.Name, a.described(a.Schema))
+		properties = object.Put(properties, a.Name, a.described(a.Schema))
 		if !a.Optional {
 			required = append(required, a.Name)
 		}
 	}
-	if schema = put(schema, "properties", properties); len(required) > 0 {
-		schema = put(schema, "required", list(required))
+	if schema = object.Put(schema, "properties", properties); len(required) > 0 {
+		schema = object.Put(schema, "required", object.List(required))
 	}
 	return schema
 }
 
 // patched returns the input schema as the entries for its arguments have it.
 func patched(schema []byte, args map[string]*Arg) []byte {
-	return members(schema, func(name string, value []byte) (string, []byte) {
+	return object.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 		switch name {
 		case "properties":
-			return name, members(value, func(arg string, one []byte) (string, []byte) {
+			return name, object.Rewrite(value, func(arg string, one []byte) (string, []byte) {
 				a := args[arg]
 				switch {
 				case a == nil:
@@ -282,7 +284,7 @@ func patched(schema []byte, args map[string]*Arg) []byte {
 			if len(left) == 0 {
 				return name, nil
 			}
-			return name, list(left)
+			return name, object.List(left)
 		}
 		return name, value
 	})

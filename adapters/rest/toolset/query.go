@@ -1,11 +1,13 @@
-package rest
+package toolset
 
 import (
 	"slices"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/object"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
 // pair is a parameter of the query that an entry sets.
@@ -20,18 +22,18 @@ type pair struct {
 const queryArg = "query "
 
 // queryTemplates reads the query of an entry.
-func (t *Tool) queryTemplates(use func(name string) bool) ([]pair, Faults) {
+func (t *Entry) queryTemplates(use func(name string) bool) ([]pair, Faults) {
 	var all []pair
 	var faults Faults
 	add := func(name, format string, args ...any) {
-		faults = append(faults, t.keyFault("query: "+name, "query: "+name+": "+format, args...))
+		faults = append(faults, t.KeyFault("query: "+name, "query: "+name+": "+format, args...))
 	}
 	gjson.ParseBytes(t.Query).ForEach(func(k, v gjson.Result) bool {
 		name := k.String()
 		one, err := parseTemplate(v, use, 0)
 		switch {
 		case name == "":
-			faults = append(faults, t.keyFault("query", "query has a parameter without a name"))
+			faults = append(faults, t.KeyFault("query", "query has a parameter without a name"))
 		case err != nil:
 			add(name, "%s", err)
 		case !one.flat(true):
@@ -68,7 +70,7 @@ func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 		return []byte(v.Raw), v.Type != gjson.Null
 	case !t.isList:
 		text, ok := t.header(values)
-		return quoted(text), ok
+		return []byte(rawjson.Quote(text)), ok
 	}
 	out := []byte{'['}
 	for _, inner := range t.inner {
@@ -111,11 +113,11 @@ func queryArguments(query []pair) []openapi.Argument {
 }
 
 // filledQuery fills these.
-func filledQuery(query []pair, values map[string]gjson.Result) []member {
-	var all []member
+func filledQuery(query []pair, values map[string]gjson.Result) []object.Member {
+	var all []object.Member
 	for _, q := range query {
 		if value, ok := q.value.sent(values); ok {
-			all = append(all, member{queryArg + q.name, value})
+			all = append(all, object.Member{Name: queryArg + q.name, Value: value})
 		}
 	}
 	return all

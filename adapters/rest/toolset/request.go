@@ -1,4 +1,4 @@
-package rest
+package toolset
 
 import (
 	"maps"
@@ -8,15 +8,17 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/object"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// methods that a request may have, and whether they have bodies.
-var methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
+// Methods that a request may have, and whether they have bodies.
+var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
 
 // own is a tool of the configuration's own while it is made.
 type own struct {
-	entry   *Tool
+	entry   *Entry
 	op      *openapi.Operation
 	args    []openapi.Argument
 	used    map[string]bool
@@ -29,14 +31,14 @@ type own struct {
 // What stands in the place of the body and of headers among the arguments of
 // the request. Names of arguments have no colon.
 const (
-	bodyArg   = ":body"
+	BodyArg   = ":body"
 	headerArg = ":header:"
 )
 
-// build makes the tool that the entry describes.
-func (t *Tool) build() (*tool, Faults) {
+// Build makes the tool that the entry describes.
+func (t *Entry) Build() (*Tool, Faults) {
 	b := &own{entry: t, used: map[string]bool{}, headers: map[string]*template{}}
-	if !plainName.MatchString(t.shown()) {
+	if !plainName.MatchString(t.Shown()) {
 		b.fault("a tool's name has 1 to 64 letters, digits, '_', '.' and '-'")
 	}
 	b.request()
@@ -53,8 +55,8 @@ func (t *Tool) build() (*tool, Faults) {
 	return b.tool(), nil
 }
 
-// shown is the name of a tool of one's own.
-func (t *Tool) shown() string {
+// Shown is the name of a tool of one's own.
+func (t *Entry) Shown() string {
 	if t.Name != "" {
 		return t.Name
 	}
@@ -62,7 +64,7 @@ func (t *Tool) shown() string {
 }
 
 func (b *own) fault(format string, args ...any) {
-	b.faults = append(b.faults, b.entry.fault(format, args...))
+	b.faults = append(b.faults, b.entry.Fault(format, args...))
 }
 
 // arg returns the argument of that name, and notes that it is used.
@@ -88,10 +90,10 @@ func (b *own) request() {
 	b.op = &openapi.Operation{}
 	method, target, _ := strings.Cut(strings.TrimSpace(b.entry.Request), " ")
 	target = strings.TrimSpace(target)
-	_, known := methods[method]
+	_, known := Methods[method]
 	switch {
 	case !known:
-		b.fault("request must begin with one of %s, and then a path: GET /items/{id}", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+		b.fault("request must begin with one of %s, and then a path: GET /items/{id}", strings.Join(slices.Sorted(maps.Keys(Methods)), ", "))
 		return
 	case !strings.HasPrefix(target, "/"):
 		b.fault("request must have a path that begins with a slash: %s /items/{id}; where that is, base_url says", method)
@@ -232,8 +234,8 @@ func (b *own) templates() {
 		if b.body, err = parseTemplate(gjson.ParseBytes(b.entry.Body), use, 0); err != nil {
 			b.faults = append(b.faults, b.entry.bodyFault(err))
 		}
-		if has, known := methods[b.op.Method]; known && !has {
-			b.faults = append(b.faults, b.entry.keyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
+		if has, known := Methods[b.op.Method]; known && !has {
+			b.faults = append(b.faults, b.entry.KeyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
 		}
 	}
 	var wrong Faults
@@ -250,7 +252,7 @@ func (b *own) rest() {
 	if b.op.Method == "" {
 		return
 	}
-	hasBody := methods[b.op.Method]
+	hasBody := Methods[b.op.Method]
 	for i := range b.entry.Args {
 		a := &b.entry.Args[i]
 		switch {
@@ -266,42 +268,42 @@ func (b *own) rest() {
 }
 
 // tool puts everything together.
-func (b *own) tool() *tool {
+func (b *own) tool() *Tool {
 	e := b.entry
-	var properties []member
+	var properties []object.Member
 	var required []string
-	var fixed []member
+	var fixed []object.Member
 	for i := range e.Args {
 		a := &e.Args[i]
 		if a.Value != nil {
-			fixed = append(fixed, member{a.Name, a.Value})
+			fixed = append(fixed, object.Member{Name: a.Name, Value: a.Value})
 			continue
 		}
-		properties = append(properties, member{a.Name, a.described(a.Schema)})
+		properties = append(properties, object.Member{Name: a.Name, Value: a.described(a.Schema)})
 		if !a.Optional {
 			required = append(required, a.Name)
 		}
 	}
 	keep := func(name string, value []byte) (string, []byte) { return name, value }
-	schema := put([]byte(`{"type":"object"}`), "properties", members([]byte("{}"), keep, properties...))
+	schema := object.Put([]byte(`{"type":"object"}`), "properties", object.Rewrite([]byte("{}"), keep, properties...))
 	if len(required) > 0 {
-		schema = put(schema, "required", list(required))
+		schema = object.Put(schema, "required", object.List(required))
 	}
-	schema = put(schema, "additionalProperties", []byte("false"))
+	schema = object.Put(schema, "additionalProperties", []byte("false"))
 	seen := &openapi.Tool{
-		Name: e.shown(), Title: e.Title, Description: e.About, InputSchema: schema,
+		Name: e.Shown(), Title: e.Title, Description: e.About, InputSchema: schema,
 		Operation: b.op, Arguments: b.args, Annotations: annotations(b.op.Method, e.Writes),
 	}
 	if seen.Description == "" {
-		seen.Description = requestOf(b.op)
+		seen.Description = RequestOf(b.op)
 	}
 	for _, a := range b.args {
 		if a.Place == openapi.InBody {
 			seen.Body = &openapi.MediaType{Type: "application/json"}
 		}
 	}
-	out := &tool{Tool: seen, call: seen, result: e.Result, said: e}
-	out.settings, _ = e.settings(b.op) // its faults are told by build
+	out := &Tool{Tool: seen, Call: seen, Result: e.Result, Entry: e}
+	out.Settings, _ = e.settings(b.op) // its faults are told by build
 	if b.body == nil && len(b.headers) == 0 && len(fixed) == 0 {
 		return out
 	}
@@ -309,24 +311,24 @@ func (b *own) tool() *tool {
 	call.Arguments = slices.Clone(b.args)
 	if b.body != nil {
 		call.Body = &openapi.MediaType{Type: "application/json"}
-		call.Arguments = append(call.Arguments, openapi.Argument{Name: bodyArg, Place: openapi.InBody})
+		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
 	}
 	call.Arguments = append(call.Arguments, headerArguments(b.headers)...)
-	out.call, out.prepare = &call, func(args []byte) ([]byte, error) { return b.fill(args, fixed) }
+	out.Call, out.Prepare = &call, func(args []byte) ([]byte, error) { return b.fill(args, fixed) }
 	return out
 }
 
 // fill adds to the arguments what the templates make of them. What is not the
 // client's to set goes, should it get past the check.
-func (b *own) fill(args []byte, fixed []member) ([]byte, error) {
+func (b *own) fill(args []byte, fixed []object.Member) ([]byte, error) {
 	keep := func(name string, value []byte) (string, []byte) { return name, value }
-	args = members(args, func(name string, value []byte) (string, []byte) {
-		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m member) bool { return m.name == name }) {
+	args = object.Rewrite(args, func(name string, value []byte) (string, []byte) {
+		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m object.Member) bool { return m.Name == name }) {
 			return name, nil
 		}
 		return name, value
 	})
-	args = members(args, keep, fixed...)
+	args = object.Rewrite(args, keep, fixed...)
 	values := valuesOf(args)
 	more, err := filledHeaders(b.headers, values)
 	if err != nil {
@@ -334,10 +336,10 @@ func (b *own) fill(args []byte, fixed []member) ([]byte, error) {
 	}
 	if b.body != nil {
 		if body, ok := b.body.append(nil, values); ok {
-			more = append(more, member{bodyArg, body})
+			more = append(more, object.Member{Name: BodyArg, Value: body})
 		}
 	}
-	return members(args, keep, more...), nil
+	return object.Rewrite(args, keep, more...), nil
 }
 
 // valuesOf returns the arguments by their names.
@@ -354,15 +356,15 @@ func valuesOf(args []byte) map[string]gjson.Result {
 func (a *Arg) described(schema []byte) []byte {
 	if len(a.Schema) > 0 && &a.Schema[0] != &schema[0] {
 		gjson.ParseBytes(a.Schema).ForEach(func(k, v gjson.Result) bool {
-			schema = put(schema, k.String(), []byte(v.Raw))
+			schema = object.Put(schema, k.String(), []byte(v.Raw))
 			return true
 		})
 	}
 	if a.About != "" {
-		schema = put(schema, "description", quoted(a.About))
+		schema = object.Put(schema, "description", []byte(rawjson.Quote(a.About)))
 	}
 	if a.Default != nil {
-		schema = put(schema, "default", a.Default)
+		schema = object.Put(schema, "default", a.Default)
 	}
 	return schema
 }
@@ -394,4 +396,46 @@ func annotations(method string, writes *bool) openapi.Annotations {
 		a.ReadOnly, a.Destructive, a.Idempotent = !*writes, *writes, !*writes
 	}
 	return a
+}
+
+// OpenTo makes a tool whose schema allows arguments that it does not name send
+// them in its body, with those that have no other place. Where there is no body
+// they are not allowed after all.
+func (t *Tool) OpenTo(e *Entry) {
+	if !Methods[t.Operation.Method] {
+		t.InputSchema = object.Put(t.InputSchema, "additionalProperties", []byte("false"))
+		return
+	}
+	elsewhere := map[string]bool{}
+	call := *t.Call
+	call.Arguments = nil
+	for _, a := range t.Call.Arguments {
+		if a.Place != openapi.InBody {
+			call.Arguments = append(call.Arguments, a)
+			elsewhere[a.Name] = true
+		}
+	}
+	for _, a := range e.Args {
+		for _, header := range e.Headers {
+			elsewhere[a.Name] = elsewhere[a.Name] || strings.Contains(header, "{"+a.Name+"}")
+		}
+	}
+	call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
+	call.Body = &openapi.MediaType{Type: "application/json"}
+	before := t.Prepare
+	t.Call, t.Prepare = &call, func(args []byte) ([]byte, error) {
+		body := object.Rewrite(args, func(name string, value []byte) (string, []byte) {
+			if elsewhere[name] {
+				return name, nil
+			}
+			return name, value
+		})
+		if before != nil {
+			var err error
+			if args, err = before(args); err != nil {
+				return nil, err
+			}
+		}
+		return object.Put(args, BodyArg, body), nil
+	}
 }
