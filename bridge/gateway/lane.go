@@ -282,7 +282,6 @@ func (l *lane) spawn(f func()) bool {
 	return true
 }
 
-// enter returns the open connection and counts the caller as using it until
 // current returns the open connection, or nil.
 func (l *lane) current() *wire {
 	l.mu.Lock()
@@ -290,6 +289,7 @@ func (l *lane) current() *wire {
 	return l.wire
 }
 
+// enter returns the open connection and counts the caller as using it until
 // leave.
 func (l *lane) enter(ctx context.Context) (*wire, error) {
 	for {
