@@ -18,6 +18,7 @@ import (
 // value is decoded for the validator, which also knows what is wrong.
 type quick struct {
 	doubt    bool // it has keywords that are not known here
+	plain    bool // it says nothing but what ref, all and any say
 	types    kinds
 	ref      *quick
 	all, any []*quick
@@ -121,6 +122,8 @@ func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
 	q.object(s, known)
 	q.items = quicken(s.Items2020, known)
 	q.low, q.high = between(s.MinItems, s.MaxItems)
+	q.plain = (q.ref != nil || len(q.all)+len(q.any) > 0) && q.types == everyKind && q.words == nil && q.text == nil && q.limits == nil &&
+		q.fields == nil && q.more == nil && !q.closed && q.items == nil && q.low == 0 && q.high < 0
 	return q
 }
 
@@ -258,6 +261,7 @@ func (w *quickly) value(i int, q *quick, deep int) int {
 	}
 	end := -1
 	switch {
+	case q.plain: // a list of objects by $ref takes two thirds of the time
 	case c == '{':
 		if q.types&isObject != 0 {
 			end = w.object(i, q, deep)
@@ -281,20 +285,22 @@ func (w *quickly) value(i int, q *quick, deep int) int {
 	case q.types&(isNumber|isInteger) != 0:
 		end = w.number(i, q)
 	}
-	if end < 0 || q.ref != nil && w.value(i, q.ref, deep+1) < 0 {
+	if end < 0 && !q.plain {
 		return -1
 	}
-	for _, one := range q.all {
-		if w.value(i, one, deep+1) < 0 {
+	if q.ref != nil {
+		if end = w.value(i, q.ref, deep+1); end < 0 {
 			return -1
 		}
 	}
-	for n, one := range q.any {
-		if w.value(i, one, deep+1) >= 0 {
-			break
-		}
-		if n == len(q.any)-1 {
+	for _, one := range q.all {
+		if end = w.value(i, one, deep+1); end < 0 {
 			return -1
+		}
+	}
+	for _, one := range q.any {
+		if end = w.value(i, one, deep+1); end >= 0 {
+			break
 		}
 	}
 	return end

@@ -23,6 +23,7 @@ var quickSchemas = []string{
 	`{"$defs":{"x":{"$ref":"#/$defs/x"}},"properties":{"a":{"$ref":"#/$defs/x"}}}`,
 	`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"$ref":"#/x","type":"string"}},"x":{}}`,
 	`{"properties":{"a\\\\b":{"type":"string"}}}`,
+	`{"properties":{"a":{"$ref":"#/$defs/x"},"b":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/x"}]},"z":{"allOf":[{"$ref":"#/$defs/x"},{"required":["a"]}]}},"$defs":{"x":{"type":["integer","object"]}}}`,
 }
 
 // randomValue writes JSON that fits the schemas now and then.
@@ -102,6 +103,14 @@ func TestQuick(t *testing.T) {
 		{quickSchemas[6], `{"a":4.99,"b":0}`, true, true},
 		{quickSchemas[6], `{"a":5}`, true, false},
 		{quickSchemas[7], `{"a":"x","b":null}`, true, true},
+		{quickSchemas[14], `{"a":1,"b":null,"z":{"a":[1]}}`, true, true},
+		{quickSchemas[14], `{"a":{"y":[]},"b":2,"z":{"a":{}}}`, true, true},
+		{quickSchemas[14], `{"a":"x"}`, true, false},
+		{quickSchemas[14], `{"b":"x"}`, true, false},
+		{quickSchemas[14], `{"z":{"b":1}}`, true, false},
+		{quickSchemas[14], `{"z":[]}`, true, false},
+		{quickSchemas[14], `{"a":{"y":1,"y":2}}`, true, false},
+		{quickSchemas[14], `{"a":{"y":1 2}}`, false, false},
 		{`{}`, `{"z":1,"z":2}`, true, false},
 		{`{}`, `{"z":1}x`, true, false},
 		{`{}`, strings.Repeat("[", maxDepth+2) + strings.Repeat("]", maxDepth+2), false, false},
