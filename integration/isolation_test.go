@@ -21,13 +21,13 @@ import (
 	"time"
 )
 
-// BenchmarkIsolation measures what bad servers cost the clients of a good one
-// (T-ISO): the 99th percentile of its answers while nobody calls the others, and
-// while all are called, in turns of one run. Of the others one is not there, one
-// takes 5 s for each call, one comes and goes each second, and one answers with
+// BenchmarkIsolation measures what bad servers cost the clients of a good one:
+// the 99th percentile of its answers while nobody calls the others, and while
+// all are called, in turns of one run. Of the others one is not there, one takes
+// 5 s for each call, one comes and goes each second, and one answers with
 // garbage. Clients call at random times, whatever becomes of their calls, as many
-// clients do that know nothing of each other. The bridge, the servers and
-// the clients are a process each.
+// clients do that know nothing of each other. The bridge, the servers and the
+// clients are a process each.
 //
 // What it reports is the two percentiles, their ratio, and how many calls were
 // made to the good server while all were called. None may fail.

@@ -97,8 +97,8 @@ func handshakeThatFails(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// T-PROC: a server that does not answer initialize is given up with the
-// context. R-020: initialize is not cancelled.
+// A server that does not answer initialize is given up with the context.
+// initialize is not cancelled.
 func handshakeThatHangs(t *testing.T, a bridge.Adapter) {
 	why := errors.New("no patience")
 	for _, c := range []struct {
@@ -184,7 +184,7 @@ func payload(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-009, T-FRAME: large messages pass, both ways.
+// large messages pass, both ways.
 func largePayload(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
 	for _, size := range []int{4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20} {
@@ -419,7 +419,7 @@ func cancel(t *testing.T, a bridge.Adapter) {
 	Seen(t, up) // the connection works
 }
 
-// D0.3, T-MUX: answers that nobody waits for are ignored.
+// D0.3: answers that nobody waits for are ignored.
 func strayAnswers(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -437,7 +437,7 @@ func strayAnswers(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-004, T-MUX: calls of 100 clients that all use the same ids: 10,000 in the
+// calls of 100 clients that all use the same ids: 10,000 in the
 // whole matrix, which CI plays, and 2,000 otherwise, since every way to reach a
 // server makes them.
 func concurrent(t *testing.T, a bridge.Adapter) {

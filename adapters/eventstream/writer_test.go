@@ -49,7 +49,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// The headers keep proxies from holding events back (T-TIME).
+// The headers keep proxies from holding events back.
 func TestHeaders(t *testing.T) {
 	rec := httptest.NewRecorder()
 	w, err := Open(rec, httptest.NewRequest("GET", "/", nil))

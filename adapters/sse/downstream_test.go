@@ -273,7 +273,7 @@ func TestSameIDs(t *testing.T) {
 	})
 }
 
-// A silent stream has heartbeats, and is no idle session (T-TIME).
+// A silent stream has heartbeats, and is no idle session.
 func TestHeartbeat(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")
@@ -341,7 +341,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A client that does not read loses its stream in the end, and with it the session; others are not held up (R-178, T-MEM).
+// A client that does not read loses its stream in the end, and with it the session; others are not held up.
 func TestNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 128 << 10}) // 4.5 MiB may wait

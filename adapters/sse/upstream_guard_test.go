@@ -8,8 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// What a refusal says about the server: only its own faults count against it
-// (field-notes, section 4).
+// What a refusal says about the server: only its own faults count against it.
 func TestUpstreamRefusalKinds(t *testing.T) {
 	for status, want := range map[int]error{
 		204: bridge.ErrUnavailable, 302: bridge.ErrUnavailable, 400: bridge.ErrDeclined, 401: bridge.ErrCredentials, 403: bridge.ErrCredentials,

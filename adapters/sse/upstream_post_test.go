@@ -222,7 +222,7 @@ func TestUpstreamLossOfWaiting(t *testing.T) {
 	})
 }
 
-// T-TIME: a server that takes half a minute for each step of its start is waited for.
+// A server that takes half a minute for each step of its start is waited for.
 func TestUpstreamColdStart(t *testing.T) {
 	slow := func() { <-time.After(30 * time.Second) }
 	f := &fakePeer{get: func(http.ResponseWriter, *http.Request) bool { slow(); return true }}

@@ -103,7 +103,7 @@ func FuzzLineReader(f *testing.F) {
 	})
 }
 
-// T-FRAME, R-009: lines of all sizes around those of the buffers.
+// lines of all sizes around those of the buffers.
 func TestLinesOfAllSizes(t *testing.T) {
 	const limit = 4 * readBuffer
 	var text []byte
@@ -214,7 +214,7 @@ func output(plan []byte, limit int) (text []byte, want []string) {
 
 // FuzzLines puts messages among noise, blank lines and lines that are too
 // long, cut anywhere, also within a character. Exactly the messages must come
-// out (R-009, R-010, T-FRAME).
+// out.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte{6}, []byte{})
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 31}, []byte{0})
@@ -233,7 +233,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// T-FRAME: characters that arrive byte by byte (supercorp-ai/supergateway#191).
+// Characters that arrive byte by byte (supercorp-ai/supergateway#191).
 func TestBytewise(t *testing.T) {
 	plan := make([]byte, 256)
 	for i := range plan {

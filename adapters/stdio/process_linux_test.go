@@ -122,7 +122,7 @@ func sh(script string, more ...string) command {
 
 var brief = stopTimes{stdin: 50 * time.Millisecond, term: 50 * time.Millisecond}
 
-// T-PROC: a grandchild behind sh -c, as npx has it.
+// A grandchild behind sh -c, as npx has it.
 func TestStopEndsGrandchildren(t *testing.T) {
 	leaksNothing(t)
 	c := sh(`"$1" & wait`, os.Args[0])
@@ -136,7 +136,7 @@ func TestStopEndsGrandchildren(t *testing.T) {
 	}
 }
 
-// T-PROC: the leader exits first, its descendants hold the pipes.
+// The leader exits first, its descendants hold the pipes.
 func TestStopEndsWhatTheLeaderLeft(t *testing.T) {
 	leaksNothing(t)
 	p := mustStart(t, self(t, "leaves"))
@@ -349,7 +349,7 @@ func TestWithoutPidfd(t *testing.T) {
 	}
 }
 
-// T-PROC: SIGKILL of the bridge leaves nobody, neither a leader nor a
+// SIGKILL of the bridge leaves nobody, neither a leader nor a
 // grandchild that ignores everything, nor the watchdog.
 func TestKilledBridgeLeavesNobody(t *testing.T) {
 	leaksNothing(t)

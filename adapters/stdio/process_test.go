@@ -181,7 +181,7 @@ func TestExitedIsClosedWithoutStop(t *testing.T) {
 	p.Stop(t.Context(), patient)
 }
 
-// T-PROC: a child that ignores the end of its stdin and SIGTERM.
+// A child that ignores the end of its stdin and SIGTERM.
 func TestStopKillsWhoIgnoresTheRest(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	p := mustStart(t, self(t, "stubborn"))

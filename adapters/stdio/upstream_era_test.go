@@ -406,7 +406,7 @@ func TestRefusedAndSilent(t *testing.T) {
 	}
 }
 
-// T-PROC: whatever an opening waits for, its context ends it, with all children.
+// Whatever an opening waits for, its context ends it, with all children.
 func TestOpeningIsGivenUp(t *testing.T) {
 	why := errors.New("no patience")
 	for _, c := range []struct {

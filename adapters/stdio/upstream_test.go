@@ -181,7 +181,7 @@ func TestSuite(t *testing.T) {
 	adaptertest.Run(t, func(t *testing.T) bridge.Adapter { return adapter(t, "server", Options{}) })
 }
 
-// R-010, T-FRAME: what is no message is dropped, counted and logged; BOM, CRLF
+// what is no message is dropped, counted and logged; BOM, CRLF
 // and blank lines are nothing special.
 func TestNoise(t *testing.T) {
 	quiet(t)
@@ -214,7 +214,7 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// R-009, T-FRAME: lines up to the limit pass; above it, the very call that the
+// lines up to the limit pass; above it, the very call that the
 // line answers gets an error, wherever the id stands, and all others live on.
 func TestLargeAnswers(t *testing.T) {
 	quiet(t)
@@ -354,7 +354,7 @@ func TestChildsEnvironment(t *testing.T) {
 	}
 }
 
-// T-PROC: what fails before or in the handshake says why, and leaves nothing.
+// What fails before or in the handshake says why, and leaves nothing.
 func TestOpenFails(t *testing.T) {
 	for _, c := range []struct{ mode, want string }{
 		{"fails", "handshake: its process has ended (exit status 3)"}, // perhaps before initialize is written
@@ -389,7 +389,7 @@ func TestOpenFails(t *testing.T) {
 	})
 }
 
-// T-PROC: a server that hangs in initialize is ended in steps, and gone when
+// A server that hangs in initialize is ended in steps, and gone when
 // Open returns.
 func TestHungHandshake(t *testing.T) {
 	quiet(t)
@@ -403,7 +403,7 @@ func TestHungHandshake(t *testing.T) {
 	}
 }
 
-// R-187, T-RST: kill -9 while calls are under way.
+// kill -9 while calls are under way.
 func TestKilledChild(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
@@ -595,7 +595,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// T-PROC: connections that are opened and ended in every way leave nothing.
+// Connections that are opened and ended in every way leave nothing.
 func TestManyConnections(t *testing.T) {
 	quiet(t)
 	var all sync.WaitGroup

@@ -163,28 +163,28 @@ func TestLadder(t *testing.T) {
 		{"white space around values (R-074)", good, []string{versionHeader, " 2026-07-28\t", "Mcp-Method", "  tools/call ", "Mcp-Name", "\techo "}, 200, `"structuredContent":1`},
 		{"names of headers in another case (R-074)", good, []string{"MCP-PROTOCOL-VERSION", "2026-07-28", "mcp-method", "tools/call", "mCP-nAME", "echo"}, 200, `"structuredContent":1`},
 		{"no client info (R-068)", good, nil, 200, `"structuredContent":1`},
-		// step 6
+		// B7.6
 		{"version header missing (R-071)", good, []string{versionHeader, ""}, 400, `"id":"x","error":{"code":-32020`},
 		{"version header different (R-070)", good, []string{versionHeader, "2025-11-25"}, 400, `"id":"x","error":{"code":-32020`},
 		{"version header different from one that is not served", strings.Replace(good, "2026-07-28", "2099-01-01", 1), nil, 400, `"code":-32020`},
 		{"version header different, all else wrong too", cut(modernBody("1", "ping", ""), "clientCapabilities"), []string{versionHeader, "2025-11-25", "Mcp-Method", "x"}, 400, `"code":-32020`},
 		{"body without version (R-067)", cut(good, "protocolVersion"), nil, 400, `"id":"x","error":{"code":-32602`},
 		{"no _meta (R-067)", `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, nil, 400, `"id":5,"error":{"code":-32602`},
-		// step 7
+		// B7.7
 		{"version not served (R-069)", strings.Replace(cut(good, "clientCapabilities"), "2026-07-28", "2099-01-01", 1), []string{versionHeader, "2099-01-01", "Mcp-Method", "x"}, 400,
 			`"id":"x","error":{"code":-32022,"message":"unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2099-01-01"}}`},
 		{"legacy version (R-069)", strings.Replace(good, "2026-07-28", "2025-11-25", 1), []string{versionHeader, "2025-11-25"}, 400, `"requested":"2025-11-25"`},
-		// step 8
+		// B7.8
 		{"no capabilities (R-067)", cut(modernBody("1", "ping", ""), "clientCapabilities"), []string{"Mcp-Method", ""}, 400, `"id":1,"error":{"code":-32602`},
 		{"capabilities that are no object", strings.Replace(good, `clientCapabilities":{}`, `clientCapabilities":[]`, 1), nil, 400, `"code":-32602`},
 		{"level", strings.Replace(good, modernMeta[9:], `"io.modelcontextprotocol/logLevel":"loud",`+modernMeta[9:], 1), nil, 400, `"code":-32602`},
-		// step 9
+		// B7.9
 		{"ping (R-079)", modernBody("1", "ping", ""), []string{"Mcp-Method", "x"}, 404, `"id":1,"error":{"code":-32601`},
 		{"initialize (R-095)", modernBody("1", "initialize", ""), nil, 404, `"id":1,"error":{"code":-32601`},
 		{"setLevel (R-079)", modernBody("1", "logging/setLevel", `"level":"info"`), nil, 404, `"code":-32601`},
 		{"subscribe (R-079)", modernBody("1", "resources/subscribe", `"uri":"x:y"`), nil, 404, `"code":-32601`},
 		{"unsubscribe (R-079)", modernBody("1", "resources/unsubscribe", `"uri":"x:y"`), nil, 404, `"code":-32601`},
-		// step 10
+		// B7.10
 		{"method header missing (R-072)", good, []string{"Mcp-Method", ""}, 400, `"id":"x","error":{"code":-32020`},
 		{"method header in another case (R-074)", good, []string{"Mcp-Method", "TOOLS/CALL"}, 400, `"code":-32020`},
 		{"method header different (R-072)", good, []string{"Mcp-Method", "tools/list"}, 400, `"code":-32020`},

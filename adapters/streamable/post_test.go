@@ -218,7 +218,7 @@ func TestSameIDs(t *testing.T) {
 	})
 }
 
-// Answers of all sizes arrive whole, as JSON and as a stream (T-FRAME).
+// Answers of all sizes arrive whole, as JSON and as a stream.
 func TestLarge(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")
@@ -252,7 +252,7 @@ func TestBodyLimit(t *testing.T) {
 	})
 }
 
-// Limits: all bodies under way together. What was only announced does not count (T-MEM).
+// Limits: all bodies under way together. What was only announced does not count.
 func TestBytesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: 4 << 20}, Options{})
@@ -462,7 +462,7 @@ func TestEndAnswersCalls(t *testing.T) {
 	}
 }
 
-// A session that nobody uses ends; one with a GET open does not (T-TIME).
+// A session that nobody uses ends; one with a GET open does not.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{SessionIdle: 10 * time.Minute}, Options{})

@@ -208,7 +208,7 @@ func TestManyGets(t *testing.T) {
 	})
 }
 
-// A long session with many questions works on: its history is bounded (R-178, T-MEM).
+// A long session with many questions works on: its history is bounded.
 func TestManyQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 4.25 MiB for questions without a reader

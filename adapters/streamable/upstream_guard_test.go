@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// What a circuit breaker makes of what servers say, and how often they are asked
-// (field-notes, section 4: refused credentials are no failures).
+// What a circuit breaker makes of what servers say, and how often they are
+// asked. Refused credentials are no failures of the server.
 func TestUpstreamGuarded(t *testing.T) {
 	drop := func(w http.ResponseWriter, _ *http.Request, _ string) {
 		conn, _, err := http.NewResponseController(w).Hijack()

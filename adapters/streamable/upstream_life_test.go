@@ -288,7 +288,7 @@ func TestUpstreamResumePace(t *testing.T) {
 	}
 }
 
-// T-TIME: a server that takes half a minute to start, or to answer, is waited
+// A server that takes half a minute to start, or to answer, is waited
 // for.
 func TestUpstreamColdStart(t *testing.T) {
 	s := &script{session: "s", post: func(w http.ResponseWriter, _ *http.Request, id string) {

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// T-SESS, field-notes C: a server that starts again at the same address has
+// A server that starts again at the same address has
 // forgotten the session; one that takes a moment to start is waited for.
 func TestUpstreamRestart(t *testing.T) {
 	for _, between := range []bool{true, false} {
@@ -151,7 +151,7 @@ func TestUpstreamDelete(t *testing.T) {
 	}
 }
 
-// What the log says holds no secret (field-notes C10), whatever goes wrong.
+// What the log says holds no secret, whatever goes wrong.
 func TestUpstreamSecrets(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex

@@ -31,7 +31,7 @@ func respond(status int, body string, header ...string) func(http.ResponseWriter
 	}
 }
 
-// R-050, field-notes C: what servers say when they have forgotten a session,
+// what servers say when they have forgotten a session,
 // and what only looks like it.
 func TestUpstreamForgotten(t *testing.T) {
 	for _, c := range []struct {

@@ -124,7 +124,7 @@ func (w *wire) mute() {
 }
 
 // pause is how long to wait before the next attempt. Never less than a second:
-// there are servers that close each stream at once (field-notes H).
+// there are servers that close each stream at once.
 func (s *standing) pause() time.Duration {
 	d := max(min(time.Second<<min(s.fails, 10), maxStanding), s.retry)
 	return d + rand.N(d/4)

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// T-MUX: what answers one call in the response to another is dropped: nobody
+// What answers one call in the response to another is dropped: nobody
 // gets what is somebody else's.
 func TestUpstreamOthersAnswer(t *testing.T) {
 	ids := make(chan string)

@@ -147,8 +147,7 @@ func TestUpstreamRedirects(t *testing.T) {
 	}
 }
 
-// T-FRAME, field-notes G: an answer above the limit fails its call and nothing
-// else.
+// An answer above the limit fails its call and nothing else.
 func TestUpstreamTooLarge(t *testing.T) {
 	const limit = 100 << 10
 	large := strings.Repeat("x", limit+envelopeRoom)

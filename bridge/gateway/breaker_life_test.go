@@ -155,7 +155,7 @@ func TestBreakerPulse(t *testing.T) {
 	})
 }
 
-// T-ISO-3: whatever a server does, each request has exactly one answer, no tool
+// Whatever a server does, each request has exactly one answer, no tool
 // is called twice, and when the server works again, so do its clients.
 func TestBreakerFlapping(t *testing.T) {
 	for seed := range uint64(4) {

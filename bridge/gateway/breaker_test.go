@@ -149,8 +149,8 @@ func TestBreakerRefusal(t *testing.T) {
 	})
 }
 
-// T-ISO, stacklok/toolhive#5861: while the server is left alone no connection is
-// opened either, whoever wants one, and however its clients share them.
+// While the server is left alone no connection is opened either, whoever wants
+// one, and however its clients share them (stacklok/toolhive#5861).
 func TestBreakerGatesOpenings(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
@@ -196,7 +196,7 @@ func initializeAs(t testing.TB, b *Gateway, id, principal string) (*Session, str
 	return s, bridgetest.Text(a), err
 }
 
-// T-ISO: when the pause is over there is one probe, which is no client's call,
+// When the pause is over there is one probe, which is no client's call,
 // and all that come wait for it.
 func TestBreakerProbe(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
@@ -427,7 +427,7 @@ func TestBreakerSlow(t *testing.T) {
 	}
 }
 
-// T-RST, T-ISO: one client that makes its own server crash again and again, with
+// One client that makes its own server crash again and again, with
 // many calls at once, is no reason to leave those of others alone, as long as
 // new ones start.
 func TestBreakerCrashLoop(t *testing.T) {

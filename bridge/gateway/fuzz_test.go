@@ -21,7 +21,7 @@ import (
 // FuzzSession plays a random life: calls, cancellations, questions, answers,
 // subscriptions, losses, ends and pauses, of several clients that all use the
 // same few ids. Whatever happens, every request has exactly one outcome, no
-// client hears what is another's, and nothing is left in the end (T-MUX-3).
+// client hears what is another's, and nothing is left in the end.
 func FuzzSession(f *testing.F) {
 	for mode := range byte(4) {
 		for seed := range byte(4) {

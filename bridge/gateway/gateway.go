@@ -188,7 +188,7 @@ type Gateway struct {
 	closed   bool
 }
 
-// Limits that have no setting (protocol limits of the design).
+// Limits that have no setting, so that nobody can take what others need (protocol.md F).
 const (
 	maxOpenings       = 4  // connections to one server opened at once; a slow server must not hold up the others
 	maxStarts         = 16 // connections to all servers that begin to be opened within startMoment

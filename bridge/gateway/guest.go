@@ -60,7 +60,7 @@ var (
 
 // NewGuest reads who asks from a request of a stateless revision. The message,
 // if it is not nil, is the error that answers a request which is not one as it
-// has to be (protocol.md B7, steps 7 to 9). server and principal are as in
+// has to be (protocol.md B7.7, B7.8, B7.9). server and principal are as in
 // Bridge.Initialize.
 func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)

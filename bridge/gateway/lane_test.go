@@ -37,7 +37,7 @@ func TestLaneOpensOnce(t *testing.T) {
 	})
 }
 
-// T-RST-1: a loss is one error for each pending call; the next call goes over
+// A loss is one error for each pending call; the next call goes over
 // a new connection, which is told the level and the subscriptions first, and
 // the client learns that its lists may have changed (protocol.md D3, R-187).
 func TestLaneLoss(t *testing.T) {
@@ -96,7 +96,7 @@ func gaps(f *fake) (all []int) {
 	return all
 }
 
-// T-RST-2: starts are 1, 2, 4 … 60 s apart, however often somebody calls. A
+// Starts are 1, 2, 4 … 60 s apart, however often somebody calls. A
 // call that would have to wait for long is refused at once, with the time.
 func TestLaneBackOff(t *testing.T) {
 	f := &fake{}
@@ -129,7 +129,7 @@ func TestLaneBackOff(t *testing.T) {
 	})
 }
 
-// T-RST-3: five stable minutes make good for the losses before, also without an
+// Five stable minutes make good for the losses before, also without an
 // answer.
 func TestLaneStable(t *testing.T) {
 	f := &fake{}

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Dialogues between a legacy client and a modern server, one for each step of
+// Dialogues between a legacy client and a modern server, one for each row of
 // protocol.md D2.4. A file has a comment and these sections, in the order in
 // which they happen:
 //

@@ -152,7 +152,7 @@ func TestListenHasNoPlace(t *testing.T) {
 	})
 }
 
-// T-ISO: a server that hangs, with its queue full, is nobody else's problem: what
+// A server that hangs, with its queue full, is nobody else's problem: what
 // is too much for it is refused at once, and calls to another one go on.
 func TestLimitsIsolate(t *testing.T) {
 	hanging := &fake{serve: silent("tools/call")}

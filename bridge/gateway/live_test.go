@@ -257,7 +257,7 @@ func TestSessionIdle(t *testing.T) {
 	})
 }
 
-// T-OPS-1: Drain lets calls finish and refuses new ones; Close ends what is
+// Drain lets calls finish and refuses new ones; Close ends what is
 // left, with an answer for each. Only what did not reach the server is said to be
 // for another try.
 func TestDrainAndClose(t *testing.T) {

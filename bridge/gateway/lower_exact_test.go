@@ -26,7 +26,7 @@ func (w *fakeWire) sayOn(call int64, text string) {
 	}
 }
 
-// D1.4 step 1a, D1.7: what comes on a call's own stream is about that call,
+// D1.4.1, D1.7: what comes on a call's own stream is about that call,
 // whichever others there are.
 func TestLowerExactAttribution(t *testing.T) {
 	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}

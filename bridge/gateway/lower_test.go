@@ -702,7 +702,7 @@ func FuzzRequestState(f *testing.F) {
 	})
 }
 
-// D1.4, steps 10 and 12: another instance, or another start, of the bridge knows
+// D1.4.10, D1.4.12: another instance, or another start, of the bridge knows
 // nothing of the call.
 func TestRequestStateOfAnother(t *testing.T) {
 	one, two := &fake{serve: asksRoots()}, &fake{serve: asksRoots()}

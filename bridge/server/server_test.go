@@ -130,7 +130,7 @@ func TestBothAtSSE(t *testing.T) {
 }
 
 // The endpoint is where the client can reach it: under the base path, and under what a trusted proxy has taken off
-// (R-061, R-065, T-PATH). What is no path is not believed.
+// . What is no path is not believed.
 func TestEndpoint(t *testing.T) {
 	for _, test := range []struct {
 		base, peer, path, prefix, want string
@@ -165,7 +165,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// /healthz is about the process, /readyz about what is usable, with a reason for each server (T-OPS).
+// /healthz is about the process, /readyz about what is usable, with a reason for each server.
 func TestHealth(t *testing.T) {
 	type row struct{ Name, State, Reason string }
 	type ready struct {
@@ -248,7 +248,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses (T-OPS).
+// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses.
 func TestStop(t *testing.T) {
 	for _, finishes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("finishes=%t", finishes), func(t *testing.T) {
