@@ -57,7 +57,7 @@ type lower struct {
 	lost    chan struct{}     // closed when the server is gone for good
 	closed  bool
 
-	cancelled bool        // a call has ended without its answer
+	cancelled time.Time   // when the last call ended without its answer
 	doubted   atomic.Bool // the server may not have heard of that
 	settling  bool        // it is being pinged
 	again     bool        // another call has ended since

@@ -91,7 +91,7 @@ func (l *lower) doubt() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cancelled = true
+	l.cancelled = time.Now()
 	switch {
 	case l.p.heedless.Load():
 		l.doubted.Store(true)
@@ -115,6 +115,7 @@ func (l *lower) settle() {
 		if w := l.lane.current(); w != nil && errors.Is(w.ping(l.ctx, wait), bridge.ErrTimeout) {
 			if l.p.stray.Load() {
 				l.p.part(l)
+				l.p.settled() // who waits for it finds another
 				return
 			}
 			continue
@@ -172,7 +173,7 @@ func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 		return nil
 	}
 	l.mu.Lock()
-	if l.cancelled && !l.doubted.Load() && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
+	if time.Since(l.cancelled) < abandoned && !l.doubted.Load() && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
 		l.p.heedless.Store(true)
 	}
 	l.mu.Unlock()
