@@ -25,7 +25,7 @@ var (
 var (
 	requirement = regexp.MustCompile(`\bR-(\d+)(?:[\s/]+to[\s/]+R-(\d+))?\b`)
 	numbered    = regexp.MustCompile(`(?m)(?:^|[\s("])([A-F]\d{1,2}(?:\.\d{1,2})*)\b`)
-	ofDocument  = regexp.MustCompile(`\bprotocol\.md((?:[\s/,;]+[A-F](?:\d[\d.]*)?\b)*)`)
+	ofDocument  = regexp.MustCompile(`\bprotocol\.md((?:[\s/,;]+[A-QS-Z](?:\d[\d.]*)?\b)*)`) // R begins a requirement
 	gone        = regexp.MustCompile(`\bfield-notes\b|\bthe design\b|\b(?:design|style|house)\.md\b|\bT-[A-Z]{2,}(?:-\d+)?\b`)
 )
 
@@ -80,7 +80,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 			fault(m[0], "protocol.md is cited without a section")
 		}
 		for _, id := range ids {
-			if len(id) == 1 { // the others are found above
+			if len(id) == 1 || id[0] > 'F' { // the others are found above
 				cite(m[0], id)
 			}
 		}
@@ -168,6 +168,7 @@ func TestCitationsWrong(t *testing.T) {
 		{"section", "x\n// y (protocol.md A8)\n", []string{"f:2: docs/protocol.md has no A8" + no}},
 		{"section on the next line", "// y (protocol.md\n// A8).\n", []string{"f:2: docs/protocol.md has no A8" + no}},
 		{"section that is a letter", "// y (protocol.md D1.4, C)\n", []string{"f:1: docs/protocol.md has no C" + no}},
+		{"section of no part", "// y (protocol.md G1, Z)\n", []string{"f:1: docs/protocol.md has no G1" + no, "f:1: docs/protocol.md has no Z" + no}},
 		{"no section", "// see protocol.md\nvar x int\n", []string{"f:1: protocol.md is cited without a section"}},
 		{"row", "// y (D1.4.7; D1.4)\n", []string{"f:1: docs/protocol.md has no D1.4.7" + no}},
 		{"at the beginning of a file", "D1.5: x\n", []string{"f:1: docs/protocol.md has no D1.5" + no}},
