@@ -1,5 +1,5 @@
 // Package guard is the folder of what guards servers, and callers from each
-// other: limits for now. It has what their settings share.
+// other: limits and retry. It has what their settings share.
 package guard
 
 import (

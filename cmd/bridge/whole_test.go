@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,11 +229,16 @@ func TestWholeTask(t *testing.T) {
 // The same with a server that was not made for it.
 func TestWholeTaskOfServerEverything(t *testing.T) {
 	program := filepath.Join("..", "..", "integration", "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("needs the packages of integration/package.json: run npm ci there")
+	_, err := os.Stat(program)
+	if err == nil {
+		_, err = exec.LookPath("node")
 	}
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("needs node")
+	if err != nil {
+		required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
+		if slices.Contains(required, "node") || slices.Contains(required, "all") {
+			t.Fatalf("required by BRIDGE_TEST_REQUIRE: node and the packages of integration/package.json (run npm ci there): %v", err)
+		}
+		t.Skipf("needs node and the packages of integration/package.json (run npm ci there): %v", err)
 	}
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
