@@ -29,7 +29,7 @@ func BenchmarkBreaker(b *testing.B) {
 			rt := br.routes[0]
 			e := &echoing{passing: passing{s: &bridge.Greeting{Revision: latest}}}
 			e.answer = *bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-			w := &wire{raw: e, l: newLane(rt, &bridge.Caller{}, bridge.Nobody{})}
+			w := &wire{raw: e, l: newLane(rt, &bridge.Caller{}, bridge.Nobody{}, (*origin)(nil))}
 			w.up = rt.breaker.joined(w)
 			up := rt.retries.Wrap(w.up)
 			r := &bridge.Request{Message: bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), From: &bridge.Caller{}, Back: test.back}

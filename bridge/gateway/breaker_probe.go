@@ -50,7 +50,7 @@ func (b *breaker) begin(from *bridge.Caller, what *atomic.Pointer[score]) (*prob
 
 // try makes the probe.
 func (b *breaker) try(p *probe, from *bridge.Caller) {
-	l := newLane(b.r, from, bridge.Nobody{})
+	l := newLane(b.r, from, bridge.Nobody{}, b.r.cache.source(from))
 	l.probes = true
 	err := b.ask(l, p)
 	j := judge(b.r.b.life, err)

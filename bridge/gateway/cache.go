@@ -103,16 +103,13 @@ type keeper struct {
 }
 
 // over returns up with its lists kept. from is on whose behalf its connection is
-// opened; l is the connection, or nil when each call has one of its own.
-func (c *cache) over(up bridge.Upstream, from *bridge.Caller, l *lane) bridge.Upstream {
+// opened; l is the connection, and o its observer, or both are nil when each call
+// has one of its own.
+func (c *cache) over(up bridge.Upstream, from *bridge.Caller, l *lane, o *origin) bridge.Upstream {
 	if c == nil {
 		return up
 	}
-	k := &keeper{Upstream: up, cache: c, from: from, lane: l}
-	if l != nil {
-		k.origin = &l.origin
-	}
-	return k
+	return &keeper{Upstream: up, cache: c, from: from, lane: l, origin: o}
 }
 
 // matter returns what the answer to a request for method is about, if it is
@@ -357,40 +354,13 @@ func (c *keeper) away(s *bridge.Greeting) absence {
 	if c.lane == nil || c.cache.r.share == ShareCall && !s.Modern() {
 		return present
 	}
-	a := c.lane.away()
-	if a == asleep && !c.cache.r.o.Process {
-		return present
-	}
-	return a
-}
-
-func (l *lane) away() absence {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed != nil, l.wire != nil:
-		return present
-	case l.lost != nil:
+	switch s := c.lane.State(); {
+	case s == laneLost:
 		return down
+	case s == laneAsleep && c.cache.r.o.Process:
+		return asleep
 	}
-	return asleep
-}
-
-// presume notes what a server has said over other connections of the same
-// client's, until it says it over this one.
-func (l *lane) presume(s *bridge.Greeting) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.server == nil && l.closed == nil {
-		l.server = s
-	}
-}
-
-// gone reports whether the connection was closed for good.
-func (l *lane) gone() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed != nil
+	return present
 }
 
 // doubt drops a list that has what the server says it does not have.

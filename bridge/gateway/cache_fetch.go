@@ -132,7 +132,7 @@ func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	defer stop()
 	a, err := f.c.Upstream.Call(limited, r)
 	if err != nil {
-		f.err, f.moot = err, f.c.lane != nil && f.c.lane.gone()
+		f.err, f.moot = err, f.c.lane != nil && f.c.lane.State() == laneEnded
 		c.left(f, nil)
 		return
 	}
@@ -197,7 +197,7 @@ func (c *cache) left(f *fetch, e *entry) {
 		e.unheard(time.Now().Add(unannouncedFor))
 	}
 	switch {
-	case e != nil && !f.void && !c.closed && (e.origin == nil || !f.c.lane.gone()) && !c.outrun(e):
+	case e != nil && !f.void && !c.closed && (e.origin == nil || f.c.lane.State() != laneEnded) && !c.outrun(e):
 		if e.key == f.public { // from now on it is everybody's: what there was stands before that
 			c.kept.Remove(f.key)
 		}

@@ -10,11 +10,6 @@ import (
 // changes. That counts on somebody who hears it: while no connection is open over
 // which a change would come, a list is kept as if it were not announced.
 
-var _ bridge.Hearer = (*wire)(nil)
-
-// Unheard implements Hearer.
-func (w *wire) Unheard() { w.l.route.cache.deafened(&w.l.origin) }
-
 // ears counts the connections that are open, by who hears of changes over them.
 type ears struct {
 	all    int            // connections
@@ -59,22 +54,24 @@ func (c *cache) follow(a bridge.Adapter) (stop func()) {
 	return known.Announce(func(method string) { c.changed(nil, method) })
 }
 
-// opened notes that a connection is open.
-func (c *cache) opened(o *origin) {
-	if c == nil {
+// Opened notes that a connection is open.
+func (o *origin) Opened() {
+	if o == nil {
 		return
 	}
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ears.add(o, 1)
 }
 
-// shut notes that a connection is not open any more. Of what it was the last to
+// Closed notes that a connection is not open any more. Of what it was the last to
 // hear of, the time begins to run.
-func (c *cache) shut(o *origin) {
-	if c == nil {
+func (o *origin) Closed() {
+	if o == nil {
 		return
 	}
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ears.add(o, -1)
@@ -97,12 +94,13 @@ func (c *cache) shut(o *origin) {
 	}
 }
 
-// deafened notes that a connection does not hear of changes for now. That another
+// Deaf notes that a connection does not hear of changes for now. That another
 // one may is not counted on.
-func (c *cache) deafened(o *origin) {
-	if c == nil || c.announced {
+func (o *origin) Deaf() {
+	if o == nil || o.c.announced {
 		return
 	}
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := time.Now().Add(unannouncedFor)
@@ -129,17 +127,5 @@ func (e *entry) unheard(end time.Time) {
 // overhears reports whether a change of what was fetched would be heard. The
 // caller holds c.mu.
 func (c *cache) overhears(f *fetch, p *spot) bool {
-	return c.announced || c.ears.hear(p) && (f.c.lane == nil || !f.c.lane.deaf())
-}
-
-// deaf reports whether the connection is open and does not hear what the server
-// says by itself.
-func (l *lane) deaf() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.wire == nil {
-		return false
-	}
-	d, ok := l.wire.raw.(bridge.Deafening)
-	return ok && d.Deaf()
+	return c.announced || c.ears.hear(p) && (f.c.lane == nil || f.c.lane.State() != laneDeaf)
 }

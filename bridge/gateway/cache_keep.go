@@ -227,6 +227,13 @@ func (c *cache) updated(uri string) {
 	})
 }
 
+// Heard notes what the server says of changes over the connection.
+func (o *origin) Heard(n *jsonrpc.Message) {
+	if o != nil {
+		o.c.heard(o, n)
+	}
+}
+
 // heard notes what a server says of changes, before anybody else hears of it. o
 // is nil for what a modern server says in a subscription, which is true of all
 // that it lists.
@@ -254,33 +261,36 @@ func (o *overheard) Notify(n *jsonrpc.Message) {
 	o.Client.Notify(n)
 }
 
-// reopened notes that a connection was opened anew. What it had listed before was
+// Reopened notes that a connection was opened anew. What it had listed before was
 // its process's, and after a loss so was what it shared with others.
-func (c *cache) reopened(o *origin, lost bool) {
-	if c == nil {
+func (o *origin) Reopened(lost bool) {
+	if o == nil {
 		return
 	}
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.outdate(o, func(p *spot) bool { return lost || p.origin == o })
 }
 
-// another notes that the server is not the one that it was.
-func (c *cache) another() {
-	if c == nil {
+// Replaced notes that the server is not the one that it was.
+func (o *origin) Replaced() {
+	if o == nil {
 		return
 	}
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept.Purge()
 	c.void(func(*spot) bool { return true })
 }
 
-// forget drops what only a connection has listed that is closed.
-func (c *cache) forget(o *origin) {
-	if c == nil {
+// Ended drops what only this connection has listed.
+func (o *origin) Ended() {
+	if o == nil {
 		return
 	}
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropOwn(o, func(*entry) bool { return true })

@@ -34,7 +34,11 @@ type spot struct {
 // has changed may have another one than others have (share: session), so that
 // from then on its lists are its own. So are those of a connection whose list has
 // pages: it need not know the cursors that another one has given.
+//
+// It is the observer of its lane. Of nil, that is where nothing is kept, nobody
+// takes note.
 type origin struct {
+	c         *cache
 	id        uint64
 	principal string
 	all       bool                    // principals share it
@@ -43,11 +47,14 @@ type origin struct {
 	open      int                     // 1 while it is open, 2 while it is exchanged; guarded by the cache's mu
 }
 
-// begin makes the origin that of a connection on behalf of from.
-func (c *cache) begin(o *origin, from *bridge.Caller) {
-	if c != nil {
-		o.id, o.principal, o.all = c.origins.Add(1), from.Principal, c.r.share == ShareAll
+var _ observer = (*origin)(nil)
+
+// source returns the origin of a lane on behalf of from.
+func (c *cache) source(from *bridge.Caller) *origin {
+	if c == nil {
+		return nil
 	}
+	return &origin{c: c, id: c.origins.Add(1), principal: from.Principal, all: c.r.share == ShareAll}
 }
 
 // differs reports whether what the connection lists is its own.

@@ -634,7 +634,7 @@ func TestCacheBytes(t *testing.T) {
 			t.Errorf("it was asked %d times for what is too large", n-before)
 		}
 		c := b.routes[0].cache
-		c.another()
+		c.source(&bridge.Caller{}).Replaced()
 		if st := c.status(); st.Entries != 0 || st.Bytes != 0 {
 			t.Errorf("nothing is kept any more, and %+v", st)
 		}

@@ -62,17 +62,19 @@ func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upst
 	case ShareCall:
 		return r.perCall(from, rest), nil
 	}
-	l := newLane(r, from, rest)
+	l, up := r.guarded(from, rest)
 	l.own = true
-	return r.guarded(l), nil
+	return up, nil
 }
 
-// guarded returns a lane with its guards. The breaker stands between the lane and
+// guarded returns a lane, and the same with its guards. The breaker stands between the lane and
 // its connections, which it keeps from being opened too.
-func (r *route) guarded(l *lane) bridge.Upstream {
+func (r *route) guarded(from *bridge.Caller, rest bridge.Client) (*lane, bridge.Upstream) {
+	kept := r.cache.source(from)
+	l := newLane(r, from, rest, kept)
 	up := r.gate.Wrap(r.retries.Wrap(l)) // made again, a call keeps its place
 	l.asks = up.Asked
-	return r.cache.over(up, l.caller, l) // what is kept needs neither place nor connection
+	return l, r.cache.over(up, from, l, kept) // what is kept needs neither place nor connection
 }
 
 // perCall returns what opens a lane for each call. The guards stand around that,
@@ -81,5 +83,5 @@ func (r *route) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream
 	p := &perCall{route: r, caller: from, rest: rest, inner: func(l *lane) bridge.Upstream { return r.retries.Wrap(l) }}
 	up := r.gate.Wrap(p)
 	p.asks = up.Asked
-	return r.cache.over(up, from, nil)
+	return r.cache.over(up, from, nil, nil)
 }

@@ -19,7 +19,7 @@ func TestIntake(t *testing.T) {
 	defer b.Close(context.Background())
 	b.bytes.portions = limits.NewShares(b.bytes.most, 2)
 	intake := func(server string) conn.Intake {
-		w := &wire{l: newLane(b.route(server), &bridge.Caller{Principal: "bob"}, bridge.Nobody{})}
+		w := &wire{l: newLane(b.route(server), &bridge.Caller{Principal: "bob"}, bridge.Nobody{}, (*origin)(nil))}
 		return conn.New(server, nil, w, conn.Timeouts{}).Intake()
 	}
 	under := func(total, bobs, alices int64) {

@@ -31,7 +31,7 @@ type lane struct {
 	cancel context.CancelFunc
 	force  context.Context // ends when Close has no more time
 	hurry  context.CancelFunc
-	origin origin // of what it lists
+	heard  observer
 
 	mu      sync.Mutex       // guards the rest
 	wire    *wire            // the open connection, or nil
@@ -54,6 +54,38 @@ type lane struct {
 	reopens []time.Time         // within the last minute
 }
 
+// observer is told what happens to a lane's connections, in that order, and before
+// the lane's Client hears of it. It must not block, nor call the lane.
+type observer interface {
+	// Opened says that a connection is open. The one before may not be closed yet.
+	Opened()
+	// Closed says that a connection is closed.
+	Closed()
+	// Reopened says that the connection is not the first one. lost says that the
+	// one before had ended by itself, and was not closed for want of use.
+	Reopened(lost bool)
+	// Replaced says that the server came back as another: see bridge.ErrReplaced.
+	Replaced()
+	// Deaf says that the connection does not hear for now what the server says by
+	// itself.
+	Deaf()
+	// Heard is told what the server says by itself.
+	Heard(n *jsonrpc.Message)
+	// Ended says that the lane opens no connection any more.
+	Ended()
+}
+
+// laneState says whether a lane's connection is open, and why not.
+type laneState int
+
+const (
+	laneAsleep laneState = iota // there is none: nobody has needed one, or not for long
+	laneOpen
+	laneDeaf  // it is open, and does not hear what the server says by itself
+	laneLost  // it has ended by itself, or could not be opened, and no other one is open
+	laneEnded // the lane was closed
+)
+
 // opening is one attempt to open the connection.
 type opening struct {
 	done chan struct{} // closed when the attempt has ended
@@ -74,9 +106,8 @@ type wire struct {
 	joint joint // of those who listen, where they share a subscription
 }
 
-func newLane(r *route, from *bridge.Caller, rest bridge.Client) *lane {
-	l := &lane{route: r, caller: from, rest: rest}
-	r.cache.begin(&l.origin, from)
+func newLane(r *route, from *bridge.Caller, rest bridge.Client, heard observer) *lane {
+	l := &lane{route: r, caller: from, rest: rest, heard: heard}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.force, l.hurry = context.WithCancel(context.Background())
 	return l
@@ -87,6 +118,34 @@ func (l *lane) Server() *bridge.Greeting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server
+}
+
+// State says whether the connection is open.
+func (l *lane) State() laneState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed != nil:
+		return laneEnded
+	case l.wire != nil:
+		if d, ok := l.wire.raw.(bridge.Deafening); ok && d.Deaf() {
+			return laneDeaf
+		}
+		return laneOpen
+	case l.lost != nil:
+		return laneLost
+	}
+	return laneAsleep
+}
+
+// presume notes what a server has said over other connections of the same
+// client's, until it says it over this one.
+func (l *lane) presume(s *bridge.Greeting) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.server == nil && l.closed == nil {
+		l.server = s
+	}
 }
 
 // Call opens the connection if need be and makes the call. initialize is
@@ -375,7 +434,7 @@ func (l *lane) doze() {
 // retire closes a connection that is not the lane's any more.
 func (l *lane) retire(w *wire) {
 	l.route.breaker.parted(w)
-	l.route.cache.shut(&l.origin)
+	l.heard.Closed()
 	_ = w.up.Close(l.force) // the wire logs what matters
 	l.route.released(l.caller.Principal)
 }
@@ -414,11 +473,9 @@ func (l *lane) open(o *opening) {
 	}
 	l.mu.Unlock()
 	if errors.Is(err, bridge.ErrReplaced) {
-		l.route.cache.another()
-	}
-	if errors.Is(err, bridge.ErrReplaced) { // those who come from now on do not share this attempt, and know nothing of what was before
+		l.heard.Replaced()
 		l.rest.Gone(err)
-		l.mu.Lock()
+		l.mu.Lock() // those who come from now on do not share this attempt, and know nothing of what was before
 		if l.server == before {
 			l.server = nil
 		}
@@ -454,9 +511,14 @@ func (l *lane) nextStart() time.Time {
 	return again
 }
 
+var _ bridge.Hearer = (*wire)(nil)
+
+// Unheard implements Hearer.
+func (w *wire) Unheard() { w.l.heard.Deaf() }
+
 // Notify passes on what the server says by itself.
 func (w *wire) Notify(n *jsonrpc.Message) {
-	w.l.route.cache.heard(&w.l.origin, n)
+	w.l.heard.Heard(n)
 	w.l.rest.Notify(n)
 }
 
@@ -485,7 +547,7 @@ func (l *lane) Close(ctx context.Context) error {
 		l.pulse.Stop()
 	}
 	l.mu.Unlock()
-	l.route.cache.forget(&l.origin)
+	l.heard.Ended()
 	l.cancel()
 	stop := context.AfterFunc(ctx, l.hurry)
 	defer stop()

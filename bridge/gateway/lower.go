@@ -78,9 +78,9 @@ func newLower(p *pool, c *circle, key string, from *bridge.Caller) *lower {
 			return l
 		}
 	}
-	l.lane = newLane(p.r, from, l)
+	l.lane, l.up = p.r.guarded(from, l)
 	l.lane.give = func() { l.Gone(nil) }
-	l.up, l.part = p.r.guarded(l.lane), l.lane.Close
+	l.part = l.lane.Close
 	return l
 }
 

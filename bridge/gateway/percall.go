@@ -40,7 +40,7 @@ func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	case "resources/subscribe", "resources/unsubscribe":
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
 	}
-	l := newLane(p.route, p.caller, p.rest)
+	l := newLane(p.route, p.caller, p.rest, p.route.cache.source(p.caller))
 	l.asks = p.asks
 	p.mu.Lock()
 	l.level = p.level

@@ -64,7 +64,7 @@ func (l *lane) attempt() (*wire, error) {
 	l.route.breaker.opening(t, l, err)
 	if err == nil {
 		w.up = l.route.breaker.joined(w)
-		l.route.cache.opened(&l.origin)
+		l.heard.Opened()
 		if err = l.restore(ctx, w); err != nil {
 			l.route.learned(l.caller.Principal, w.up.Server()) // it works, as another
 			return w, err
@@ -165,7 +165,7 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 	l.server, l.lost = w.up.Server(), nil
 	l.mu.Unlock()
 	if before != nil {
-		l.route.cache.reopened(&l.origin, lost != nil)
+		l.heard.Reopened(lost != nil)
 	}
 	if before != nil && lost != nil {
 		l.route.log.Warn("connection opened again", "err", lost)

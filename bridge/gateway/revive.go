@@ -81,7 +81,7 @@ func (r *route) try(from *bridge.Caller) {
 		_, _ = r.breaker.passOpening(r.b.life, from)
 		return
 	}
-	l := newLane(r, from, bridge.Nobody{})
+	l := newLane(r, from, bridge.Nobody{}, r.cache.source(from))
 	if _, err := l.enter(r.b.life); err == nil {
 		l.leave()
 	}

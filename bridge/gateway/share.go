@@ -54,9 +54,8 @@ type view struct {
 
 func newHub(r *route, from *bridge.Caller) *hub {
 	h := &hub{all: r.share == ShareAll, turn: make(chan struct{}, 1), views: map[*view]struct{}{}, subs: map[string]*subscription{}}
-	h.lane = newLane(r, from, h)
+	h.lane, h.up = r.guarded(from, h)
 	h.lane.give = h.give
-	h.up = r.guarded(h.lane)
 	return h
 }
 
