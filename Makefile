@@ -36,11 +36,11 @@ lint: ## staticcheck, in the version that go.mod names
 	@$(GO) tool staticcheck ./...
 
 # At the end gotestsum lists each skipped test with its reason, which go test
-# itself hides.
+# itself hides. integration takes the longest by far: it begins first.
 test: ## all tests; with the race detector where there is a C compiler
 	@echo '== go test $(TESTFLAGS) ./...'
 	@$(if $(RACE),,echo 'There is no C compiler: the race detector is off.')
-	@$(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./...
+	@$(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./integration ./...
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
 bench: ## what a call through the bridge costs, beside a direct one

@@ -65,7 +65,7 @@ func layer(pkg string) int {
 // freely within its own layer.
 func unit(pkg string) string {
 	parts, n := strings.Split(pkg, "/"), 2
-	if strings.HasPrefix(pkg, "bridge/guard/") {
+	if strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/observe/") {
 		n = 3
 	}
 	return strings.Join(parts[:min(len(parts), n)], "/")
@@ -194,6 +194,9 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/guard/limits", module + "/bridge/guard/retry", false, false},
 		{"bridge/guard/limits", module + "/bridge/guard", false, true},
 		{"bridge/gateway", module + "/bridge/list", false, true},
+		{"bridge/gateway", module + "/bridge/observe/report", false, true},
+		{"bridge/observe/report", module + "/bridge/observe/tracing", false, false},
+		{"bridge/observe/report", module + "/bridge/gateway", false, false},
 		{"bridge/list", module + "/bridge/conn", false, false},
 		{"bridge/era", module + "/bridge", false, false},
 		{"bridge/era", module + "/bridge/replay", false, false},

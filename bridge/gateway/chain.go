@@ -28,7 +28,7 @@ func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstrea
 	up = r.owned(from.Principal, up)   // a principal's own tasks; stateless clients have sealed handles
 	up = r.filtered(up)                // from here on the names that clients see,
 	up = r.granted(from.Principal, up) // which grants are about
-	return r.watched(up), nil
+	return r.reports.Wrap(up), nil
 }
 
 // stateless returns what the calls of all stateless clients go to. The pool finds

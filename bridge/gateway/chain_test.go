@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
 // chains is an adapter whose connections note through which wrappers each call of
@@ -70,7 +71,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 // TestChains states the wrappers that a call passes when every option is set, the
 // outermost first. Each order is relied on:
 //
-//   - watched reports what comes of a call, also refusals, so it is outermost. The
+//   - report.reported reports what comes of a call, also refusals, so it is outermost. The
 //     servers of an aggregate report each for itself.
 //   - The outer filtered is what the caller may use, and names tools as clients do.
 //     The inner one renames them, so all below it sees the server's own names.
@@ -82,7 +83,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
-		refined   = "watched > filtered > filtered > "
+		refined   = "report.reported > filtered > filtered > "
 		session   = refined + "owned > limits.paced > lift > mirrored > validating > "
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
@@ -138,7 +139,7 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}
 		b := New(Options{
 			Servers: []ServerOptions{o, other}, Grants: map[string]Grant{"p": {Allow: []string{"*"}}},
-			Watch: func(Report) {}, Log: slog.New(slog.DiscardHandler),
+			Watch: func(report.Report) {}, Log: slog.New(slog.DiscardHandler),
 		})
 		defer b.Close(context.Background())
 		s, no, err := b.Initialize(context.Background(), server, "id", "p", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))

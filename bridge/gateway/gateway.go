@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -139,7 +140,7 @@ type Options struct {
 	PerPrincipal limits.PerPrincipal
 	// Watch is told what becomes of each request of a client, at once and by
 	// several goroutines: it must not block. nil means that nobody wants to know.
-	Watch func(Report)
+	Watch func(report.Report)
 	// Traces gets the spans of calls, and has servers told of them. nil means
 	// that the bridge takes no part in tracing: what clients say of their traces
 	// goes on to the servers as it is.
@@ -168,10 +169,10 @@ type Gateway struct {
 	lanes         atomic.Int64
 	portions      *limits.Shares // of these connections, by principal
 	dropped       atomic.Uint64  // notifications
-	watch         func(Report)   // nil when nobody wants to know what becomes of requests
-	seals         *seal.Key      // of the handles that clients without sessions keep
-	instance      string         // of the bridge, for handles that are good for this one only
-	starts        chan struct{}  // one token for each connection that begins to be opened
+	reports       *report.Reporter
+	seals         *seal.Key     // of the handles that clients without sessions keep
+	instance      string        // of the bridge, for handles that are good for this one only
+	starts        chan struct{} // one token for each connection that begins to be opened
 	flight        flight
 	commons       bridge.Upstream // all servers as one, for clients without sessions
 	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
@@ -203,7 +204,7 @@ const (
 func New(o Options) *Gateway {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Gateway{
-		log: o.Log, store: o.Sessions, life: ctx, stop: stop, watch: o.Watch, grants: o.Grants,
+		log: o.Log, store: o.Sessions, life: ctx, stop: stop, grants: o.Grants,
 		idle:     or(o.SessionIdle, 30*time.Minute),
 		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
@@ -218,6 +219,7 @@ func New(o Options) *Gateway {
 	}
 	b.instance = rand.Text()
 	b.portions = limits.NewShares(b.maxLanes, len(b.grants))
+	b.reports = report.New(o.Watch, b.weigh)
 	b.bytes.most = or(o.MaxBytes, 512<<20)
 	b.bytes.portions = limits.NewShares(b.bytes.most, len(b.grants))
 	b.hearing, b.deafen = context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ func (r *route) grant(all map[string]Grant) map[string]*right {
 		if len(g.Allow)+len(g.Deny) > 0 {
 			own.sieves = &sieves{list.Tools: newSieve(Filter{Allow: g.Allow, Deny: g.Deny}, false)}
 		}
-		own.guests = r.watched(own.of(r.guests))
+		own.guests = r.reports.Wrap(own.of(r.guests))
 		rights[principal] = own
 	}
 	return rights

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 )
 
@@ -118,12 +119,12 @@ const maxListenSize = 1 << 20
 func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	if err := b.Allowed(g.Server, g.From.Principal); err != nil {
-		b.refused("", g.From, m, nil, err)
+		b.reports.Reject("", g.From, m, nil, err)
 		return answer(id, err), err
 	}
 	if m.Method == era.Listen && m.Len() > maxListenSize {
 		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil)
-		b.refused("", g.From, m, a, nil)
+		b.reports.Reject("", g.From, m, a, nil)
 		return a, nil
 	}
 	ctx, span := b.tracing.Received(ctx, m, g.Header, g.Server, g.From, "")
@@ -136,7 +137,7 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonr
 func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := b.receive(g.From, m)
 	if err != nil {
-		b.refused("", g.From, m, nil, err)
+		b.reports.Reject("", g.From, m, nil, err)
 		return answer(id, err), err
 	}
 	defer done()
@@ -152,7 +153,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 		}
 		if principal != "" {
 			if err := b.revoked.come(c, principal, stop); err != nil {
-				b.refused("", g.From, m, nil, err)
+				b.reports.Reject("", g.From, m, nil, err)
 				return answer(id, err), err
 			}
 			defer b.revoked.gone(c, principal)
@@ -160,10 +161,10 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 	}
 	from := *g.From
 	from.Header = b.forwarded(g.Header)
-	came := b.arrive(&c.arrival, "")
-	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.call()}
+	came := b.reports.Arrive(&c.arrival, "")
+	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
 	a, err := b.reception(g.Server, g.From.Principal).Call(ctx, r)
-	err = b.conclude(came, g.Server, &from, m, a, err)
+	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
 	if c.changes != nil {
 		c.changes.end(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
 	}
@@ -236,7 +237,7 @@ type guestCall struct {
 	back         bridge.Stream
 	subscription []byte   // the id of the request, raw, if it is a subscription
 	changes      *changes // that it is told of, if it is a subscription
-	arrival      arrival
+	arrival      report.Arrival
 
 	// Of a call of a principal.
 	stop       context.CancelCauseFunc

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -61,7 +62,7 @@ type inflight struct {
 	span       trace.Span // nil without tracing
 	cancel     context.CancelCauseFunc
 	prev, next *inflight // in the session's list
-	arrival    arrival
+	arrival    report.Arrival
 }
 
 // question is a request of the server that waits for the client's answer.
@@ -91,18 +92,18 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
 	if err := b.Allowed(server, principal); err != nil {
-		b.refused(key, &bridge.Caller{Principal: principal}, m, nil, err)
+		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, nil, err)
 		return nil, answer(mid, err), err
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
 		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
-		b.refused(key, &bridge.Caller{Principal: principal}, m, a, nil)
+		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
 	caller.Header = b.forwarded(h)
 	if err := b.enter(caller, m); err != nil {
-		b.refused(key, caller, m, nil, err)
+		b.reports.Reject(shown(key), caller, m, nil, err)
 		return nil, answer(mid, err), err
 	}
 	defer b.leave(caller)
@@ -115,15 +116,15 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 	s.seen.Store(time.Now().UnixNano())
 	if err := b.add(s); err != nil {
 		s.cancel(err)
-		b.refused(key, caller, m, nil, err)
+		b.reports.Reject(shown(key), caller, m, nil, err)
 		return nil, answer(mid, err), err
 	}
-	came := b.arrive(new(arrival), key)
+	came := b.reports.Arrive(new(report.Arrival), shown(key))
 	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
 	caller.Params = b.tracing.Untraced(caller.Params)
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, a, err)
-	b.depart(came, caller, m, a, err)
+	b.reports.Depart(came, caller, m, a, err)
 	if err != nil {
 		s.End(err)
 		return nil, answer(mid, err), err
@@ -220,7 +221,7 @@ func (b *Gateway) enroll(s *Session) error {
 
 // initialize opens the connection to the server and makes the client's answer
 // of the server's. ctx is the client's request's, life the session's.
-func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *arrival) (*jsonrpc.Message, error) {
+func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
 	up, err := s.b.upstream(s.server, s.caller, receiver{s})
 	if err != nil {
 		return nil, err
@@ -236,7 +237,7 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 		return nil, context.Cause(s.ctx)
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	a, err := up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.call()})
+	a, err := up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
 	if !stop() { // the client has gone; with it, so has the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -299,12 +300,12 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) f
 		return no(jsonrpc.NewResult(id, []byte("{}")), nil)
 	case "initialize":
 		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
-		s.b.refused(s.id, s.caller, m, a, nil)
+		s.b.reports.Reject(s.shown(), s.caller, m, a, nil)
 		return no(a, nil)
 	}
 	life, span := s.b.tracing.Received(s.ctx, m, h, s.server, s.caller, s.shown())
 	if err := s.b.enter(s.caller, m); err != nil {
-		s.b.refused(s.id, s.caller, m, nil, err)
+		s.b.reports.Reject(s.shown(), s.caller, m, nil, err)
 		tracing.End(span, nil, err)
 		return no(answer(id, err), err)
 	}
@@ -314,7 +315,7 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) f
 		tracing.End(span, nil, err)
 		cancel(nil)
 		s.b.leave(s.caller)
-		s.b.refused(s.id, s.caller, m, nil, err)
+		s.b.reports.Reject(s.shown(), s.caller, m, nil, err)
 		return no(answer(id, err), err)
 	}
 	return func() (*jsonrpc.Message, error) {
@@ -328,10 +329,10 @@ func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) f
 
 // call makes a call that has been entered.
 func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c *inflight) (*jsonrpc.Message, error) {
-	came := s.b.arrive(&c.arrival, s.id)
-	a, err := s.up.Call(ctx, &bridge.Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h), Call: came.call()})
+	came := s.b.reports.Arrive(&c.arrival, s.shown())
+	a, err := s.up.Call(ctx, &bridge.Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h), Call: came.Call()})
 	s.leave(c)
-	err = s.b.conclude(came, s.server, s.caller, m, a, err)
+	err = s.b.reports.Conclude(came, s.server, s.caller, m, a, err)
 	switch {
 	case err == nil:
 		a.ID = c.id
@@ -460,4 +461,7 @@ func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 func (c *inflight) Gone(error) {}
 
 // shown tells the session from others in a log, and is not its id.
-func (s *Session) shown() string { return s.id[:min(len(s.id), shownKey)] }
+func (s *Session) shown() string { return shown(s.id) }
+
+// shown is what logs and reports have of a session's key.
+func shown(key string) string { return key[:min(len(key), 8)] }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
 // route is what the bridge knows of one server: its settings, the connections
@@ -32,7 +33,7 @@ type route struct {
 	maxLanes  int64
 	lanes     atomic.Int64
 	portions  *limits.Shares // of these connections, by principal
-	calls     atomic.Int64   // requests of clients under way, when they are reported
+	reports   *report.Server
 	tally     tally
 	ill       atomic.Bool  // failure is not nil
 	lacked    atomic.Int64 // when lacks last said so; Unix nanoseconds
@@ -80,6 +81,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 		openings:  make(chan struct{}, maxOpenings),
 		gate:      limits.NewQueue(o.Name, o.Limits),
 	}
+	r.reports = b.reports.Server(o.Name, r.speaks)
 	r.rates = limits.NewRates(o.Name, o.Limits)
 	if o.Validate {
 		r.checks = newChecks()
@@ -91,7 +93,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	r.guests = r.stateless()
 	r.rights = r.grant(b.grants)
 	r.portions = limits.NewShares(r.maxLanes, len(r.rights))
-	r.guests = r.watched(r.guests)
+	r.guests = r.reports.Wrap(r.guests)
 	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
 		r.idle = 10 * time.Minute
 	}
@@ -438,7 +440,7 @@ func (b *Gateway) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.calls.Load()), Parked: r.pool.waits(), Cache: r.cache.status()}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.reports.Calls()), Parked: r.pool.waits(), Cache: r.cache.status()}
 	r.mu.Lock()
 	failure, since, latest, served := r.failure, r.since, r.latest, r.served
 	if r.known != nil {

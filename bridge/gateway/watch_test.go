@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
 // ledger takes reports, each as a line.
@@ -25,7 +26,7 @@ type ledger struct {
 	lines []string
 }
 
-func (l *ledger) take(p Report) {
+func (l *ledger) take(p report.Report) {
 	name := p.Request.GivenName()
 	if name != "" {
 		name = " " + name
@@ -33,9 +34,6 @@ func (l *ledger) take(p Report) {
 	line := fmt.Sprintf("%q %s%s: %v", p.Server, p.Request.Method, name, p.Outcome)
 	if p.Code != 0 {
 		line += fmt.Sprint(" ", p.Code)
-	}
-	if (p.Place < 0) != (p.Server == "") {
-		line += fmt.Sprint(" at place ", p.Place)
 	}
 	if (p.Answer != nil) != (p.Outcome == bridge.Answered || p.Outcome == bridge.ErrorAnswer) && p.Request.Method != era.Listen {
 		line += " with the wrong answer"
@@ -73,7 +71,7 @@ func reported(t *testing.T, servers []ServerOptions, f func(t *testing.T, b *Gat
 		b := New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: l.take})
 		f(t, b, l)
 		for _, r := range b.routes {
-			if n := r.calls.Load(); n != 0 {
+			if n := r.reports.Calls(); n != 0 {
 				t.Errorf("%s: %d calls are left", r.o.Name, n)
 			}
 		}
@@ -173,8 +171,8 @@ func canceled() context.Context {
 // A report says whose request it was, of which revisions, and how long it took.
 func TestWatchReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got Report
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(p Report) { got = p }})
+		var got report.Report
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(p report.Report) { got = p }})
 		defer b.Close(context.Background())
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "tools/call", `{"name":"hang"}`)
@@ -306,55 +304,6 @@ func TestWatchNoRoom(t *testing.T) {
 					t.Errorf("%d bytes are under way", n)
 				}
 			})
-		})
-	}
-}
-
-// The kinds of errors are told apart also where one is another's reason.
-func TestOutcomeOf(t *testing.T) {
-	for _, test := range []struct {
-		err  error
-		want bridge.Outcome
-	}{
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded}, bridge.Overloaded},
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen}, bridge.LeftAlone},
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: context.Canceled}, bridge.Unavailable},
-		{&bridge.Error{Kind: bridge.ErrUnsent}, bridge.Unavailable},
-		{&bridge.Error{Kind: bridge.ErrLimited}, bridge.Limited},
-		{bridge.ErrDenied, bridge.Denied},
-		{context.Canceled, bridge.Cancelled},
-		{bridge.ErrShutdown, bridge.Failed},
-		{bridge.ErrIdle, bridge.Failed},
-		{errors.New("x"), bridge.Failed},
-	} {
-		if got := bridge.OutcomeOf(test.err); got != test.want {
-			t.Errorf("outcomeOf(%v) = %v, want %v", test.err, got, test.want)
-		}
-	}
-}
-
-// BenchmarkWatch measures what it adds to a call that it is reported.
-func BenchmarkWatch(b *testing.B) {
-	for _, test := range []struct {
-		name string
-		to   func(Report)
-	}{{"off", nil}, {"on", func(Report) {}}} {
-		b.Run(test.name, func(b *testing.B) {
-			br := &Gateway{watch: test.to}
-			rt := &route{b: br, o: ServerOptions{Name: "s"}}
-			e := &echoing{passing: passing{s: &bridge.Greeting{Revision: latest}}}
-			e.answer = *bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-			up := rt.watched(e)
-			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
-			from := &bridge.Caller{Revision: latest}
-			var a arrival
-			b.ReportAllocs()
-			for b.Loop() {
-				came := br.arrive(&a, "0123456789abcdef")
-				r := bridge.Request{Message: m, From: from, Call: came.call()}
-				answer, err := up.Call(b.Context(), &r)
-				br.depart(came, from, m, answer, err)
-			}
 		})
 	}
 }

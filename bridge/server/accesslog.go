@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -86,7 +86,7 @@ func (l *accessLog) open() error {
 }
 
 // take queues the line of a report. It does not wait.
-func (l *accessLog) take(p *gateway.Report) {
+func (l *accessLog) take(p *report.Report) {
 	var room [512]byte
 	line := l.line(room[:0], p)
 	l.mu.Lock()
@@ -108,7 +108,7 @@ func (l *accessLog) take(p *gateway.Report) {
 }
 
 // line appends the line of a report, with its line break.
-func (l *accessLog) line(b []byte, p *gateway.Report) []byte {
+func (l *accessLog) line(b []byte, p *report.Report) []byte {
 	b = append(b, `{"time":"`...)
 	b = p.Began.AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
 	b = append(b, `","level":"INFO","msg":"call","server":`...)

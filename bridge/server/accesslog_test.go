@@ -17,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -188,13 +188,13 @@ func logTo(f io.Writer) (*accessLog, *bytes.Buffer) {
 	return l, &said
 }
 
-func report(t testing.TB, params string) *gateway.Report {
+func reportOf(t testing.TB, params string) *report.Report {
 	t.Helper()
 	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &gateway.Report{Server: "one", Request: q, Revision: "2025-11-25"}
+	return &report.Report{Server: "one", Request: q, Revision: "2025-11-25"}
 }
 
 // A full disk loses lines, counts them and says so once; when there is room again the next line is whole.
@@ -202,7 +202,7 @@ func TestAccessLogFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{room: -1}
 		l, said := logTo(f)
-		p := report(t, `{"name":"x"}`)
+		p := reportOf(t, `{"name":"x"}`)
 		l.take(p)
 		time.Sleep(2 * logEvery)
 		f.set(10)
@@ -232,7 +232,7 @@ func TestAccessLogStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{room: -1, stuck: make(chan struct{})}
 		l, _ := logTo(f)
-		p := report(t, `{"name":"x"}`)
+		p := reportOf(t, `{"name":"x"}`)
 		began := time.Now()
 		for range 3 * logMost / 200 {
 			l.take(p)
@@ -277,7 +277,7 @@ func TestAccessLogConcurrently(t *testing.T) {
 	l, _ := logTo(f)
 	var wg sync.WaitGroup
 	for i := range 8 {
-		p := report(t, fmt.Sprintf(`{"name":"tool %d"}`, i))
+		p := reportOf(t, fmt.Sprintf(`{"name":"tool %d"}`, i))
 		wg.Go(func() {
 			for range 500 {
 				l.take(p)
@@ -299,7 +299,7 @@ func TestAccessLogConcurrently(t *testing.T) {
 
 func BenchmarkAccessLog(b *testing.B) {
 	l, _ := logTo(io.Discard)
-	p := report(b, `{"name":"echo"}`)
+	p := reportOf(b, `{"name":"echo"}`)
 	p.Session, p.Began, p.Took = "01234567", time.Now(), time.Millisecond
 	b.ReportAllocs()
 	for b.Loop() {

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -74,7 +75,7 @@ func BenchmarkGuards(b *testing.B) {
 			}
 			defer access.Close(nil)
 			m := newMetrics([]string{"i"})
-			watch := func(p gateway.Report) {
+			watch := func(p report.Report) {
 				m.take(&p)
 				access.take(&p)
 			}

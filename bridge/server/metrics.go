@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
 // metrics are what Prometheus reads. Labels have values from the configuration
@@ -24,7 +24,7 @@ type metrics struct {
 	registry  *prometheus.Registry
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
-	servers   []serverMetrics // by place; the last is for what no server got
+	servers   map[string]*serverMetrics // by name; the empty one is for what no server got
 }
 
 // serverMetrics are what is counted for one server. What is counted for the
@@ -85,7 +85,7 @@ func newMetrics(servers []string) *metrics {
 			Name: "mcp_bridge_call_duration_seconds", Buckets: durationBuckets,
 			Help: "How long requests took, whatever became of them. Subscriptions are not among them.",
 		}, []string{"server", "method"}),
-		servers: make([]serverMetrics, len(servers)+1),
+		servers: map[string]*serverMetrics{},
 	}
 	request := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcp_bridge_request_bytes_total", Help: "Size of requests.",
@@ -93,12 +93,8 @@ func newMetrics(servers []string) *metrics {
 	response := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcp_bridge_response_bytes_total", Help: "Size of the answers of servers.",
 	}, []string{"server"})
-	for i := range m.servers {
-		s := &m.servers[i]
-		if i < len(servers) {
-			s.name = servers[i]
-		}
-		s.request, s.response = request.WithLabelValues(s.name), response.WithLabelValues(s.name)
+	for _, name := range append([]string{""}, servers...) { // requests that no server got have none
+		m.servers[name] = &serverMetrics{name: name, request: request.WithLabelValues(name), response: response.WithLabelValues(name)}
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mcp_bridge_build_info", Help: "Always 1; the labels say what is running.",
@@ -111,12 +107,8 @@ func newMetrics(servers []string) *metrics {
 }
 
 // take counts a report.
-func (m *metrics) take(p *gateway.Report) {
-	place := p.Place
-	if place < 0 {
-		place = len(m.servers) - 1
-	}
-	s := &m.servers[place]
+func (m *metrics) take(p *report.Report) {
+	s := m.servers[p.Server]
 	method, known := methodPlaces[p.Request.Method]
 	if !known {
 		method = methods - 1

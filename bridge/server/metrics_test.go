@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -192,7 +193,7 @@ func TestMetricsBounded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.take(&gateway.Report{Server: "one", Place: rand.IntN(2) - 1, Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
+				m.take(&report.Report{Server: []string{"", "one"}[rand.IntN(2)], Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
 					Outcome: bridge.Outcome(rand.IntN(bridge.Outcomes)), Request: q})
 			}
 		}
@@ -221,7 +222,7 @@ func TestMetricsConcurrently(t *testing.T) {
 	for i := range 4 {
 		wg.Go(func() {
 			for range each {
-				m.take(&gateway.Report{Place: i % 2, Request: q, Took: time.Millisecond})
+				m.take(&report.Report{Server: []string{"one", "two"}[i%2], Request: q, Took: time.Millisecond})
 			}
 		})
 	}
@@ -259,7 +260,7 @@ func BenchmarkMetrics(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := gateway.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
+	p := report.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
 	b.ReportAllocs()
 	for b.Loop() {
 		m.take(&p)

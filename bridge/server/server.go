@@ -26,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -108,7 +109,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 }
 
 // watch takes what became of a request.
-func (s *Server) watch(p gateway.Report) {
+func (s *Server) watch(p report.Report) {
 	s.metrics.take(&p)
 	if s.access != nil {
 		s.access.take(&p)
