@@ -44,7 +44,7 @@ var clients = []struct {
 	name string
 	run  func(t *testing.T, where target, flavour string)
 }{
-	{"go-client", func(t *testing.T, where target, flavour string) { runScript(t, where, loadFlavour(t, flavour)) }},
+	{"go-client", func(t *testing.T, where target, flavour string) { runScript(t, where, loadFlavour(t, flavour), legacy) }},
 	{"ts-client", runTypeScript},
 }
 

@@ -20,15 +20,18 @@ import (
 // A script is the checks of client.mjs by the Go client: the same names in the
 // same order, each with what those before it have left in the session.
 type script struct {
-	peer    *peer
-	where   target
-	flavour flavour
+	peer     *peer
+	where    target
+	flavour  flavour
+	revision string // of the handshake, as connect has it
 }
 
-func runScript(t *testing.T, where target, f flavour) {
+// runScript plays the script. The clients connect by the handshake of a revision, or as the SDK does by
+// itself if that is empty.
+func runScript(t *testing.T, where target, f flavour, revision string) {
 	p := newPeer("first", false)
 	p.client.AddRoots(&mcp.Root{URI: "file:///tmp/first", Name: "first"})
-	s := &script{peer: p.connect(t, where, legacy), where: where, flavour: f}
+	s := &script{peer: p.connect(t, where, revision), where: where, flavour: f, revision: revision}
 	ended := make(chan struct{})
 	go func() { // ends with the session
 		p.session.Wait()
@@ -219,7 +222,7 @@ func (s *script) concurrent(t *testing.T) {
 }
 
 func (s *script) noCapabilities(t *testing.T) {
-	plain := newPeer("plain", true).connect(t, s.where, legacy)
+	plain := newPeer("plain", true).connect(t, s.where, s.revision)
 	defer plain.close(t)
 	tools, _ := plain.tools(t)
 	for _, name := range toolNames(tools) {
@@ -241,7 +244,7 @@ func (s *script) noCapabilities(t *testing.T) {
 func (s *script) twoClients(t *testing.T) {
 	first, other := s.peer, newPeer("other", false)
 	other.client.AddRoots(&mcp.Root{URI: "file:///tmp/other", Name: "other"})
-	other.connect(t, s.where, legacy)
+	other.connect(t, s.where, s.revision)
 	defer other.close(t)
 	asked, _ := first.questions()
 	mine, theirs := textURI(301), textURI(302)
