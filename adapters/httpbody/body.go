@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/auth"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -31,7 +31,7 @@ const first = 16 << 10
 // Body is what was read. Free gives its memory back.
 type Body struct {
 	buf     *jsonrpc.Buffer
-	room    gateway.Room
+	room    limits.Room
 	counted bool
 	n       int // bytes of room that are reserved
 }
@@ -55,9 +55,11 @@ func (b *Body) Free() {
 }
 
 // Read reads the body of r, of at most limit bytes. It counts among what is under
-// way of the principal whose request it is.
-func Read(b *gateway.Gateway, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
-	body := &Body{room: b.Room(auth.Principal(r.Context())), counted: true}
+// way of the principal whose request it is, in the room that rooms has for it.
+func Read(rooms interface {
+	Room(principal string) limits.Room
+}, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
+	body := &Body{room: rooms.Room(auth.Principal(r.Context())), counted: true}
 	return body.of(w, r, limit, readLimit)
 }
 

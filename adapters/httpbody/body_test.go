@@ -41,7 +41,7 @@ func TestRead(t *testing.T) {
 			}
 		}
 	}
-	if !b.Reserve(16 << 20) {
+	if !b.Room("").Reserve(16 << 20) {
 		t.Error("bytes are reserved still")
 	}
 }
@@ -69,7 +69,7 @@ func TestReadFaults(t *testing.T) {
 			t.Errorf("%s: %v, want %d", test.name, fault, test.status)
 		}
 	}
-	if !b.Reserve(1 << 20) {
+	if !b.Room("").Reserve(1 << 20) {
 		t.Error("bytes are reserved still")
 	}
 }

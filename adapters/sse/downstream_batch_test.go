@@ -17,9 +17,9 @@ func TestBatchCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		free := func() bool { // whether nothing is under way
-			ok := r.b.Reserve(limit)
+			ok := r.b.Room("").Reserve(limit)
 			if ok {
-				r.b.Return(limit)
+				r.b.Room("").Return(limit)
 			}
 			return ok
 		}

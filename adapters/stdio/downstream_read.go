@@ -34,7 +34,7 @@ type text struct {
 func (t *text) free() {
 	if t.left.Add(-1) == 0 {
 		t.buf.Free()
-		t.b.Return(t.n)
+		t.b.Room("").Return(t.n)
 	}
 }
 
@@ -43,7 +43,7 @@ func (t *text) free() {
 func (p *peer) read(in io.Reader) error {
 	l := newLineReader(in, p.o.MaxMessage+envelopeRoom, p.tooMuch)
 	l.room = p.room
-	defer func() { p.b.Return(p.reserved) }() // of a line that did not end
+	defer func() { p.b.Room("").Return(p.reserved) }() // of a line that did not end
 	for first := true; ; first = false {
 		if !p.pause() {
 			return bridge.ErrEnded
@@ -81,7 +81,7 @@ func (p *peer) isOver() bool {
 // room is asked for more of a line. What is read counts among all that is under
 // way in the bridge.
 func (p *peer) room(size int) bool {
-	p.noRoom = !p.b.Reserve(size - p.reserved)
+	p.noRoom = !p.b.Room("").Reserve(size - p.reserved)
 	if !p.noRoom {
 		p.reserved = size
 	}
@@ -90,7 +90,7 @@ func (p *peer) room(size int) bool {
 
 // tooMuch returns what takes a line that is not kept.
 func (p *peer) tooMuch() io.Writer {
-	p.b.Return(p.reserved)
+	p.b.Room("").Return(p.reserved)
 	s := &sketch{full: p.noRoom}
 	p.reserved, p.noRoom = 0, false
 	return s

@@ -93,7 +93,7 @@ func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o Downstr
 		if room == 0 {
 			room = 512 << 20
 		}
-		if !d.b.Reserve(room) {
+		if !d.b.Room("").Reserve(room) {
 			t.Error("bytes are reserved still")
 		}
 	})

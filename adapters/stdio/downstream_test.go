@@ -166,13 +166,13 @@ func TestDownstreamOverload(t *testing.T) {
 		const all = 100 << 10
 		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{MaxBytes: all}, DownstreamOptions{})
 		d.handshake("2025-06-18")
-		if !d.b.Reserve(all - 1000) {
+		if !d.b.Room("").Reserve(all - 1000) {
 			t.Fatal("no room")
 		}
 		arg := `"` + strings.Repeat("x", 2000) + `"`
 		d.say(tool("1", "echo", arg))
 		d.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is overloaded: too many bytes are under way; try again later","data":{"bridge":"overloaded"}}}`)
-		d.b.Return(all - 1000)
+		d.b.Room("").Return(all - 1000)
 		d.say(tool("1", "echo", arg))
 		d.expect(`{"jsonrpc":"2.0","id":1,"result":{"echo":` + arg + `}}`)
 		d.write(tool("2", "echo", arg)[:1500]) // whose end does not come; its room is checked at the end of the test

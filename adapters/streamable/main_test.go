@@ -61,7 +61,7 @@ func publish(t testing.TB, s bridge.Adapter, bo gateway.Options, o Options) *rig
 		if n := len(r.d.listening); n > 0 {
 			t.Errorf("%d subscriptions are left", n)
 		}
-		if !r.b.Reserve(int(512<<20)) && bo.MaxBytes == 0 {
+		if !r.b.Room("").Reserve(int(512<<20)) && bo.MaxBytes == 0 {
 			t.Error("bytes are reserved still")
 		}
 	})

@@ -106,10 +106,10 @@ func TestModernCancel(t *testing.T) {
 				if n, _ := h.b.Activity(); n != 0 || h.m.Listens() != 0 {
 					t.Errorf("%d calls and %d subscriptions are left", n, h.m.Listens())
 				}
-				if !h.b.Reserve(512 << 20) { // of the body
+				if !h.b.Room("").Reserve(512 << 20) { // of the body
 					t.Error("bytes are reserved still")
 				}
-				h.b.Return(512 << 20)
+				h.b.Room("").Return(512 << 20)
 			})
 		})
 	}
@@ -379,14 +379,14 @@ func TestSharedBody(t *testing.T) {
 			t.Fatalf("%d %s", a.Status(), a.Body())
 		}
 		free := <-kept
-		if r.b.Reserve(700 << 10) {
+		if r.b.Room("").Reserve(700 << 10) {
 			t.Error("the body is freed while it is kept")
 		}
 		free()
-		if !r.b.Reserve(1 << 20) {
+		if !r.b.Room("").Reserve(1 << 20) {
 			t.Error("the body is not freed")
 		}
-		r.b.Return(1 << 20)
+		r.b.Room("").Return(1 << 20)
 	})
 }
 

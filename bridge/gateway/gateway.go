@@ -160,7 +160,7 @@ type Gateway struct {
 	quota         *limits.Quota // what each principal may have
 	revoked       revocations
 	guests        atomic.Int64 // calls under way of clients without sessions
-	bytes         budget
+	bytes         *limits.Bytes
 	maxLanes      int64
 	version       string
 	offer         Offer
@@ -219,9 +219,8 @@ func New(o Options) *Gateway {
 	}
 	b.instance = rand.Text()
 	b.portions = limits.NewShares(b.maxLanes, len(b.grants))
-	b.reports = report.New(o.Watch, b.weigh)
-	b.bytes.most = or(o.MaxBytes, 512<<20)
-	b.bytes.portions = limits.NewShares(b.bytes.most, len(b.grants))
+	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(b.grants))
+	b.reports = report.New(o.Watch, b.bytes.Weigh)
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
 	b.ownParams = ownParams(b.version)
@@ -279,6 +278,10 @@ func or[T comparable](v, otherwise T) T {
 func (b *Gateway) serverInfo() []byte {
 	return []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}`)
 }
+
+// Room returns the room of a principal among the bytes under way
+// (Options.MaxBytes); the empty name is nobody's in particular.
+func (b *Gateway) Room(principal string) limits.Room { return b.bytes.Room(principal) }
 
 // Servers returns the names of the servers, in the order of Options.
 func (b *Gateway) Servers() []string {

@@ -522,6 +522,16 @@ func (w *wire) Notify(n *jsonrpc.Message) {
 	w.l.rest.Notify(n)
 }
 
+// Room implements bridge.Roomy: what a server says on the lane takes room of the
+// principal that it is for, if that is one alone.
+func (w *wire) Room() bridge.Room {
+	principal := w.l.caller.Principal
+	if w.l.route.share == ShareAll {
+		principal = ""
+	}
+	return w.l.route.b.Room(principal).Incoming()
+}
+
 // Ask passes on what the server asks.
 func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	w.asks.Add(1)

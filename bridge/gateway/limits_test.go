@@ -458,7 +458,7 @@ func TestAnswersUnderWay(t *testing.T) {
 			}
 			held = append(held, a)
 		}
-		if n := b.bytes.used.Load(); n < 900<<10 || n > 1<<20 {
+		if n := b.bytes.Used(); n < 900<<10 || n > 1<<20 {
 			t.Errorf("%d bytes are under way", n)
 		}
 		for _, session := range []bool{true, false} {
@@ -478,7 +478,7 @@ func TestAnswersUnderWay(t *testing.T) {
 		for _, a := range append(held, a) {
 			a.Release()
 		}
-		if n := b.bytes.used.Load(); n != 0 {
+		if n := b.bytes.Used(); n != 0 {
 			t.Errorf("%d bytes are under way when all were released", n)
 		}
 	})

@@ -214,10 +214,10 @@ func TestSessionLimits(t *testing.T) {
 		s.End(bridge.ErrEnded)
 		synctest.Wait()
 		begin(t, b, "")
-		if !b.Reserve(512<<20) || b.Reserve(1) {
+		if !b.Room("").Reserve(512<<20) || b.Room("").Reserve(1) {
 			t.Error("Reserve does not hold the limit")
 		}
-		b.Return(512 << 20)
+		b.Room("").Return(512 << 20)
 	})
 }
 

@@ -115,3 +115,23 @@ func (s *Session) only() *inflight {
 	}
 	return s.calls
 }
+
+// NewLog makes the log of a stream to a client of that principal, within what all
+// of them may hold. keeps says that the client may come back for what was written
+// to it.
+func (b *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
+	l.Dropped, l.Room = &b.dropped, b.bytes.Room(principal).Outgoing()
+	if keeps {
+		l.History = b.bytes.History()
+	}
+	return replay.New(l)
+}
+
+// AnswerEvent makes an event of an answer, and releases it: its room is the
+// event's now.
+func AnswerEvent(a *jsonrpc.Message) replay.Event {
+	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true}
+	e.Free = a.TakeRelease()
+	a.Release()
+	return e
+}

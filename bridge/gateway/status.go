@@ -74,12 +74,12 @@ type Totals struct {
 // Totals returns what the bridge as a whole has to do.
 func (b *Gateway) Totals() Totals {
 	t := Totals{
-		Bytes: b.bytes.used.Load(), MaxBytes: b.bytes.most, Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
+		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
 	t.Guests, t.Listens = int(b.guests.Load()), b.quota.Subscriptions()
 	t.Refused = b.quota.Refused()
-	t.Refused["bytes"] = b.bytes.refused.Load()
+	t.Refused["bytes"] = b.bytes.Refused()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Sessions = len(b.sessions)

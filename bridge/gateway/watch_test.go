@@ -300,7 +300,7 @@ func TestWatchNoRoom(t *testing.T) {
 					bridgetest.Contains(t, ask("tools/call", `"name":"`+test.tool+`"`), `"bridge":"upstream_too_large"`)
 					l.want(t, "a call", test.call)
 				}
-				if n := b.bytes.used.Load(); n != 0 {
+				if n := b.bytes.Used(); n != 0 {
 					t.Errorf("%d bytes are under way", n)
 				}
 			})

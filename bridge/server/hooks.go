@@ -74,12 +74,12 @@ func (s *Server) hook(name string, h *hook) gin.HandlerFunc {
 				return
 			}
 			n := len(body.Bytes())
-			if !s.b.Reserve(n) { // from here on it is under way like all others
+			if !s.b.Room("").Reserve(n) { // from here on it is under way like all others
 				c.Header("Retry-After", "5")
 				c.JSON(http.StatusServiceUnavailable, gin.H{"error": "too many bytes are under way in the bridge; try again later"})
 				return
 			}
-			defer s.b.Return(n)
+			defer s.b.Room("").Return(n)
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), hookLimit)
 		defer cancel()

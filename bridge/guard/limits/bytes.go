@@ -1,4 +1,4 @@
-package gateway
+package limits
 
 import (
 	"fmt"
@@ -6,35 +6,48 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// budget bounds what messages hold together, in bytes: the bodies of requests as
+// Bytes bounds what messages hold together, in bytes: the bodies of requests as
 // far as they have come, large answers, and what waits on event streams or is kept
 // for clients that come back to them. What is kept goes first when there is no room.
-type budget struct {
-	most     int64
-	used     atomic.Int64
-	portions *limits.Shares // what each principal may have of it
-	history  replay.History
-	refused  atomic.Uint64 // requests and answers
+type Bytes struct {
+	most    int64
+	used    atomic.Int64
+	shares  *Shares // what each principal may have of it
+	history replay.History
+	refused atomic.Uint64
 }
 
-// forRequests is the part of the budget that only requests get, as its divisor:
+// forRequests is the part of the bytes that only requests get, as its divisor:
 // clients that do not read their answers must not keep everybody from asking.
 const forRequests = 8
 
-// Room is the part of the bytes under way that one principal may use
-// (Options.MaxBytes). Its methods may be called concurrently.
-type Room struct {
-	b         *budget
-	principal string
+// NewBytes returns the bound of so many bytes, which so many principals share.
+func NewBytes(most int64, principals int) *Bytes {
+	return &Bytes{most: most, shares: NewShares(most, principals)}
 }
 
+// Used returns how many bytes are held now, Most how many may be, and Refused how
+// many requests and answers have found no room.
+func (b *Bytes) Used() int64     { return b.used.Load() }
+func (b *Bytes) Most() int64     { return b.most }
+func (b *Bytes) Refused() uint64 { return b.refused.Load() }
+
+// History returns the bound of what is kept for clients that come back.
+func (b *Bytes) History() *replay.History { return &b.history }
+
 // Room returns the room of a principal; the empty name is nobody's in particular.
-func (b *Gateway) Room(principal string) Room { return Room{&b.bytes, principal} }
+func (b *Bytes) Room(principal string) Room { return Room{b, principal} }
+
+// Room is the part of the bytes that one principal may use. Its methods may be
+// called concurrently.
+type Room struct {
+	b         *Bytes
+	principal string
+}
 
 // Reserve takes n bytes for a request. It reports false when too much is under way
 // already, of this principal or of all: the message must be refused. Every
@@ -53,10 +66,16 @@ func (r Room) Return(n int) {
 	r.disown(n)
 }
 
+// Outgoing is the room for what goes to the principal's clients.
+func (r Room) Outgoing() replay.Room { return outgoing{r} }
+
+// Incoming is the room for what servers say to the principal.
+func (r Room) Incoming() bridge.Room { return incoming{r} }
+
 // adopt has n bytes be the principal's, if it has no more than its part then. What
 // is kept for its own clients makes room.
 func (r Room) adopt(n int) bool {
-	for !r.b.portions.Enter(r.principal, int64(n)) {
+	for !r.b.shares.Enter(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
 			return false
 		}
@@ -65,7 +84,7 @@ func (r Room) adopt(n int) bool {
 }
 
 // disown has n bytes be the principal's no more, which stay in use.
-func (r Room) disown(n int) { r.b.portions.Leave(r.principal, int64(n)) }
+func (r Room) disown(n int) { r.b.shares.Leave(r.principal, int64(n)) }
 
 // take takes n bytes if no more than most are in use then, and the principal has no
 // more than its part. What is kept makes room.
@@ -85,10 +104,7 @@ func (r Room) take(n int, most int64) bool {
 	return false
 }
 
-// outgoing is a principal's room for what goes to its clients.
 type outgoing struct{ Room }
-
-var _ replay.Room = outgoing{}
 
 // Reserve implements replay.Room.
 func (o outgoing) Reserve(n int) bool { return o.take(n, o.b.most-o.b.most/forRequests) }
@@ -96,13 +112,10 @@ func (o outgoing) Reserve(n int) bool { return o.take(n, o.b.most-o.b.most/forRe
 // Force implements replay.Room.
 func (o outgoing) Force(n int) {
 	o.b.used.Add(int64(n))
-	o.b.portions.Force(o.principal, int64(n))
+	o.b.shares.Force(o.principal, int64(n))
 }
 
-// incoming is a principal's room for what servers say to it.
 type incoming struct{ Room }
-
-var _ bridge.Room = incoming{}
 
 // Reserve implements bridge.Room.
 func (i incoming) Reserve(n int) bool {
@@ -113,32 +126,15 @@ func (i incoming) Reserve(n int) bool {
 	return false
 }
 
-// Room implements bridge.Roomy: what a server says on the lane takes room of the
-// principal that it is for, if that is one alone.
-func (w *wire) Room() bridge.Room {
-	principal := w.l.caller.Principal
-	if w.l.route.share == ShareAll {
-		principal = ""
-	}
-	return incoming{w.l.route.b.Room(principal)}
-}
-
-// Reserve takes room for a body of n bytes that is no principal's. It is as
-// Room.Reserve.
-func (b *Gateway) Reserve(n int) bool { return b.Room("").Reserve(n) }
-
-// Return gives back what Reserve took.
-func (b *Gateway) Return(n int) { b.Room("").Return(n) }
-
 // lightAnswer is the size up to which answers are not counted: of these, the
 // calls under way are the bound.
 const lightAnswer = 64 << 10
 
-// weigh counts an answer among the bytes under way until it is released. What its
+// Weigh counts an answer among the bytes under way until it is released. What its
 // reader has taken for it becomes the caller's. An answer that has no room is
 // released and refused: what was called for has been done, so the client is not
 // asked to do it again.
-func (b *Gateway) weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
+func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
 	n := a.Len()
 	was, held := a.Held()
 	if n <= lightAnswer && held == 0 {
@@ -161,24 +157,4 @@ func (b *Gateway) weigh(server string, from *bridge.Caller, a *jsonrpc.Message) 
 	}
 	a.Release()
 	return conn.NoRoom(server, fmt.Sprintf("the answer of %d bytes", n))
-}
-
-// NewLog makes the log of a stream to a client of that principal, within what all
-// of them may hold. keeps says that the client may come back for what was written
-// to it.
-func (b *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
-	l.Dropped, l.Room = &b.dropped, outgoing{b.Room(principal)}
-	if keeps {
-		l.History = &b.bytes.history
-	}
-	return replay.New(l)
-}
-
-// AnswerEvent makes an event of an answer, and releases it: its room is the
-// event's now.
-func AnswerEvent(a *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true}
-	e.Free = a.TakeRelease()
-	a.Release()
-	return e
 }
