@@ -315,7 +315,7 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 	found, args, err := e.resourceAt(u.a.name, uri)
 	switch {
 	case errors.Is(err, errNoResource):
-		return jsonrpc.NewError(nil, codeNoResource, "Resource not found", data), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeNoResource, "Resource not found", data), nil
 	case err != nil:
 		return invalid(err.Error()), nil
 	}
@@ -326,7 +326,7 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 		code := jsonrpc.CodeInternal
 		switch {
 		case failed.Missing:
-			code = codeNoResource
+			code = jsonrpc.CodeNoResource
 		case failed.Refused:
 			code = jsonrpc.CodeInvalidParams
 		}
@@ -337,6 +337,3 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 	}
 	return jsonrpc.NewResult(nil, oneLine(append(append([]byte(`{"contents":`), contents...), '}'))), nil
 }
-
-// codeNoResource is what servers of our revision answer where there is none.
-const codeNoResource = -32002

@@ -57,6 +57,9 @@ func Negotiate(asked string) string {
 // (2026-07-28, Subscriptions).
 const Listen = "subscriptions/listen"
 
+// Complete asks how an argument of a prompt or a template may go on.
+const Complete = "completion/complete"
+
 // TellsChange reports whether notifications of that method say that something has
 // changed.
 func TellsChange(method string) bool {

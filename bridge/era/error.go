@@ -11,8 +11,7 @@ import (
 // Error codes that one era knows and the other does not, or that mean something
 // else there.
 const (
-	codeResourceNotFound = -32002 // until 2025-11-25
-	codeURLNeeded        = -32042 // 2025-11-25 (URL elicitation required)
+	codeURLNeeded = -32042 // 2025-11-25 (URL elicitation required)
 
 	// 2026-07-28 keeps these for the specification.
 	firstReserved, lastReserved = -32020, -32099
@@ -38,7 +37,7 @@ func Error(method, uri string, raw []byte, from, to string) []byte {
 	case !IsModern(from):
 	case code == jsonrpc.CodeInvalidParams && read:
 		if _, ok := rawjson.Text(rawjson.Get(rawjson.Get(raw, "data"), "uri")); ok {
-			return recoded(raw, codeResourceNotFound)
+			return recoded(raw, jsonrpc.CodeNoResource)
 		}
 	case code == jsonrpc.CodeHeaderMismatch, code == jsonrpc.CodeUnsupportedVersion: // between the server and us
 		return hidden(raw, code)
@@ -48,7 +47,7 @@ func Error(method, uri string, raw []byte, from, to string) []byte {
 
 func modernError(method, uri string, raw []byte, code int, from string) []byte {
 	switch {
-	case code == codeResourceNotFound && method == "resources/read":
+	case code == jsonrpc.CodeNoResource && method == "resources/read":
 		raw = recoded(raw, jsonrpc.CodeInvalidParams)
 		data := rawjson.Get(raw, "data")
 		switch {
@@ -58,7 +57,7 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 			return rawjson.Set(raw, "data", rawjson.Set(data, "uri", []byte(rawjson.Quote(uri))))
 		}
 		return rawjson.Set(raw, "data", original(append([]byte(`"uri":`), rawjson.Quote(uri)...), data))
-	case code == codeResourceNotFound:
+	case code == jsonrpc.CodeNoResource:
 		return hidden(raw, code)
 	case code == codeURLNeeded: // its data has the elicitations
 		return recoded(raw, jsonrpc.CodeInternal)

@@ -190,7 +190,7 @@ func Notification(method string, params []byte, from, to string) []byte {
 func Params(method string, params []byte, from, to string) []byte {
 	switch {
 	case from == to:
-	case method == "completion/complete" && from > to && to < Rev20250618:
+	case method == Complete && from > to && to < Rev20250618:
 		return rawjson.Delete(params, "context")
 	case method == "tools/call" && (to != Rev20251125 || IsModern(from)):
 		return rawjson.Delete(params, "task") // nobody would poll for it (D6: ignored where there are no tasks)

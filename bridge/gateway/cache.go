@@ -378,13 +378,10 @@ func (c *keeper) doubt(r *bridge.Request, a *jsonrpc.Message) {
 		return
 	}
 	switch gjson.GetBytes(a.Error, "code").Int() {
-	case jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound, codeNotFound:
+	case jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound, jsonrpc.CodeNoResource:
 		c.cache.doubt(c.origin, r.From.Principal, k, key)
 	}
 }
-
-// codeNotFound is how legacy servers say that there is no such resource.
-const codeNotFound = -32002
 
 // excused reports whether what is stale may be given out for an error: it says
 // that the server cannot be had, and nothing about who asks.
@@ -423,7 +420,7 @@ func (c *keeper) terms(p *spot, a *jsonrpc.Message) (t terms) {
 		t.everybody = t.everybody || string(f.Scope.Of(a.Result)) == `"public"`
 	} else {
 		t.fresh = c.cache.o.Lists
-		if t.fresh == 0 && (c.cache.announced || c.cache.r.share != ShareCall) && gjson.GetBytes(s.Capabilities, p.what.Capability()+".listChanged").Bool() {
+		if t.fresh == 0 && (c.cache.announced || c.cache.r.share != ShareCall) && p.what.Announces(s.Capabilities) {
 			t.fresh, t.announced = announcedFor, true
 		}
 		t.fresh = min(or(t.fresh, unannouncedFor), maxFresh)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -212,7 +211,7 @@ func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		return f.listen(ctx, r)
 	}
 	k, about := subject(r.Method)
-	if !about || f.sieves[k] == nil && (r.Method != completion || f.sieves[list.Templates] == nil) {
+	if !about || f.sieves[k] == nil && (r.Method != era.Complete || f.sieves[list.Templates] == nil) {
 		return f.Upstream.Call(ctx, r)
 	}
 	m, no := f.admit(k, r)
@@ -227,20 +226,18 @@ func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 // listen serves a subscription without the resources that clients do not see.
 func (f *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	params := r.Whole()
-	wants, fault := wishes(params)
+	wants, fault := list.ReadWanted(params)
 	if fault != "" {
-		return invalidParams(fault), nil
+		return jsonrpc.InvalidParams(fault), nil
 	}
 	inner := *r
 	inner.Back = &screened{r.Back, f.sieves[list.Resources]}
-	seen := slices.DeleteFunc(slices.Clone(wants.uris), func(uri string) bool { return !f.sieves[list.Resources].passes(uri) })
-	if len(seen) < len(wants.uris) {
-		inner.Message = relisted(params, "resourceSubscriptions", seen)
+	seen := slices.DeleteFunc(slices.Clone(wants.URIs), func(uri string) bool { return !f.sieves[list.Resources].passes(uri) })
+	if len(seen) < len(wants.URIs) {
+		inner.Message = list.Narrowed(params, "resourceSubscriptions", seen)
 	}
 	return f.Upstream.Call(ctx, &inner)
 }
-
-const completion = "completion/complete"
 
 // subject returns the kind of what a request is about.
 func subject(method string) (list.Kind, bool) {
@@ -251,7 +248,7 @@ func subject(method string) (list.Kind, bool) {
 		return list.Prompts, true
 	case "resources/read", "resources/subscribe":
 		return list.Resources, true
-	case completion:
+	case era.Complete:
 		return list.Prompts, true
 	}
 	return 0, false
@@ -262,14 +259,14 @@ func subject(method string) (list.Kind, bool) {
 func (f *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	m := r.Message
 	if m.Doubtful() {
-		return nil, nameDoubtful()
+		return nil, jsonrpc.InvalidParams(bridge.NameDoubtful)
 	}
-	if m.Method == completion {
+	if m.Method == era.Complete {
 		return f.admitCompletion(r)
 	}
 	if k == list.Resources {
 		if m.URI() == "" || !f.sieves[k].passes(m.URI()) {
-			return nil, noResource(r.From, m.URI())
+			return nil, list.NoResource(r.From, m.URI())
 		}
 		return m, nil
 	}
@@ -277,7 +274,7 @@ func (f *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jso
 	own, ok := f.sieves[k].meant(seen)
 	switch {
 	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
-		return nil, unknown(k, seen)
+		return nil, k.Unknown(seen)
 	case own != seen:
 		m = m.Renamed(own)
 	}
@@ -287,101 +284,19 @@ func (f *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jso
 // admitCompletion is admit for completion/complete, whose subject stands deeper
 // in the params.
 func (f *filtered) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
-	ref, ok := refOf(r.Message)
-	if !ok {
-		return nil, invalidParams(refWrong)
+	ref, no := list.ReferenceOf(r.Message)
+	if no != nil {
+		return nil, no
 	}
-	if ref.uri != "" {
-		if !f.sieves[list.Templates].passes(ref.uri) {
-			return nil, noResource(r.From, ref.uri)
+	if ref.URI != "" {
+		if !f.sieves[list.Templates].passes(ref.URI) {
+			return nil, list.NoResource(r.From, ref.URI)
 		}
-		return ref.about("uri", ref.uri), nil
+		return ref.Located(), nil
 	}
-	own, ok := f.sieves[list.Prompts].meant(ref.name)
+	own, ok := f.sieves[list.Prompts].meant(ref.Name)
 	if !ok {
-		return nil, unknown(list.Prompts, ref.name)
+		return nil, list.Prompts.Unknown(ref.Name)
 	}
-	return ref.about("name", own), nil
-}
-
-const refWrong = "params.ref must be an object that says what is to be completed: a prompt by its name, or a resource by its uri"
-
-// reference is what a request for completion is about: a prompt, or a resource
-// or template.
-type reference struct {
-	m           *jsonrpc.Message
-	params, ref map[string]json.RawMessage
-	name, uri   string // one of them is empty
-}
-
-// refOf reads params.ref. What stands twice, or under a name that differs in
-// case only, could mean one thing to us and another to the server: there is none
-// in what goes on. A reference to both a prompt and a resource is none: which of
-// them counts would be for the server to say.
-func refOf(m *jsonrpc.Message) (*reference, bool) {
-	r := &reference{m: m}
-	if json.Unmarshal(m.Params, &r.params) != nil || json.Unmarshal(r.params["ref"], &r.ref) != nil || r.ref == nil {
-		return nil, false
-	}
-	unmistakable(r.params, "ref")
-	unmistakable(r.ref, "name")
-	unmistakable(r.ref, "uri")
-	_, named := r.ref["name"]
-	_, located := r.ref["uri"]
-	r.name, r.uri = gjson.ParseBytes(r.ref["name"]).Str, gjson.ParseBytes(r.ref["uri"]).Str
-	return r, !(named && located)
-}
-
-// unmistakable removes the members that differ from that one in case only.
-func unmistakable(object map[string]json.RawMessage, member string) {
-	for name := range object {
-		if name != member && strings.EqualFold(name, member) {
-			delete(object, name)
-		}
-	}
-}
-
-// about returns the request about the prompt of that name, or about the
-// resource or template of that uri.
-func (r *reference) about(member, text string) *jsonrpc.Message {
-	r.ref[member] = []byte(rawjson.Quote(text))
-	var params []byte
-	ref, err := json.Marshal(r.ref)
-	if err == nil {
-		r.params["ref"] = ref
-		params, err = json.Marshal(r.params)
-	}
-	if err != nil {
-		panic(err) // raw members that were just decoded always encode
-	}
-	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
-	return c.Clone() // parsed: its progress token is found
-}
-
-// nameDoubtful answers a request of which it cannot be told what it is about.
-func nameDoubtful() *jsonrpc.Message {
-	return invalidParams("params has a member that differs from name or uri in case only")
-}
-
-func invalidParams(what string) *jsonrpc.Message {
-	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, what, nil)
-}
-
-// unknown answers a request about a tool or a prompt that there is not (A14).
-func unknown(k list.Kind, name string) *jsonrpc.Message {
-	what := map[list.Kind]string{list.Tools: "tool", list.Prompts: "prompt"}[k]
-	return invalidParams("Unknown " + what + ": " + name)
-}
-
-// codeNoResource answers a request about a resource that there is not, in
-// sessions (A14).
-const codeNoResource = -32002
-
-// noResource is that answer. 2026-07-28 has no code of its own for it (R-090).
-func noResource(to *bridge.Caller, uri string) *jsonrpc.Message {
-	code := codeNoResource
-	if to.Modern() {
-		code = jsonrpc.CodeInvalidParams
-	}
-	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	return ref.Named(own), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // initialize answers initialize, or server/discover, with what is known of the servers. Those of which nothing
@@ -115,9 +116,9 @@ func (g *merge) greeting() []byte {
 		}
 	}
 	caps = withoutTasks(caps) // a task's id does not say whose it is
-	for _, c := range listChanged {
-		if has := gjson.GetBytes(caps, c.capability); has.Exists() { // a server that comes or goes changes the list
-			caps = rawjson.Set(caps, c.capability, rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
+	for _, k := range list.Announced {
+		if has := gjson.GetBytes(caps, k.Capability()); has.Exists() { // a server that comes or goes changes the list
+			caps = rawjson.Set(caps, k.Capability(), rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
 		}
 	}
 	result := `{"protocolVersion":` + rawjson.Quote(g.caller.Revision) + `,"capabilities":` + string(caps) +

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // Limits on what may be asked for where subscriptions are shared.
@@ -156,9 +157,9 @@ func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	case "notifications/message", "notifications/progress":
 		return false, false
 	}
-	for _, f := range listChanged {
-		if f.method == n.Method {
-			_, surely = p.asks[interest{f.member, "true", false}]
+	for _, k := range list.Announced {
+		if k.Changed() == n.Method {
+			_, surely = p.asks[interest{k.Interest(), "true", false}]
 			return surely, false
 		}
 	}
@@ -168,7 +169,7 @@ func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 // listen makes the call of a subscription as a part of the joint one.
 func (j *joint) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !gjson.GetBytes(r.Whole(), "notifications").IsObject() {
-		return invalidParams("params.notifications must be an object that says what to listen to"), nil
+		return jsonrpc.InvalidParams("params.notifications must be an object that says what to listen to"), nil
 	}
 	p := newSharer(r)
 	if len(p.asks) > maxInterests {
@@ -472,15 +473,15 @@ func (n *joined) honours(a interest) bool {
 // missed tells a sharer what may have changed while there was no subscription.
 // The caller holds j.mu.
 func (n *joined) missed(p *sharer) {
-	for _, f := range listChanged {
-		a := interest{f.member, "true", false}
+	for _, k := range list.Announced {
+		a := interest{k.Interest(), "true", false}
 		if _, asked := p.asks[a]; asked && n.honours(a) {
-			p.r.Back.Notify(jsonrpc.NewNotification(f.method, nil))
+			p.r.Back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 	for _, uri := range p.uris {
 		if n.honours(interest{"resourceSubscriptions", uri, true}) {
-			p.r.Back.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)).Clone())
+			p.r.Back.Notify(list.Updated(uri))
 		}
 	}
 }

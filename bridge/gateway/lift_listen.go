@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // When a session's subscription is made anew (protocol.md D2.5).
@@ -89,7 +90,7 @@ func (l *lift) listening() *hearing {
 // (R-147).
 func (l *lift) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
 	if uri == "" {
-		return invalidParams("params.uri must be a string that names a resource"), nil
+		return jsonrpc.InvalidParams("params.uri must be a string that names a resource"), nil
 	}
 	return l.tell(ctx, &asking{uri: uri, answer: make(chan answered, 1)})
 }
@@ -377,16 +378,16 @@ func (h *hearing) broken() {
 
 // changed tells the client that it may have missed something (R-149).
 func (h *hearing) changed(uris []string) {
-	for _, c := range listChanged {
-		if slices.Contains(h.lists, field(c.capability)) {
-			h.l.r.cache.changed(nil, c.method)
-			h.l.rest.Notify(jsonrpc.NewNotification(c.method, nil))
+	for _, k := range list.Announced {
+		if slices.Contains(h.lists, k.Interest()) {
+			h.l.r.cache.changed(nil, k.Changed())
+			h.l.rest.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 	for _, uri := range uris {
 		if h.wants(uri) {
 			h.l.r.cache.updated(uri)
-			h.l.rest.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)).Clone())
+			h.l.rest.Notify(list.Updated(uri))
 		}
 	}
 }
@@ -397,7 +398,3 @@ func (h *hearing) wants(uri string) bool {
 	_, ok := h.want[uri]
 	return ok
 }
-
-// field returns the field of a subscription for changes of what a capability
-// lists.
-func field(capability string) string { return capability + "ListChanged" }

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // acquainted is what the server's answer to server/discover means for the
@@ -37,9 +38,9 @@ func (l *lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 		logging:   caps.Get("logging").Exists(),
 		extended:  shared(caps, gjson.ParseBytes(era.ModernCapabilities(l.from.Capabilities, l.from.Revision))),
 	}
-	for _, c := range listChanged {
-		if caps.Get(c.capability+".listChanged").Type == gjson.True {
-			k.lists = append(k.lists, field(c.capability))
+	for _, kind := range list.Announced {
+		if caps.Get(kind.Capability()+".listChanged").Type == gjson.True {
+			k.lists = append(k.lists, kind.Interest())
 		}
 	}
 	l.met.Store(k)
@@ -65,7 +66,7 @@ func shared(a, b gjson.Result) bool {
 // carried are the methods that both eras have.
 var carried = map[string]bool{
 	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
-	"resources/list": true, "resources/templates/list": true, "resources/read": true, completion: true,
+	"resources/list": true, "resources/templates/list": true, "resources/read": true, era.Complete: true,
 }
 
 // carries reports whether a request goes to the server: one that only the

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // watch is a resource that some subscriptions want to hear about: the server is
@@ -30,12 +31,12 @@ var errSubscribing = errors.New("the server did not subscribe in time")
 // listen serves a subscription: what changes there are, the connection tells
 // (protocol.md D1.6). It lasts until ctx ends or the server is gone for good.
 func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
-	wants, fault := wishes(r.Whole())
+	wants, fault := list.ReadWanted(r.Whole())
 	if fault != "" {
-		return invalidParams(fault), nil
+		return jsonrpc.InvalidParams(fault), nil
 	}
 	end := jsonrpc.NewResult(nil, []byte("{}"))
-	ln := &listener{back: r.Back, wants: subscribed{changes: map[string]bool{}}}
+	ln := &listener{back: r.Back, wants: list.Wanted{Changes: map[string]bool{}}}
 	if l.once { // nothing lasts that could tell of changes
 		ln.acknowledge(&ln.wants)
 		<-ctx.Done()
@@ -50,9 +51,9 @@ func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*json
 	if now := l.lane.Server(); now != nil {
 		s = l.legacy(now)
 	}
-	for _, f := range listChanged {
-		if wants.changes[f.method] && gjson.GetBytes(s.Capabilities, f.capability+".listChanged").Bool() {
-			ln.wants.changes[f.method] = true
+	for _, k := range list.Announced {
+		if wants.Changes[k.Changed()] && k.Announces(s.Capabilities) {
+			ln.wants.Changes[k.Changed()] = true
 		}
 	}
 	l.mu.Lock()
@@ -60,7 +61,7 @@ func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*json
 	l.mu.Unlock()
 	defer l.unlisten(ln)
 	if gjson.GetBytes(s.Capabilities, "resources.subscribe").Bool() {
-		ln.wants.uris = l.watchAll(ctx, ln, wants.uris)
+		ln.wants.URIs = l.watchAll(ctx, ln, wants.URIs)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -173,7 +174,7 @@ func (l *lower) unlisten(ln *listener) {
 	l.mu.Lock()
 	delete(l.listens, ln)
 	l.mu.Unlock()
-	for _, uri := range ln.wants.uris {
+	for _, uri := range ln.wants.URIs {
 		l.lane.spawn(func() { l.unwatch(ln, uri) })
 	}
 }
@@ -208,7 +209,7 @@ func (l *lower) changed(n *jsonrpc.Message) {
 		for _, other := range l.p.siblings(l) {
 			other.mu.Lock()
 			for ln := range other.listens {
-				if ln.wants.changes[n.Method] {
+				if ln.wants.Changes[n.Method] {
 					to[ln] = struct{}{}
 				}
 			}

@@ -28,7 +28,7 @@ func lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 		drop = func(name string) bool {
 			return name == "inputResponses" || name == "requestState" || name == "task" && m.Method == "tools/call"
 		}
-	case m.Method == completion && revision < era.Rev20250618:
+	case m.Method == era.Complete && revision < era.Rev20250618:
 		drop = func(name string) bool { return name == "context" }
 	case emptied:
 		return m.Edited(around(m.Params, place, place+len(meta)))

@@ -93,8 +93,8 @@ func TestLowerParams(t *testing.T) {
 		{"tools/call", era.Rev20251125, `{"input\u0052esponses":{},"n":1,"_meta":{` + reserved + `,"p":1}}`, `{"n":1,"_meta":{"p":1}}`},
 		{"prompts/get", era.Rev20251125, `{"task":1,"_meta":{` + reserved + `}}`, `{"task":1}`},
 		{"tools/list", era.Rev20251125, `{"requestState":1,"_meta":{` + reserved + `}}`, `{"requestState":1}`},
-		{completion, era.Rev20250326, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{}}`},
-		{completion, era.Rev20250618, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{},"context":{}}`},
+		{era.Complete, era.Rev20250326, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{}}`},
+		{era.Complete, era.Rev20250618, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{},"context":{}}`},
 		{"tools/call", era.Rev20251125, `{"name":"x"}`, `{"name":"x"}`},
 	} {
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+tc.params+`}`)
@@ -182,7 +182,7 @@ func TestLowerUnannounced(t *testing.T) {
 			c := visitor{caps: caps}
 			bridgetest.Contains(t, c.call(t, b, "server/discover", ""), `"capabilities":{}`)
 			bridgetest.Contains(t, c.call(t, b, "tools/list", ""), `"name":"x"`)
-			for _, method := range []string{"tools/call", "resources/list", "resources/templates/list", "resources/read", completion} {
+			for _, method := range []string{"tools/call", "resources/list", "resources/templates/list", "resources/read", era.Complete} {
 				bridgetest.Contains(t, c.call(t, b, method, `"name":"x","uri":"a:"`), `"result"`)
 			}
 			for _, method := range []string{"prompts/list", "prompts/get"} {
@@ -722,7 +722,7 @@ func TestRequestStateOfAnother(t *testing.T) {
 // BenchmarkLower shows what the translation costs beside the connection itself.
 func BenchmarkLower(b *testing.B) {
 	for _, tc := range []struct{ name, caps, method string }{
-		{"asked nothing", ableVisitor, completion}, // the same client, and a method about which nothing is asked
+		{"asked nothing", ableVisitor, era.Complete}, // the same client, and a method about which nothing is asked
 		{"may be asked", ableVisitor, "tools/call"},
 		{"cannot be asked", "{}", "tools/call"},
 	} {

@@ -124,7 +124,7 @@ func (l *lower) visited(ctx context.Context, s *legacy, r *bridge.Request, again
 			continue // the server knows whether it still needs that
 		}
 		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
-			return invalidParams("inputResponses." + key + ": " + what)
+			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
 		}
 		if given.Get("action").Str == "accept" {
 			continue

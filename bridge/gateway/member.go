@@ -243,9 +243,9 @@ func (m *member) Gone(err error) {
 // changed tells the client to look again at what this server may have.
 func (m *member) changed() {
 	s := m.said()
-	for _, c := range listChanged {
-		if s == nil || gjson.GetBytes(s.Capabilities, c.capability).Exists() {
-			m.g.rest.Notify(jsonrpc.NewNotification(c.method, nil))
+	for _, k := range list.Announced {
+		if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
+			m.g.rest.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 }
@@ -306,8 +306,8 @@ func (m *member) offers(k list.Kind) bool {
 	if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
 		return true
 	}
-	for _, c := range listChanged {
-		if gjson.GetBytes(s.Capabilities, c.capability).Exists() {
+	for _, k := range list.Announced {
+		if gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
 			return false
 		}
 	}

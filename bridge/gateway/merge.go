@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
@@ -105,7 +106,7 @@ func (g *merge) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		return g.named(ctx, list.Tools, r)
 	case "prompts/get":
 		return g.named(ctx, list.Prompts, r)
-	case completion:
+	case era.Complete:
 		return g.complete(ctx, r)
 	case "resources/read":
 		return g.read(ctx, r)
@@ -152,7 +153,7 @@ func (g *merge) Notify(ctx context.Context, r *bridge.Request) error {
 func (g *merge) named(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
 	if m == nil || !m.shows(k, own) {
-		return unknown(k, r.Name()), nil
+		return k.Unknown(r.Name()), nil
 	}
 	inner := *r
 	inner.Message = r.Renamed(own)
@@ -235,24 +236,24 @@ func (g *merge) fetch(ctx context.Context, k list.Kind, want func(*member) bool)
 
 // complete makes a call about the completion of an argument.
 func (g *merge) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	ref, ok := refOf(r.Message)
-	if !ok {
-		return invalidParams(refWrong), nil
+	ref, no := list.ReferenceOf(r.Message)
+	if no != nil {
+		return no, nil
 	}
 	inner := *r
-	if ref.uri != "" {
-		m := g.owner(ctx, list.Templates, ref.uri)
+	if ref.URI != "" {
+		m := g.owner(ctx, list.Templates, ref.URI)
 		if m == nil {
-			return noResource(r.From, ref.uri), nil
+			return list.NoResource(r.From, ref.URI), nil
 		}
-		inner.Message = ref.about("uri", ref.uri)
+		inner.Message = ref.Located()
 		return m.call(ctx, &inner)
 	}
-	m, own := g.find(ctx, list.Prompts, ref.name)
+	m, own := g.find(ctx, list.Prompts, ref.Name)
 	if m == nil {
-		return unknown(list.Prompts, ref.name), nil
+		return list.Prompts.Unknown(ref.Name), nil
 	}
-	inner.Message = ref.about("name", own)
+	inner.Message = ref.Named(own)
 	return m.call(ctx, &inner)
 }
 
@@ -327,7 +328,7 @@ func (g *merge) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		no.Release()
 		return nil, lost
 	case no == nil:
-		no = noResource(r.From, uri)
+		no = list.NoResource(r.From, uri)
 	}
 	return no, nil
 }
@@ -344,7 +345,7 @@ func (g *merge) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 		}
 	}
 	if m == nil {
-		return noResource(r.From, uri), nil
+		return list.NoResource(r.From, uri), nil
 	}
 	g.mu.Lock()
 	if _, known := g.subs[uri]; !known && len(g.subs) >= maxSubscriptions {

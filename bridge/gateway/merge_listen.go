@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,81 +15,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
-
-// maxListened bounds the resources of one subscription (protocol.md F).
-const maxListened = 256
-
-// subscribed is what a client wants to hear about (2026-07-28, subscriptions).
-type subscribed struct {
-	changes map[string]bool // the list_changed notifications, by method
-	uris    []string
-	tasks   []string // ids
-}
-
-// wishes reads what a request to listen asks for. The text says what is wrong
-// with it.
-func wishes(params []byte) (w subscribed, fault string) {
-	all := gjson.GetBytes(params, "notifications")
-	if !all.IsObject() {
-		return w, "params.notifications must be an object that says what to listen to"
-	}
-	w.changes = map[string]bool{}
-	for _, f := range listChanged {
-		if all.Get(f.member).Bool() {
-			w.changes[f.method] = true
-		}
-	}
-	if w.uris, fault = texts(all, "resourceSubscriptions"); fault == "" {
-		w.tasks, fault = texts(all, "taskIds")
-	}
-	return w, fault
-}
-
-// texts reads a member that is a list of texts.
-func texts(object gjson.Result, member string) (all []string, fault string) {
-	list := object.Get(member)
-	if list.Exists() && !list.IsArray() {
-		return nil, "params.notifications." + member + " must be an array of strings"
-	}
-	seen := map[string]bool{}
-	for _, item := range list.Array() {
-		if item.Type != gjson.String {
-			return nil, "params.notifications." + member + " must be an array of strings"
-		}
-		if !seen[item.Str] {
-			seen[item.Str] = true
-			all = append(all, item.Str)
-		}
-	}
-	if len(all) > maxListened {
-		return nil, limitText("params.notifications."+member+" is too long", maxListened)
-	}
-	return all, ""
-}
-
-// raw returns what is listened to as a request asks for it, and as its
-// acknowledgement repeats it.
-func (w *subscribed) raw() []byte {
-	out := []byte("{}")
-	for _, f := range listChanged {
-		if w.changes[f.method] {
-			out = rawjson.SetFirst(out, f.member, []byte("true"))
-		}
-	}
-	for _, l := range []struct {
-		member string
-		items  []string
-	}{{"resourceSubscriptions", w.uris}, {"taskIds", w.tasks}} {
-		if len(l.items) > 0 {
-			quoted := make([]string, len(l.items))
-			for i, item := range l.items {
-				quoted[i] = rawjson.Quote(item)
-			}
-			out = rawjson.SetFirst(out, l.member, []byte("["+strings.Join(quoted, ",")+"]"))
-		}
-	}
-	return out
-}
 
 // listeners are the subscriptions of one principal to all servers as one. They
 // are told what belongs to none of the servers: that one has come or gone.
@@ -106,7 +30,7 @@ func (e *listeners) Notify(n *jsonrpc.Message) {
 	e.mu.Lock()
 	var to []*listener
 	for l := range e.all {
-		if l.wants.changes[n.Method] {
+		if l.wants.Changes[n.Method] {
 			to = append(to, l)
 		}
 	}
@@ -127,7 +51,7 @@ func (e *listeners) Gone(error) {}
 // listener is one subscription to all servers as one.
 type listener struct {
 	back  bridge.Client
-	wants subscribed
+	wants list.Wanted
 
 	mu    sync.Mutex // guards the rest, and the order of what back gets
 	begun bool       // it was acknowledged
@@ -142,16 +66,16 @@ func (l *listener) hear(n *jsonrpc.Message) {
 	switch {
 	case l.begun:
 		l.back.Notify(n)
-	case len(l.early) < maxListened+len(listChanged):
+	case len(l.early) < list.MaxEarly:
 		l.early = append(l.early, n.Clone())
 	}
 }
 
 // acknowledge says what is listened to, and what has happened meanwhile.
-func (l *listener) acknowledge(what *subscribed) {
+func (l *listener) acknowledge(what *list.Wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.back.Notify(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", []byte(`{"notifications":`+string(what.raw())+`}`)))
+	l.back.Notify(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", []byte(`{"notifications":`+string(what.Raw())+`}`)))
 	for _, n := range l.early {
 		l.back.Notify(n)
 	}
@@ -165,9 +89,9 @@ const ackPatience = 10 * time.Second
 // listen serves a subscription: each server is listened to for what it has of
 // what is wanted. It lasts until ctx ends.
 func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	wants, fault := wishes(r.Params)
+	wants, fault := list.ReadWanted(r.Params)
 	if fault != "" {
-		return invalidParams(fault), nil
+		return jsonrpc.InvalidParams(fault), nil
 	}
 	l := &listener{back: r.Back, wants: wants}
 	g.ears.mu.Lock()
@@ -185,18 +109,18 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	defer stop(nil)
 
 	share := g.shares(ctx, &wants)
-	heard := make(chan subscribed, len(share)) // what each server has acknowledged
+	heard := make(chan list.Wanted, len(share)) // what each server has acknowledged
 	for m, part := range share {
 		f := &following{l: l, m: m, part: part, from: r.From, heard: heard}
 		wg.Go(func() { f.run(ctx) })
 	}
 	timer := time.NewTimer(ackPatience)
 	defer timer.Stop()
-	what := subscribed{changes: wants.changes}
+	what := list.Wanted{Changes: wants.Changes}
 	for left := len(share); left > 0; {
 		select {
 		case had := <-heard:
-			what.uris, what.tasks = append(what.uris, had.uris...), append(what.tasks, had.tasks...)
+			what.URIs, what.Tasks = append(what.URIs, had.URIs...), append(what.Tasks, had.Tasks...)
 			left--
 		case <-timer.C:
 			left = 0
@@ -210,25 +134,25 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // shares says which server is listened to for what.
-func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subscribed {
-	all := map[*member]*subscribed{}
-	of := func(m *member) *subscribed {
+func (g *merge) shares(ctx context.Context, wants *list.Wanted) map[*member]*list.Wanted {
+	all := map[*member]*list.Wanted{}
+	of := func(m *member) *list.Wanted {
 		if all[m] == nil {
-			all[m] = &subscribed{changes: map[string]bool{}}
+			all[m] = &list.Wanted{Changes: map[string]bool{}}
 		}
 		return all[m]
 	}
-	for _, f := range listChanged {
-		if !wants.changes[f.method] {
+	for _, k := range list.Announced {
+		if !wants.Changes[k.Changed()] {
 			continue
 		}
 		for _, m := range g.members {
-			if s := m.said(); s == nil || gjson.GetBytes(s.Capabilities, f.capability+".listChanged").Bool() {
-				of(m).changes[f.method] = true
+			if s := m.said(); s == nil || k.Announces(s.Capabilities) {
+				of(m).Changes[k.Changed()] = true
 			}
 		}
 	}
-	for _, uri := range wants.uris {
+	for _, uri := range wants.URIs {
 		m := g.owner(ctx, list.Resources, uri)
 		for i := 0; m == nil && i < len(g.members); i++ {
 			if g.members[i].catalog.like(uri) {
@@ -236,12 +160,12 @@ func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subs
 			}
 		}
 		if m != nil {
-			of(m).uris = append(of(m).uris, uri)
+			of(m).URIs = append(of(m).URIs, uri)
 		}
 	}
-	for _, id := range wants.tasks {
+	for _, id := range wants.Tasks {
 		if m, own := g.ofTask(id); m != nil {
-			of(m).tasks = append(of(m).tasks, own)
+			of(m).Tasks = append(of(m).Tasks, own)
 		}
 	}
 	return all
@@ -251,9 +175,9 @@ func (g *merge) shares(ctx context.Context, wants *subscribed) map[*member]*subs
 type following struct {
 	l     *listener
 	m     *member
-	part  *subscribed
+	part  *list.Wanted
 	from  *bridge.Caller
-	heard chan<- subscribed
+	heard chan<- list.Wanted
 	once  sync.Once
 	begun atomic.Bool // the server has acknowledged it this time
 }
@@ -263,14 +187,14 @@ var _ bridge.Client = (*following)(nil)
 // run listens to the server until ctx ends. When the server is lost it is
 // listened to again as soon as it is there.
 func (f *following) run(ctx context.Context) {
-	params := []byte(`{"notifications":` + string(f.part.raw()) + `}`)
+	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
 	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
 		f.begun.Store(false)
 		began := time.Now()
 		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
 		refused := err == nil && a.Error != nil
 		a.Release()
-		f.acknowledged(subscribed{}) // if it was not: there is nothing to wait for
+		f.acknowledged(list.Wanted{}) // if it was not: there is nothing to wait for
 		if ctx.Err() != nil {
 			return
 		}
@@ -293,7 +217,7 @@ func (f *following) run(ctx context.Context) {
 
 // acknowledged passes on what the server has acknowledged. It reports whether
 // that was the first time.
-func (f *following) acknowledged(what subscribed) (first bool) {
+func (f *following) acknowledged(what list.Wanted) (first bool) {
 	f.once.Do(func() {
 		first = true
 		f.heard <- what
@@ -315,25 +239,22 @@ func (f *following) Notify(n *jsonrpc.Message) {
 		f.l.hear(n)
 		return
 	}
-	var what subscribed
-	had := gjson.GetBytes(n.Params, "notifications")
-	what.uris, _ = texts(had, "resourceSubscriptions") // a list that is none honours nothing
-	own, _ := texts(had, "taskIds")
-	for _, id := range own {
-		what.tasks = append(what.tasks, f.m.taskID(id))
+	what, _ := list.ReadWanted(n.Params) // a list that is none honours nothing
+	for i, own := range what.Tasks {
+		what.Tasks[i] = f.m.taskID(own)
 	}
 	if f.acknowledged(what) {
 		return
 	}
-	for _, c := range listChanged { // something may have been missed (R-149)
-		if f.part.changes[c.method] {
-			f.m.r.cache.changed(nil, c.method)
-			f.l.hear(jsonrpc.NewNotification(c.method, nil))
+	for _, k := range list.Announced { // something may have been missed (R-149)
+		if f.part.Changes[k.Changed()] {
+			f.m.r.cache.changed(nil, k.Changed())
+			f.l.hear(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
-	for _, uri := range what.uris {
+	for _, uri := range what.URIs {
 		f.m.r.cache.updated(uri)
-		f.l.hear(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)).Clone())
+		f.l.hear(list.Updated(uri))
 	}
 }
 

@@ -29,7 +29,7 @@ func withoutTasks(capabilities []byte) []byte {
 func (g *merge) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.ofTask(gjson.GetBytes(r.Params, "taskId").String())
 	if m == nil {
-		return invalidParams("there is no such task"), nil
+		return jsonrpc.InvalidParams("there is no such task"), nil
 	}
 	inner := *r
 	inner.Message = jsonrpc.NewRequest(r.Method, rawjson.SetFirst(r.Whole(), "taskId", []byte(rawjson.Quote(own))))

@@ -86,7 +86,7 @@ func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 func (g *merge) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
-		return invalidParams("params.cursor is not one that was given for " + r.Method), nil
+		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil
 	}
 	pages := make([]*jsonrpc.Message, len(g.members)) // by place
 	known := make([][]byte, len(g.members))           // what a slow one listed last, by place

@@ -81,7 +81,7 @@ func (c *parked) attach(v *visit, again *nextRound, round int) (no *jsonrpc.Mess
 		}
 		raw := rawjson.OneLine([]byte(given.Raw))
 		if what := era.WellFormedAnswer(a.method, raw); what != "" {
-			return invalidParams("inputResponses." + a.key + ": " + what), nil
+			return jsonrpc.InvalidParams("inputResponses." + a.key + ": " + what), nil
 		}
 		answered[a] = toServer(a.method, raw, c.s.Revision)
 	}

@@ -36,7 +36,7 @@ func (a *nextRound) unknown(state *requestState) *jsonrpc.Message {
 	case state == nil && a.repeated():
 		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one")
 	case a != nil && a.orphaned:
-		return invalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
+		return jsonrpc.InvalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
 	}
 	return nil
 }
@@ -63,13 +63,13 @@ func reading(r *bridge.Request) (*nextRound, *jsonrpc.Message) {
 	})
 	switch {
 	case twice:
-		return nil, invalidParams("inputResponses and requestState must not stand twice")
+		return nil, jsonrpc.InvalidParams("inputResponses and requestState must not stand twice")
 	case a.stated && a.stateRaw.Type != gjson.String:
-		return nil, invalidParams("requestState must be a string")
+		return nil, jsonrpc.InvalidParams("requestState must be a string")
 	case len(a.state) > seal.MaxToken:
-		return nil, invalidParams(limitText("requestState is too long", seal.MaxToken))
+		return nil, jsonrpc.InvalidParams(limitText("requestState is too long", seal.MaxToken))
 	case answered && !a.answers.IsObject():
-		return nil, invalidParams("inputResponses must be an object")
+		return nil, jsonrpc.InvalidParams("inputResponses must be an object")
 	case !a.stated && !answered:
 		return nil, nil
 	}
@@ -158,7 +158,7 @@ func (p *pool) foreign(s *requestState, r *bridge.Request) *jsonrpc.Message {
 	return nil
 }
 
-func staleState(what string) *jsonrpc.Message { return invalidParams(what) }
+func staleState(what string) *jsonrpc.Message { return jsonrpc.InvalidParams(what) }
 
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))

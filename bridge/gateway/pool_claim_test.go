@@ -90,7 +90,7 @@ func TestClaimReuses(t *testing.T) {
 		for range 20 {
 			visitor{}.call(t, b, "tools/call", `"name":"x"`)
 		}
-		one, two := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`), visitor{}.ask(t, b, "2", completion, `"name":"x"`)
+		one, two := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`), visitor{}.ask(t, b, "2", era.Complete, `"name":"x"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"result"`) // about lists nothing is asked
 		<-one.done
 		<-two.done
@@ -353,7 +353,7 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 			switch {
 			case m.Method == "tools/call":
 				w.say(`{"jsonrpc":"2.0","id":"call","method":"elicitation/create","params":{"message":"m"}}`)
-			case m.Method == completion:
+			case m.Method == era.Complete:
 				w.say(`{"jsonrpc":"2.0","id":"completion ` + string(m.ID) + `","method":"elicitation/create","params":{"message":"m"}}`)
 			case m.IsResponse() && strings.HasPrefix(string(m.ID), `"completion `):
 				id := strings.Trim(strings.TrimPrefix(string(m.ID), `"completion `), `"`)
@@ -368,7 +368,7 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 			v := visitor{meta: c.meta}
 			park(t, b, v)
 			began := time.Now()
-			bridgetest.Contains(t, v.call(t, b, completion, `"ref":{"type":"ref/prompt","name":"p"}`), `"result"`, "-32602", "no client request")
+			bridgetest.Contains(t, v.call(t, b, era.Complete, `"ref":{"type":"ref/prompt","name":"p"}`), `"result"`, "-32602", "no client request")
 			if took := time.Since(began); took > claimPatience {
 				t.Errorf("it took %v", took)
 			}

@@ -456,7 +456,7 @@ func TestPoolFiltered(t *testing.T) {
 	f := &fake{}
 	run(t, ServerOptions{Adapter: f, Resources: Filter{Deny: []string{"secret:*"}}}, func(t *testing.T, b *Gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, completion, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
+		bridgetest.Contains(t, visitor{}.call(t, b, era.Complete, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
 		got := strings.Join(v.take(), "")
 		bridgetest.Contains(t, got, "acknowledged", "open:", "resourcesListChanged")

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/seal"
 )
 
@@ -77,7 +78,7 @@ func (h *handles) unwrap(r *bridge.Request, again *nextRound) *jsonrpc.Message {
 		id := gjson.GetBytes(params, "taskId")
 		own, ok := h.open(sealedTask, id.Str)
 		if !ok {
-			return invalidParams("there is no such task")
+			return jsonrpc.InvalidParams("there is no such task")
 		}
 		h.ids = map[string]string{own: id.Str}
 		// Made anew, since the task's id is also in a header. A member that stands
@@ -95,30 +96,20 @@ func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	if !rawjson.Mentions(params, "taskIds") {
 		return nil
 	}
-	wants, fault := wishes(params)
+	wants, fault := list.ReadWanted(params)
 	if fault != "" {
-		return invalidParams(fault)
+		return jsonrpc.InvalidParams(fault)
 	}
 	h.ids = map[string]string{}
-	for i, id := range wants.tasks {
+	for i, id := range wants.Tasks {
 		own, ok := h.open(sealedTask, id)
 		if !ok {
-			return invalidParams("there is no such task")
+			return jsonrpc.InvalidParams("there is no such task")
 		}
-		h.ids[own], wants.tasks[i] = id, own
+		h.ids[own], wants.Tasks[i] = id, own
 	}
-	r.Message = relisted(params, "taskIds", wants.tasks)
+	r.Message = list.Narrowed(params, "taskIds", wants.Tasks)
 	return nil
-}
-
-// relisted is a request to listen with another list of what to listen to.
-func relisted(params []byte, member string, items []string) *jsonrpc.Message {
-	raw, err := json.Marshal(append([]string{}, items...))
-	if err != nil {
-		panic(err) // texts always have a JSON form
-	}
-	what := rawjson.Set([]byte(gjson.GetBytes(params, "notifications").Raw), member, raw)
-	return jsonrpc.NewRequest(era.Listen, rawjson.Set(params, "notifications", what))
 }
 
 // wrap puts the client's handles in place of the server's own.

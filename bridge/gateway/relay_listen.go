@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // relayListen serves a subscription with one at the server. When the connection
@@ -20,7 +20,7 @@ import (
 // is told that what it listens to may have changed (protocol.md D4, R-113). It
 // lasts until ctx or the server ends it, or the server stays away for too long.
 func (l *lower) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
-	wants, _ := wishes(r.Whole()) // what is wrong with them, the server says
+	wants, _ := list.ReadWanted(r.Whole()) // what is wrong with them, the server says
 	back := &relayed{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
 	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
@@ -62,7 +62,7 @@ func (l *lower) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.R
 type relayed struct {
 	back  bridge.Client
 	h     *handles
-	wants subscribed // as the server was asked
+	wants list.Wanted // as the server was asked
 
 	mu    sync.Mutex // guards the rest, and the order of what back gets
 	begun bool       // the client has had the acknowledgement
@@ -88,11 +88,11 @@ func (c *relayed) interrupted() (begun, heard bool) {
 func (c *relayed) wanted(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		return c.wants.changes[n.Method]
+		return c.wants.Changes[n.Method]
 	case "notifications/resources/updated":
-		return len(c.wants.uris) > 0 // which one it is about may be written otherwise, or be a part
+		return len(c.wants.URIs) > 0 // which one it is about may be written otherwise, or be a part
 	case "notifications/tasks":
-		return slices.Contains(c.wants.tasks, gjson.GetBytes(n.Params, "taskId").Str)
+		return slices.Contains(c.wants.Tasks, gjson.GetBytes(n.Params, "taskId").Str)
 	case "notifications/message", "notifications/progress":
 		return false
 	}
@@ -113,7 +113,7 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 		c.back.Notify(c.h.named(n))
 		return
 	case n.Method != era.Acknowledged:
-		if len(c.early) < maxListened+len(listChanged) {
+		if len(c.early) < list.MaxEarly {
 			c.early = append(c.early, n.Clone())
 		}
 		return
@@ -128,15 +128,15 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 	}
 	c.again = false
 	had := gjson.GetBytes(n.Params, "notifications")
-	for _, f := range listChanged {
-		if had.Get(f.member).Bool() {
-			c.h.p.r.cache.changed(nil, f.method)
-			c.back.Notify(jsonrpc.NewNotification(f.method, nil))
+	for _, k := range list.Announced {
+		if had.Get(k.Interest()).Bool() {
+			c.h.p.r.cache.changed(nil, k.Changed())
+			c.back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 	for _, uri := range had.Get("resourceSubscriptions").Array() {
 		c.h.p.r.cache.updated(uri.String())
-		c.back.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri.String())+`}`)).Clone())
+		c.back.Notify(list.Updated(uri.String()))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // A connection that has worked is opened again at once when it is lost, with the
@@ -169,12 +170,14 @@ func (l *lane) restore(ctx context.Context, w *wire) error {
 	}
 	if before != nil && lost != nil {
 		l.route.log.Warn("connection opened again", "err", lost)
-		for _, n := range changesOf(w.up.Server()) {
-			l.rest.Notify(n)
+		for _, k := range list.Announced {
+			if k.Announces(w.up.Server().Capabilities) {
+				l.rest.Notify(jsonrpc.NewNotification(k.Changed(), nil))
+			}
 		}
 		if l.caller.Modern() || l.route.share == ShareAll { // a client without a session cannot know that its subscription was interrupted (R-149)
 			for _, uri := range subs {
-				l.rest.Notify(jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)).Clone())
+				l.rest.Notify(list.Updated(uri))
 			}
 		}
 	}

@@ -307,7 +307,7 @@ func severity(level string) int {
 }
 
 func badLevel() *jsonrpc.Message {
-	return invalidParams("level must be one of " + strings.Join(era.LogLevels, ", "))
+	return jsonrpc.InvalidParams("level must be one of " + strings.Join(era.LogLevels, ", "))
 }
 
 // setLevel notes the session's level. The server is told the most verbose one

@@ -108,14 +108,10 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		}
 		return o.own(a), nil
 	case era.IsTask(r.Method):
-		var params map[string]json.RawMessage
-		if json.Unmarshal(r.Whole(), &params) != nil {
-			return invalidParams("there is no such task"), nil
-		}
-		unmistakable(params, "taskId")
+		params := rawjson.Members(r.Whole(), "taskId")
 		id := gjson.ParseBytes(params["taskId"])
 		if id.Type != gjson.String || !o.owners.has(o.principal, id.Str) {
-			return invalidParams("there is no such task"), nil
+			return jsonrpc.InvalidParams("there is no such task"), nil
 		}
 		whole, err := json.Marshal(params) // a member that stood twice must not get by
 		if err != nil {

@@ -78,7 +78,7 @@ func newChecks() *checks {
 func (u *validating) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
 	args, ok := arguments(r.Params)
 	if r.Doubtful() || !ok {
-		return invalidParams("params must not have name or arguments twice, or a member that differs from them in case only")
+		return jsonrpc.InvalidParams("params must not have name or arguments twice, or a member that differs from them in case only")
 	}
 	c, name := u.r.catalog(r.From.Principal), r.Name()
 	schema, edition, known := c.schema(name)
@@ -96,7 +96,7 @@ func (u *validating) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Me
 	case faults == nil:
 		return nil
 	case !r.From.Modern() && gjson.GetBytes(r.Params, "task").Exists(): // the client waits for a task, not a result
-		return invalidParams(faults.Error())
+		return jsonrpc.InvalidParams(faults.Error())
 	}
 	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(faults.Error())+`}],"isError":true}`))
 }

@@ -12,6 +12,9 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
+	// CodeNoResource answers a request about a resource that there is not, in
+	// sessions (A14).
+	CodeNoResource = -32002
 	// CodeHeaderMismatch answers a request whose headers do not say what its body
 	// does (2026-07-28, transports).
 	CodeHeaderMismatch = -32020
@@ -32,6 +35,10 @@ func NewError(id []byte, code int, message string, data []byte) *Message {
 	}
 	return &Message{ID: id, Error: append(e, '}')}
 }
+
+// InvalidParams makes the answer to a request whose params are wrong. It has no id
+// yet.
+func InvalidParams(message string) *Message { return NewError(nil, CodeInvalidParams, message, nil) }
 
 // NewResult makes an answer. result is raw JSON on one line.
 func NewResult(id, result []byte) *Message { return &Message{ID: id, Result: result} }

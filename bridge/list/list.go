@@ -1,5 +1,6 @@
-// Package list knows the four things that servers list, and edits their lists as
-// the bytes they are. It keeps nothing but which list was looked at last.
+// Package list knows the four things that servers list. It edits their lists as the
+// bytes they are, and reads requests about what is listed: for completions, and for
+// subscriptions. It keeps nothing but which list was looked at last.
 package list
 
 import (

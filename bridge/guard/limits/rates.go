@@ -189,7 +189,7 @@ type paced struct {
 // Call makes a call, unless it comes too early.
 func (p *paced) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "tools/call" && r.Doubtful() {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, bridge.NameDoubtful, nil), nil
+		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil
 	}
 	if err := p.rates.refuse(r); err != nil {
 		return nil, err

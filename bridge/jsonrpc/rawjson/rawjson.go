@@ -9,6 +9,8 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -305,6 +307,22 @@ func Delete(object []byte, names ...string) []byte {
 		}
 		return value
 	})
+}
+
+// Members returns the members of an object by their names, or nil for what is none.
+// Of several of a name the last is there. Where a name of sole is written in other
+// case it is left out: readers differ in whether that is the same name.
+func Members(object []byte, sole ...string) map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(object, &all) != nil {
+		return nil
+	}
+	for name := range all {
+		if slices.ContainsFunc(sole, func(s string) bool { return s != name && strings.EqualFold(s, name) }) {
+			delete(all, name)
+		}
+	}
+	return all
 }
 
 // IsEmpty reports whether b is an object without members.

@@ -1,0 +1,121 @@
+package list
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
+
+// Announced are the kinds whose changes a server tells of. What it says of
+// resources is about their templates, too.
+var Announced = [...]Kind{Tools, Prompts, Resources}
+
+// Announces reports whether a server of these capabilities tells of changes of the
+// list.
+func (k Kind) Announces(capabilities []byte) bool {
+	return gjson.GetBytes(capabilities, k.Capability()+".listChanged").Bool()
+}
+
+// Interest returns the member by which a subscription asks for changes of the list
+// (2026-07-28, subscriptions).
+func (k Kind) Interest() string { return k.Capability() + "ListChanged" }
+
+// Updated returns the notification that a resource has changed.
+func Updated(uri string) *jsonrpc.Message {
+	n := jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	return n.Clone() // parsed: its URI is found
+}
+
+// MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md
+// F).
+const MaxWanted = 256
+
+// MaxEarly bounds what is held back for a subscription until it is acknowledged.
+const MaxEarly = MaxWanted + len(Announced)
+
+// Wanted is what a client wants to hear about (2026-07-28, subscriptions).
+type Wanted struct {
+	Changes map[string]bool // the notifications of changed lists, by method
+	URIs    []string
+	Tasks   []string // ids
+}
+
+// ReadWanted reads what a request to listen asks for, or its acknowledgement grants.
+// The text says what is wrong with it; a list that is none is empty then.
+func ReadWanted(params []byte) (w Wanted, fault string) {
+	all := gjson.GetBytes(params, "notifications")
+	if !all.IsObject() {
+		return w, "params.notifications must be an object that says what to listen to"
+	}
+	w.Changes = map[string]bool{}
+	for _, k := range Announced {
+		if all.Get(k.Interest()).Bool() {
+			w.Changes[k.Changed()] = true
+		}
+	}
+	var other string
+	w.URIs, fault = texts(all, "resourceSubscriptions")
+	w.Tasks, other = texts(all, "taskIds")
+	return w, cmp.Or(fault, other)
+}
+
+// texts reads a member that is a list of texts.
+func texts(object gjson.Result, member string) (all []string, fault string) {
+	list := object.Get(member)
+	if list.Exists() && !list.IsArray() {
+		return nil, "params.notifications." + member + " must be an array of strings"
+	}
+	seen := map[string]bool{}
+	for _, item := range list.Array() {
+		if item.Type != gjson.String {
+			return nil, "params.notifications." + member + " must be an array of strings"
+		}
+		if !seen[item.Str] {
+			seen[item.Str] = true
+			all = append(all, item.Str)
+		}
+	}
+	if len(all) > MaxWanted {
+		return nil, fmt.Sprintf("params.notifications.%s is too long (the limit is %d)", member, MaxWanted)
+	}
+	return all, ""
+}
+
+// Raw returns what is wanted as a request asks for it, and as its acknowledgement
+// repeats it.
+func (w *Wanted) Raw() []byte {
+	out := []byte("{}")
+	for _, k := range Announced {
+		if w.Changes[k.Changed()] {
+			out = rawjson.SetFirst(out, k.Interest(), []byte("true"))
+		}
+	}
+	if len(w.URIs) > 0 {
+		out = rawjson.SetFirst(out, "resourceSubscriptions", quoted(w.URIs))
+	}
+	if len(w.Tasks) > 0 {
+		out = rawjson.SetFirst(out, "taskIds", quoted(w.Tasks))
+	}
+	return out
+}
+
+// Narrowed returns a request to listen of these params with another list of what to
+// listen to.
+func Narrowed(params []byte, member string, items []string) *jsonrpc.Message {
+	what := rawjson.Set([]byte(gjson.GetBytes(params, "notifications").Raw), member, quoted(items))
+	return jsonrpc.NewRequest(era.Listen, rawjson.Set(params, "notifications", what))
+}
+
+func quoted(items []string) []byte {
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = rawjson.Quote(item)
+	}
+	return []byte("[" + strings.Join(all, ",") + "]")
+}
