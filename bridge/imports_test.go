@@ -41,10 +41,10 @@ var layers = []struct {
 	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
 	{"bridge/{auth,era,glob,session,replay,seal,validate}", false, under("bridge/auth", "bridge/glob", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
 	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
-	{"bridge/{similar,visible} and config/strict", false, under("bridge/similar", "bridge/visible", "config/strict")},
+	{"bridge/{pause,similar,visible} and config/strict", false, under("bridge/pause", "bridge/similar", "bridge/visible", "config/strict")},
 }
 
-var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient")
+var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient", "adapters/upstream")
 
 func under(dirs ...string) func(string) bool {
 	return func(pkg string) bool {
@@ -177,6 +177,9 @@ func TestImportsWrong(t *testing.T) {
 		{"adapters/sse", module + "/adapters/eventstream", false, true},
 		{"adapters/eventstream", module + "/adapters/sse", false, false},
 		{"adapters/eventstream", module + "/adapters/httpbody", false, false},
+		{"adapters/sse", module + "/adapters/upstream", false, true},
+		{"adapters/upstream", module + "/adapters/sse", false, false},
+		{"adapters/upstream", module + "/adapters/httpclient", false, false},
 		{"bridge", module + "/adapters/stdio", false, false},
 		{"bridge", module + "/bridge/server", false, false},
 		{"bridge", module + "/bridge/era", false, true},
@@ -205,6 +208,8 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/jsonrpc", module + "/bridge/era", false, false},
 		{"cmd/bridge", module + "/bridge/visible", false, true},
 		{"bridge/visible", module + "/bridge/jsonrpc", false, false},
+		{"bridge/guard/retry", module + "/bridge/pause", false, true},
+		{"bridge/pause", module + "/bridge/jsonrpc", false, false},
 		{"bridge/validate", module + "/bridge/similar", false, true},
 		{"bridge/similar", module + "/bridge/validate", false, false},
 		{"bridge", module + "/examples/everything", false, false},

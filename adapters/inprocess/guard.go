@@ -53,7 +53,7 @@ func (g *guards) forget(key weak.Pointer[mcp.Server]) {
 // SDK does so for requests, not for notifications.
 func guard(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
-		u, ours := ctx.Value(upstreamKey{}).(*upstream)
+		u, ours := ctx.Value(upstreamKey{}).(*session)
 		if !ours {
 			return next(ctx, method, r)
 		}

@@ -283,7 +283,7 @@ func TestKeepAlive(t *testing.T) {
 // server alive.
 func TestGuard(t *testing.T) {
 	s := newServer(nil, map[string]handler{"fine": func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
-		u, ours := ctx.Value(upstreamKey{}).(*upstream)
+		u, ours := ctx.Value(upstreamKey{}).(*session)
 		if !ours {
 			return "not guarded", nil
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
@@ -18,10 +19,10 @@ type queue struct {
 	mu    sync.Mutex // guards the rest
 	lines []conn.Outgoing
 	bytes int
-	room  chan struct{} // closed when something was taken; nil while nobody waits
-	some  chan struct{} // closed when something has come; nil while nobody waits
-	err   error         // what senders get once the queue was stopped
-	last  error         // what the reader gets then
+	room  upstream.Signal // woken when something was taken
+	some  upstream.Signal // woken when something has come
+	err   error           // what senders get once the queue was stopped
+	last  error           // what the reader gets then
 }
 
 var _ conn.Sender = (*queue)(nil)
@@ -49,17 +50,13 @@ func (q *queue) Send(ctx context.Context, m conn.Outgoing) error {
 		if ctx == nil || q.bytes == 0 || q.bytes+size <= q.limit {
 			q.lines = append(q.lines, m)
 			q.bytes += size
-			wake(&q.some)
+			q.some.Wake()
 			q.mu.Unlock()
 			return nil
 		}
-		room := wait(&q.room)
-		q.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
+		if err := q.room.Await(ctx, &q.mu); err != nil {
 			m.Line.Free()
-			return context.Cause(ctx)
+			return err
 		}
 	}
 }
@@ -78,13 +75,11 @@ func (q *queue) take() (conn.Outgoing, error) {
 			q.lines[0] = conn.Outgoing{}
 			q.lines = q.lines[1:]
 			q.bytes -= len(m.Line.B)
-			wake(&q.room)
+			q.room.Wake()
 			q.mu.Unlock()
 			return m, nil
 		}
-		some := wait(&q.some)
-		q.mu.Unlock()
-		<-some
+		_ = q.some.Await(context.Background(), &q.mu)
 	}
 }
 
@@ -97,22 +92,6 @@ func (q *queue) stop(err, last error) {
 		return
 	}
 	q.err, q.last, q.lines = err, last, nil
-	wake(&q.room)
-	wake(&q.some)
-}
-
-// wait returns a channel that wake closes. The caller holds mu.
-func wait(c *chan struct{}) <-chan struct{} {
-	if *c == nil {
-		*c = make(chan struct{})
-	}
-	return *c
-}
-
-// wake lets those go on who wait. The caller holds mu.
-func wake(c *chan struct{}) {
-	if *c != nil {
-		close(*c)
-		*c = nil
-	}
+	q.room.Wake()
+	q.some.Wake()
 }

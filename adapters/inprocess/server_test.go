@@ -50,14 +50,14 @@ func caller() *bridge.Caller {
 }
 
 // open opens a connection and closes it at the test's end.
-func open(t testing.TB, a *Adapter, rest bridge.Client) *upstream {
+func open(t testing.TB, a *Adapter, rest bridge.Client) *session {
 	t.Helper()
 	up, err := a.Open(t.Context(), caller(), rest)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
 	t.Cleanup(func() { _ = up.Close(context.Background()) })
-	return up.(*upstream)
+	return up.(*session)
 }
 
 // tool is the text of a call of a tool. more, if not empty, are further members

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -20,7 +21,7 @@ import (
 var errNone = errors.New("there is none for this caller")
 
 // connect starts a session with the SDK's server for that caller.
-func (a *Adapter) connect(u *upstream, from *bridge.Caller) (func() error, error) {
+func (a *Adapter) connect(u *session, from *bridge.Caller) (func() error, error) {
 	s, err := a.pick(from)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (a *Adapter) pick(from *bridge.Caller) (s *mcp.Server, err error) {
 }
 
 // transport gives a server the other end of an upstream.
-type transport struct{ u *upstream }
+type transport struct{ u *session }
 
 var _ mcp.Transport = transport{}
 
@@ -60,7 +61,7 @@ var _ mcp.Transport = transport{}
 func (t transport) Connect(context.Context) (mcp.Connection, error) { return connection(t), nil }
 
 // connection is what the SDK's session reads from and writes to.
-type connection struct{ u *upstream }
+type connection struct{ u *session }
 
 var _ mcp.Connection = connection{}
 
@@ -70,7 +71,7 @@ func (c connection) SessionID() string { return "" }
 // Close implements mcp.Connection. It is for the session's own end, which watch
 // tells to everybody else.
 func (c connection) Close() error {
-	c.u.queue.stop(c.u.lost("it ended the session", nil), io.EOF)
+	c.u.queue.stop(c.u.a.name.Lost("it ended the session", nil), io.EOF)
 	return nil
 }
 
@@ -181,8 +182,8 @@ func raw(id sdk.ID) []byte {
 }
 
 // limited delivers a message unless it is above the limit.
-func (u *upstream) limited(m *jsonrpc.Message) error {
-	if size := m.Len(); size > u.a.o.MaxMessage+envelopeRoom {
+func (u *session) limited(m *jsonrpc.Message) error {
+	if size := m.Len(); size > u.a.o.MaxMessage+upstream.EnvelopeRoom {
 		u.tooLarge(m, size)
 		m.Release()
 		return nil

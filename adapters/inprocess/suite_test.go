@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -30,7 +31,7 @@ func quiet(o Options) Options {
 // SDK's. hold, if not nil, keeps it from reading on after the handshake.
 func fake(o Options, hold <-chan struct{}) *Adapter {
 	a := New("fake", nil, quiet(o))
-	a.join = func(u *upstream, _ *bridge.Caller) (func() error, error) {
+	a.join = func(u *session, _ *bridge.Caller) (func() error, error) {
 		dead := false
 		s := &adaptertest.Server{
 			Send: func(_, line []byte) {
@@ -133,9 +134,9 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		hold := make(chan struct{})
 		rest := &adaptertest.Client{}
 		a := fake(Options{MaxMessage: 1000}, hold)
-		var u *upstream
+		var u *session
 		join := a.join
-		a.join = func(up *upstream, from *bridge.Caller) (func() error, error) { u = up; return join(up, from) }
+		a.join = func(up *session, from *bridge.Caller) (func() error, error) { u = up; return join(up, from) }
 		up := adaptertest.Open(t, a, rest)
 		call := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)
 		synctest.Wait()
@@ -163,7 +164,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, fake(Options{MaxMessage: 1000}, nil), rest)
-	pad := strings.Repeat("x", 1000+envelopeRoom)
+	pad := strings.Repeat("x", 1000+upstream.EnvelopeRoom)
 	o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"result":{"pad":"`+pad+`"}}}`)
 	if o.Err != nil || !strings.Contains(o.Answer, "larger than the limit of 1000 bytes") || !strings.Contains(o.Answer, "upstream_too_large") {
 		t.Errorf("the call ended with %.300q, %v", o.Answer, o.Err)

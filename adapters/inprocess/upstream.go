@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -30,20 +31,16 @@ type Options struct {
 
 // Adapter opens sessions with servers of the SDK's.
 type Adapter struct {
-	name   string
+	name   upstream.Name
 	o      Options
 	server func(*bridge.Caller) *mcp.Server
 	guards *guards
 	// join starts the server's half of a connection, which reads u.queue and
 	// says what it has to say to u.deliver. wait returns when it has ended.
-	join func(u *upstream, from *bridge.Caller) (wait func() error, err error)
+	join func(u *session, from *bridge.Caller) (wait func() error, err error)
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
-
-// envelopeRoom is what a message may have beyond the limit on its payload, as
-// in adapters/stdio.
-const envelopeRoom = 64 << 10
 
 // New makes the adapter for the server of that name. server is called for each
 // connection, by several goroutines at once: a new server each time keeps
@@ -65,7 +62,7 @@ func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapt
 	if o.Stop <= 0 {
 		o.Stop = 5 * time.Second
 	}
-	a := &Adapter{name: name, o: o, server: server, guards: &guards{}}
+	a := &Adapter{name: upstream.Name(name), o: o, server: server, guards: &guards{}}
 	a.join = a.connect
 	return a
 }
@@ -79,36 +76,29 @@ func Shared(name string, s *mcp.Server, o Options) *Adapter {
 // Open starts a session and does the handshake with the server. The SDK's
 // servers have sessions whatever the era of the caller's client.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	u := &upstream{a: a, rest: rest, done: make(chan struct{})}
+	u := &session{a: a, rest: rest, done: make(chan struct{})}
 	u.ctx, u.cancel = context.WithCancelCause(context.Background())
 	u.queue = &queue{limit: 2 * a.o.MaxMessage, full: u.unread}
-	u.Conn = conn.New(a.name, u.queue, rest, a.o.Timeouts)
+	u.Conn = conn.New(string(a.name), u.queue, rest, a.o.Timeouts)
 	wait, err := a.join(u, from)
 	if err != nil {
 		u.cancel(nil)
-		return nil, &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: err}
+		return nil, a.name.Unavailable("it could not be started", err)
 	}
 	go u.watch(wait) // Close waits for it by done
 	u.server, err = conn.Handshake(ctx, u.Conn, from, "")
 	if err == nil {
-		err = u.opened()
+		err = u.life.Opened()
 	}
 	if err == nil {
 		return u, nil
 	}
 	_ = u.Close(context.Background())
-	if why := u.why(); why != "" {
-		failed := &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: "handshake: " + why}
-		if e, ok := errors.AsType[*bridge.Error](err); ok {
-			failed.Err = e.Err
-		}
-		return nil, failed
-	}
-	return nil, err
+	return nil, a.name.Ended(u.life.Over(), err)
 }
 
-// upstream is one session.
-type upstream struct {
+// session is one session with the server, and the connection to it.
+type session struct {
 	*conn.Conn
 	a      *Adapter
 	queue  *queue
@@ -119,66 +109,40 @@ type upstream struct {
 	done   chan struct{} // closed when the server's half has ended
 	tally  tally
 
-	mu     sync.Mutex // guards the rest, and the order of what is delivered
-	open   bool       // Open has succeeded
-	over   string     // why the connection has ended by itself
-	closed bool       // because of Close
+	mu   sync.Mutex // guards the order of what is delivered, and of life among it
+	life upstream.Life
 }
 
 // Server returns what the handshake said.
-func (u *upstream) Server() *bridge.Greeting { return u.server }
-
-// opened settles the race between the end of Open and the end of the session.
-func (u *upstream) opened() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.over != "" {
-		return u.lost(u.over, nil)
-	}
-	u.open = true
-	return nil
-}
-
-func (u *upstream) why() string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.over
-}
-
-// lost is the error of calls whose connection has ended by itself.
-func (u *upstream) lost(why string, err error) error {
-	return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: why + "; whether it acted on the request is unknown", Err: err}
-}
+func (u *session) Server() *bridge.Greeting { return u.server }
 
 // unreadWhy is what is said of a server that is sent more than it reads.
 const unreadWhy = "it does not read what is sent to it"
 
 // unread ends a connection whose queue is overfull. Gone is left to watch: it
 // must not be called in the midst of what is being delivered.
-func (u *upstream) unread() {
-	err := u.lost(unreadWhy, errFull)
+func (u *session) unread() {
+	err := u.a.name.Lost(unreadWhy, errFull)
 	u.queue.stop(err, errFull)
 	u.Fail(err)
 }
 
 // watch waits for the end of the server's half, and ends the connection if that
 // is news.
-func (u *upstream) watch(wait func() error) {
+func (u *session) watch(wait func() error) {
 	defer close(u.done)
 	cause := wait()
 	why := "it ended the session"
 	if errors.Is(cause, errFull) {
 		why = unreadWhy
 	}
-	err := u.lost(why, cause)
+	err := u.a.name.Lost(why, cause)
 	u.mu.Lock()
-	if u.closed {
-		u.mu.Unlock()
+	news, gone := u.life.End(err)
+	u.mu.Unlock()
+	if !news {
 		return
 	}
-	u.over = why
-	gone := u.open
-	u.mu.Unlock()
 	u.cancel(err)
 	u.queue.stop(err, io.EOF)
 	u.Fail(err)
@@ -190,10 +154,10 @@ func (u *upstream) watch(wait func() error) {
 // deliver takes a message of the server's and owns it. Several goroutines of
 // the server may speak at once: the order in which they come here is that of
 // the wire.
-func (u *upstream) deliver(m *jsonrpc.Message) error {
+func (u *session) deliver(m *jsonrpc.Message) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed || u.over != "" {
+	if u.life.IsClosed() || u.life.Over() != nil {
 		m.Release()
 		return mcp.ErrConnectionClosed
 	}
@@ -207,11 +171,11 @@ const closeGrace = 250 * time.Millisecond
 
 // Close ends the session: the contexts of its handlers end, and it returns when
 // all of them have, or else when it has waited long enough.
-func (u *upstream) Close(ctx context.Context) error {
+func (u *session) Close(ctx context.Context) error {
 	u.mu.Lock()
-	u.closed = true
+	u.life.Close()
 	u.mu.Unlock()
-	err := &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: "its connection was closed"}
+	err := u.a.name.Closed()
 	u.Fail(err)
 	u.cancel(err)
 	u.queue.stop(err, io.EOF)
@@ -239,7 +203,7 @@ func (u *upstream) Close(ctx context.Context) error {
 
 // tooLarge says, to whom it concerns, that a message of the server's is above
 // the limit.
-func (u *upstream) tooLarge(m *jsonrpc.Message, size int) {
+func (u *session) tooLarge(m *jsonrpc.Message, size int) {
 	u.a.o.Log.Warn("message dropped: larger than the limit", "limit", u.a.o.MaxMessage, "bytes", size, "method", m.Method)
 	what := fmt.Sprintf("larger than the limit of %d bytes", u.a.o.MaxMessage)
 	if m.IsResponse() {
@@ -250,7 +214,7 @@ func (u *upstream) tooLarge(m *jsonrpc.Message, size int) {
 }
 
 // refuse answers a question of the server's that is not passed on.
-func (u *upstream) refuse(q *jsonrpc.Message, why string) {
+func (u *session) refuse(q *jsonrpc.Message, why string) {
 	if !q.IsRequest() {
 		return
 	}

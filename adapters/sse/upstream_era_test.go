@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 )
 
 // C2.9: the modern era is never spoken here, whoever the caller is, and the
@@ -17,7 +18,7 @@ func TestUpstreamIsLegacy(t *testing.T) {
 		{"capped higher than the client", "2026-07-28", "2025-11-25"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u, _ := serve(t, &fakePeer{}, httpclient.Config{}, UpstreamOptions{Revision: c.most})
+			u, _ := serve(t, &fakePeer{}, httpclient.Config{}, upstream.Options{Revision: c.most})
 			up := adaptertest.OpenModern(t, u, &adaptertest.Client{})
 			if up.Server().Modern() {
 				t.Errorf("revision %s", up.Server().Revision)

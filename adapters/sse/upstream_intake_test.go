@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 )
 
 func TestEventsUnderWay(t *testing.T) {
@@ -52,7 +53,7 @@ func TestEventsUnderWay(t *testing.T) {
 				write(second)
 				return false
 			}
-			u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{})
+			u, _ := serve(t, f, httpclient.Config{}, upstream.Options{})
 			adaptertest.Intake(t, u)
 		})
 	}

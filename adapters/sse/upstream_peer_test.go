@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -160,7 +161,7 @@ func (l *logged) String() string {
 }
 
 // serve serves f over TCP until the test ends, and returns an adapter for it. Nothing secret may be logged.
-func serve(t testing.TB, f http.Handler, c httpclient.Config, o UpstreamOptions) (*Upstream, *logged) {
+func serve(t testing.TB, f http.Handler, c httpclient.Config, o upstream.Options) (*Upstream, *logged) {
 	t.Helper()
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
@@ -190,7 +191,7 @@ func serve(t testing.TB, f http.Handler, c httpclient.Config, o UpstreamOptions)
 }
 
 // inMemory is serve for a bubble.
-func inMemory(t testing.TB, f http.Handler, o UpstreamOptions) *Upstream {
+func inMemory(t testing.TB, f http.Handler, o upstream.Options) *Upstream {
 	t.Helper()
 	site := wiretest.NewSite(t, f)
 	o.Log = slog.New(slog.DiscardHandler)

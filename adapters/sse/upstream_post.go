@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 const (
@@ -49,7 +51,7 @@ type poster struct {
 	under map[*post]struct{} // under way
 	bytes int                // in the queue and under way
 	busy  bool               // run runs
-	room  chan struct{}      // closed when there is less; nil while nobody waits
+	room  upstream.Signal
 	err   error
 }
 
@@ -81,13 +83,13 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 		if ctx == nil && o.err == nil && (o.bytes > 2*o.limit || count > 2*maxPosts) {
 			// A response as a rule, so it cannot be dropped (protocol.md D0.11). A
 			// server that goes on asking without taking answers ends here.
-			why := o.c.u.lost("it does not take what is sent to it", errFull)
+			why := o.c.u.name.Lost("it does not take what is sent to it", errFull)
 			o.err = why
 			o.c.giveUp(why)
 		}
 		if o.err != nil {
 			defer o.mu.Unlock()
-			return o.c.u.unsent("its connection has ended", o.err)
+			return o.c.u.name.Unsent("its connection has ended", o.err)
 		}
 		if ctx == nil || count == 0 || o.bytes+size <= o.limit && count < maxPosts {
 			o.bytes += size
@@ -103,15 +105,8 @@ func (o *poster) Send(ctx context.Context, m conn.Outgoing) error {
 			o.mu.Unlock()
 			return nil
 		}
-		if o.room == nil {
-			o.room = make(chan struct{})
-		}
-		room := o.room
-		o.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := o.room.Await(ctx, &o.mu); err != nil {
+			return err
 		}
 	}
 }
@@ -178,16 +173,8 @@ func (o *poster) begin(p *post) {
 		defer o.mu.Unlock()
 		delete(o.under, p)
 		o.bytes -= len(p.Line.B)
-		o.wake()
+		o.room.Wake()
 	})
-}
-
-// wake lets the senders look again that wait for room. The caller holds o.mu.
-func (o *poster) wake() {
-	if o.room != nil {
-		close(o.room)
-		o.room = nil
-	}
 }
 
 // halt refuses everything from now on with err. The calls that have certainly
@@ -204,10 +191,10 @@ func (o *poster) halt(err *bridge.Error) {
 			unsent = append(unsent, p)
 		}
 	}
-	o.wake()
+	o.room.Wake()
 	o.mu.Unlock()
 	for _, p := range unsent {
-		o.c.Abort(p.Call, o.c.u.unsent("its connection has ended", err))
+		o.c.Abort(p.Call, o.c.u.name.Unsent("its connection has ended", err))
 	}
 }
 
@@ -217,7 +204,6 @@ func (o *poster) deliver(p *post) {
 	defer cancel()
 	o.watch(p, cancel)
 	defer p.timer.Stop()
-	pause := firstPause
 	for try := 1; ; try++ {
 		if !o.wanted(p) || !o.mark(p, true) {
 			return // it was given up, or halt has settled it
@@ -231,8 +217,7 @@ func (o *poster) deliver(p *post) {
 		if unsent {
 			o.mark(p, false)
 		}
-		if unsent && !httpclient.TLSFault(err) && try < tries && sleep(ctx, pause) {
-			pause *= 2
+		if unsent && !httpclient.TLSFault(err) && try < tries && pause.For(ctx, firstPause<<(try-1)) == nil {
 			continue
 		}
 		o.c.failed(p, err)
@@ -271,18 +256,6 @@ func (o *poster) mark(p *post, sent bool) bool {
 	return true
 }
 
-// sleep reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // request makes the request for a message. The line is left to the garbage
 // collector: the HTTP client may read it still when the answer is there.
 func (o *poster) request(ctx context.Context, p *post) *http.Request {
@@ -303,7 +276,7 @@ func (c *connection) failed(p *post, err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	why := c.u.lost("the connection on which it was sent broke", err)
+	why := c.u.name.Lost("the connection on which it was sent broke", err)
 	if _, redirect := errors.AsType[httpclient.RedirectError](err); redirect || httpclient.Unsent(err) {
 		why = c.u.unreached(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
@@ -65,7 +66,7 @@ func TestUpstreamRefusedPost(t *testing.T) {
 				_, _ = fmt.Fprint(w, strings.ReplaceAll(test.body, "$id", id))
 				return false
 			}}
-			u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{})
+			u, _ := serve(t, f, httpclient.Config{}, upstream.Options{})
 			rest := &adaptertest.Client{}
 			up := adaptertest.Open(t, u, rest)
 			other := goCall(t.Context(), t, up, `{"await":"release","say":[{"jsonrpc":"2.0","method":"reached"}]}`)
@@ -110,7 +111,7 @@ func TestUpstreamBrokenPost(t *testing.T) {
 		mu.Unlock()
 		panic(http.ErrAbortHandler)
 	}}
-	u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{})
+	u, _ := serve(t, f, httpclient.Config{}, upstream.Options{})
 	up := adaptertest.Open(t, u, &adaptertest.Client{})
 	if o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"break"}`); !errors.Is(o.Err, bridge.ErrLost) {
 		t.Errorf("%q, %v, want ErrLost", o.Answer, o.Err)
@@ -127,7 +128,7 @@ func TestUpstreamBrokenPost(t *testing.T) {
 func inBubble(t *testing.T, f *fakePeer, test func(t *testing.T, u *Upstream, up bridge.Upstream, rest *adaptertest.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		u := inMemory(t, f, UpstreamOptions{MaxMessage: 1 << 20})
+		u := inMemory(t, f, upstream.Options{MaxMessage: 1 << 20})
 		rest := &adaptertest.Client{}
 		up, err := u.Open(t.Context(), adaptertest.Caller(""), rest)
 		if err != nil {
@@ -260,7 +261,7 @@ func TestUpstreamOpenGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := inMemory(t, f, UpstreamOptions{})
+				u := inMemory(t, f, upstream.Options{})
 				why := errors.New("no patience")
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, why)
 				defer cancel()
@@ -435,16 +436,14 @@ func TestUpstreamGivenUpInQueue(t *testing.T) {
 
 // A stream that ends while the handshake does is a failure of Open, not a loss.
 func TestUpstreamLostWhileOpening(t *testing.T) {
-	u, _ := serve(t, &fakePeer{}, httpclient.Config{}, UpstreamOptions{})
+	u, _ := serve(t, &fakePeer{}, httpclient.Config{}, upstream.Options{})
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, u, rest)
 	c := up.(*connection)
-	c.mu.Lock()
-	c.open = false
-	c.mu.Unlock()
+	c.life = upstream.Life{}
 	c.stop()
 	c.wg.Wait()
-	err := c.opened()
+	err := c.life.Opened()
 	if err == nil {
 		t.Fatal("it counts as opened")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -28,7 +29,7 @@ func (c *connection) posted(p *post, res *http.Response) {
 	mine := p.Call != 0 && kind == "application/json"
 	limit := maxReply
 	if ok && mine {
-		limit = c.u.o.MaxMessage + envelopeRoom
+		limit = c.u.o.MaxMessage + upstream.EnvelopeRoom
 	}
 	in := c.Intake()
 	defer in.Drop()
@@ -103,12 +104,9 @@ func forgotten(status int, body []byte) bool {
 // forget ends the connection: the server has refused a message because it does
 // not know the session. It has not acted on that one.
 func (c *connection) forget(p *post, status int) {
-	c.mu.Lock()
-	open := c.open
-	c.mu.Unlock()
-	why := c.u.unsent(fmt.Sprintf("it has forgotten the session (HTTP %d)", status), nil)
-	if !open {
-		why = c.u.unavailable(fmt.Sprintf("its endpoint does not take messages (HTTP %d)", status), nil)
+	why := c.u.name.Unsent(fmt.Sprintf("it has forgotten the session (HTTP %d)", status), nil)
+	if !c.life.IsOpen() {
+		why = c.u.name.Unavailable(fmt.Sprintf("its endpoint does not take messages (HTTP %d)", status), nil)
 	}
 	c.Abort(p.Call, why)
 	c.giveUp(why)
@@ -129,22 +127,22 @@ func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	}
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return u.declined(bridge.ErrCredentials, fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
+		return u.name.Error(bridge.ErrCredentials, fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
 	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
-		return late(u.declined(bridge.ErrDeclined, fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
+		return late(u.name.Declined(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
 	case status == http.StatusServiceUnavailable:
-		return late(u.unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
+		return late(u.name.Unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
 	case status == http.StatusRequestEntityTooLarge:
-		return u.declined(bridge.ErrDeclined, fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
+		return u.name.Declined(fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
 	case status >= 500 && status != http.StatusNotImplemented && res.Request.Method == http.MethodPost:
-		return u.lost(fmt.Sprintf("it failed (HTTP %d)", status), nil)
+		return u.name.Lost(fmt.Sprintf("it failed (HTTP %d)", status), nil)
 	case status >= 500:
-		return late(u.unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later), nil))
+		return late(u.name.Unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later), nil))
 	}
 	if status/100 == 4 {
-		return u.declined(bridge.ErrDeclined, fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
+		return u.name.Declined(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 	}
-	return u.unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
+	return u.name.Unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 }
 
 // longestAfter bounds for how long a server can send its clients away.

@@ -19,12 +19,13 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
 func TestUpstreamSuite(t *testing.T) {
 	adaptertest.Run(t, func(t *testing.T) bridge.Adapter {
-		u, _ := serve(t, &fakePeer{}, httpclient.Config{}, UpstreamOptions{})
+		u, _ := serve(t, &fakePeer{}, httpclient.Config{}, upstream.Options{})
 		return u
 	})
 }
@@ -76,7 +77,7 @@ func TestUpstreamEndpoint(t *testing.T) {
 				<-r.Context().Done()
 				return false
 			}
-			u, _ := serve(t, f, httpclient.Config{URL: test.url}, UpstreamOptions{MaxMessage: 1000})
+			u, _ := serve(t, f, httpclient.Config{URL: test.url}, upstream.Options{MaxMessage: 1000})
 			up, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 			if err == nil {
 				call(t, up, `{}`).Result(t)
@@ -127,7 +128,7 @@ func TestUpstreamRefusedStream(t *testing.T) {
 			}
 			return false
 		}}
-		u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{})
+		u, _ := serve(t, f, httpclient.Config{}, upstream.Options{})
 		_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		e, ok := errors.AsType[*bridge.Error](err)
 		if !ok || !errors.Is(e.Kind, bridge.ErrUnavailable) || errors.Is(err, httpclient.ErrOtherTransport) != test.other || !strings.Contains(e.Public, test.want) || strings.Contains(err.Error(), secret) {
@@ -143,7 +144,7 @@ func TestUpstreamRefusedStream(t *testing.T) {
 func TestUpstreamUnreachable(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	u, _ := serve(t, &fakePeer{}, httpclient.Config{URL: gone.URL + "/" + secret}, UpstreamOptions{})
+	u, _ := serve(t, &fakePeer{}, httpclient.Config{URL: gone.URL + "/" + secret}, upstream.Options{})
 	_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 	if e, ok := errors.AsType[*bridge.Error](err); !ok || e.Kind != bridge.ErrUnavailable || e.Public != "it cannot be reached" || errors.Is(err, httpclient.ErrOtherTransport) || strings.Contains(err.Error(), secret) {
 		t.Errorf("Open = %v", err)
@@ -183,7 +184,7 @@ func TestUpstreamRedirects(t *testing.T) {
 			}
 			return true
 		}
-		u, _ := serve(t, f, httpclient.Config{URL: "/start", Headers: map[string]string{"Authorization": secret}}, UpstreamOptions{})
+		u, _ := serve(t, f, httpclient.Config{URL: "/start", Headers: map[string]string{"Authorization": secret}}, upstream.Options{})
 		up, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		if test.want != "" {
 			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
@@ -203,7 +204,7 @@ func TestUpstreamRedirects(t *testing.T) {
 // Configured headers go with every request; forwarded ones are those of the client's request, or of its initialize.
 func TestUpstreamHeaders(t *testing.T) {
 	f := &fakePeer{}
-	u, _ := serve(t, f, httpclient.Config{Headers: map[string]string{"Authorization": "Bearer " + secret, "X-Env": "test"}}, UpstreamOptions{})
+	u, _ := serve(t, f, httpclient.Config{Headers: map[string]string{"Authorization": "Bearer " + secret, "X-Env": "test"}}, upstream.Options{})
 	from := *adaptertest.Caller("")
 	from.Header = http.Header{"X-Tenant": {"one"}, "X-Env": {"mine"}}
 	up, err := u.Open(t.Context(), &from, &adaptertest.Client{})
@@ -247,7 +248,7 @@ func TestUpstreamCut(t *testing.T) {
 		f.serve(w, r, left)
 		return false
 	}
-	u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{})
+	u, _ := serve(t, f, httpclient.Config{}, upstream.Options{})
 	lost := 0
 	for ; ; left++ {
 		rest := &adaptertest.Client{}
@@ -312,7 +313,7 @@ func TestUpstreamOversize(t *testing.T) {
 		w.WriteHeader(204)
 		return false
 	}}
-	u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{MaxMessage: 200_000})
+	u, _ := serve(t, f, httpclient.Config{}, upstream.Options{MaxMessage: 200_000})
 	up := adaptertest.Open(t, u, &adaptertest.Client{})
 	other := goCall(t.Context(), t, up, `{"await":"release"}`)
 	for _, inBody = range []bool{false, true} {
@@ -360,7 +361,7 @@ func TestUpstreamEndless(t *testing.T) {
 					text = strings.Repeat("x", 32<<10)
 				}
 			}}
-			u, _ := serve(t, f, httpclient.Config{}, UpstreamOptions{MaxMessage: 200_000})
+			u, _ := serve(t, f, httpclient.Config{}, upstream.Options{MaxMessage: 200_000})
 			rest := &adaptertest.Client{}
 			up := adaptertest.Open(t, u, rest)
 			var others []<-chan adaptertest.Outcome
@@ -391,7 +392,7 @@ func TestUpstreamEndless(t *testing.T) {
 // What is no message is dropped and counted, its content told only to who debugs; arrays are taken apart.
 func TestUpstreamNoise(t *testing.T) {
 	f := &fakePeer{}
-	u, log := serve(t, f, httpclient.Config{}, UpstreamOptions{})
+	u, log := serve(t, f, httpclient.Config{}, upstream.Options{})
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, u, rest)
 	f.the(t).write("data: hello\n\n: ping\n\nevent: ping\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"no\"}\n\nid: 5\n\nretry: 10\n\n" +
@@ -433,7 +434,7 @@ func TestUpstreamSDK(t *testing.T) {
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{a.Content}}, nil, nil
 	})
-	u, _ := serve(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return srv }, nil), httpclient.Config{}, UpstreamOptions{})
+	u, _ := serve(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return srv }, nil), httpclient.Config{}, upstream.Options{})
 	rest, back := &adaptertest.Client{}, &adaptertest.Client{}
 	up := adaptertest.Open(t, u, rest)
 	if !strings.Contains(string(up.Server().Result), `"name":"sdk"`) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -54,7 +55,7 @@ var benchSizes = []struct {
 func BenchmarkCall(b *testing.B) {
 	for _, c := range benchSizes {
 		b.Run(c.name, func(b *testing.B) {
-			up := adaptertest.Open(b, adapter(b, "returns params", Options{}), &adaptertest.Client{})
+			up := adaptertest.Open(b, adapter(b, "returns params", upstream.Options{}), &adaptertest.Client{})
 			m := adaptertest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"text":"`+strings.Repeat("x", c.size)+`"}}`)
 			r := &bridge.Request{Message: m}
 			ctx := context.Background()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -41,7 +42,7 @@ func (t *text) free() {
 // read takes the client's lines until in ends. It never waits for anything
 // but them.
 func (p *peer) read(in io.Reader) error {
-	l := newLineReader(in, p.o.MaxMessage+envelopeRoom, p.tooMuch)
+	l := newLineReader(in, p.o.MaxMessage+upstream.EnvelopeRoom, p.tooMuch)
 	l.room = p.room
 	defer func() { p.b.Room("").Return(p.reserved) }() // of a line that did not end
 	for first := true; ; first = false {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
@@ -88,7 +89,7 @@ func serveSDK() {
 // bridge: all that they can do with each other directly.
 func TestDownstreamSDK(t *testing.T) {
 	quiet(t)
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", Options{})}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", upstream.Options{})}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
 	theirIn, in := io.Pipe()
 	out, theirOut := io.Pipe()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -83,7 +84,7 @@ func TestEnvironmentTakesFromTheBridge(t *testing.T) {
 // no code for a shell.
 func TestChildsForwardedEnvironment(t *testing.T) {
 	quiet(t)
-	a := adapter(t, "server", Options{})
+	a := adapter(t, "server", upstream.Options{})
 	a.c.Env["GITHUB_TOKEN"], a.c.Env["LOG"] = "own", "debug"
 	from := adaptertest.Caller("")
 	from.Header = http.Header{

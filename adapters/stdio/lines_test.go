@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -71,7 +72,7 @@ func readLines(t testing.TB, r io.Reader, limit int) []line {
 }
 
 // receive has u take what r says, as if it were its child's output.
-func receive(u *upstream, r io.Reader, limit int) {
+func receive(u *child, r io.Reader, limit int) {
 	p := u.output(r, limit)
 	for {
 		line, over, err := p.lines.next()
@@ -167,8 +168,8 @@ func (h *hole) Send(_ context.Context, m conn.Outgoing) error {
 }
 
 // offline is a connection without a child: output is given to receive.
-func offline(rest bridge.Client) (*upstream, *hole) {
-	u, h := &upstream{a: New("fake", Config{}, Options{Log: slog.New(slog.DiscardHandler)}), rest: rest}, &hole{}
+func offline(rest bridge.Client) (*child, *hole) {
+	u, h := &child{a: New("fake", Config{}, upstream.Options{Log: slog.New(slog.DiscardHandler)}), rest: rest}, &hole{}
 	u.Conn = conn.New("fake", h, rest, conn.Timeouts{})
 	return u, h
 }

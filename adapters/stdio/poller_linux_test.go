@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // sleepy is an adapter whose pumps are parked as soon as there is a pause.
 func sleepy(t testing.TB) *Adapter {
-	a := adapter(t, "server", Options{})
+	a := adapter(t, "server", upstream.Options{})
 	a.quiet = time.Millisecond
 	return a
 }
@@ -87,7 +88,7 @@ func TestTalkativeGrandchild(t *testing.T) {
 		read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}'
 		read -r line; read -r line
 		(while :; do echo noise; sleep 0.02; done) &
-		exit 3`}}, Options{Log: slog.New(slog.DiscardHandler)})
+		exit 3`}}, upstream.Options{Log: slog.New(slog.DiscardHandler)})
 	a.quiet = 100 * time.Millisecond // shorter than the time for last words, longer than the pauses
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, a, rest)

@@ -12,7 +12,7 @@ import (
 // pump hands on the lines of one of a child's outputs. While nothing comes it
 // gives up its goroutine, where the operating system lets it.
 type pump struct {
-	u     *upstream
+	u     *child
 	file  *os.File // nil when it is not a file, as in tests
 	lines *lineReader
 	take  func(line *jsonrpc.Buffer, over io.Writer)
@@ -21,7 +21,7 @@ type pump struct {
 
 // newPump makes a pump of r. rest takes what is said on a line longer than
 // limit.
-func newPump(u *upstream, r io.Reader, limit int, rest func() io.Writer) *pump {
+func newPump(u *child, r io.Reader, limit int, rest func() io.Writer) *pump {
 	p := &pump{u: u, lines: newLineReader(r, limit, rest)}
 	p.file, _ = r.(*os.File)
 	p.lines.watched = func() {
@@ -36,7 +36,7 @@ func newPump(u *upstream, r io.Reader, limit int, rest func() io.Writer) *pump {
 const quietAfter = 2 * time.Second
 
 // run starts a pump. Close waits for its end.
-func (u *upstream) run(p *pump) {
+func (u *child) run(p *pump) {
 	if p.file != nil {
 		p.lines.quiet = u.a.quiet
 	}
@@ -88,7 +88,7 @@ func (p *pump) park() bool {
 	p.u.mu.Lock()
 	defer p.u.mu.Unlock()
 	p.lines.until = time.Time{}
-	if !p.u.closed && p.u.unread == nil && !p.exited() && thePoller.park(p.file, func() { go p.run() }) {
+	if !p.u.life.IsClosed() && p.u.unread == nil && !p.exited() && thePoller.park(p.file, func() { go p.run() }) {
 		return true
 	}
 	p.stay()
@@ -116,7 +116,7 @@ func (p *pump) stay() {
 
 // awake resumes the pumps that are parked, because the connection ends: a
 // descendant that holds the pipes open must not keep them waiting.
-func (u *upstream) awake() {
+func (u *child) awake() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, p := range u.pumps {

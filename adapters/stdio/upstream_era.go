@@ -55,7 +55,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		err = o.modern()
 	}
 	if err == nil {
-		if err = o.u.opened(); err == nil {
+		if err = o.u.life.Opened(); err == nil {
 			return o.u, nil
 		}
 		err = o.u.unopened(err)
@@ -71,7 +71,7 @@ type opening struct {
 	ctx  context.Context // bounds it
 	from *bridge.Caller
 	rest bridge.Client
-	u    *upstream // the child that is asked
+	u    *child // the child that is asked
 }
 
 // again ends the child and starts another one in its place. Two at a time might
@@ -134,7 +134,7 @@ func (o *opening) modern() error {
 	case d.err != nil:
 		return o.u.unopened(d.err)
 	}
-	return &bridge.Error{Server: o.a.name, Kind: bridge.ErrUnavailable, Public: "it does not speak the modern era of the protocol, and its settings allow no other"}
+	return o.a.name.Unavailable("it does not speak the modern era of the protocol, and its settings allow no other", nil)
 }
 
 // legacyFirst opens the connection by initialize, and if other is set, in the
@@ -192,7 +192,7 @@ func (o *opening) probe() outcome {
 // patience is the wait for a child to have been silent for too long.
 type patience struct {
 	*time.Timer
-	u    *upstream
+	u    *child
 	read bool // the child has read what it was asked
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 )
 
 // A child that has not read the question is starting, however long that takes:
@@ -20,7 +21,7 @@ func TestColdStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log logged
-	a, journal := scripted(t, Options{Log: log.logger()}, part{Hold: gate, Discover: isModern, Initialize: tooOld})
+	a, journal := scripted(t, upstream.Options{Log: log.logger()}, part{Hold: gate, Discover: isModern, Initialize: tooOld})
 	a.silence = 800 * time.Millisecond
 	var era string
 	var err error

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -132,7 +133,7 @@ func serveScript() {
 
 // scripted is an adapter to servers that play the parts, and how to read what
 // they have received.
-func scripted(t *testing.T, o Options, parts ...part) (*Adapter, func() string) {
+func scripted(t *testing.T, o upstream.Options, parts ...part) (*Adapter, func() string) {
 	t.Helper()
 	a := adapter(t, "script", o)
 	a.c.StopStdin = 10 * time.Second // they end with their stdin, and their journal is complete
@@ -200,7 +201,7 @@ func TestEras(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		guest   bool // the caller is of the modern era
-		o       Options
+		o       upstream.Options
 		parts   []part
 		want    string // the era
 		fails   string // or what the error says
@@ -232,14 +233,14 @@ func TestEras(t *testing.T) {
 		{name: "legacy caller, refused, other modern revisions", parts: []part{{Discover: supported(`"2027-01-01"`), Initialize: noMethod}}, fails: `"2027-01-01"`, journal: "start initialize(2025-11-25) server/discover"},
 		{name: "legacy caller, exits", parts: []part{{Discover: isModern, Initialize: "exit"}}, fails: "its process has ended (exit status 3)", journal: "start initialize(2025-11-25)"},
 
-		{name: "pinned to modern", o: Options{Era: conn.EraModern}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "modern", journal: asModern, next: asModern},
-		{name: "pinned to modern, legacy server", guest: true, o: Options{Era: conn.EraModern}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, fails: "does not speak the modern era", journal: "start server/discover"},
-		{name: "pinned to modern, exits", guest: true, o: Options{Era: conn.EraModern}, parts: []part{{Discover: "exit", Initialize: isLegacy}}, fails: "its process has ended (exit status 3)", journal: "start server/discover"},
-		{name: "pinned to legacy", guest: true, o: Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
-		{name: "pinned to legacy, modern server", o: Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: tooOld}}, fails: "it refused to initialize: unsupported", journal: "start initialize(2025-11-25)"},
-		{name: "capped", o: Options{Revision: "2025-03-26"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(asLegacy, "2025-11-25", "2025-03-26", 1)},
-		{name: "capped, after a probe", guest: true, o: Options{Revision: "2025-03-26"}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(fallsBack, "2025-11-25", "2025-03-26", 1)},
-		{name: "capped higher than the client", o: Options{Revision: "2026-07-28"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy},
+		{name: "pinned to modern", o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "modern", journal: asModern, next: asModern},
+		{name: "pinned to modern, legacy server", guest: true, o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, fails: "does not speak the modern era", journal: "start server/discover"},
+		{name: "pinned to modern, exits", guest: true, o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: "exit", Initialize: isLegacy}}, fails: "its process has ended (exit status 3)", journal: "start server/discover"},
+		{name: "pinned to legacy", guest: true, o: upstream.Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
+		{name: "pinned to legacy, modern server", o: upstream.Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: tooOld}}, fails: "it refused to initialize: unsupported", journal: "start initialize(2025-11-25)"},
+		{name: "capped", o: upstream.Options{Revision: "2025-03-26"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(asLegacy, "2025-11-25", "2025-03-26", 1)},
+		{name: "capped, after a probe", guest: true, o: upstream.Options{Revision: "2025-03-26"}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(fallsBack, "2025-11-25", "2025-03-26", 1)},
+		{name: "capped higher than the client", o: upstream.Options{Revision: "2026-07-28"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy},
 
 		{name: "cached as legacy, now modern", guest: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}, {Discover: isModern, Initialize: tooOld}}, want: "legacy", journal: fallsBack, next: isRefused},
 		{name: "cached as legacy, now modern and given to exits", guest: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}, {Discover: isModern, Initialize: "exit"}}, want: "legacy", journal: fallsBack, next: "start initialize(2025-11-25) " + asModern},
@@ -289,7 +290,7 @@ func TestEras(t *testing.T) {
 func TestModernServerCrashes(t *testing.T) {
 	quiet(t)
 	modern, crash := part{Discover: isModern, Initialize: isLegacy}, part{Discover: "exit", Initialize: isLegacy}
-	a, journal := scripted(t, Options{}, modern, crash, modern, crash, crash)
+	a, journal := scripted(t, upstream.Options{}, modern, crash, modern, crash, crash)
 	for i, want := range []struct{ era, journal string }{
 		{"modern", asModern},
 		{"", "start server/discover"},
@@ -315,7 +316,7 @@ func TestModernServerCrashes(t *testing.T) {
 // again, and not asked again.
 func TestSilentForEver(t *testing.T) {
 	quiet(t)
-	a, journal := scripted(t, Options{}, part{Discover: "mute", Initialize: isLegacy})
+	a, journal := scripted(t, upstream.Options{}, part{Discover: "mute", Initialize: isLegacy})
 	a.silence = 100 * time.Millisecond
 	if got, err := opened(t, a, adaptertest.Guest()); got != "legacy" || err != nil {
 		t.Errorf("the connection is %q, %v", got, err)
@@ -347,7 +348,7 @@ func TestSlowModernServer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
-			a, journal := scripted(t, Options{}, part{Discover: "mute"}, c.second)
+			a, journal := scripted(t, upstream.Options{}, part{Discover: "mute"}, c.second)
 			a.silence = 100 * time.Millisecond
 			got, err := opened(t, a, adaptertest.Guest())
 			if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
@@ -378,7 +379,7 @@ func TestFirstAnswerDecides(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
-			a, journal := scripted(t, Options{}, c.part)
+			a, journal := scripted(t, upstream.Options{}, c.part)
 			a.silence = time.Second
 			if got, err := opened(t, a, adaptertest.Guest()); got != c.want || err != nil {
 				t.Errorf("the connection is %q, %v, want %q", got, err, c.want)
@@ -398,7 +399,7 @@ func TestFirstAnswerDecides(t *testing.T) {
 // to server/discover.
 func TestRefusedAndSilent(t *testing.T) {
 	quiet(t)
-	a, _ := scripted(t, Options{}, part{Discover: "mute", Initialize: tooOld})
+	a, _ := scripted(t, upstream.Options{}, part{Discover: "mute", Initialize: tooOld})
 	a.silence = 100 * time.Millisecond
 	_, err := opened(t, a, adaptertest.Caller(""))
 	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "it refused to initialize") {
@@ -412,15 +413,15 @@ func TestOpeningIsGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		part part
-		o    Options
+		o    upstream.Options
 		when string // in the journal, when the context ends
 	}{
-		{"server/discover", part{Late: "never"}, Options{}, "server/discover"},
-		{"server/discover, pinned", part{Late: "never"}, Options{Era: conn.EraModern}, "server/discover"},
-		{"both", part{Late: "never"}, Options{}, "initialize"},
-		{"initialize after an error", part{Discover: noMethod}, Options{}, "initialize"},
-		{"initialize of the second child", part{Discover: "exit"}, Options{}, "initialize"},
-		{"initialize of the second child, after silence", part{Discover: "mute"}, Options{}, "cancelled start initialize"},
+		{"server/discover", part{Late: "never"}, upstream.Options{}, "server/discover"},
+		{"server/discover, pinned", part{Late: "never"}, upstream.Options{Era: conn.EraModern}, "server/discover"},
+		{"both", part{Late: "never"}, upstream.Options{}, "initialize"},
+		{"initialize after an error", part{Discover: noMethod}, upstream.Options{}, "initialize"},
+		{"initialize of the second child", part{Discover: "exit"}, upstream.Options{}, "initialize"},
+		{"initialize of the second child, after silence", part{Discover: "mute"}, upstream.Options{}, "cancelled start initialize"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
@@ -446,7 +447,7 @@ func TestOpeningIsGivenUp(t *testing.T) {
 	}
 	t.Run("before it begins", func(t *testing.T) {
 		quiet(t)
-		a, _ := scripted(t, Options{}, part{Discover: isModern})
+		a, _ := scripted(t, upstream.Options{}, part{Discover: isModern})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		if _, err := a.Open(ctx, adaptertest.Guest(), &adaptertest.Client{}); !errors.Is(err, why) {
@@ -467,7 +468,7 @@ func TestWhoIsAnswered(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
-			a, journal := scripted(t, Options{}, c.part)
+			a, journal := scripted(t, upstream.Options{}, c.part)
 			up, err := a.Open(t.Context(), adaptertest.Guest(), &adaptertest.Client{})
 			if err != nil {
 				t.Fatal(err)

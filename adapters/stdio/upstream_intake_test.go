@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 )
 
 func init() { children["halves"] = halves }
@@ -44,5 +45,5 @@ func halves() {
 
 func TestLinesUnderWay(t *testing.T) {
 	quiet(t)
-	adaptertest.Intake(t, adapter(t, "halves", Options{Era: "legacy"}))
+	adaptertest.Intake(t, adapter(t, "halves", upstream.Options{Era: "legacy"}))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -96,7 +97,7 @@ var changesOf = map[string]string{
 // nevertheless, whoever comes and goes.
 func TestJointSDK(t *testing.T) {
 	quiet(t)
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server that changes", Options{})}}, Log: slog.New(slog.DiscardHandler)})
+	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server that changes", upstream.Options{})}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
 	call := func(ctx context.Context, back bridge.Stream, method, params string) (*jsonrpc.Message, error) {
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +

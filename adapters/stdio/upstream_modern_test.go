@@ -12,17 +12,18 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 func TestModernSuite(t *testing.T) {
-	adaptertest.RunModern(t, func(t *testing.T) bridge.Adapter { return adapter(t, "modern server", Options{}) })
+	adaptertest.RunModern(t, func(t *testing.T) bridge.Adapter { return adapter(t, "modern server", upstream.Options{}) })
 }
 
 func openModern(t *testing.T, rest bridge.Client) bridge.Upstream {
 	t.Helper()
-	return adaptertest.OpenModern(t, adapter(t, "modern server", Options{}), rest)
+	return adaptertest.OpenModern(t, adapter(t, "modern server", upstream.Options{}), rest)
 }
 
 // R-143, B5: all subscriptions share the child's output. What belongs to one
@@ -141,7 +142,7 @@ func TestModernKilled(t *testing.T) {
 // caller gets its own.
 func TestBothErasSDK(t *testing.T) {
 	quiet(t)
-	a := adapter(t, "sdk server", Options{})
+	a := adapter(t, "sdk server", upstream.Options{})
 	use := func(up bridge.Upstream, from *bridge.Caller, back bridge.Client, method, params string) string {
 		t.Helper()
 		p := []byte(params)

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -120,7 +121,7 @@ const hasty = 50 * time.Millisecond
 
 // adapter runs the test binary as that child. A child that takes its time to
 // end is killed soon.
-func adapter(t testing.TB, mode string, o Options) *Adapter {
+func adapter(t testing.TB, mode string, o upstream.Options) *Adapter {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
@@ -178,7 +179,7 @@ func goCall(t testing.TB, ctx context.Context, up bridge.Upstream, params string
 }
 
 func TestSuite(t *testing.T) {
-	adaptertest.Run(t, func(t *testing.T) bridge.Adapter { return adapter(t, "server", Options{}) })
+	adaptertest.Run(t, func(t *testing.T) bridge.Adapter { return adapter(t, "server", upstream.Options{}) })
 }
 
 // R-010: what is no message is dropped, counted and logged; BOM, CRLF
@@ -187,7 +188,7 @@ func TestNoise(t *testing.T) {
 	quiet(t)
 	var log logged
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", Options{Log: log.logger()}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{Log: log.logger()}), rest)
 	const note = `{\"jsonrpc\":\"2.0\",\"method\":\"n%d\"}`
 	print := fmt.Sprintf(`"Listening on stdio\n", "\n\r\n  \t\n", "`+note+`\r\n", "{\"jsonrpc\":\n", "{}\n", "[]\n", "[1]\n", "\u001b[31mred\u001b[0m\n", "  `+note+`  \n", "`+note+`trailing\n", "null\n"`, 1, 2, 3)
 	call(t, up, `{"print":[`+print+`]}`).Result(t)
@@ -233,7 +234,7 @@ func TestLargeAnswers(t *testing.T) {
 		{"17 MiB, id last", 17 * MiB, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			up := adaptertest.Open(t, adapter(t, "server", Options{}), &adaptertest.Client{})
+			up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), &adaptertest.Client{})
 			other := goCall(t, t.Context(), up, `{"await":"release"}`)
 			o := call(t, up, fmt.Sprintf(`{"pad":%d,"idlast":%v}`, c.pad, c.last))
 			switch {
@@ -255,7 +256,7 @@ func TestLargeAnswers(t *testing.T) {
 // R-009: large requests pass too.
 func TestLargeRequest(t *testing.T) {
 	quiet(t)
-	up := adaptertest.Open(t, adapter(t, "server", Options{}), &adaptertest.Client{})
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), &adaptertest.Client{})
 	text := strings.Repeat("x", 16<<20-1000)
 	if got := call(t, up, `{"text":"`+text+`"}`).Result(t); !strings.Contains(got, text) {
 		t.Errorf("another text came back: %d bytes", len(got))
@@ -266,7 +267,7 @@ func TestLargeRequest(t *testing.T) {
 func TestBatchFromTheServer(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", Options{}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), rest)
 	// The handshake's call was 1; those two are 2 and 3.
 	first := goCall(t, t.Context(), up, `{"then":"hang","say":[{"jsonrpc":"2.0","method":"ready"}]}`)
 	rest.WaitSaid(t, 1)
@@ -286,7 +287,7 @@ func TestBatchFromTheServer(t *testing.T) {
 func TestInvalidMessages(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", Options{}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), rest)
 	for i, c := range []struct{ name, line, want string }{
 		{"both", `{"jsonrpc":"2.0","id":%d,"result":{},"error":{"code":1,"message":"m"}}`, "not both"},
 		{"neither", `{"jsonrpc":"2.0","id":%d}`, "neither"},
@@ -314,7 +315,7 @@ func TestStderr(t *testing.T) {
 	quiet(t)
 	var log logged
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", Options{Log: log.logger()}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{Log: log.logger()}), rest)
 	call(t, up, `{"log":"ERROR: it burns\r\n\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}\n`+strings.Repeat("x", 1<<20)+`\nunfinished"}`).Result(t)
 	eventually(t, "the long line is logged", func() bool { return strings.Contains(log.String(), "xxx") })
 	if err := up.Close(t.Context()); err != nil {
@@ -338,7 +339,7 @@ func TestStderr(t *testing.T) {
 func TestChildsEnvironment(t *testing.T) {
 	quiet(t)
 	t.Setenv("BRIDGE_TEST_SECRET", "hunter2")
-	a := adapter(t, "server", Options{})
+	a := adapter(t, "server", upstream.Options{})
 	a.c.Env["TOKEN"] = "a=b c"
 	up := adaptertest.Open(t, a, &adaptertest.Client{})
 	var got []string
@@ -363,7 +364,7 @@ func TestOpenFails(t *testing.T) {
 		t.Run(c.mode, func(t *testing.T) {
 			quiet(t)
 			rest := &adaptertest.Client{}
-			up, err := adapter(t, c.mode, Options{}).Open(t.Context(), adaptertest.Caller(""), rest)
+			up, err := adapter(t, c.mode, upstream.Options{}).Open(t.Context(), adaptertest.Caller(""), rest)
 			if err == nil {
 				_ = up.Close(done())
 				t.Fatal("Open succeeded")
@@ -378,7 +379,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	t.Run("no such program", func(t *testing.T) {
 		quiet(t)
-		a := New("fake", Config{Command: "no-such-program"}, Options{})
+		a := New("fake", Config{Command: "no-such-program"}, upstream.Options{})
 		_, err := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		if e, ok := errors.AsType[*bridge.Error](err); !ok || !errors.Is(err, bridge.ErrUnavailable) || strings.Contains(e.Public, "no-such-program") || !strings.Contains(err.Error(), "install the program") {
 			t.Errorf("Open: %v, want one that clients may see without the command line", err)
@@ -395,7 +396,7 @@ func TestHungHandshake(t *testing.T) {
 	quiet(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hasty)
 	defer cancel()
-	a := adapter(t, "silent", Options{}) // ends with its stdin
+	a := adapter(t, "silent", upstream.Options{}) // ends with its stdin
 	a.c.StopStdin, a.c.StopTerm = time.Hour, time.Hour
 	_, err := a.Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -407,7 +408,7 @@ func TestHungHandshake(t *testing.T) {
 func TestKilledChild(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", Options{}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), rest)
 	var calls []<-chan adaptertest.Outcome
 	for range 100 {
 		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang"}`))
@@ -430,7 +431,7 @@ func TestKilledChild(t *testing.T) {
 
 func kill(t testing.TB, up bridge.Upstream) {
 	t.Helper()
-	p, err := os.FindProcess(up.(*upstream).p.Pid())
+	p, err := os.FindProcess(up.(*child).p.Pid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +446,7 @@ func TestCallsRaceWithTheEnd(t *testing.T) {
 	quiet(t)
 	for range 10 {
 		rest := &adaptertest.Client{}
-		up := adaptertest.Open(t, adapter(t, "server", Options{}), rest)
+		up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), rest)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -476,7 +477,7 @@ func TestCallsRaceWithTheEnd(t *testing.T) {
 func TestChildThatClosesItsOutput(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	a := adapter(t, "server", Options{})
+	a := adapter(t, "server", upstream.Options{})
 	up := adaptertest.Open(t, a, rest)
 	o := call(t, up, `{"mute":true}`)
 	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "it closed its output") {
@@ -489,7 +490,7 @@ func TestChildThatClosesItsOutput(t *testing.T) {
 func TestGrandchildHoldsTheOutput(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	a := adapter(t, "server", Options{})
+	a := adapter(t, "server", upstream.Options{})
 	a.c.StopStdin = hasty
 	up := adaptertest.Open(t, a, rest)
 	o := call(t, up, `{"leave":true}`)
@@ -504,11 +505,11 @@ func TestGrandchildHoldsTheOutput(t *testing.T) {
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	a := adapter(t, "server", Options{})
+	a := adapter(t, "server", upstream.Options{})
 	a.c.StopStdin = hasty
 	up := adaptertest.Open(t, a, rest)
 	under := goCall(t, t.Context(), up, `{"leave":true}`)
-	<-up.(*upstream).p.Exited()
+	<-up.(*child).p.Exited()
 	o := call(t, up, `{}`)
 	if e, ok := errors.AsType[*bridge.Error](o.Err); !ok || e.Kind != bridge.ErrUnsent || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(e.Public, "its process has ended (exit status 5)") {
 		t.Errorf("a call after the end: %q, %v", o.Answer, o.Err)
@@ -525,9 +526,9 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 func TestChildThatDoesNotRead(t *testing.T) {
 	quiet(t)
 	const limit = 1 << 20
-	a := adapter(t, "deaf", Options{MaxMessage: limit})
+	a := adapter(t, "deaf", upstream.Options{MaxMessage: limit})
 	up := adaptertest.Open(t, a, &adaptertest.Client{})
-	healthy := adaptertest.Open(t, adapter(t, "server", Options{MaxMessage: limit}), &adaptertest.Client{})
+	healthy := adaptertest.Open(t, adapter(t, "server", upstream.Options{MaxMessage: limit}), &adaptertest.Client{})
 	text := `{"text":"` + strings.Repeat("x", limit/2) + `"}`
 	why := errors.New("no patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -535,11 +536,11 @@ func TestChildThatDoesNotRead(t *testing.T) {
 	for range 20 {
 		calls = append(calls, goCall(t, ctx, up, text))
 	}
-	out := up.(*upstream).out
+	out := up.(*child).out
 	eventually(t, "the queue is full and somebody waits", func() bool {
 		out.mu.Lock()
 		defer out.mu.Unlock()
-		return out.room != nil
+		return out.room != upstream.Signal{}
 	})
 	if got, want := func() int { out.mu.Lock(); defer out.mu.Unlock(); return out.bytes }(), 2*limit; got > want {
 		t.Errorf("%d bytes in the queue, want at most %d", got, want)
@@ -561,7 +562,7 @@ func TestChildThatDoesNotRead(t *testing.T) {
 func TestChildThatOnlyAsks(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	a := adapter(t, "deaf and asking", Options{MaxMessage: 64 << 10})
+	a := adapter(t, "deaf and asking", upstream.Options{MaxMessage: 64 << 10})
 	up := adaptertest.Open(t, a, rest)
 	pending := goCall(t, t.Context(), up, `{}`)
 	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !errors.Is(err, errFull) || !strings.Contains(err.Error(), unreadWhy) {
@@ -579,7 +580,7 @@ func TestChildThatOnlyAsks(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", Options{}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{}), rest)
 	const n = 1000
 	var say []string
 	for i := range n {
@@ -604,7 +605,7 @@ func TestManyConnections(t *testing.T) {
 		all.Go(func() {
 			gate <- struct{}{}
 			defer func() { <-gate }()
-			up, err := adapter(t, "server", Options{}).Open(context.Background(), adaptertest.Caller(""), &adaptertest.Client{})
+			up, err := adapter(t, "server", upstream.Options{}).Open(context.Background(), adaptertest.Caller(""), &adaptertest.Client{})
 			if err != nil {
 				t.Error(err)
 				return

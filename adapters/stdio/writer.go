@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -33,8 +34,8 @@ type writer struct {
 	mu    sync.Mutex // guards the rest
 	queue []*jsonrpc.Buffer
 	bytes int
-	busy  bool          // the goroutine runs
-	room  chan struct{} // closed when the queue was taken; nil while nobody waits
+	busy  bool // the goroutine runs
+	room  upstream.Signal
 	err   error
 }
 
@@ -74,16 +75,9 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.room == nil {
-			w.room = make(chan struct{})
-		}
-		room := w.room
-		w.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
+		if err := w.room.Await(ctx, &w.mu); err != nil {
 			line.Free()
-			return context.Cause(ctx)
+			return err
 		}
 	}
 }
@@ -132,7 +126,7 @@ func (w *writer) run() {
 		if err != nil && w.err == nil {
 			w.refuse(w.fail(err))
 		}
-		w.wake()
+		w.room.Wake()
 		w.mu.Unlock()
 		clear(batch)
 		spare = batch[:0]
@@ -177,13 +171,5 @@ func (w *writer) stop(err error) {
 func (w *writer) refuse(err error) {
 	w.err = err
 	w.queue = nil
-	w.wake()
-}
-
-// wake lets the senders look again that wait for room. The caller holds mu.
-func (w *writer) wake() {
-	if w.room != nil {
-		close(w.room)
-		w.room = nil
-	}
+	w.room.Wake()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -41,7 +42,7 @@ func TestUpstreamAttribution(t *testing.T) {
 		}
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id)
 	}
-	up, rest := s.connect(t, UpstreamOptions{})
+	up, rest := s.connect(t, upstream.Options{})
 	if a, ok := up.(bridge.Attributing); !ok || !a.Attributes() {
 		t.Error("the connection does not say so")
 	}

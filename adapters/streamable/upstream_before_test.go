@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
@@ -29,7 +30,7 @@ func TestUpstreamBeforeAnswer(t *testing.T) {
 		}
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", id)
 	}
-	r := publish(t, adapter(t, s.URL, nil, UpstreamOptions{}), gateway.Options{}, Options{})
+	r := publish(t, adapter(t, s.URL, nil, upstream.Options{}), gateway.Options{}, Options{})
 	c := r.begin("2025-06-18")
 
 	conn := r.Dial()

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
@@ -91,7 +92,7 @@ func BenchmarkUpstreamCall(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s/%d", name, kind, size), func(b *testing.B) {
 					s := httptest.NewServer(pads(stream))
 					defer s.Close()
-					up := adaptertest.Open(b, adapter(b, s.URL, nil, UpstreamOptions{Era: era}), &adaptertest.Client{})
+					up := adaptertest.Open(b, adapter(b, s.URL, nil, upstream.Options{Era: era}), &adaptertest.Client{})
 					defer up.Close(context.Background())
 					m := adaptertest.Parse(b, text)
 					b.ReportAllocs()
@@ -152,7 +153,7 @@ func silent(b *testing.B, era conn.Era, open func(*Upstream) (end func())) {
 			sparely(c, streams)
 		}
 	}()
-	a := adapter(b, "http://"+l.Addr().String(), nil, UpstreamOptions{Era: era})
+	a := adapter(b, "http://"+l.Addr().String(), nil, upstream.Options{Era: era})
 	before := held()
 	ends := make([]func(), b.N)
 	kept := make([]net.Conn, b.N)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -32,7 +33,7 @@ func kindOf(res *http.Response) kind {
 
 // trusted is how much of an announced length is believed at once. For more, the
 // memory grows as the bytes come.
-const trusted = 1<<20 + envelopeRoom
+const trusted = 1<<20 + upstream.EnvelopeRoom
 
 var errUnkept = errors.New("larger than the limit, or without room")
 
@@ -85,29 +86,8 @@ func abort(res *http.Response) { _ = res.Body.Close() }
 // messages hands on the messages of a text, of which each owns what it is made
 // of, and has the room that in has taken. It takes buf.
 func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) {
-	m, err := jsonrpc.Parse(buf.B)
-	if err == nil {
-		in.Give(m.Own(buf))
-		each(m)
-		return
-	}
-	if jsonrpc.IsBatch(buf.B) {
-		// Only 2025-03-26 knows batches; a server that sends them all the same is
-		// understood (A9).
-		if all, err := jsonrpc.Split(buf.B); err == nil {
-			for _, one := range all {
-				if m, err := jsonrpc.Parse(one); err == nil {
-					each(m)
-				} else {
-					l.Invalid(one, err)
-				}
-			}
-			return // the messages refer to buf: it is left to the garbage collector
-		}
-	}
-	l.a.o.Log.Debug("not a message", "err", err)
-	l.Invalid(buf.B, err)
-	buf.Free()
+	texts := upstream.Parser{Conn: l.Conn, Log: l.a.o.Log}
+	texts.Parse(buf, buf.B, in, each)
 }
 
 // hear takes what the server says on the stream of the call of that number, or by

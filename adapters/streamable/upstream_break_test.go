@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -73,7 +74,7 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 				last, _ := strconv.Atoi(n)
 				cut(w, c.whole(id, last+1), max(at, len(c.event(id, last+1)))) // enough to get on
 			}
-			up, rest := c.connect(t, UpstreamOptions{})
+			up, rest := c.connect(t, upstream.Options{})
 			length := len(c.whole("1000", 0))
 			places := make(chan int)
 			var all sync.WaitGroup
@@ -129,7 +130,7 @@ func TestUpstreamCutJSON(t *testing.T) {
 		flush(w)
 		panic(http.ErrAbortHandler)
 	}})
-	up, _ := s.connect(t, UpstreamOptions{})
+	up, _ := s.connect(t, upstream.Options{})
 	for calls := 1; ; calls++ {
 		o := adaptertest.Call(t.Context(), t, up, nil, ask)
 		if o.Err == nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
@@ -14,10 +15,10 @@ import (
 // something to carry. The wire's lock guards it.
 type courier struct {
 	queue   []note
-	bytes   int           // in the queue
-	busy    bool          // the goroutine runs
-	room    chan struct{} // closed when something was taken; nil while nobody waits
-	dropped bool          // a warning was given
+	bytes   int  // in the queue
+	busy    bool // the goroutine runs
+	room    upstream.Signal
+	dropped bool // a warning was given
 }
 
 // note is one message on its way.
@@ -78,16 +79,9 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.room == nil {
-			w.room = make(chan struct{})
-		}
-		room := w.room
-		w.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
+		if err := w.room.Await(ctx, &w.mu); err != nil {
 			m.Line.Free()
-			return context.Cause(ctx)
+			return err
 		}
 	}
 }
@@ -98,15 +92,7 @@ func (w *wire) dismiss() {
 		n.drop()
 	}
 	w.queue, w.bytes = nil, 0
-	w.wake()
-}
-
-// wake lets those look again who wait for room. The caller holds w.mu.
-func (w *wire) wake() {
-	if w.room != nil {
-		close(w.room)
-		w.room = nil
-	}
+	w.room.Wake()
 }
 
 // carry sends until the queue is empty.
@@ -122,7 +108,7 @@ func (w *wire) carry() {
 		w.queue[0] = note{}
 		w.queue = w.queue[1:]
 		w.bytes -= len(n.Line.B) + noteRoom
-		w.wake()
+		w.room.Wake()
 		w.mu.Unlock()
 		w.pass(n)
 	}

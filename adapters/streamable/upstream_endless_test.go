@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // pour writes an event that has no end, until nobody reads it any more, and returns
@@ -53,7 +55,7 @@ func TestUpstreamEndless(t *testing.T) {
 				poured <- pour(w, r, strings.ReplaceAll(c.begin, "$id", id))
 			}
 			var up bridge.Upstream
-			if o := (UpstreamOptions{MaxMessage: limit}); c.modern {
+			if o := (upstream.Options{MaxMessage: limit}); c.modern {
 				up, _ = newModern(t, post).visit(t, o)
 			} else {
 				up, _ = newScript(t, &script{session: "s", post: post}).connect(t, o)
@@ -94,11 +96,11 @@ func TestUpstreamStandingEndless(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"after\"}\n\n")
 		flush(w)
-		sleep(r.Context(), time.Hour)
+		pause.For(r.Context(), time.Hour)
 	}
 	s.post = func(w http.ResponseWriter, _ *http.Request, id string) { plainly(w, id, `{}`) }
 	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		a.o.MaxMessage, a.limit = 1<<20, 1<<20+envelopeRoom
+		a.o.MaxMessage, a.limit = 1<<20, 1<<20+upstream.EnvelopeRoom
 		up := open(t, a, rest)
 		defer up.Close(context.Background())
 		synctest.Wait()

@@ -84,7 +84,7 @@ func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bri
 	}
 	if err != nil {
 		_ = w.Close(context.Background()) // ctx may have ended, and the server shall know all the same
-		return nil, w.unknown.Load(), a.unopened(err)
+		return nil, w.unknown.Load(), a.name.Unopened(err)
 	}
 	a.eras.Learn(conn.EraLegacy, true)
 	return w, false, nil
@@ -108,7 +108,7 @@ func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 	}
 	if err != nil {
 		_ = m.Close(context.Background()) // nothing in it waits for the server
-		return nil, m.fault().undiscovered(), a.unopened(err)
+		return nil, m.fault().undiscovered(), a.name.Unopened(err)
 	}
 	return m, false, nil
 }
@@ -121,13 +121,13 @@ func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	s, err := conn.Undiscovered(ctx, m.Conn, from)
 	switch {
 	case err == nil && s == nil:
-		err = a.unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
+		err = a.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
 	case err == nil:
 		err = m.opened(s)
 	}
 	if err != nil {
 		_ = m.Close(context.Background())
-		return nil, a.unopened(err)
+		return nil, a.name.Unopened(err)
 	}
 	return m, nil
 }
@@ -139,9 +139,9 @@ func (m *stateless) doubts(v conn.Verdict) error {
 	case v == conn.SaysModern:
 		return nil
 	case v == conn.SaysLegacy:
-		return a.unavailable("it speaks legacy revisions of the protocol only", errUnlike)
+		return a.name.Unavailable("it speaks legacy revisions of the protocol only", errUnlike)
 	case f.modern(): // C2.3: that it is legacy is not the reason
-		return a.unavailable("it finds fault with server/discover: "+f.text, nil)
+		return a.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
 	}
-	return a.unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errUnlike)
+	return a.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errUnlike)
 }

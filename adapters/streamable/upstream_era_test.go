@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
@@ -148,7 +149,7 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newProbed(t, c.discover, c.begin, lists)
-			a := adapter(t, s.URL, nil, UpstreamOptions{Era: c.era})
+			a := adapter(t, s.URL, nil, upstream.Options{Era: c.era})
 			checkOpen(t, s, a, adaptertest.Guest(), c.want, c.requests)
 		})
 	}
@@ -222,7 +223,7 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newProbed(t, c.discover, c.begin, lists)
-			a := adapter(t, s.URL, nil, UpstreamOptions{Era: c.era})
+			a := adapter(t, s.URL, nil, upstream.Options{Era: c.era})
 			checkOpen(t, s, a, adaptertest.Caller(""), c.want, c.requests)
 		})
 	}
@@ -234,7 +235,7 @@ func TestUpstreamEraSilence(t *testing.T) {
 	why := errors.New("no patience")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, why)
 	defer cancel()
-	if _, err := adapter(t, s.URL, nil, UpstreamOptions{}).Open(ctx, adaptertest.Guest(), &adaptertest.Client{}); !errors.Is(err, why) {
+	if _, err := adapter(t, s.URL, nil, upstream.Options{}).Open(ctx, adaptertest.Guest(), &adaptertest.Client{}); !errors.Is(err, why) {
 		t.Errorf("Open: %v, want the context's cause", err)
 	}
 	if got := s.lines(); !slices.Equal(got, []string{"server/discover"}) {
@@ -250,7 +251,7 @@ func TestUpstreamEraRemembered(t *testing.T) {
 	s := newProbed(t, notFound, nil, lists)
 	s.script.begin = func(w http.ResponseWriter, r *http.Request, id string) { s.begin(w, r, id) }
 	s.begin = begin
-	a := adapter(t, s.URL, nil, UpstreamOptions{})
+	a := adapter(t, s.URL, nil, upstream.Options{})
 	guest, client := adaptertest.Guest(), adaptertest.Caller("")
 	shakes := []string{"initialize", "notifications/initialized"}
 	checkOpen(t, s, a, guest, "legacy", append([]string{"server/discover"}, shakes...))
@@ -273,7 +274,7 @@ func TestUpstreamEraRemembered(t *testing.T) {
 func TestUpstreamEraCap(t *testing.T) {
 	for _, most := range []string{"", "2025-03-26"} {
 		s := newProbed(t, respond(404, ""), nil, lists)
-		a := adapter(t, s.URL, nil, UpstreamOptions{Revision: most})
+		a := adapter(t, s.URL, nil, upstream.Options{Revision: most})
 		checkOpen(t, s, a, adaptertest.Guest(), "legacy", []string{"server/discover", "initialize", "notifications/initialized"})
 		want := most
 		if want == "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // exchange is the POST of one call and what comes back: a message, or a stream
@@ -59,7 +60,7 @@ func (e *exchange) response(res *http.Response) {
 	w := e.w
 	if e.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {
 		abort(res)
-		w.Abort(e.call, w.a.unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
+		w.Abort(e.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
 		return
 	}
 	switch kind := kindOf(res); {
@@ -71,7 +72,7 @@ func (e *exchange) response(res *http.Response) {
 		e.whole(res)
 	case e.method == "initialize":
 		abort(res)
-		w.Abort(e.call, w.a.unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
+		w.Abort(e.call, w.a.name.Unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
 	case res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
 		discard(res)
 		e.elsewhere()
@@ -83,7 +84,7 @@ func (e *exchange) response(res *http.Response) {
 // whole takes an answer that is all of the response.
 func (e *exchange) whole(res *http.Response) {
 	e.single(res)
-	e.w.Abort(e.call, e.w.a.invalid(notAnAnswer, nil)) // unless one was
+	e.w.Abort(e.call, e.w.a.name.Invalid(notAnAnswer, nil)) // unless one was
 }
 
 // notAnAnswer says that a response has only other messages in it.
@@ -96,7 +97,7 @@ func (e *exchange) elsewhere() {
 	select {
 	case <-e.ctx.Done():
 	case <-e.w.heed.Done():
-		e.w.Abort(e.call, e.w.a.invalid("it took the request and gave no answer", nil))
+		e.w.Abort(e.call, e.w.a.name.Invalid("it took the request and gave no answer", nil))
 	}
 }
 
@@ -168,22 +169,22 @@ func (e *exchange) follow(res *http.Response) {
 			return
 		}
 		if e.last == "" {
-			w.Abort(e.call, w.a.lost("the stream of its answer broke", broken(err)))
+			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
 			return
 		}
 		_, revision := w.holds()
 		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // it means us to come back (A8)
-		pause := max(e.retry, minRetry)
+		wait := max(e.retry, minRetry)
 		switch {
 		case news:
 			retries = 0
 		case polled:
-			pause = max(pause, defaultRetry)
+			wait = max(wait, defaultRetry)
 		default:
 			retries++
-			pause = max(pause, backOff(retries))
+			wait = max(wait, backOff(retries))
 		}
-		if res = e.resume(pause, &retries); res == nil {
+		if res = e.resume(wait, &retries); res == nil {
 			return
 		}
 	}
@@ -199,18 +200,18 @@ func broken(err error) error {
 
 // backOff is how long to wait before the next attempt after so many that were
 // of no use.
-func backOff(n int) time.Duration { return min(defaultRetry<<min(max(n-1, 0), 10), maxPause) }
+func backOff(n int) time.Duration { return pause.Grown(defaultRetry, maxPause, n) }
 
 // resume opens the stream again behind its last event. It returns nil when
 // nobody waits for it, or when it cannot be resumed and the call is settled.
-func (e *exchange) resume(pause time.Duration, retries *int) *http.Response {
+func (e *exchange) resume(wait time.Duration, retries *int) *http.Response {
 	w := e.w
 	for {
 		if *retries >= maxRetries {
-			w.Abort(e.call, w.a.lost("the stream of its answer broke and could not be resumed", nil))
+			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke and could not be resumed", nil))
 			return nil
 		}
-		if !sleep(e.ctx, pause) || !w.Waits(e.call) {
+		if pause.For(e.ctx, wait) != nil || !w.Waits(e.call) {
 			return nil
 		}
 		r := w.request(e.ctx, http.MethodGet, e.header, nil)
@@ -230,12 +231,12 @@ func (e *exchange) resume(pause time.Duration, retries *int) *http.Response {
 				if session, _ := w.holds(); session != "" && refusal.forgets() {
 					w.forget(refusal.String())
 				}
-				w.Abort(e.call, w.a.lost(how, nil)) // the server has had the request
+				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server has had the request
 				return nil
 			}
 		}
 		*retries++
-		pause = max(e.retry, backOff(*retries))
+		wait = max(e.retry, backOff(*retries))
 	}
 }
 
@@ -275,7 +276,7 @@ func (e *exchange) refused(r *refusal) {
 		w.Deliver(r.message)
 		r.message = nil
 	case e.method == "initialize" && r.otherTransport():
-		w.Abort(e.call, w.a.declined(r.said("it refused to initialize"), otherTransport(r.status)))
+		w.Abort(e.call, w.a.name.Declined(r.said("it refused to initialize"), otherTransport(r.status)))
 	default:
 		w.Abort(e.call, w.verdict(r))
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -48,7 +49,7 @@ func TestUpstreamGuarded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, &script{post: c.post})
-			u := adapter(t, s.URL, nil, UpstreamOptions{Timeouts: conn.Timeouts{Idle: 300 * time.Millisecond}})
+			u := adapter(t, s.URL, nil, upstream.Options{Timeouts: conn.Timeouts{Idle: 300 * time.Millisecond}})
 			b := gateway.New(gateway.Options{Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{
 				{Name: "fake", Adapter: u, Breaker: gateway.Breaker{Failures: 3}},
 			}})

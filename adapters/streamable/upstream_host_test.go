@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 )
 
 // shape is how a host answers.
@@ -74,7 +75,7 @@ func newHost(t testing.TB, s shape) *host {
 }
 
 // adapter makes an adapter to a URL, whose pooled connections end with the test.
-func adapter(t testing.TB, url string, headers map[string]string, o UpstreamOptions) *Upstream {
+func adapter(t testing.TB, url string, headers map[string]string, o upstream.Options) *Upstream {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

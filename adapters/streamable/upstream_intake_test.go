@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
@@ -40,7 +41,7 @@ func TestResponsesUnderWay(t *testing.T) {
 					_, _ = io.WriteString(w, second+test.after)
 				},
 			})
-			adaptertest.Intake(t, adapter(t, s.URL, nil, UpstreamOptions{Era: conn.EraLegacy}))
+			adaptertest.Intake(t, adapter(t, s.URL, nil, upstream.Options{Era: conn.EraLegacy}))
 		})
 	}
 }

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // bubble runs f with an adapter to a script in memory, where time is fake.
@@ -28,7 +30,7 @@ func bubble(t *testing.T, s *script, f func(t *testing.T, a *Upstream, rest *ada
 		site := wiretest.NewSite(t, s)
 		c := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }}}
 		t.Cleanup(c.CloseIdleConnections)
-		a := adapter(t, "http://server.test/mcp", nil, UpstreamOptions{Timeouts: conn.Timeouts{Idle: 5 * time.Minute}})
+		a := adapter(t, "http://server.test/mcp", nil, upstream.Options{Timeouts: conn.Timeouts{Idle: 5 * time.Minute}})
 		a.do, a.stream = c.Do, c.Do
 		f(t, a, &adaptertest.Client{})
 	})
@@ -96,10 +98,10 @@ func TestUpstreamUnheard(t *testing.T) {
 		switch tries.Add(1) {
 		case 1, 4:
 			events(w)
-			sleep(r.Context(), 30*time.Second)
+			pause.For(r.Context(), 30*time.Second)
 		case 5:
 			events(w)
-			sleep(r.Context(), time.Hour)
+			pause.For(r.Context(), time.Hour)
 		default:
 			w.WriteHeader(500)
 		}
@@ -163,7 +165,7 @@ func TestUpstreamStandingRate(t *testing.T) {
 		{"wants more time (R-053)", func(w http.ResponseWriter, _ *http.Request) { events(w); fmt.Fprint(w, "retry: 600000\n\n") }, 5, 7},
 		{"lives for a while", func(w http.ResponseWriter, r *http.Request) {
 			events(w)
-			sleep(r.Context(), 30*time.Second)
+			pause.For(r.Context(), 30*time.Second)
 		}, 110, 120},
 	} {
 		t.Run(c.name, func(t *testing.T) {

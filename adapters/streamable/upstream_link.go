@@ -36,7 +36,7 @@ type link struct {
 func (l *link) init(a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
 	l.a, l.from, l.rest, l.calls = a, from, rest, map[int64]*posting{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.Conn = conn.New(a.name, out, rest, a.o.Timeouts)
+	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
 }
 
 // Server returns what the opening found out.
@@ -59,7 +59,7 @@ func (l *link) begin(p *posting, run func()) error {
 // unfit returns why nothing can be sent, or nil. The caller holds l.mu.
 func (l *link) unfit() error {
 	if l.why == nil && l.closed {
-		return &bridge.Error{Server: l.a.name, Kind: bridge.ErrUnsent, Public: "its connection was closed"}
+		return l.a.name.Unsent("its connection was closed", nil)
 	}
 	return l.why
 }
@@ -141,6 +141,6 @@ func (l *link) finish() {
 		case <-l.force.Done():
 		}
 	}
-	l.Fail(&bridge.Error{Server: l.a.name, Kind: bridge.ErrLost, Public: "its connection was closed"})
+	l.Fail(l.a.name.Closed())
 	l.stop()
 }

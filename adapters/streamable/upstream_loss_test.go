@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -37,7 +38,7 @@ func TestUpstreamRestart(t *testing.T) {
 			}
 			h, srv := start(l)
 			rest := &adaptertest.Client{}
-			a := adapter(t, "http://"+address, nil, UpstreamOptions{})
+			a := adapter(t, "http://"+address, nil, upstream.Options{})
 			up := adaptertest.Open(t, a, rest)
 			adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
 			var pending <-chan adaptertest.Outcome
@@ -94,7 +95,7 @@ func TestUpstreamForgottenUnderWay(t *testing.T) {
 				}
 				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"late\"}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"in\":\"time\"}}\n\n", id)
 			}
-			up, rest := s.connect(t, UpstreamOptions{})
+			up, rest := s.connect(t, upstream.Options{})
 			back := &adaptertest.Client{}
 			call := adaptertest.Go(t.Context(), t, up, back, ask)
 			back.WaitSaid(t, 1)
@@ -136,7 +137,7 @@ func TestUpstreamDelete(t *testing.T) {
 		want    int
 	}{{"", 0}, {"s", 1}} {
 		s := newScript(t, &script{session: c.session, post: echo})
-		up, _ := s.connect(t, UpstreamOptions{})
+		up, _ := s.connect(t, upstream.Options{})
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() { _ = up.Close(t.Context()) })
@@ -176,7 +177,7 @@ func TestUpstreamSecrets(t *testing.T) {
 			w.WriteHeader(400)
 		}
 	}
-	a := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, UpstreamOptions{Log: slog.New(h)})
+	a := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, upstream.Options{Log: slog.New(h)})
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, a, rest)
 	var texts []string

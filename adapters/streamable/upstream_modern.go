@@ -155,7 +155,7 @@ func (w *stateless) still(ctx context.Context) bool {
 // answered; who listens must do so elsewhere. The error is for a call that was
 // not acted on.
 func (w *stateless) changed(how string) *bridge.Error {
-	err := &bridge.Error{Server: w.a.name, Kind: bridge.ErrUnsent, Public: "it does not speak revision " + era.LatestModern + " of the protocol any more", Err: errors.New(how)}
+	err := w.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
 	var listens []*posting
 	w.retire(err, func() {
 		for _, p := range w.calls {
@@ -165,7 +165,7 @@ func (w *stateless) changed(how string) *bridge.Error {
 		}
 	}, func() { w.a.eras.Forget(conn.EraModern) })
 	for _, p := range listens {
-		w.Abort(p.call, w.a.lost("the server is another one now", nil))
+		w.Abort(p.call, w.a.name.Lost("the server is another one now", nil))
 		p.stop()
 	}
 	return err

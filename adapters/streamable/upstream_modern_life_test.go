@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
@@ -34,7 +35,7 @@ func TestUpstreamModernCutAtEveryByte(t *testing.T) {
 				flush(w)
 				panic(http.ErrAbortHandler)
 			})
-			up, rest := c.visit(t, UpstreamOptions{})
+			up, rest := c.visit(t, upstream.Options{})
 			length := len(c.whole("1000", 0))
 			places := make(chan int)
 			var all sync.WaitGroup
@@ -87,7 +88,7 @@ func TestUpstreamModernCancel(t *testing.T) {
 					close(arrived)
 					<-r.Context().Done()
 				})
-				up, rest := s.visit(t, UpstreamOptions{})
+				up, rest := s.visit(t, upstream.Options{})
 				back := &adaptertest.Client{}
 				why := errors.New("changed my mind")
 				ctx, stop := context.WithCancelCause(t.Context())
@@ -130,7 +131,7 @@ func TestUpstreamModernListenEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newModern(t, streamed(": hello\n\n"+ack+c.rest))
-			up, rest := s.visit(t, UpstreamOptions{})
+			up, rest := s.visit(t, upstream.Options{})
 			back := &adaptertest.Client{}
 			o := adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{}}}`)
 			if c.want == "" && !errors.Is(o.Err, bridge.ErrLost) || c.want != "" && o.Result(t) != c.want {
@@ -150,7 +151,7 @@ func TestUpstreamModernListenEnds(t *testing.T) {
 // D0.8: what cannot have reached the server is tried again, what may have is not.
 func TestUpstreamModernUnreachable(t *testing.T) {
 	s := newModern(t, cutOff)
-	up, rest := s.visit(t, UpstreamOptions{})
+	up, rest := s.visit(t, upstream.Options{})
 	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrLost) {
 		t.Errorf("a call that was cut off ended with %q, %v, want ErrLost", o.Answer, o.Err)
 	}
@@ -180,7 +181,7 @@ func TestUpstreamModernUndiscovered(t *testing.T) {
 		lists(w, r, id)
 	})
 	rest := &adaptertest.Client{}
-	up := adaptertest.OpenModern(t, adapter(t, s.URL, nil, UpstreamOptions{}), rest)
+	up := adaptertest.OpenModern(t, adapter(t, s.URL, nil, upstream.Options{}), rest)
 	if got := string(up.Server().Capabilities); got != `{"tools":{}}` {
 		t.Errorf("Capabilities = %s, want what it lists", got)
 	}
@@ -207,7 +208,7 @@ func TestUpstreamModernRedirects(t *testing.T) {
 		}
 		http.Redirect(w, r, target.Load().(string), http.StatusTemporaryRedirect)
 	})
-	a := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, UpstreamOptions{Era: conn.EraModern})
+	a := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, upstream.Options{Era: conn.EraModern})
 	target.Store("/mcp/")
 	up := adaptertest.OpenModern(t, a, &adaptertest.Client{})
 	for _, method := range []string{"tools/call", "subscriptions/listen"} {

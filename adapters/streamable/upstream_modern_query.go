@@ -138,7 +138,7 @@ func (q *query) response(res *http.Response) {
 		if q.method == discover && err == nil {
 			q.unlike("its answer to server/discover has no answer in it")
 		} else if !q.answered {
-			w.Abort(q.call, w.a.lost("the stream of its answer broke", err))
+			w.Abort(q.call, w.a.name.Lost("the stream of its answer broke", err))
 		}
 	case kind == kindJSON:
 		q.single(res)
@@ -147,7 +147,7 @@ func (q *query) response(res *http.Response) {
 		case q.method == discover:
 			q.unlike("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(q.call, w.a.invalid(notAnAnswer, nil)) // unless one was
+			w.Abort(q.call, w.a.name.Invalid(notAnAnswer, nil)) // unless one was
 		}
 	case q.method == discover:
 		abort(res)
@@ -160,7 +160,7 @@ func (q *query) response(res *http.Response) {
 // unlike settles server/discover, unless it is settled: no modern server answers
 // so (protocol.md C2.5).
 func (q *query) unlike(what string) {
-	q.w.Abort(q.call, q.w.a.unavailable(what, errUnlike))
+	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errUnlike))
 }
 
 // take takes a message from the response. It owns m.

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
@@ -75,7 +76,7 @@ func TestUpstreamModernSDK(t *testing.T) {
 			k := &kept{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &c.o)}
 			site := httptest.NewServer(k)
 			t.Cleanup(site.Close)
-			a := adapter(t, site.URL, nil, UpstreamOptions{})
+			a := adapter(t, site.URL, nil, upstream.Options{})
 			up := adaptertest.OpenFor(t, a, c.from, &adaptertest.Client{})
 			if got := up.Server().Modern(); got != c.modern {
 				t.Fatalf("the server is taken for a modern one: %v", got)
@@ -134,7 +135,7 @@ func TestUpstreamModernSDKListen(t *testing.T) {
 	site := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(site.Close)
 	from := adaptertest.Guest()
-	up := adaptertest.OpenFor(t, adapter(t, site.URL, nil, UpstreamOptions{}), from, &adaptertest.Client{})
+	up := adaptertest.OpenFor(t, adapter(t, site.URL, nil, upstream.Options{}), from, &adaptertest.Client{})
 	back := &adaptertest.Client{}
 	ctx, cancel := context.WithCancel(t.Context())
 	listening := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":"mine","method":"subscriptions/listen","params":`+

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -39,7 +40,7 @@ func newModern(t testing.TB, post reply) *script {
 }
 
 // visit opens a connection on behalf of a client without sessions.
-func (s *script) visit(t testing.TB, o UpstreamOptions) (bridge.Upstream, *adaptertest.Client) {
+func (s *script) visit(t testing.TB, o upstream.Options) (bridge.Upstream, *adaptertest.Client) {
 	t.Helper()
 	rest := &adaptertest.Client{}
 	return adaptertest.OpenModern(t, adapter(t, s.URL, nil, o), rest), rest
@@ -68,7 +69,7 @@ func TestUpstreamModernHeaders(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newModern(t, echo)
-			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own", "Mcp-Name": "configured", "Mcp-Session-Id": "configured"}, UpstreamOptions{})
+			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own", "Mcp-Name": "configured", "Mcp-Session-Id": "configured"}, upstream.Options{})
 			from := adaptertest.Guest()
 			from.Header = http.Header{"X-Both": {"first"}}
 			rest := &adaptertest.Client{}
@@ -147,7 +148,7 @@ func TestUpstreamModernBareName(t *testing.T) {
 				}
 				bodies.Store(r.Header.Get("Mcp-Name"), id)
 			})
-			up, _ := s.visit(t, UpstreamOptions{})
+			up, _ := s.visit(t, upstream.Options{})
 			m := &jsonrpc.Message{ID: []byte("1"), Method: "tools/call", Params: []byte(fmt.Sprintf(`{"name":%s,"x":1.0}`, strconv.QuoteToASCII(c.tool)))}
 			if strings.ContainsAny(c.tool, "\u0085") {
 				m.Params = []byte(`{"name":"b\u00fc\u0085ch","x":1.0}`)
@@ -203,7 +204,7 @@ func TestUpstreamModernRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newModern(t, respond(c.status, c.body))
-			up, rest := s.visit(t, UpstreamOptions{})
+			up, rest := s.visit(t, upstream.Options{})
 			o := adaptertest.Call(t.Context(), t, up, nil, ask)
 			if c.err == nil && (o.Err != nil || !strings.Contains(o.Answer, c.answer)) || c.err != nil && (!errors.Is(o.Err, c.err) || errors.Is(o.Err, bridge.ErrUnsent) || o.Answer != "") {
 				t.Errorf("the call ended with %q, %v, want %q, %v", o.Answer, o.Err, c.answer, c.err)
@@ -274,7 +275,7 @@ func TestUpstreamModernChanged(t *testing.T) {
 				}
 			}
 			rest := &adaptertest.Client{}
-			a := adapter(t, s.URL, nil, UpstreamOptions{})
+			a := adapter(t, s.URL, nil, upstream.Options{})
 			up := adaptertest.OpenModern(t, a, rest)
 			slow, listener := &adaptertest.Client{}, &adaptertest.Client{}
 			answer := adaptertest.Go(t.Context(), t, up, slow, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
@@ -335,7 +336,7 @@ func TestUpstreamModernChangedBefore(t *testing.T) {
 		}
 		w.WriteHeader(404)
 	}
-	up, rest := s.visit(t, UpstreamOptions{})
+	up, rest := s.visit(t, upstream.Options{})
 	slow := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 	<-arrived
 	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrUnsent) {
@@ -371,7 +372,7 @@ func TestUpstreamModernDoubt(t *testing.T) {
 		}
 		usual(w, r, id)
 	}
-	up, rest := s.visit(t, UpstreamOptions{})
+	up, rest := s.visit(t, upstream.Options{})
 	var calls []<-chan adaptertest.Outcome
 	for range n {
 		calls = append(calls, adaptertest.Go(t.Context(), t, up, nil, ask))

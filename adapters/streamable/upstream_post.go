@@ -13,9 +13,11 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // posting is the POST of one call, in either era: how far it has got, and the
@@ -43,7 +45,7 @@ type posting struct {
 	mu      sync.Mutex // guards the rest
 	written bool
 	over    bool
-	waiter  chan struct{} // closed when written or over becomes true; nil while nobody waits
+	marked  upstream.Signal
 }
 
 func (p *posting) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
@@ -67,28 +69,17 @@ func (p *posting) mark(what *bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	*what = true
-	if p.waiter != nil {
-		close(p.waiter)
-		p.waiter = nil
-	}
+	p.marked.Wake()
 }
 
 // sent waits until the request is on its way or never will be, and reports
 // which. It is for one goroutine.
 func (p *posting) sent(ctx context.Context) bool {
 	p.mu.Lock()
-	if p.written || p.over {
-		defer p.mu.Unlock()
-		return p.written
+	if !p.written && !p.over {
+		_ = p.marked.Await(ctx, &p.mu)
+		p.mu.Lock()
 	}
-	wait := make(chan struct{})
-	p.waiter = wait
-	p.mu.Unlock()
-	select {
-	case <-wait:
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.written
 }
@@ -117,7 +108,7 @@ func (p *posting) end() {
 	}
 	p.stop()
 	p.mark(&p.over)
-	p.l.Abort(p.call, p.l.a.lost("it did not answer", nil)) // unless it is settled, as it should be
+	p.l.Abort(p.call, p.l.a.name.Lost("it did not answer", nil)) // unless it is settled, as it should be
 	p.l.ended(p.call)
 }
 
@@ -145,7 +136,7 @@ func (p *posting) single(res *http.Response) {
 		p.l.Unkept(&in, p.id, a.o.MaxMessage)
 		return
 	case err != nil:
-		p.l.Abort(p.call, a.lost("the connection to it broke", err))
+		p.l.Abort(p.call, a.name.Lost("the connection to it broke", err))
 		return
 	}
 	batch := jsonrpc.IsBatch(buf.B)
@@ -212,7 +203,7 @@ func (p *posting) event(ev *eventstream.Received, in *conn.Intake) {
 // events.
 func (p *posting) otherwise(res *http.Response) {
 	abort(res)
-	p.l.Abort(p.call, p.l.a.invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
+	p.l.Abort(p.call, p.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
 
 // Attempts to reach a server that cannot be connected to: it may be about to
@@ -239,16 +230,16 @@ func (a *Upstream) patience() time.Duration {
 // was sent, and somebody wants it.
 func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
 	most := a.patience()
-	began, pause := time.Now(), min(reachPause, most/2)
+	began, wait := time.Now(), min(reachPause, most/2)
 	for {
 		if !wanted() {
 			return nil, errUnwanted
 		}
 		res, err := by(request())
-		if err == nil || !httpclient.Unsent(err) || httpclient.TLSFault(err) || time.Since(began)+pause > most || !sleep(ctx, pause) {
+		if err == nil || !httpclient.Unsent(err) || httpclient.TLSFault(err) || time.Since(began)+wait > most || pause.For(ctx, wait) != nil {
 			return res, err
 		}
-		pause = min(2*pause, time.Second)
+		wait = min(2*wait, time.Second)
 	}
 }
 
@@ -260,21 +251,9 @@ var errUnwanted = errors.New("not wanted any more")
 func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
 	switch {
 	case res != nil:
-		return a.unavailable(err.Error(), nil)
+		return a.name.Unavailable(err.Error(), nil)
 	case httpclient.Unsent(err):
-		return a.unavailable("it cannot be reached", err)
+		return a.name.Unavailable("it cannot be reached", err)
 	}
-	return a.lost("the connection to it broke", err)
-}
-
-// sleep waits. It reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return a.name.Lost("the connection to it broke", err)
 }

@@ -200,25 +200,23 @@ func (r *refusal) credentials() bool {
 func (a *Upstream) refused(r *refusal) *bridge.Error {
 	switch {
 	case r.credentials():
-		e := a.unavailable(fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", r.status), nil)
-		e.Kind = bridge.ErrCredentials
-		return e
+		return a.name.Error(bridge.ErrCredentials, fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", r.status), nil)
 	case r.status == http.StatusTooManyRequests, r.status == http.StatusServiceUnavailable:
 		what := r.said("it is overloaded or limits its clients")
 		if r.after > 0 {
 			what += fmt.Sprintf("; it asks to wait for %v", r.after)
 		}
-		e := a.unavailable(what, nil)
+		e := a.name.Unavailable(what, nil)
 		e.After = r.after
 		if r.status == http.StatusTooManyRequests { // it works, for others perhaps, and says when it will for us
 			e.Kind = bridge.ErrDeclined
 		}
 		return e
 	case r.status >= 500:
-		return a.lost(r.said("it failed"), nil)
+		return a.name.Lost(r.said("it failed"), nil)
 	}
 	if r.status/100 == 4 {
-		return a.declined(r.said("it refused the request"), nil)
+		return a.name.Declined(r.said("it refused the request"), nil)
 	}
-	return a.unavailable(r.said("it refused the request"), nil)
+	return a.name.Unavailable(r.said("it refused the request"), nil)
 }

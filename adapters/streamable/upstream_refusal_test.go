@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
@@ -71,7 +72,7 @@ func TestUpstreamForgotten(t *testing.T) {
 		for _, session := range []string{"", "s1"} {
 			t.Run(c.name+"/"+session, func(t *testing.T) {
 				s := newScript(t, &script{session: session, post: respond(c.status, c.body)})
-				up, rest := s.connect(t, UpstreamOptions{})
+				up, rest := s.connect(t, upstream.Options{})
 				o := adaptertest.Call(t.Context(), t, up, nil, ask)
 				lost := c.lost && session != ""
 				// As an answer it is passed on: who says that the call was not
@@ -155,7 +156,7 @@ func TestUpstreamStatuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, &script{post: c.answer})
-			up, rest := s.connect(t, UpstreamOptions{})
+			up, rest := s.connect(t, upstream.Options{})
 			o := adaptertest.Call(t.Context(), t, up, nil, ask)
 			text := o.Answer
 			if o.Err != nil {
@@ -210,7 +211,7 @@ func TestUpstreamOtherTransport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, &script{begin: c.answer})
-			up, err := adapter(t, s.URL, nil, UpstreamOptions{Era: conn.EraLegacy}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+			up, err := adapter(t, s.URL, nil, upstream.Options{Era: conn.EraLegacy}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 			if err == nil {
 				_ = up.Close(t.Context())
 				t.Fatal("Open succeeded")
@@ -226,7 +227,7 @@ func TestUpstreamOtherTransport(t *testing.T) {
 	t.Run("nobody there", func(t *testing.T) {
 		s := newScript(t, &script{})
 		s.Close()
-		_, err := adapter(t, s.URL, nil, UpstreamOptions{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		_, err := adapter(t, s.URL, nil, upstream.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		if errors.Is(err, httpclient.ErrOtherTransport) || !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be reached") {
 			t.Errorf("Open: %v", err)
 		}

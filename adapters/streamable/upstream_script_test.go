@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -126,7 +127,7 @@ func (s *script) wait(t testing.TB, n int, line string) []recorded {
 }
 
 // connect opens a connection to the script.
-func (s *script) connect(t testing.TB, o UpstreamOptions) (bridge.Upstream, *adaptertest.Client) {
+func (s *script) connect(t testing.TB, o upstream.Options) (bridge.Upstream, *adaptertest.Client) {
 	t.Helper()
 	rest := &adaptertest.Client{}
 	return adaptertest.Open(t, adapter(t, s.URL, nil, o), rest), rest

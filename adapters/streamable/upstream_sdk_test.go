@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -95,7 +96,7 @@ func TestUpstreamSDK(t *testing.T) {
 			site := httptest.NewServer(handler)
 			t.Cleanup(site.Close)
 			rest := &adaptertest.Client{}
-			a := adapter(t, site.URL, nil, UpstreamOptions{})
+			a := adapter(t, site.URL, nil, upstream.Options{})
 			up, err := a.Open(t.Context(), sdkCaller(), rest)
 			if err != nil {
 				t.Fatal(err)

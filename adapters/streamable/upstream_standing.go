@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // standing is the stream on which the server says what belongs to no call.
@@ -103,7 +104,7 @@ func (w *wire) listen() {
 			s.follow(res, began)
 		}
 		w.mute()
-		if !again || !sleep(w.heed, s.pause()) {
+		if !again || pause.For(w.heed, s.pause()) != nil {
 			return
 		}
 		began = time.Now()
@@ -126,7 +127,7 @@ func (w *wire) mute() {
 // pause is how long to wait before the next attempt. Never less than a second:
 // there are servers that close each stream at once.
 func (s *standing) pause() time.Duration {
-	d := max(min(time.Second<<min(s.fails, 10), maxStanding), s.retry)
+	d := max(pause.Grown(time.Second, maxStanding, s.fails+1), s.retry)
 	return d + rand.N(d/4)
 }
 

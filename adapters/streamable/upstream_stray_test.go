@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -34,7 +35,7 @@ func TestUpstreamOthersAnswer(t *testing.T) {
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"for\":\"second\"}}\n\n", <-ids)
 		fmt.Fprintf(w, "data: [{\"jsonrpc\":\"2.0\",\"id\":%q,\"result\":{}}, 7, {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"own\":1}}]\n\n", id, id)
 	}
-	up, _ := s.connect(t, UpstreamOptions{})
+	up, _ := s.connect(t, upstream.Options{})
 	first := adaptertest.Go(t.Context(), t, up, nil, ask)
 	firstID := <-ids
 	go func() { ids <- firstID }()
@@ -65,7 +66,7 @@ func TestUpstreamElsewhere(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}
-	up, rest := s.connect(t, UpstreamOptions{})
+	up, rest := s.connect(t, upstream.Options{})
 	if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); got != `{"else":"where"}` {
 		t.Errorf("result %s", got)
 	}
@@ -88,7 +89,7 @@ func TestUpstreamElsewhere(t *testing.T) {
 // not sent by then is unavailable, and was never sent.
 func TestUpstreamUnreachable(t *testing.T) {
 	s := newScript(t, &script{post: echo})
-	a, rest := adapter(t, s.URL, nil, UpstreamOptions{}), &adaptertest.Client{}
+	a, rest := adapter(t, s.URL, nil, upstream.Options{}), &adaptertest.Client{}
 	up := adaptertest.Open(t, a, rest)
 	s.wait(t, 1, "GET")
 	s.Close()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -23,7 +24,7 @@ func TestUpstreamModern(t *testing.T) {
 	for _, s := range []shape{{name: "events", modern: true}, {name: "ids", modern: true, ids: true}} {
 		t.Run(s.name, func(t *testing.T) {
 			adaptertest.RunModern(t, func(t *testing.T) bridge.Adapter {
-				return adapter(t, newHost(t, s).URL, nil, UpstreamOptions{})
+				return adapter(t, newHost(t, s).URL, nil, upstream.Options{})
 			})
 		})
 	}
@@ -37,7 +38,7 @@ func TestUpstream(t *testing.T) {
 				if s.sessionless && strings.HasSuffix(t.Name(), "/Lost") {
 					t.Skip("a server without sessions cannot lose one")
 				}
-				return adapter(t, newHost(t, s).URL, nil, UpstreamOptions{})
+				return adapter(t, newHost(t, s).URL, nil, upstream.Options{})
 			})
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -37,7 +38,7 @@ func TestUpstreamCertificate(t *testing.T) {
 	site.Listener = l
 	site.StartTLS()
 	defer site.Close()
-	a, err := NewUpstream("fake", httpclient.Config{URL: site.URL, Proxy: "none"}, UpstreamOptions{})
+	a, err := NewUpstream("fake", httpclient.Config{URL: site.URL, Proxy: "none"}, upstream.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

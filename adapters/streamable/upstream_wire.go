@@ -151,7 +151,7 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, b
 // under way may still be answered by whoever works on them. The error
 // is for the call that was refused.
 func (w *wire) forget(how string) *bridge.Error {
-	err := &bridge.Error{Server: w.a.name, Kind: bridge.ErrUnsent, Public: "it has forgotten the session", Err: fmt.Errorf("%s: session %w", how, bridge.ErrLost)}
+	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
 	w.retire(err, w.dismiss, func() {
 		w.deafen()
 		w.mu.Lock()
@@ -164,7 +164,7 @@ func (w *wire) forget(how string) *bridge.Error {
 // abandon ends the connection because the server is of no use: its calls are
 // lost.
 func (w *wire) abandon(why string, cause error) {
-	err := w.a.lost(why, cause)
+	err := w.a.name.Lost(why, cause)
 	w.mu.Lock()
 	first := w.why == nil && !w.closed
 	gone := first && w.open

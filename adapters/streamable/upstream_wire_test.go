@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -25,7 +26,7 @@ func TestUpstreamHeaders(t *testing.T) {
 	} {
 		t.Run(c.revision, func(t *testing.T) {
 			s := newScript(t, &script{session: "s!~", revision: c.revision, post: echo})
-			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, UpstreamOptions{})
+			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, upstream.Options{})
 			caller := adaptertest.Caller("")
 			caller.Header = http.Header{"X-Both": {"first"}}
 			up, err := a.Open(t.Context(), caller, &adaptertest.Client{})
@@ -87,7 +88,7 @@ func TestUpstreamInitialized(t *testing.T) {
 		s := newScript(t, &script{note: func(w http.ResponseWriter, _ *http.Request) { <-released; w.WriteHeader(status) }})
 		opened := make(chan bridge.Upstream)
 		go func() {
-			up, err := adapter(t, s.URL, nil, UpstreamOptions{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+			up, err := adapter(t, s.URL, nil, upstream.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 			if err != nil {
 				t.Errorf("%d: %v", status, err)
 			}
@@ -105,7 +106,7 @@ func TestUpstreamInitialized(t *testing.T) {
 		}
 	}
 	s := newScript(t, &script{session: "s", note: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }})
-	if _, err := adapter(t, s.URL, nil, UpstreamOptions{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{}); !errors.Is(err, bridge.ErrUnavailable) {
+	if _, err := adapter(t, s.URL, nil, upstream.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{}); !errors.Is(err, bridge.ErrUnavailable) {
 		t.Errorf("Open: %v, want ErrUnavailable", err)
 	}
 	s.wait(t, 1, "DELETE") // it had begun a session
@@ -132,7 +133,7 @@ func TestUpstreamRedirects(t *testing.T) {
 		{"/mcp/", 307, ""}, {"/mcp/", 308, ""}, {"/mcp/", 302, "turns POST into GET"}, {"http://elsewhere.invalid/mcp/", 307, "another origin"},
 	} {
 		target.Store([2]any{c.to, c.status})
-		up, err := adapter(t, s.URL+"/mcp", nil, UpstreamOptions{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		up, err := adapter(t, s.URL+"/mcp", nil, upstream.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		if c.want != "" {
 			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "elsewhere") {
 				t.Errorf("%d to %s: %v, want ErrUnavailable with %q", c.status, c.to, err, c.want)
@@ -150,7 +151,7 @@ func TestUpstreamRedirects(t *testing.T) {
 // An answer above the limit fails its call and nothing else.
 func TestUpstreamTooLarge(t *testing.T) {
 	const limit = 100 << 10
-	large := strings.Repeat("x", limit+envelopeRoom)
+	large := strings.Repeat("x", limit+upstream.EnvelopeRoom)
 	fits := strings.Repeat("x", limit)
 	s := newScript(t, &script{session: "s"})
 	var n atomic.Int32
@@ -178,7 +179,7 @@ func TestUpstreamTooLarge(t *testing.T) {
 		},
 	}
 	s.post = func(w http.ResponseWriter, _ *http.Request, id string) { answers[n.Add(1)-1](w, id) }
-	up, rest := s.connect(t, UpstreamOptions{MaxMessage: limit})
+	up, rest := s.connect(t, upstream.Options{MaxMessage: limit})
 	for i := range answers {
 		o := adaptertest.Call(t.Context(), t, up, nil, ask)
 		if tooLarge := strings.Contains(o.Answer, "upstream_too_large"); o.Err != nil || tooLarge != (i < 3) || !tooLarge && !strings.Contains(o.Answer, fits) {
@@ -200,7 +201,7 @@ func TestUpstreamOrder(t *testing.T) {
 		w.WriteHeader(202)
 	}})
 	s.post = func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }
-	up, _ := s.connect(t, UpstreamOptions{})
+	up, _ := s.connect(t, upstream.Options{})
 	const n = 200
 	for i := range n {
 		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n/%d"}`, i))}); err != nil {
@@ -271,7 +272,7 @@ func TestUpstreamFull(t *testing.T) {
 			flush(w)
 		}
 	}
-	up, rest := s.connect(t, UpstreamOptions{MaxMessage: 10 << 10})
+	up, rest := s.connect(t, upstream.Options{MaxMessage: 10 << 10})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("no patience"))
 	defer cancel()
 	hold.Store(true)

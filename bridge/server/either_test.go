@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -110,11 +111,11 @@ func TestEitherEras(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		f := newFar(t, map[string]string{"/events": "sse"})
 		c := httpclient.Config{URL: f.url + "/events", Proxy: "none"}
-		newer, err := streamable.NewUpstream("a", c, streamable.UpstreamOptions{})
+		newer, err := streamable.NewUpstream("a", c, upstream.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		older, err := sse.NewUpstream("a", c, sse.UpstreamOptions{})
+		older, err := sse.NewUpstream("a", c, upstream.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

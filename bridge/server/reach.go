@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -40,8 +41,7 @@ func (s *Server) reach(c *config.Server) reached {
 }
 
 func (s *Server) child(c *config.Server) reached {
-	spoken, most := revisions(c)
-	a := stdio.New(c.Name, *c.Stdio, stdio.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c), Era: spoken, Revision: most})
+	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
 	return reached{Adapter: a, check: a.Check, transport: func() string { return "stdio" }}
 }
 
@@ -96,13 +96,12 @@ func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Option
 // C2.9).
 func (s *Server) remote(c *config.Server) reached {
 	r := c.Remote()
-	spoken, most := revisions(c)
-	o := streamable.UpstreamOptions{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: timeouts(c), Era: spoken, Revision: most}
+	o := s.limits(c)
 	newer, err := streamable.NewUpstream(c.Name, *r, o)
 	if err != nil {
 		return cannot(c, err)
 	}
-	older, err := sse.NewUpstream(c.Name, *r, sse.UpstreamOptions{Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: o.Timeouts, Revision: most})
+	older, err := sse.NewUpstream(c.Name, *r, o)
 	if err != nil {
 		newer.Close()
 		return cannot(c, err)
@@ -116,7 +115,7 @@ func (s *Server) remote(c *config.Server) reached {
 	switch {
 	case c.SSE != nil:
 		fixed = httpclient.TransportSSE
-	case spoken == conn.EraModern:
+	case o.Era == conn.EraModern:
 		fixed = httpclient.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
 	}
 	for _, w := range ways {
@@ -138,15 +137,12 @@ func cannot(c *config.Server, err error) reached {
 	}
 }
 
-// revisions returns the era in which the server is spoken to, and the newest
-// revision that it is offered if it is a legacy one; empty means no limit.
-func revisions(c *config.Server) (conn.Era, string) {
+// limits returns the limits of the server's connections, and what is spoken there:
+// one revision of the modern era alone, or an era, or up to a legacy revision.
+func (s *Server) limits(c *config.Server) upstream.Options {
+	o := upstream.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}, Era: conn.Era(c.Era), Revision: c.Revision}
 	if era.IsModern(c.Revision) {
-		return conn.EraModern, ""
+		o.Era, o.Revision = conn.EraModern, ""
 	}
-	return conn.Era(c.Era), c.Revision
-}
-
-func timeouts(c *config.Server) conn.Timeouts {
-	return conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}
+	return o
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
@@ -155,7 +156,7 @@ var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)
 
 // missing warns of a program that is not there; it may be installed later.
 func missing(s *config.Server) []string {
-	if err := stdio.New(s.Name, *s.Stdio, stdio.Options{}).Check(); err != nil {
+	if err := stdio.New(s.Name, *s.Stdio, upstream.Options{}).Check(); err != nil {
 		return []string{fmt.Sprintf("%s cannot be started: %v", s.Stdio.Command, err)}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // Fault says why a call got no answer. A client may know the text.
@@ -55,21 +57,9 @@ func (s *Source) step(ctx context.Context) error {
 		r.Cancel()
 		return &Fault{Text: fmt.Sprintf("was not sent: the limit of %s for requests to this API is reached", s.o.Rate), After: wait}
 	}
-	if err := sleep(ctx, wait); err != nil {
+	if err := pause.For(ctx, wait); err != nil {
 		r.Cancel()
 		return err
 	}
 	return nil
-}
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // errTimeout is why a call ends that takes too long.
@@ -66,7 +67,7 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 		if res != nil {
 			drain(res)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +150,7 @@ func (p *Plan) repeatable() bool {
 
 // after says whether to send a request again, and when.
 func after(tries int, res *http.Response, err error) (time.Duration, bool) {
-	wait := min(firstPause<<min(tries-1, 10), maxPause)
+	wait := pause.Grown(firstPause, maxPause, tries)
 	wait = wait/2 + rand.N(wait/2+1) // those who failed together come back apart
 	if err != nil {
 		return wait, httpclient.Unsent(err) && !httpclient.TLSFault(err) && !errors.Is(err, httpclient.ErrRefused)
