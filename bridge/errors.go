@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -103,6 +104,12 @@ func RetryAfter(err error) time.Duration {
 		return e.After
 	}
 	return 0
+}
+
+// Exhausted reports whether err is that the bridge, or the machine, has no files,
+// processes or memory left. That says nothing about a server.
+func Exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
 }
 
 // TakenBack returns why a call ends that the client's notification n takes back:

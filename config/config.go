@@ -24,6 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 )
@@ -151,7 +152,7 @@ type Server struct {
 	Validate bool `yaml:"validate"`
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
 	Cache   gateway.Cache   `yaml:"cache"`
-	Breaker gateway.Breaker `yaml:"breaker"`
+	Breaker breaker.Options `yaml:"breaker"`
 	Limits  limits.Options  `yaml:"limits"`
 	Retry   retry.Options   `yaml:"retry"`
 	// Ping is how long a connection may be silent before the server is asked for

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
 
@@ -29,7 +29,7 @@ type Options struct {
 	// limit.
 	MaxTimeout time.Duration
 	// Breaker says when a host is left alone because it fails.
-	Breaker gateway.Breaker
+	Breaker breaker.Options
 	// Forward are the names of headers of callers that the API gets. They are as
 	// the API knows them.
 	Forward []string

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
@@ -40,7 +41,7 @@ func publish(t testing.TB, s bridge.Adapter, bo gateway.Options, o Options) *rig
 	if len(bo.Servers) > 0 {
 		bounds = bo.Servers[0].Limits
 	}
-	off := gateway.Breaker{Off: true} // servers fail here as often as it takes
+	off := breaker.Options{Off: true} // servers fail here as often as it takes
 	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s, Limits: bounds, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log

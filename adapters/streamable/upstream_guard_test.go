@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -51,7 +52,7 @@ func TestUpstreamGuarded(t *testing.T) {
 			s := newScript(t, &script{post: c.post})
 			u := adapter(t, s.URL, nil, upstream.Options{Timeouts: conn.Timeouts{Idle: 300 * time.Millisecond}})
 			b := gateway.New(gateway.Options{Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{
-				{Name: "fake", Adapter: u, Breaker: gateway.Breaker{Failures: 3}},
+				{Name: "fake", Adapter: u, Breaker: breaker.Options{Failures: 3}},
 			}})
 			defer b.Close(context.Background())
 			m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -30,7 +31,7 @@ func hanging() (f *fake, hang *atomic.Bool) {
 func TestBreakerHung(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		f, hang := hanging()
-		run(t, ServerOptions{Adapter: f, Share: share, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 			s, _ := begin(t, b, "")
 			bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
 			hang.Store(true)
@@ -67,7 +68,7 @@ func TestBreakerHungUnderWay(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{times: conn.Timeouts{Idle: deadline}}
 			f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/call" }
-			run(t, ServerOptions{Adapter: f, Share: test.share, Breaker: Breaker{Failures: 5}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Share: test.share, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *Gateway) {
 				var all []*Session
 				for range 10 {
 					s, _ := begin(t, b, "")
@@ -103,7 +104,7 @@ func TestBreakerHungBefore(t *testing.T) {
 	var hang atomic.Bool
 	f := &fake{times: conn.Timeouts{Idle: deadline}}
 	f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return hang.Load() && m.Method == "tools/call" }
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		hang.Store(true)
 		for n := range 6 {
@@ -124,7 +125,7 @@ func TestBreakerHungBefore(t *testing.T) {
 func TestBreakerHungOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, hang := hanging()
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: Breaker{Failures: 3}}}, Grants: map[string]Grant{"a": {}, "b": {}}})
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Grants: map[string]Grant{"a": {}, "b": {}}})
 		defer b.Close(context.Background())
 		ask := func(principal string) string {
 			return visitor{principal: principal}.call(t, b, "tools/call", `"name":"x"`)
@@ -171,7 +172,7 @@ func TestBreakerBusy(t *testing.T) {
 		}
 		return busy.Load() && m.Method == "ping"
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		long := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"long"}}`)
 		time.Sleep(time.Minute)

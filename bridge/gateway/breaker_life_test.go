@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -63,7 +64,7 @@ func TestBreakerTogether(t *testing.T) {
 // when one of these gives a sign of life.
 func TestBreakerAwait(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: Breaker{Failures: 2}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: breaker.Options{Failures: 2}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(bridge.ErrUnavailable) }
 		f.mute.Store(true)
@@ -91,7 +92,7 @@ func TestBreakerAwait(t *testing.T) {
 func TestBreakerLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := modernShop("one", nil)
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: Breaker{Failures: 1, Slow: time.Second}}}})
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}})
 		defer b.Close(context.Background())
 		ctx, stop := context.WithCancel(t.Context())
 		var back stream
@@ -126,7 +127,7 @@ func TestBreakerLasting(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 1, Slow: time.Second}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}, func(t *testing.T, b *Gateway) {
 		park := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"x"`))
 		time.Sleep(5 * time.Minute)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+park+`"`), `"content":[]`)
@@ -142,7 +143,7 @@ func TestBreakerLasting(t *testing.T) {
 // server is left alone.
 func TestBreakerPulse(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: Breaker{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 2 {

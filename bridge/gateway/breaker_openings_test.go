@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -21,7 +22,7 @@ import (
 // open connection goes on using it, however often somebody else tries in vain.
 func TestBreakerFailingOpenings(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 5}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *Gateway) {
 		var good []*Session
 		for range 3 {
 			s, _ := begin(t, b, "")
@@ -65,7 +66,7 @@ func TestBreakerFailingOpenings(t *testing.T) {
 // calls go on, whether or not another one can be opened.
 func TestBreakerFailingBoth(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 		var all []*Session
 		for range 3 {
 			s, _ := begin(t, b, "")
@@ -134,7 +135,7 @@ func TestBreakerProbesOpenings(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hold = make(chan struct{})
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: Breaker{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
 		var all []*Session
 		for range 3 {
@@ -182,7 +183,7 @@ func TestBreakerProbesOpenings(t *testing.T) {
 func TestBreakerOwnLack(t *testing.T) {
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		f := newFaulty(nil)
-		run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 			s, _ := begin(t, b, "")
 			before := f.before
 			f.before = func(_ context.Context, _ int) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -28,6 +29,9 @@ type faulty struct {
 	mute    atomic.Bool // pings are not answered
 	closed  atomic.Bool // no connection can be opened
 }
+
+// probePatient is how long callers wait for the outcome of a probe.
+const probePatient = 5 * time.Second
 
 func newFaulty(outcome func(n int) error) *faulty {
 	f := &faulty{outcome: outcome}
@@ -96,7 +100,7 @@ func TestBreakerCounts(t *testing.T) {
 				}
 				return test.err
 			})
-			run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 				s, _ := begin(t, b, "")
 				var got string
 				for range 10 {
@@ -114,7 +118,7 @@ func TestBreakerCounts(t *testing.T) {
 // What clients are told, and when the server is tried again.
 func TestBreakerRefusal(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		other, _ := begin(t, b, "p") // of a principal's
 		for range 2 {
@@ -156,7 +160,7 @@ func TestBreakerGatesOpenings(t *testing.T) {
 		t.Run(string(share), func(t *testing.T) {
 			f := newFaulty(nil)
 			f.closed.Store(true)
-			run(t, ServerOptions{Adapter: f, Share: share, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 				for i := 0; state(b).Breaker == "closed"; i++ {
 					if i > 20 {
 						t.Fatal("never opened")
@@ -201,7 +205,7 @@ func initializeAs(t testing.TB, b *Gateway, id, principal string) (*Session, str
 func TestBreakerProbe(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
 	f.times = conn.Timeouts{Idle: time.Minute}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: Breaker{Failures: 5}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 5 {
@@ -278,7 +282,7 @@ func TestBreakerProbeOpens(t *testing.T) {
 		}
 		return refuse(ctx, n)
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 		fail := func() {
 			t.Helper()
 			if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
@@ -407,7 +411,7 @@ func TestBreakerSlow(t *testing.T) {
 				}
 				return true
 			}
-			run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3, Slow: test.slow}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3, Slow: test.slow}}, func(t *testing.T, b *Gateway) {
 				s, st := begin(t, b, "")
 				st.heard = func(line string) {
 					if strings.Contains(line, "roots/list") {
@@ -441,7 +445,7 @@ func TestBreakerCrashLoop(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 		bad, _ := begin(t, b, "")
 		good, _ := begin(t, b, "")
 		for range 50 {
@@ -480,7 +484,7 @@ func TestBreakerOneLoss(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		var wg sync.WaitGroup
 		for range 50 {
@@ -499,7 +503,7 @@ func TestBreakerRestart(t *testing.T) {
 	for _, n := range []int{15, 30} {
 		f := &fake{}
 		f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" }
-		run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 3}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
 			var calls []*pendingCall
 			var all []*Session
 			for range n {

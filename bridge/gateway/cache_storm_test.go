@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -94,7 +95,7 @@ func TestCacheStorm(t *testing.T) {
 		for seed := range uint64(12) {
 			server := &stormy{rng: rand.New(rand.NewPCG(seed, 1)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve, times: conn.Timeouts{Idle: 20 * time.Second}}
-			o := ServerOptions{Adapter: f, Share: share, Process: seed%2 == 0, Restarts: 1000, Breaker: Breaker{Off: seed%3 == 0}, Cache: Cache{Lists: time.Duration(seed%4) * time.Second, Bytes: 8 << 10}}
+			o := ServerOptions{Adapter: f, Share: share, Process: seed%2 == 0, Restarts: 1000, Breaker: breaker.Options{Off: seed%3 == 0}, Cache: Cache{Lists: time.Duration(seed%4) * time.Second, Bytes: 8 << 10}}
 			run(t, o, func(t *testing.T, b *Gateway) {
 				var wg sync.WaitGroup
 				for c := range 8 {

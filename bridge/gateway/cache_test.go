@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
@@ -753,7 +754,7 @@ func TestCacheBreakerOpen(t *testing.T) {
 		return nil
 	}
 	all(t, []stock{
-		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{Breaker: Breaker{Failures: 1}}},
+		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{Breaker: breaker.Options{Failures: 1}}},
 		{name: "good", prefix: "good__", f: good.fake},
 	}, func(t *testing.T, b *Gateway) {
 		list := func() []string { return names(t, visitor{}.call(t, b, "tools/list", "")) }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -127,7 +128,7 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			}
 			return nil
 		}
-		run(t, ServerOptions{Adapter: l, Breaker: Breaker{Failures: 1}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, b *Gateway) {
 			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`) }
 			list(v)
 			time.Sleep(25 * time.Minute)

@@ -88,8 +88,8 @@ func TestChains(t *testing.T) {
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
 		modern    = "mirrored > validating > "
-		guards    = "keeper > limits.Bounded > retry.retrying > lane > tracing.Tracing > counted"
-		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > tracing.Tracing > counted"
+		guards    = "keeper > limits.Bounded > retry.retrying > lane > tracing.Tracing > breaker.guarded"
+		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > tracing.Tracing > breaker.guarded"
 		viewed    = "view > " + guards
 		askedLess = "validating > " + guards // lower makes a call that may be parked in a goroutine
 	)

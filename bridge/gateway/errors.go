@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -17,12 +16,6 @@ import (
 // errLack: the bridge itself has no room for another connection. It is a kind of
 // ErrUnavailable and of ErrOverloaded.
 var errLack = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
-
-// lacking reports whether err is that the bridge, or the machine, has no files,
-// processes or memory left. That says nothing about a server.
-func lacking(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
-}
 
 // dataOf says what data.bridge is, by which a client's program can tell why a
 // call failed. The first kind that fits counts.

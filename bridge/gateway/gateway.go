@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -100,7 +101,7 @@ type ServerOptions struct {
 	MaxTask time.Duration
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
 	Cache   Cache
-	Breaker Breaker
+	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options
 	// Process says that opening a connection starts a process: a list that is kept

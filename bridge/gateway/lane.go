@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -22,10 +23,10 @@ type lane struct {
 	route  *route
 	caller *bridge.Caller
 	rest   bridge.Client
-	own    bool   // it is one session's
-	probes bool   // it is opened to see whether the server works, while it is left alone
-	give   func() // called when the connection could not be opened again for long although it is needed; may be nil
-	asks   func() // called when the server waits for a client, and it cannot be told which call is about it; may be nil
+	own    bool             // it is one session's
+	gate   *breaker.Breaker // that openings and calls pass; nil lets them
+	give   func()           // called when the connection could not be opened again for long although it is needed; may be nil
+	asks   func()           // called when the server waits for a client, and it cannot be told which call is about it; may be nil
 	wg     sync.WaitGroup
 	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
@@ -100,14 +101,13 @@ type wire struct {
 	asks atomic.Int64 // questions of the server's that name no call
 	gone error        // guarded by l.mu
 
-	worked atomic.Bool  // a call has been answered
-	under  atomic.Int64 // calls under way that are counted, but for those that last
+	worked atomic.Bool // a call has been answered
 
 	joint joint // of those who listen, where they share a subscription
 }
 
 func newLane(r *route, from *bridge.Caller, rest bridge.Client, heard observer) *lane {
-	l := &lane{route: r, caller: from, rest: rest, heard: heard}
+	l := &lane{route: r, caller: from, rest: rest, gate: r.breaker, heard: heard}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.force, l.hurry = context.WithCancel(context.Background())
 	return l
@@ -433,7 +433,6 @@ func (l *lane) doze() {
 
 // retire closes a connection that is not the lane's any more.
 func (l *lane) retire(w *wire) {
-	l.route.breaker.parted(w)
 	l.heard.Closed()
 	_ = w.up.Close(l.force) // the wire logs what matters
 	l.route.released(l.caller.Principal)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -109,7 +110,7 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 // not after a pause that grows.
 func TestLaneWorked(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		took := func() time.Duration {
 			synctest.Wait()
@@ -145,7 +146,7 @@ func TestLaneWorked(t *testing.T) {
 // not away for long.
 func TestLaneStartsSpread(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Restarts: 10, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 10, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		var starts []time.Time
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -180,7 +181,7 @@ func TestLaneMaxPause(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, MaxPause: 3 * time.Second, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, MaxPause: 3 * time.Second, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		f.wire(1).die()
 		synctest.Wait()

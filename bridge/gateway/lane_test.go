@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -106,7 +107,7 @@ func TestLaneBackOff(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		f.wire(1).die()
 		synctest.Wait()
@@ -183,7 +184,7 @@ func TestLaneSubscriptionIsNeed(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, st := begin(t, b, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -289,7 +290,7 @@ func TestLimitsLeakNothing(t *testing.T) {
 		}
 		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
 		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: limits.PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
-			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: Breaker{Off: true},
+			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: breaker.Options{Off: true},
 			Limits: limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
 		}}}
 		limited(t, o, func(t *testing.T, b *Gateway) {

@@ -112,7 +112,7 @@ func (l *lower) doubt() {
 // connection is not used any more.
 func (l *lower) settle() {
 	for wait := lingering; ; wait *= 2 {
-		if w := l.lane.current(); w != nil && errors.Is(w.ping(l.ctx, wait), bridge.ErrTimeout) {
+		if w := l.lane.current(); w != nil && errors.Is(w.Ping(l.ctx, wait), bridge.ErrTimeout) {
 			if l.p.stray.Load() {
 				l.p.part(l)
 				l.p.settled() // who waits for it finds another

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -39,17 +40,10 @@ func (l *lane) feel(w *wire) {
 	l.wg.Go(func() { l.ping(w) })
 }
 
+// ping asks for a sign of life, and ends the connection without one.
 func (l *lane) ping(w *wire) {
 	every := l.route.o.Ping
-	dead := &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrLost, Public: fmt.Sprintf("it gave no sign of life within %v", every)}
-	ctx, cancel := context.WithTimeoutCause(l.ctx, every, dead)
-	defer cancel()
-	ask := jsonrpc.NewRequest("ping", nil)
-	if w.up.Server().Modern() {
-		ask = l.caller.Request("server/discover", nil) // it has no ping
-	}
-	a, err := w.up.Call(ctx, &bridge.Request{Message: ask, From: l.caller})
-	a.Release() // an error is a sign of life too
+	err := w.ping(l.ctx, w.up, every, bridge.ErrLost)
 	if l.ctx.Err() != nil {
 		return
 	}
@@ -63,4 +57,37 @@ func (l *lane) ping(w *wire) {
 	if err != nil && !busy {
 		w.Gone(err)
 	}
+}
+
+// ping asks for a sign of life over up. An error that is an answer is one too. The
+// error is of that kind when there is none in time.
+func (w *wire) ping(ctx context.Context, up bridge.Upstream, within time.Duration, kind error) error {
+	l := w.l
+	dead := &bridge.Error{Server: l.route.o.Name, Kind: kind, Public: fmt.Sprintf("it gave no sign of life within %v", within)}
+	ctx, stop := context.WithTimeoutCause(ctx, within, dead)
+	defer stop()
+	ask := jsonrpc.NewRequest("ping", nil)
+	if up.Server().Modern() {
+		ask = l.caller.Request("server/discover", nil) // it has no ping
+	}
+	a, err := up.Call(ctx, &bridge.Request{Message: ask, From: l.caller})
+	a.Release()
+	return err
+}
+
+var _ breaker.Conn = (*wire)(nil)
+
+// Idle implements breaker.Conn.
+func (w *wire) Idle() (open, idle bool) {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	return w.l.wire == w, w.l.active == 0
+}
+
+// Asked implements breaker.Conn.
+func (w *wire) Asked() int64 { return w.asks.Load() }
+
+// Ping implements breaker.Conn, which it does not ask.
+func (w *wire) Ping(ctx context.Context, within time.Duration) error {
+	return w.ping(ctx, w.raw, within, bridge.ErrTimeout)
 }

@@ -33,7 +33,7 @@ const (
 // it was started; the breaker about the server, whose connections have failed
 // again and again: then none is opened, however new.
 func (l *lane) attempt() (*wire, error) {
-	if _, err := l.pass(); err != nil {
+	if err := l.gate.Pass(l.ctx, l.caller); err != nil {
 		return nil, err
 	}
 	if err := l.backOff(); err != nil {
@@ -46,7 +46,7 @@ func (l *lane) attempt() (*wire, error) {
 	if err != nil {
 		return nil, err // no fault of the server's
 	}
-	t, err := l.glance() // others have tried meanwhile
+	opened, err := l.gate.Opening(l.ctx, l.caller, l.own) // others have tried meanwhile
 	if err != nil {
 		release()
 		l.route.released(l.caller.Principal)
@@ -59,12 +59,11 @@ func (l *lane) attempt() (*wire, error) {
 	w.joint = joint{w: w, sharers: map[*sharer]struct{}{}, wanted: map[interest]int{}}
 	w.raw, err = l.route.o.Adapter.Open(ctx, l.caller, w)
 	release()
-	if lacking(err) {
+	if bridge.Exhausted(err) {
 		err = &bridge.Error{Server: l.route.o.Name, Kind: errLack, Err: err, After: limits.Again, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
 	}
-	l.route.breaker.opening(t, l, err)
+	w.up = opened(w, w.raw, err)
 	if err == nil {
-		w.up = l.route.breaker.joined(w)
 		l.heard.Opened()
 		if err = l.restore(ctx, w); err != nil {
 			l.route.learned(l.caller.Principal, w.up.Server()) // it works, as another
@@ -257,7 +256,7 @@ func (l *lane) holdOn() {
 		l.mu.Lock()
 		wait := time.Until(l.nextStart())
 		l.mu.Unlock()
-		timer := time.NewTimer(max(wait, time.Second, l.route.breaker.left()))
+		timer := time.NewTimer(max(wait, time.Second, l.gate.Left()))
 		select {
 		case <-timer.C:
 		case <-l.ctx.Done():

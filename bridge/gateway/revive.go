@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
 // waiter is somebody who wants to know when a server works again.
@@ -45,7 +47,7 @@ func (b *Gateway) goes(f func()) bool {
 // probe tries the server until it works or nobody waits for it.
 func (r *route) probe() {
 	for pause := time.Second; ; pause = min(2*pause, r.maxPause) {
-		timer := time.NewTimer(max(pause, r.breaker.left()))
+		timer := time.NewTimer(max(pause, r.breaker.Left()))
 		select {
 		case <-timer.C:
 		case <-r.b.life.Done():
@@ -57,7 +59,7 @@ func (r *route) probe() {
 			return
 		}
 		if len(r.openings) == 0 { // otherwise somebody is trying already
-			r.try(from)
+			r.retry(from)
 		}
 	}
 }
@@ -73,19 +75,26 @@ func (r *route) waiting() (*bridge.Caller, bool) {
 	return nil, false
 }
 
-// try opens a connection to see whether the server works, and closes it. When
+// retry opens a connection to see whether the server works, and closes it. When
 // the server is left alone that is up to the breaker, which says it when the
 // server works.
-func (r *route) try(from *bridge.Caller) {
-	if r.breaker.shut() {
-		_, _ = r.breaker.passOpening(r.b.life, from)
+func (r *route) retry(from *bridge.Caller) {
+	if r.breaker.Shut() {
+		_ = r.breaker.Pass(r.b.life, from)
 		return
 	}
+	done, _ := r.try(r.b.life, from, r.breaker)
+	done()
+}
+
+// try opens a connection if g lets it; nil lets it in any case. done closes it.
+func (r *route) try(ctx context.Context, from *bridge.Caller, g *breaker.Breaker) (done func(), err error) {
 	l := newLane(r, from, bridge.Nobody{}, r.cache.source(from))
-	if _, err := l.enter(r.b.life); err == nil {
+	l.gate = g
+	if _, err = l.enter(ctx); err == nil {
 		l.leave()
 	}
-	_ = l.Close(r.b.force)
+	return func() { _ = l.Close(r.b.force) }, err
 }
 
 // learned notes what a handshake on behalf of a principal said: the server

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -47,7 +48,7 @@ type route struct {
 	leave     leave             // of the connections that are being closed
 	gate      *limits.Queue     // that calls pass
 	rates     *limits.Rates     // of calls; nil when they are not limited
-	breaker   *breaker          // nil when the server is never left alone
+	breaker   *breaker.Breaker  // nil when the server is never left alone
 	retries   *retry.Retries    // nil when calls are not made again
 	grades    grades            // of its lists
 	cache     *cache            // of what it lists; nil when nothing is kept
@@ -86,7 +87,11 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	if o.Validate {
 		r.checks = newChecks()
 	}
-	r.breaker, r.retries = newBreaker(r), retry.New(o.Retry, r, r.log, b.life)
+	r.retries = retry.New(o.Retry, r, r.log, b.life)
+	r.breaker = breaker.New(o.Breaker, breaker.Server{
+		Name: o.Name, Log: r.log, Shared: r.share == ShareAll, Within: r.handshake, Life: b.life, Go: b.goes, Noted: r.noted, Works: r.works,
+		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return r.try(ctx, from, nil) },
+	})
 	r.sieves = newSieves(&o)
 	r.cache, r.owners = newCache(r), newOwners(r)
 	r.pool = newPool(r)
@@ -261,7 +266,7 @@ func (r *route) fared(err error, headers bool) {
 		if r.ill.Load() {
 			r.works()
 		}
-	case lacking(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDeclined) && (headers || !errors.Is(err, bridge.ErrCredentials)):
+	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDeclined) && (headers || !errors.Is(err, bridge.ErrCredentials)):
 	case errors.Is(err, bridge.ErrUnavailable) && !r.ill.Load():
 		r.failed(err)
 	}
@@ -463,7 +468,22 @@ func (r *route) status() Status {
 	if failure != nil {
 		st.Usable, st.State, st.Reason, st.Since = usable, "failing", fmt.Sprint(failure), since
 	}
-	r.breaker.report(&st)
+	br := r.breaker.Status()
+	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
+		return st
+	}
+	if br.State == "open" {
+		st.RetryAt = br.Again
+	}
+	if time.Now().Before(br.Again) { // from then on somebody has to try it
+		st.Usable = false
+	}
+	if st.State != "failing" {
+		st.State, st.Reason = "failing", br.Why.Error()
+	}
+	if st.Since.IsZero() || br.Since.Before(st.Since) {
+		st.Since = br.Since
+	}
 	return st
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -56,7 +57,7 @@ func TestStatusTally(t *testing.T) {
 // since, and also when it is its calls that fail and not its connection.
 func TestStatusLeftAlone(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrTimeout)))
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		f.mute.Store(true)
 		f.closed.Store(true)
@@ -77,7 +78,7 @@ func TestStatusLeftAlone(t *testing.T) {
 func TestStatusFailing(t *testing.T) {
 	f := newFaulty(nil)
 	f.closed.Store(true)
-	run(t, ServerOptions{Adapter: f, Breaker: Breaker{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		initialize(t, b, "", bridgetest.InitializeParams)
 		began := time.Now()
 		for range 5 {

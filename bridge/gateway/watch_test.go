@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
@@ -217,7 +218,7 @@ func TestWatchTogether(t *testing.T) {
 	dead := &fake{before: func(context.Context, int) error {
 		return &bridge.Error{Server: "dead", Kind: bridge.ErrUnavailable, Public: "no such program"}
 	}}
-	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: Breaker{Failures: 100}}}
+	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: breaker.Options{Failures: 100}}}
 	reported(t, servers, func(t *testing.T, b *Gateway, l *ledger) {
 		s, a, err := b.Initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {

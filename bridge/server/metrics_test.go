@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
@@ -275,7 +275,7 @@ func TestMetricsOutcomes(t *testing.T) {
 		c.PublicStatus = true
 		c.Servers[0].Limits = limits.Options{Calls: 1, Queue: 1}
 		c.Servers[1].Limits = limits.Options{Tools: map[string]limits.Rate{"echo": {PerSecond: 0.01, Burst: 1}}}
-		c.Servers[2].Breaker = gateway.Breaker{Failures: 1, Pause: time.Minute}
+		c.Servers[2].Breaker = breaker.Options{Failures: 1, Pause: time.Minute}
 	}, []string{"narrow", "slow", "bad"}, func(t *testing.T, r *rig) {
 		head := func(id string) []string { return []string{"X-Api-Key", key, "Mcp-Session-Id", id} }
 		begin := func(path string) string {

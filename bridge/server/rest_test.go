@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -238,7 +239,7 @@ paths:
 func TestRestOptions(t *testing.T) {
 	s := config.DefaultServer("words", config.ShareSession)
 	s.Timeout, s.MaxTimeout = 3*time.Second, 7*time.Second
-	s.Breaker = gateway.Breaker{Failures: 7}
+	s.Breaker = breaker.Options{Failures: 7}
 	if o := RestOptions(&s, 1<<20, nil); o.Timeout != s.Timeout || o.MaxTimeout != s.MaxTimeout || o.MaxMessage != 1<<20 || o.Breaker != s.Breaker {
 		t.Errorf("RestOptions = %+v", o)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
 // breakers keep hosts that fail again and again from being called. Each host has
@@ -20,15 +20,15 @@ import (
 // The counting is gobreaker's. Its pause does not grow, and it counts as many in a
 // row what fails together, so these two are here.
 type breakers struct {
-	o   gateway.Breaker // with its defaults
+	o   breaker.Options // with its defaults
 	log *slog.Logger
 
 	mu     sync.Mutex // guards byHost
-	byHost map[string]*breaker
+	byHost map[string]*hostBreaker
 }
 
-// breaker is that of a host.
-type breaker struct {
+// hostBreaker is that of a host.
+type hostBreaker struct {
 	all  *breakers
 	host string
 
@@ -59,13 +59,13 @@ var (
 )
 
 // newBreakers makes them with the defaults that bridge.Breaker names.
-func newBreakers(o gateway.Breaker, log *slog.Logger) *breakers {
+func newBreakers(o breaker.Options, log *slog.Logger) *breakers {
 	setDefault(&o.Failures, 5)
 	setDefault(&o.Percent, 60)
 	setDefault(&o.Calls, 20)
 	setDefault(&o.Window, 30*time.Second)
 	setDefault(&o.Pause, 5*time.Second)
-	return &breakers{o: o, log: log, byHost: map[string]*breaker{}}
+	return &breakers{o: o, log: log, byHost: map[string]*hostBreaker{}}
 }
 
 // allow returns how the outcome of a request to a host is told: nil, the fault,
@@ -77,7 +77,7 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 	return b.of(host).allow(time.Now())
 }
 
-func (b *breakers) of(host string) *breaker {
+func (b *breakers) of(host string) *hostBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if one, ok := b.byHost[host]; ok {
@@ -86,14 +86,14 @@ func (b *breakers) of(host string) *breaker {
 	if len(b.byHost) >= maxHosts {
 		clear(b.byHost)
 	}
-	one := &breaker{all: b, host: host}
+	one := &hostBreaker{all: b, host: host}
 	one.fresh()
 	b.byHost[host] = one
 	return one
 }
 
 // fresh begins to count anew.
-func (b *breaker) fresh() {
+func (b *hostBreaker) fresh() {
 	o := b.all.o
 	b.row, b.until, b.pause = 0, time.Time{}, o.Pause
 	b.failed, b.hung = time.Time{}, time.Time{}
@@ -105,7 +105,7 @@ func (b *breaker) fresh() {
 	})
 }
 
-func (b *breaker) allow(now time.Time) (settle func(error), err error) {
+func (b *hostBreaker) allow(now time.Time) (settle func(error), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := time.Duration(0)
@@ -125,7 +125,7 @@ func (b *breaker) allow(now time.Time) (settle func(error), err error) {
 
 // settler returns how the outcome of a request that begins now is told. score is
 // what counts it, and nil for the one that finds out whether the host works.
-func (b *breaker) settler(began time.Time, score *gobreaker.CircuitBreaker[struct{}]) func(error) {
+func (b *hostBreaker) settler(began time.Time, score *gobreaker.CircuitBreaker[struct{}]) func(error) {
 	return func(err error) {
 		now := time.Now()
 		if slow := b.all.o.Slow; err == nil && slow > 0 && now.Sub(began) > slow {
@@ -140,7 +140,7 @@ func (b *breaker) settler(began time.Time, score *gobreaker.CircuitBreaker[struc
 }
 
 // tried notes how the host did when it was tried.
-func (b *breaker) tried(now time.Time, err error) {
+func (b *hostBreaker) tried(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trying = false
@@ -158,7 +158,7 @@ func (b *breaker) tried(now time.Time, err error) {
 
 // count notes how a request did. What began before the host was left alone last
 // does not count.
-func (b *breaker) count(began, now time.Time, score *gobreaker.CircuitBreaker[struct{}], err error) {
+func (b *hostBreaker) count(began, now time.Time, score *gobreaker.CircuitBreaker[struct{}], err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if score != b.score || !b.until.IsZero() {
@@ -181,7 +181,7 @@ func (b *breaker) count(began, now time.Time, score *gobreaker.CircuitBreaker[st
 // the one before: the request was made after that was known. Where the host says
 // nothing any more, each waits for its deadline: there it is enough that one was
 // made a moment after the other.
-func (b *breaker) another(began time.Time, err error) bool {
+func (b *hostBreaker) another(began time.Time, err error) bool {
 	late := errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)
 	if !began.Before(b.failed) || late && !b.hung.IsZero() && began.Sub(b.hung) >= apart {
 		if late {

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
 // The settings of the server hold for the breakers of hosts.
@@ -22,20 +22,20 @@ func TestBreakerSettings(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		o     gateway.Breaker
+		o     breaker.Options
 		steps []any
 		calls int
 		sent  int // of these
 	}{
-		{"default", gateway.Breaker{}, []any{503}, 20, 5},
-		{"off", gateway.Breaker{Off: true}, []any{503}, 50, 50},
-		{"failures", gateway.Breaker{Failures: 9}, []any{503}, 20, 9},
-		{"a 500 is an answer", gateway.Breaker{Failures: 3}, []any{500}, 50, 50},
-		{"a 500 between failures", gateway.Breaker{Failures: 3, Calls: 100}, []any{503, 503, 500, 503, 503, 500, 200}, 50, 50},
-		{"percent", gateway.Breaker{Failures: 100, Percent: 50, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 10},
-		{"not so many percent", gateway.Breaker{Failures: 100, Percent: 70, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 20},
-		{"slow", gateway.Breaker{Failures: 2, Slow: 2 * time.Second}, []any{late}, 5, 2},
-		{"slower", gateway.Breaker{Failures: 2, Slow: 4 * time.Second}, []any{late}, 5, 5},
+		{"default", breaker.Options{}, []any{503}, 20, 5},
+		{"off", breaker.Options{Off: true}, []any{503}, 50, 50},
+		{"failures", breaker.Options{Failures: 9}, []any{503}, 20, 9},
+		{"a 500 is an answer", breaker.Options{Failures: 3}, []any{500}, 50, 50},
+		{"a 500 between failures", breaker.Options{Failures: 3, Calls: 100}, []any{503, 503, 500, 503, 503, 500, 200}, 50, 50},
+		{"percent", breaker.Options{Failures: 100, Percent: 50, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 10},
+		{"not so many percent", breaker.Options{Failures: 100, Percent: 70, Calls: 10}, []any{503, 200, 503, 200, 503, 200, 503, 200, 503, 503, 200}, 20, 20},
+		{"slow", breaker.Options{Failures: 2, Slow: 2 * time.Second}, []any{late}, 5, 2},
+		{"slower", breaker.Options{Failures: 2, Slow: 4 * time.Second}, []any{late}, 5, 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, f := scripted(t, Options{Retries: -1, Breaker: test.o}, test.steps...)
@@ -53,7 +53,7 @@ func TestBreakerSettings(t *testing.T) {
 // The pause doubles with each trial that fails, up to two minutes.
 func TestBreakerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 1, Pause: 50 * time.Second}}, 503)
+		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 1, Pause: 50 * time.Second}}, 503)
 		defer s.Close()
 		for _, want := range []int{50, 100, 120, 120} {
 			call(t, s, &Call{Tool: tool("GET", "/x")})
@@ -72,7 +72,7 @@ func TestBreakerPauses(t *testing.T) {
 // together.
 func TestBreakerTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Breaker: gateway.Breaker{Failures: 3}}, refusedConn)
+		s, f := scripted(t, Options{Breaker: breaker.Options{Failures: 3}}, refusedConn)
 		defer s.Close()
 		for range 5 {
 			call(t, s, &Call{Tool: tool("GET", "/x")})
@@ -82,7 +82,7 @@ func TestBreakerTogether(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 2, Calls: 1000}}, func(r *http.Request) (*http.Response, error) {
+		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 2, Calls: 1000}}, func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return status(503), nil
 		})
@@ -107,7 +107,7 @@ func TestBreakerTrial(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 1}}, 503, hang, 200)
+		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 1}}, 503, hang, 200)
 		defer s.Close()
 		call(t, s, &Call{Tool: tool("GET", "/x")})
 		time.Sleep(5 * time.Second)

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
@@ -130,7 +130,7 @@ func TestRetries(t *testing.T) {
 // after the pause.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
+		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
 		defer s.Close()
 		get := func() string { return said(call(t, s, &Call{Tool: tool("GET", "/x")})) }
 		for range 6 { // the 404 between them is a sign of life
@@ -160,7 +160,7 @@ func TestBreakerExcludes(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Breaker: gateway.Breaker{Failures: 2}}, hang)
+		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 2}}, hang)
 		defer s.Close()
 		for range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)

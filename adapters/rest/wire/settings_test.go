@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
 // What is told of answers that say no, whatever their status.
@@ -113,7 +113,7 @@ func TestSettingsAttempts(t *testing.T) {
 			{"GET", Settings{}, 3}, {"GET", Settings{Retries: -1}, 1}, {"GET", Settings{Retries: 4}, 5}, {"POST", Settings{Retries: 4}, 1}, {"POST", Settings{Retries: 4, Repeat: true}, 5},
 			{"GET", Settings{Retries: 4, Timeout: time.Millisecond}, 1}, // no pause fits
 		} {
-			s, f := scripted(t, Options{Timeout: time.Minute, Breaker: gateway.Breaker{Off: true}}, http.StatusServiceUnavailable)
+			s, f := scripted(t, Options{Timeout: time.Minute, Breaker: breaker.Options{Off: true}}, http.StatusServiceUnavailable)
 			call(t, s, &Call{Tool: tool(test.method, "/x"), Settings: test.set})
 			if got := len(f.at); got != test.want {
 				t.Errorf("%s with %+v: %d attempts, want %d", test.method, test.set, got, test.want)

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/validate"
 )
@@ -61,7 +61,7 @@ type Options struct {
 	// Breaker says when a host is left alone because it fails: requests that have
 	// no answer, or one with the status 502, 503 or 504. All attempts of a call are
 	// one of its calls.
-	Breaker gateway.Breaker
+	Breaker breaker.Options
 	// CacheBytes is how much of the answers to GET may be kept; 0 for none.
 	CacheBytes int
 
