@@ -44,7 +44,7 @@ var layers = []struct {
 	{"bridge/{pause,similar,visible} and config/strict", false, under("bridge/pause", "bridge/similar", "bridge/visible", "config/strict")},
 }
 
-var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient", "adapters/upstream")
+var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient", "adapters/downstream", "adapters/upstream")
 
 func under(dirs ...string) func(string) bool {
 	return func(pkg string) bool {
@@ -179,6 +179,7 @@ func TestImportsWrong(t *testing.T) {
 		{"adapters/eventstream", module + "/adapters/httpbody", false, false},
 		{"adapters/sse", module + "/adapters/upstream", false, true},
 		{"adapters/upstream", module + "/adapters/sse", false, false},
+		{"adapters/downstream", module + "/adapters/upstream", false, false},
 		{"adapters/upstream", module + "/adapters/httpclient", false, false},
 		{"bridge", module + "/adapters/stdio", false, false},
 		{"bridge", module + "/bridge/server", false, false},

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/tmaxmax/go-sse"
+
+	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 // A client may leave what was written unread for writeLimit, and as long again
@@ -111,6 +113,26 @@ func (w *Writer) Beat() error {
 		return err
 	}
 	return w.s.Flush()
+}
+
+// Drain writes the messages that wait in log, and has it forget them bit by bit: its
+// bytes are what is left.
+func (w *Writer) Drain(log *replay.Log) error {
+	for {
+		events := log.Next(0)
+		if len(events) == 0 {
+			return nil
+		}
+		for _, e := range events {
+			if err := w.Send(Event{Type: "message", Data: e.Data}); err != nil {
+				return err
+			}
+		}
+		log.Forget(events[len(events)-1].Seq) // but for a few KiB they are on their way
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
 }
 
 // Flush sends what was written, within the time that Send gave it.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/auth"
@@ -28,12 +29,14 @@ const envelopeRoom = 64 << 10
 // has. From then on the memory doubles, and is counted beforehand.
 const first = 16 << 10
 
-// Body is what was read. Free gives its memory back.
+// Body is what was read. It has one user to begin with, and its memory is given
+// back when the last has freed it.
 type Body struct {
 	buf     *jsonrpc.Buffer
 	room    limits.Room
 	counted bool
-	n       int // bytes of room that are reserved
+	n       int          // bytes of room that are reserved
+	more    atomic.Int32 // users beside the first
 }
 
 // Fault says why a body was not read: with which HTTP status, and in words.
@@ -46,8 +49,17 @@ type Fault struct {
 // Bytes returns the body. It is valid until Free.
 func (b *Body) Bytes() []byte { return b.buf.B }
 
-// Free gives the body's memory back. It is called once.
+// Keep makes for one user more, until free is called.
+func (b *Body) Keep() (free func()) {
+	b.more.Add(1)
+	return b.Free
+}
+
+// Free says that one user less needs the body. Each calls it once.
 func (b *Body) Free() {
+	if b.more.Add(-1) >= 0 {
+		return
+	}
 	b.buf.Free()
 	if b.n > 0 {
 		b.room.Return(b.n)

@@ -73,3 +73,23 @@ func TestReadFaults(t *testing.T) {
 		t.Error("bytes are reserved still")
 	}
 }
+
+// A body with several users is given back by the last of them.
+func TestKeep(t *testing.T) {
+	b := gateway.New(gateway.Options{MaxBytes: 1 << 20})
+	defer b.Close(context.Background())
+	sent := bytes.Repeat([]byte("x"), 600<<10)
+	body, fault := Read(b, httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(sent)), 1<<20)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	free := body.Keep()
+	body.Free()
+	if b.Room("").Reserve(600<<10) || !bytes.Equal(body.Bytes(), sent) {
+		t.Error("a body was given back that is in use")
+	}
+	free()
+	if !b.Room("").Reserve(1 << 20) {
+		t.Error("bytes are reserved still")
+	}
+}

@@ -1,7 +1,6 @@
 package sse
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -31,17 +30,6 @@ type Options struct {
 	MaxEach    int           // of one principal, where there are access rules; 0 means 1,000
 	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
 }
-
-// A client that does not read its stream is not served any more when so many
-// messages of the largest size wait for it. The answers to the calls under way
-// come on top.
-const (
-	unread    = 4
-	mostCalls = 128 // that a session may have under way
-)
-
-// maxBatch bounds the messages in one array (2025-03-26).
-const maxBatch = 100
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
@@ -84,13 +72,12 @@ type peer struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // of initialize
 	ended  chan struct{}  // closed when the session has ended by itself
+	calls  downstream.Calls
 
 	mu      sync.Mutex // guards the rest
 	session *gateway.Session
-	begun   bool          // initialize has come
-	over    bool          // the stream has ended
-	calls   int           // under way
-	none    chan struct{} // to be closed when calls falls to 0; nil while nobody waits
+	begun   bool // initialize has come
+	over    bool // the stream has ended
 }
 
 var _ bridge.Stream = (*peer)(nil)
@@ -122,7 +109,7 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		return
 	}
 	p := &peer{d: d, server: server, whose: whose, token: session.NewID(), ended: make(chan struct{}),
-		out: d.b.NewLog(whose, replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * d.o.MaxMessage}, false)}
+		out: d.b.NewLog(whose, downstream.Limits(d.o.MaxMessage), false)}
 	defer p.out.Close()
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
@@ -182,17 +169,17 @@ func (d *Downstream) Revoke(principal string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, p := range d.peers {
-		if p.whose == principal && !p.settled() {
+		if p.whose == principal && p.current() == nil {
 			p.cancel(bridge.ErrRevoked)
 		}
 	}
 }
 
-// settled reports whether there is a session.
-func (p *peer) settled() bool {
+// current returns the session, or nil.
+func (p *peer) current() *gateway.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.session != nil
+	return p.session
 }
 
 // close ends the session: it lives as long as the stream.
@@ -203,9 +190,7 @@ func (p *peer) close() {
 	p.over = true // no initialize begins any more
 	p.mu.Unlock()
 	p.wg.Wait()
-	p.mu.Lock()
-	s := p.session
-	p.mu.Unlock()
+	s := p.current()
 	if s != nil {
 		s.End(bridge.ErrEnded)
 	}
@@ -229,7 +214,7 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	ended := p.ended
 	var quiet <-chan struct{} // closed when the calls of an ended session have their answers
 	for {
-		if err := p.write(ew); err != nil {
+		if err := ew.Drain(p.out); err != nil {
 			return err
 		}
 		select {
@@ -240,11 +225,11 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 			}
 		case <-ended:
 			// The session has ended by itself. The answers that say so come now.
-			ended, quiet = nil, p.quiet()
+			ended, quiet = nil, p.calls.None()
 			timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
 			defer timer.Stop()
 		case <-quiet:
-			return p.write(ew)
+			return ew.Drain(p.out)
 		case <-p.ctx.Done():
 			return context.Cause(p.ctx)
 		}
@@ -254,51 +239,6 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 // lastAnswers is how long the stream of an ended session waits for the answers
 // to the calls that were under way.
 const lastAnswers = 2 * time.Second
-
-// write writes what there is. What is written is forgotten bit by bit: the log's
-// bytes are what is left.
-func (p *peer) write(ew *eventstream.Writer) error {
-	for {
-		events := p.out.Next(0)
-		if len(events) == 0 {
-			return nil
-		}
-		for _, e := range events {
-			if err := ew.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
-				return err
-			}
-		}
-		p.out.Forget(events[len(events)-1].Seq) // but for a few KiB they are on their way
-		if err := ew.Flush(); err != nil {
-			return err
-		}
-	}
-}
-
-// calling counts a call, or the end of one with -1.
-func (p *peer) calling(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls += n
-	if p.calls == 0 && p.none != nil {
-		close(p.none)
-		p.none = nil
-	}
-}
-
-// quiet returns a channel that is closed when no call is under way. It is
-// asked for once, when no more calls can begin.
-func (p *peer) quiet() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	none := make(chan struct{})
-	if p.calls == 0 {
-		close(none)
-	} else {
-		p.none = none
-	}
-	return none
-}
 
 // Message takes what a client POSTs to its endpoint.
 func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
@@ -314,7 +254,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		http.Error(w, "no such session: open the stream again", http.StatusNotFound)
 		return
 	}
-	if p.out.Bytes() > unread*d.o.MaxMessage {
+	if downstream.Unread(p.out, d.o.MaxMessage) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many answers wait on your stream: read it first", http.StatusServiceUnavailable)
 		return
@@ -349,9 +289,7 @@ func (p *peer) refuse(text []byte, err error) {
 	}
 	var f jsonrpc.Finder // tells the two apart: their ids have nothing to do with each other
 	_, _ = f.Write(text)
-	p.mu.Lock()
-	s := p.session
-	p.mu.Unlock()
+	s := p.current()
 	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
 		return
 	}
@@ -361,42 +299,29 @@ func (p *peer) refuse(text []byte, err error) {
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05
 // does not forbid them (protocol.md A9).
 func (p *peer) batch(w http.ResponseWriter, h http.Header, body *httpbody.Body) {
-	var used atomic.Int32 // by its messages, and here
-	used.Store(1)
-	free := func() {
-		if used.Add(-1) == 0 {
-			body.Free()
-		}
-	}
-	defer free()
+	defer body.Free()
 	elements, err := jsonrpc.Split(body.Bytes())
-	p.mu.Lock()
-	s := p.session
-	p.mu.Unlock()
+	s := p.current()
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
-	case s == nil || s.Revision() > era.Rev20250326 || len(elements) == 0 || len(elements) > maxBatch:
+	case s == nil || s.Revision() > era.Rev20250326 || len(elements) == 0 || len(elements) > downstream.MaxBatch:
 		http.Error(w, "a batch is not possible here: send one message in each POST", http.StatusBadRequest)
 		return
 	}
-	seen := map[string]bool{}
+	batch := downstream.Batch{}
 	for _, e := range elements {
 		m, err := jsonrpc.ParseUTF8(e)
 		if err != nil {
 			p.refuse(e, err)
 			continue
 		}
-		if m.IsRequest() && seen[string(m.ID)] {
-			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, "this id stands twice in the batch", nil))
+		if what := batch.Fault(m); what != "" {
+			p.answer(jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, what, nil))
 			continue
 		}
-		if m.IsRequest() {
-			seen[string(m.ID)] = true
-		}
-		used.Add(1)
-		p.take(m, h, free)
+		p.take(m, h, body.Keep())
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
@@ -418,16 +343,16 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 	case first:
 	case s == nil:
 		if m.IsRequest() {
-			p.answer(early(m))
+			p.answer(downstream.Early(m))
 		}
 		free()
 	case m.IsRequest():
-		p.calling(1)
+		p.calls.Add(1)
 		call := s.Begin(m, h, p)
 		answer := func() {
 			a, _ := call() // the answer says what went wrong
 			p.answer(a)
-			p.calling(-1)
+			p.calls.Add(-1)
 			free()
 		}
 		if !s.Go(answer) {
@@ -440,15 +365,6 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 		_ = s.Answer(m) // a late answer is no fault of the client's
 		free()
 	}
-}
-
-// early answers what comes before the session.
-func early(m *jsonrpc.Message) *jsonrpc.Message {
-	id := bytes.Clone(m.ID)
-	if m.Method == "ping" {
-		return jsonrpc.NewResult(id, []byte("{}"))
-	}
-	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "initialize first, and wait for its answer", nil)
 }
 
 // initialize makes the session.

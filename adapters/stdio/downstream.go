@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -71,7 +72,7 @@ func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader,
 		o.MaxMessage = 16 << 20
 	}
 	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), visits: map[*visit]struct{}{},
-		out: b.NewLog("", replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * o.MaxMessage}, false)}
+		out: b.NewLog("", downstream.Limits(o.MaxMessage), false)}
 	defer p.out.Close()
 	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -94,15 +95,9 @@ func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader,
 	return why
 }
 
-// A client that does not read is not read from any more when so many messages of
-// the largest size wait for it. The answers to the calls under way come on top.
-const (
-	unread    = 4
-	mostCalls = 128 // that a session may have under way
-	// unreadFor is how long that may last: while it is not read from, a client that
-	// has left behind its output is not noticed.
-	unreadFor = 5 * time.Minute
-)
+// unreadFor is how long a client may not be read from because too much waits for
+// it: meanwhile it is not noticed when one has left behind its output.
+const unreadFor = 5 * time.Minute
 
 type (
 	readDeadliner  interface{ SetReadDeadline(time.Time) error }
@@ -139,22 +134,21 @@ type peer struct {
 	out      *replay.Log
 	ctx      context.Context // of the handshake
 	cancel   context.CancelCauseFunc
-	wg       sync.WaitGroup // of the handshake, and of visits
-	ended    chan struct{}  // closed when the session has ended by itself
-	drained  chan struct{}  // has something when some of out was written
-	reserved int            // bytes of the line that is being read; for read only
-	noRoom   bool           // the bridge had no room for more of it; for read only
+	wg       sync.WaitGroup   // of the handshake, and of visits
+	ended    chan struct{}    // closed when the session has ended by itself
+	drained  chan struct{}    // has something when some of out was written
+	calls    downstream.Calls // under way, with the handshake and the notifications
+	reserved int              // bytes of the line that is being read; for read only
+	noRoom   bool             // the bridge had no room for more of it; for read only
 
 	mu      sync.Mutex // guards the rest
 	session *gateway.Session
-	begun   bool          // initialize has come
-	open    bool          // messages go to the session
-	over    bool          // no message is taken any more
-	held    []arrival     // what came between the two
-	notes   []arrival     // notifications on their way to the server
-	noting  bool          // a goroutine sees to them
-	calls   int           // under way, with the handshake and the notifications
-	none    chan struct{} // to be closed when calls falls to 0; nil while nobody waits
+	begun   bool      // initialize has come
+	open    bool      // messages go to the session
+	over    bool      // no message is taken any more
+	held    []arrival // what came between the two
+	notes   []arrival // notifications on their way to the server
+	noting  bool      // a goroutine sees to them
 	visits  map[*visit]struct{}
 }
 
@@ -185,6 +179,13 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	p.Send(gateway.AnswerEvent(m))
 }
 
+// current returns the session, or nil.
+func (p *peer) current() *gateway.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
+}
+
 // stay waits for the reason to end, nil if the client has left.
 func (p *peer) stay(ctx context.Context, reading, writing *job) error {
 	select {
@@ -195,7 +196,7 @@ func (p *peer) stay(ctx context.Context, reading, writing *job) error {
 		timer := time.NewTimer(lingerEOF)
 		defer timer.Stop()
 		select {
-		case <-p.idle():
+		case <-p.calls.None():
 		case <-timer.C:
 		case <-writing.done:
 		case <-p.ended:
@@ -230,16 +231,14 @@ func (p *peer) leave(why error) {
 	p.cancel(reason)
 	p.endVisits(reason)
 	p.wg.Wait() // the handshake heeds p.ctx
-	p.mu.Lock()
-	s := p.session
-	p.mu.Unlock()
+	s := p.current()
 	if s != nil {
 		s.End(reason)
 	}
 	timer := time.NewTimer(lastAnswers)
 	defer timer.Stop()
 	select {
-	case <-p.idle():
+	case <-p.calls.None():
 	case <-timer.C:
 	}
 }
@@ -304,7 +303,7 @@ func (p *peer) written(seq int64) {
 // pause waits while too much waits for the client to read it. It reports false
 // when the client is not to be read from any more.
 func (p *peer) pause() bool {
-	for p.out.Bytes() > unread*p.o.MaxMessage {
+	for downstream.Unread(p.out, p.o.MaxMessage) {
 		timer := time.NewTimer(unreadFor)
 		select {
 		case <-p.drained:
@@ -318,34 +317,6 @@ func (p *peer) pause() bool {
 		}
 	}
 	return true
-}
-
-// calling counts a call, or the end of one with -1.
-func (p *peer) calling(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls += n
-	if p.calls == 0 && p.none != nil {
-		close(p.none)
-		p.none = nil
-	}
-}
-
-// idle returns a channel that is closed when no call is under way. It is asked
-// for when no more calls can begin.
-func (p *peer) idle() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	none := p.none
-	if none == nil {
-		none = make(chan struct{})
-		if p.calls == 0 {
-			close(none)
-		} else {
-			p.none = none
-		}
-	}
-	return none
 }
 
 // initialize makes the session.
@@ -379,7 +350,7 @@ func (p *peer) initialize(first arrival) {
 		p.open = len(held) == 0
 		for _, h := range held {
 			if h.m.IsRequest() {
-				p.calls++
+				p.calls.Add(1)
 			}
 		}
 		p.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -14,14 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// maxBatch bounds the messages in one array (2025-03-26).
-const maxBatch = 100
-
-// What stands around the revision in the refusal of a batch.
-const (
-	noBatches = "batches do not exist in revision "
-	sendOne   = ": send one message on each line"
-)
+// onEach is where single messages are to stand.
+const onEach = "on each line"
 
 // text is a line that messages refer to, and the room that it takes.
 type text struct {
@@ -156,10 +151,7 @@ func (p *peer) refuseSize(s *sketch) {
 // used.
 func (p *peer) useless(o outline, had bool, code int, message string, data []byte) {
 	if !o.method && o.id != nil {
-		p.mu.Lock()
-		s := p.session
-		p.mu.Unlock()
-		if s != nil && s.Answer(jsonrpc.NewError(o.id, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
+		if s := p.current(); s != nil && s.Answer(jsonrpc.NewError(o.id, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
 			return
 		}
 	}
@@ -174,24 +166,22 @@ func (p *peer) useless(o outline, had bool, code int, message string, data []byt
 // does not forbid them (protocol.md A9). Each is answered on a line of its own.
 func (p *peer) batch(line []byte, t *text) {
 	elements, err := jsonrpc.Split(line)
-	p.mu.Lock()
-	s := p.session
-	p.mu.Unlock()
+	s := p.current()
 	fault := ""
 	switch {
 	case err != nil:
 		p.refuse(line, err)
 		return
 	case p.modern && hasVisit(elements):
-		fault = noBatches + era.FirstModern + sendOne
+		fault = downstream.NoBatches(era.FirstModern, onEach)
 	case s == nil:
-		fault = tooEarly
+		fault = downstream.TooEarly
 	case s.Revision() > era.Rev20250326:
-		fault = noBatches + s.Revision() + sendOne
-	case len(elements) == 0 || len(elements) > maxBatch:
-		fault = fmt.Sprintf("a batch has 1 to %d messages", maxBatch)
+		fault = downstream.NoBatches(s.Revision(), onEach)
+	case len(elements) == 0 || len(elements) > downstream.MaxBatch:
+		fault = fmt.Sprintf("a batch has 1 to %d messages", downstream.MaxBatch)
 	}
-	seen := map[string]bool{}
+	batch := downstream.Batch{}
 	answered := false
 	for _, e := range elements {
 		m, err := jsonrpc.ParseUTF8(e)
@@ -202,17 +192,10 @@ func (p *peer) batch(line []byte, t *text) {
 			continue
 		}
 		what := fault
-		switch {
-		case what != "" || !m.IsRequest():
-		case seen[string(m.ID)]:
-			what = "this id stands twice in the batch"
-		case m.Method == "initialize":
-			what = "initialize cannot be part of a batch"
+		if what == "" {
+			what = batch.Fault(m)
 		}
 		if what == "" {
-			if m.IsRequest() {
-				seen[string(m.ID)] = true
-			}
 			t.left.Add(1)
 			p.take(arrival{m, t})
 		} else if m.IsRequest() {
@@ -236,17 +219,17 @@ func (p *peer) take(a arrival) {
 	case p.over:
 	case open:
 		if a.m.IsRequest() {
-			p.calls++
+			p.calls.Add(1)
 		}
 		p.mu.Unlock()
 		p.pass(s, a)
 		return
 	case !p.begun && a.m.IsRequest() && a.m.Method == "initialize":
 		p.begun = true
-		p.calls++
+		p.calls.Add(1)
 		p.wg.Go(func() {
 			p.initialize(a)
-			p.calling(-1)
+			p.calls.Add(-1)
 		})
 		p.mu.Unlock()
 		return
@@ -269,17 +252,12 @@ func (p *peer) take(a arrival) {
 	a.free()
 }
 
-const tooEarly = "initialize first, and wait for its answer"
-
 // early answers a request that comes before the session.
 func early(m *jsonrpc.Message) *jsonrpc.Message {
-	switch m.Method {
-	case "ping":
-		return jsonrpc.NewResult(m.ID, []byte("{}"))
-	case "server/discover":
+	if m.Method == "server/discover" {
 		return gateway.NotDiscovered(m.ID)
 	}
-	return jsonrpc.NewError(m.ID, jsonrpc.CodeInvalidRequest, tooEarly, nil)
+	return downstream.Early(m)
 }
 
 // tooLate answers a request that comes after the session.
@@ -296,12 +274,12 @@ func (p *peer) pass(s *gateway.Session, a arrival) {
 			r, _ := call() // the answer says what went wrong
 			p.answer(r)
 			a.free()
-			p.calling(-1)
+			p.calls.Add(-1)
 		}) {
 			_, _ = call() // what it has begun ends at once
 			p.answer(tooLate(a.m))
 			a.free()
-			p.calling(-1)
+			p.calls.Add(-1)
 		}
 	case a.m.IsNotification():
 		p.notify(s, a)
@@ -332,7 +310,7 @@ func (p *peer) notify(s *gateway.Session, a arrival) {
 	first := !p.noting
 	if first {
 		p.noting = true
-		p.calls++ // what came before the end of the input is to be delivered
+		p.calls.Add(1) // what came before the end of the input is to be delivered
 	}
 	p.mu.Unlock()
 	if first && !s.Go(func() { p.deliver(s) }) {
@@ -347,7 +325,7 @@ func (p *peer) deliver(s *gateway.Session) {
 		if len(p.notes) == 0 {
 			p.noting = false
 			p.mu.Unlock()
-			p.calling(-1)
+			p.calls.Add(-1)
 			return
 		}
 		a := p.notes[0]

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 )
 
 // sketch notes what a text seems to be that is no message or is too large to
@@ -114,7 +116,7 @@ func (s *sketch) inText(c byte) {
 
 // end notes that an object has ended.
 func (s *sketch) end() {
-	if len(s.all) < maxBatch {
+	if len(s.all) < downstream.MaxBatch {
 		s.all = append(s.all, s.one)
 	}
 	s.one, s.isKey, s.inID = outline{}, false, false

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -186,7 +187,7 @@ func TestDownstreamBatch(t *testing.T) {
 	const batch = `[{"jsonrpc":"2.0","id":"b","method":"ping"},{"jsonrpc":"2.0","id":2},{"jsonrpc":"2.0","method":"x"},5,{"jsonrpc":"2.0","id":"b","method":"ping"},{"jsonrpc":"2.0","id":3,"method":"initialize","params":{}}]`
 	for revision, known := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false} {
 		seated(t, revision, func(t *testing.T, d *desk) {
-			many := "[" + strings.Repeat(`{"jsonrpc":"2.0","method":"x"},`, maxBatch) + `{"jsonrpc":"2.0","method":"x"}]`
+			many := "[" + strings.Repeat(`{"jsonrpc":"2.0","method":"x"},`, downstream.MaxBatch) + `{"jsonrpc":"2.0","method":"x"}]`
 			d.say("[]", many, "[{]")
 			d.expect(fault("", -32600), fault("", -32600), fault("", -32700))
 			d.say(batch)

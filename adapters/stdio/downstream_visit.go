@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -39,7 +40,7 @@ func (v *visit) Send(e replay.Event) bool {
 	switch {
 	case v.over:
 		return false
-	case v.listens && v.p.out.Bytes() > unread*v.p.o.MaxMessage:
+	case v.listens && downstream.Unread(v.p.out, v.p.o.MaxMessage):
 		v.stop(errUnread) // its client is not to be left in error about what has changed
 		return false
 	}
@@ -104,7 +105,7 @@ func (p *peer) visit(a arrival) {
 	default:
 		p.visits[v] = struct{}{}
 		if !v.listens {
-			p.calls++ // nobody waits for what lasts until it is ended
+			p.calls.Add(1) // nobody waits for what lasts until it is ended
 		}
 		p.wg.Go(func() { v.call(ctx, a, *g) })
 	}
@@ -133,7 +134,7 @@ func (v *visit) call(ctx context.Context, a arrival, g gateway.Guest) {
 	v.answer(m, context.Cause(ctx))
 	v.stop(nil)
 	if !v.listens {
-		v.p.calling(-1)
+		v.p.calls.Add(-1)
 	}
 }
 

@@ -6,30 +6,24 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// maxBatch bounds the messages in one array (2025-03-26).
-const maxBatch = 100
-
-// What stands around the revision in the refusal of a batch.
-const (
-	noBatches = "batches do not exist in revision "
-	sendOne   = ": send one message in each POST"
-)
+// inEach is where single messages are to stand.
+const inEach = "in each POST"
 
 // batch takes an array of messages: only sessions of 2025-03-26 and before
 // know them. It frees body, when the last call has ended:
 // calls may outlive their POST.
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpbody.Body) {
-	b := share(body)
-	defer b.free()
+	defer body.Free()
 	offered := d.b.OffersModern(server)
 	if offered && namesModern(r.Header) {
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+era.FirstModern+sendOne, nil)
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, downstream.NoBatches(era.FirstModern, inEach), nil)
 		return
 	}
 	elements, err := jsonrpc.Split(body.Bytes())
@@ -42,15 +36,15 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	case p == nil:
 		return
 	case p.Revision() > era.Rev20250326:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+p.Revision()+sendOne, nil)
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, downstream.NoBatches(p.Revision(), inEach), nil)
 		return
-	case len(elements) == 0 || len(elements) > maxBatch:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(maxBatch)+" messages", nil)
+	case len(elements) == 0 || len(elements) > downstream.MaxBatch:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(downstream.MaxBatch)+" messages", nil)
 		return
 	}
-	all, faults, modern := sort(elements, offered)
+	all, faults, modern := partition(elements, offered)
 	if modern { // C3, R-082
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, noBatches+era.FirstModern+sendOne, nil)
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, downstream.NoBatches(era.FirstModern, inEach), nil)
 		return
 	}
 	var calls []*jsonrpc.Message
@@ -74,7 +68,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		st.answer(f, nil)
 	}
 	for _, m := range calls {
-		if free := b.keep(); !p.call(st, m, r.Header, free) {
+		if free := body.Keep(); !p.call(st, m, r.Header, free) {
 			free()
 			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
 		}
@@ -82,11 +76,11 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	st.reply(w, r, false)
 }
 
-// sort returns the elements of a batch that are messages, and the errors that
+// partition returns the elements of a batch that are messages, and the errors that
 // answer the others. modern is set when one is of the stateless era, if that is
 // offered.
-func sort(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
-	seen := map[string]bool{}
+func partition(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
+	batch := downstream.Batch{}
 	for _, e := range elements {
 		m, err := jsonrpc.ParseUTF8(e)
 		fault, code := "", jsonrpc.CodeInvalidRequest
@@ -98,18 +92,12 @@ func sort(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message,
 			}
 		case offered && gateway.IsGuest(m):
 			return nil, nil, true
-		case !m.IsRequest():
-		case seen[string(m.ID)]:
-			fault = "this id stands twice in the batch"
-		case m.Method == "initialize":
-			fault = "initialize cannot be part of a batch"
+		default:
+			fault = batch.Fault(m)
 		}
 		if fault != "" {
 			faults = append(faults, jsonrpc.NewError(bytes.Clone(m.ID), code, fault, nil))
 			continue
-		}
-		if m.IsRequest() {
-			seen[string(m.ID)] = true
 		}
 		messages = append(messages, m)
 	}

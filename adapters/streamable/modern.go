@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/tidwall/gjson"
 
@@ -211,30 +210,4 @@ func code(m *jsonrpc.Message) int {
 		return 0
 	}
 	return int(gjson.GetBytes(m.Error, "code").Int())
-}
-
-// shared is a body that several calls use, or one that may outlive its request.
-type shared struct {
-	body  *httpbody.Body
-	users atomic.Int32
-}
-
-// share is for one user to begin with.
-func share(body *httpbody.Body) *shared {
-	s := &shared{body: body}
-	s.users.Store(1)
-	return s
-}
-
-// keep makes for one user more, until free is called.
-func (s *shared) keep() (free func()) {
-	s.users.Add(1)
-	return s.free
-}
-
-// free frees the body when there is no other user.
-func (s *shared) free() {
-	if s.users.Add(-1) == 0 {
-		s.body.Free()
-	}
 }

@@ -50,17 +50,16 @@ func newVisit(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *httpbody
 	// Not the request's context: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
-	b := share(body)
-	g.Back, g.Keep = v, b.keep
-	go v.call(ctx, m, g, b)
+	g.Back, g.Keep = v, body.Keep
+	go v.call(ctx, m, g, body)
 	return v
 }
 
 // call makes the call.
-func (v *visit) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, body *shared) {
+func (v *visit) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) {
 	defer close(v.done)
 	a, err := v.d.b.Call(ctx, m, g)
-	body.free()
+	body.Free()
 	v.answer = answered{a, err}
 	v.mu.Lock()
 	v.over = true
@@ -190,21 +189,7 @@ func (v *visit) write(w *eventstream.Writer) error {
 	if said == nil {
 		return nil
 	}
-	for {
-		events := said.Next(0)
-		if len(events) == 0 {
-			return nil
-		}
-		for _, e := range events {
-			if err := w.Send(eventstream.Event{Type: "message", Data: e.Data}); err != nil {
-				return err
-			}
-		}
-		said.Forget(events[len(events)-1].Seq) // but for a few KiB they are on their way
-		if err := w.Flush(); err != nil {
-			return err
-		}
-	}
+	return w.Drain(said)
 }
 
 // last writes the answer. A call that was cancelled has none.
