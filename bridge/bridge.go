@@ -201,6 +201,10 @@ func (c *Caller) Request(method string, params []byte) *jsonrpc.Message {
 	return jsonrpc.NewRequest(method, era.Inject(params, c.Meta().Members()))
 }
 
+// MaxQuestions bounds what a server asks one client, and what it asks about one
+// call, without an answer.
+const MaxQuestions = 64
+
 // Stream is where a downstream adapter takes messages for its client.
 type Stream interface {
 	// Send appends a message; it does not block. It reports false when the

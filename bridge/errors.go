@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -85,6 +86,9 @@ func (e *Error) Error() string {
 	}
 	return s
 }
+
+// OverLimit says that what is there is above the limit n.
+func OverLimit(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }
 
 // Told is what clients are told.
 func (e *Error) Told() string {

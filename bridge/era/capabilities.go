@@ -7,10 +7,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// tasksExtension is how 2026-07-28 declares tasks. It is not the same thing as
-// the tasks of 2025-11-25, so neither crosses eras.
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
 // LegacyCapabilities is what a bridge offers a legacy server on behalf of a
 // client of 2026-07-28 (protocol.md D1.2). Capabilities that are no objects are
 // left out: a server would refuse the handshake for them.
@@ -63,7 +59,7 @@ func clientCapabilities(c []byte, f func(name, value []byte) []byte) []byte {
 			return nil
 		}
 		value = orNothing(value, rawjson.Edit(value, func(n, v []byte) []byte {
-			if string(n) == tasksExtension && string(name) == "extensions" {
+			if string(n) == TasksExtension && string(name) == "extensions" {
 				return nil
 			}
 			if !rawjson.IsObject(v) && (settings == nil || slices.Contains(settings, string(n))) {
@@ -99,7 +95,7 @@ func serverCapabilities(c []byte) []byte {
 		case "tasks":
 			return nil
 		case "extensions":
-			return orNothing(value, rawjson.Delete(value, tasksExtension))
+			return orNothing(value, rawjson.Delete(value, TasksExtension))
 		}
 		return value
 	})

@@ -60,6 +60,24 @@ const Listen = "subscriptions/listen"
 // Complete asks how an argument of a prompt or a template may go on.
 const Complete = "completion/complete"
 
+// both are the methods that the legacy era and the modern one have.
+var both = map[string]bool{
+	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
+	"resources/list": true, "resources/templates/list": true, "resources/read": true, Complete: true,
+}
+
+// InBoth reports whether both eras have a method.
+func InBoth(method string) bool { return both[method] }
+
+// removed are the methods of legacy revisions that 2026-07-28 does not have (B19).
+var removed = map[string]bool{
+	"initialize": true, "ping": true, "logging/setLevel": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	"tasks/list": true, "tasks/result": true,
+}
+
+// IsRemoved reports whether only the legacy era has a method.
+func IsRemoved(method string) bool { return removed[method] }
+
 // TellsChange reports whether notifications of that method say that something has
 // changed.
 func TellsChange(method string) bool {

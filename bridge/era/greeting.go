@@ -1,6 +1,9 @@
 package era
 
-import "github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+import (
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+)
 
 // DiscoverResult is what a legacy server said in answer to initialize, as the
 // answer to server/discover (protocol.md D1.3). supported are the revisions that
@@ -66,6 +69,29 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 		}
 	}
 	return append(out, '}')
+}
+
+// The kinds of result of a modern server that a client can get which has not
+// declared an extension (2026-07-28, Results).
+const (
+	ResultComplete = "complete"
+	ResultInput    = "input_required" // the call goes on when questions are answered
+)
+
+// ResultType returns the kind of a modern server's result. One that does not say
+// is complete (R-103).
+func ResultType(a *jsonrpc.Message) string {
+	raw := a.Found().Type.Of(a.Result)
+	switch string(raw) {
+	case "", `"complete"`:
+		return ResultComplete
+	case `"input_required"`:
+		return ResultInput
+	}
+	if kind, ok := rawjson.Text(raw); ok {
+		return kind
+	}
+	return string(raw)
 }
 
 // others appends what a result has beside the members that only one of the two

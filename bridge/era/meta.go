@@ -22,9 +22,28 @@ const (
 // requestKeys are the reserved ones of a request.
 var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
 
-// LogLevels are those of notifications/message, the least severe first (RFC
+// Reserved is how the keys of _meta begin that are the protocol's own.
+const Reserved = "io.modelcontextprotocol/"
+
+// TasksExtension is how 2026-07-28 declares tasks, and tasks are not the same as
+// those of 2025-11-25: neither crosses eras.
+const TasksExtension = Reserved + "tasks"
+
+// logLevels are those of notifications/message, the least severe first (RFC
 // 5424).
-var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Severity orders log levels; an unknown one is below all others.
+func Severity(level string) int { return slices.Index(logLevels, level) }
+
+// Level reads the level from params of logging/setLevel. The second value says
+// what is wrong with it, for the message of -32602, or nothing.
+func Level(params []byte) (level, fault string) {
+	if level, _ = rawjson.Text(rawjson.Get(params, "level")); Severity(level) < 0 {
+		return "", "level must be one of " + strings.Join(logLevels, ", ")
+	}
+	return level, ""
+}
 
 // Meta is what a request of the modern era says about its client (2026-07-28,
 // per-request _meta). Capabilities and ClientInfo are raw JSON objects; nil or
@@ -70,7 +89,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	if rawjson.IsObject(raw[2]) {
 		m.ClientInfo = raw[2]
 	}
-	if level, ok := rawjson.Text(raw[3]); ok && slices.Contains(LogLevels, level) {
+	if level, ok := rawjson.Text(raw[3]); ok && slices.Contains(logLevels, level) {
 		m.LogLevel, isLevel = level, true
 	}
 	wrong := func(k int, what string) (Meta, string) { return m, "params._meta: " + requestKeys[k] + " " + what }
@@ -88,7 +107,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	case raw[2] != nil && m.ClientInfo == nil:
 		return wrong(2, "must be an object")
 	case raw[3] != nil && !isLevel:
-		return wrong(3, "must be one of "+strings.Join(LogLevels, ", "))
+		return wrong(3, "must be one of "+strings.Join(logLevels, ", "))
 	}
 	return m, ""
 }

@@ -46,7 +46,7 @@ func TestReadMeta(t *testing.T) {
 			t.Errorf("%s: ReadMeta(%s) = %q, %q, want %q, %q", tc.name, tc.in, m.Version, wrong, tc.version, tc.wrong)
 		}
 	}
-	for _, l := range LogLevels {
+	for _, l := range logLevels {
 		if m, wrong := ReadMeta([]byte(`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":"` + l + `"}`)); m.LogLevel != l || wrong != "" {
 			t.Errorf("level %s: %q, %q", l, m.LogLevel, wrong)
 		}

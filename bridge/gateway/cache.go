@@ -413,7 +413,7 @@ func (c *keeper) terms(p *spot, a *jsonrpc.Message) (t terms) {
 	if s.Modern() {
 		f := a.Found()
 		ms, err := strconv.ParseInt(string(f.TTL.Of(a.Result)), 10, 64)
-		if err != nil || ms <= 0 || f.Twice || resultType(a) != kindComplete {
+		if err != nil || ms <= 0 || f.Twice || era.ResultType(a) != era.ResultComplete {
 			return terms{}
 		}
 		t.fresh = time.Duration(min(ms, maxFresh.Milliseconds())) * time.Millisecond

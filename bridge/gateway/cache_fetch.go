@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 // fetch is something that a server is asked for which may be kept: for one
@@ -139,7 +140,7 @@ func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	var t terms
 	if a.Error == nil {
 		t = f.c.terms(f.spot, a)
-		f.alone = f.c.Server().Modern() && resultType(a) != kindComplete
+		f.alone = f.c.Server().Modern() && era.ResultType(a) != era.ResultComplete
 	}
 	f.e = f.c.entry(f.spot, a, t)
 	a.Release()

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
@@ -163,7 +164,7 @@ func impersonal(meta []byte) bool {
 		switch name.Str {
 		case "progressToken", "traceparent", "tracestate", "baggage", keyLane:
 		default:
-			ok = strings.HasPrefix(name.Str, reserved)
+			ok = strings.HasPrefix(name.Str, era.Reserved)
 		}
 		return ok
 	})

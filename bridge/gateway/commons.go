@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // commons is an Upstream that offers all servers as one to clients without
@@ -56,7 +57,7 @@ func (c *commons) enter(principal string) (*common, error) {
 			c.evict()
 		}
 		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.b.ownParams}
-		ears := &listeners{all: map[*listener]struct{}{}}
+		ears := &listeners{all: map[*list.Listener]struct{}{}}
 		m = &common{merge: newMerge(c.b, from, ears), principal: principal}
 		m.ears = ears
 		c.merges[principal] = m

@@ -47,7 +47,7 @@ func (s *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.
 // asked, and tells listeners what they want to hear when it is told to.
 func modernShop(name string, lists map[string]string) *modernFake {
 	s := &modernFake{fake: &fake{}, result: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},` +
-		`"prompts":{},"extensions":{"` + tasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}
+		`"prompts":{},"extensions":{"` + era.TasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}
 	s.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
 		if list, ok := lists[m.Method]; ok {
 			w.answer(m, list)
@@ -77,7 +77,7 @@ func modernShop(name string, lists map[string]string) *modernFake {
 	return s
 }
 
-const guestMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + tasksExtension + `":{}}},"progressToken":"p"}`
+const guestMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + era.TasksExtension + `":{}}},"progressToken":"p"}`
 
 // guest makes a request of a client without a session to the server of that
 // name, and returns its answer, or the error.
@@ -207,7 +207,7 @@ func TestCommonsListen(t *testing.T) {
 		got := heard.take()
 		const tag = `"_meta":{"io.modelcontextprotocol/subscriptionId":"mine"}`
 		if len(got) != 1 || !strings.Contains(got[0], "subscriptions/acknowledged") || !strings.Contains(got[0], tag) ||
-			gjson.Get(got[0], "params.notifications").Raw != `{"resourceSubscriptions":["two://r"],"toolsListChanged":true}` {
+			gjson.Get(got[0], "params.notifications").Raw != `{"toolsListChanged":true,"resourceSubscriptions":["two://r"]}` {
 			t.Fatalf("the acknowledgement: %q", got)
 		}
 		say := func(s *modernFake, method, params string) {

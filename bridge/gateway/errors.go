@@ -81,5 +81,3 @@ func refusal(word string, err error) []byte {
 	}
 	return []byte(data + "}")
 }
-
-func limitText(what string, n int) string { return what + " (the limit is " + strconv.Itoa(n) + ")" }

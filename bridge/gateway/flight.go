@@ -26,7 +26,7 @@ func (f *flight) enter() error {
 	case f.closed:
 		return bridge.ErrShutdown
 	case f.n >= maxCalls:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: limitText("the bridge has too many calls under way", maxCalls)}
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the bridge has too many calls under way", maxCalls)}
 	}
 	f.n++
 	f.total++

@@ -197,7 +197,6 @@ const (
 	startMoment       = time.Second
 	maxCallsPerClient = 128  // requests under way in a session
 	maxCalls          = 4096 // requests under way in all
-	maxQuestions      = 64   // a server's questions to one client without an answer
 	maxHubs           = 8    // shared connections per principal and server
 )
 

@@ -75,9 +75,9 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 func (g *merge) discovered() []byte {
 	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
 	for _, m := range g.members {
-		if s := m.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(tasksExtension)).Exists() {
+		if s := m.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
 			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
-			caps = union(caps, []byte(`{"extensions":{"`+tasksExtension+`":{}}}`))
+			caps = union(caps, []byte(`{"extensions":{"`+era.TasksExtension+`":{}}}`))
 			return rawjson.SetFirst(result, "capabilities", caps)
 		}
 	}

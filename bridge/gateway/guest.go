@@ -36,13 +36,6 @@ type Guest struct {
 	Keep func() (free func())
 }
 
-// removed are the methods of legacy revisions that the stateless ones do not
-// have (2026-07-28, B19). They are refused whatever the server is.
-var removed = map[string]bool{
-	"initialize": true, "ping": true, "logging/setLevel": true, "resources/subscribe": true, "resources/unsubscribe": true,
-	"tasks/list": true, "tasks/result": true,
-}
-
 // IsGuest reports whether a message says of itself that it is of a stateless
 // revision, whatever it is that it says: that decides, before sessions and
 // headers (protocol.md C3).
@@ -75,7 +68,7 @@ func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Me
 	if len(meta.Capabilities)+len(meta.ClientInfo) > maxIntroduction {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+tooMuchSaid, nil)
 	}
-	if removed[m.Method] {
+	if era.IsRemoved(m.Method) {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
 	}
 	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
@@ -123,7 +116,7 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonr
 		return answer(id, err), err
 	}
 	if m.Method == era.Listen && m.Len() > maxListenSize {
-		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, limitText("the request to listen is too large: it has too many bytes", maxListenSize), nil)
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, bridge.OverLimit("the request to listen is too large: it has too many bytes", maxListenSize), nil)
 		b.reports.Reject("", g.From, m, a, nil)
 		return a, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // lane is an Upstream that opens its connection on first need, opens it again
@@ -153,7 +154,7 @@ func (l *lane) presume(s *bridge.Greeting) {
 func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "resources/subscribe" && l.full(r.URI()):
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil), nil
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
@@ -226,15 +227,12 @@ func pick(h http.Header, list []bridge.Forward) http.Header {
 	return out
 }
 
-// maxSubscriptions bounds what a lane has to restore.
-const maxSubscriptions = 4096
-
 // full reports whether there is no room for a subscription to one more URI.
 func (l *lane) full(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, known := l.subs[uri]
-	return !known && len(l.subs) >= maxSubscriptions
+	return !known && len(l.subs) >= list.MaxSubscriptions
 }
 
 // forget ends a subscription while there is no connection: the next one will

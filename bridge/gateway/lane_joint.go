@@ -21,8 +21,8 @@ import (
 
 // Limits on what may be asked for where subscriptions are shared.
 const (
-	maxInterests = 2 * maxSubscriptions // by one
-	maxJoint     = 4 * maxListenSize    // by all of a connection, in bytes
+	maxInterests = 2 * list.MaxSubscriptions // by one
+	maxJoint     = 4 * maxListenSize         // by all of a connection, in bytes
 )
 
 // joint is the one subscription of all who listen to a modern server over a
@@ -173,7 +173,7 @@ func (j *joint) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	}
 	p := newSharer(r)
 	if len(p.asks) > maxInterests {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("params.notifications asks for too much", maxInterests), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("params.notifications asks for too much", maxInterests), nil), nil
 	}
 	if no, err := j.join(p); no != nil || err != nil {
 		return no, err
@@ -199,7 +199,7 @@ func (j *joint) join(p *sharer) (no *jsonrpc.Message, err error) {
 	j.add(p)
 	if len(j.sharers) > 1 && j.size > maxJoint {
 		j.remove(p)
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("all subscriptions over one connection to the server ask for too much: they have too many bytes", maxJoint), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("all subscriptions over one connection to the server ask for too much: they have too many bytes", maxJoint), nil), nil
 	}
 	switch n := j.now; {
 	case n == nil || n.over:

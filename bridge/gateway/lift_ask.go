@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -79,7 +80,7 @@ func (c *raised) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Mes
 		if a, err = c.attempt(ctx, more); err != nil {
 			return nil, err
 		}
-		if a.Error != nil || resultType(a) != kindInput {
+		if a.Error != nil || era.ResultType(a) != era.ResultInput {
 			t.over(nil)
 			return a, nil
 		}
@@ -96,7 +97,7 @@ func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
 		case state.Type != gjson.String:
 			return nil, c.broken("its requestState is not a string")
 		case len(state.Raw) > longestState:
-			return nil, c.broken(limitText("its requestState is too long", longestState))
+			return nil, c.broken(bridge.OverLimit("its requestState is too long", longestState))
 		}
 		w.state = []byte(state.Raw)
 	}
@@ -112,8 +113,8 @@ func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
 		switch {
 		case seen[key.Str]:
 			no = c.broken("two of its inputRequests have the same key")
-		case len(w.questions) >= maxQuestions:
-			no = c.broken(limitText("it asks too much at a time", maxQuestions))
+		case len(w.questions) >= bridge.MaxQuestions:
+			no = c.broken(bridge.OverLimit("it asks too much at a time", bridge.MaxQuestions))
 		default:
 			seen[key.Str] = true
 			var q *wantedQuestion
@@ -150,10 +151,10 @@ func (c *raised) question(one gjson.Result) (q *wantedQuestion, no *jsonrpc.Mess
 	}
 	from := c.l.from
 	declared := era.ModernCapabilities(from.Capabilities, from.Revision)
-	if _, no := era.Question(method, raw, era.LatestModern, era.LatestModern, declared, mint); no != nil {
+	if _, no := era.Question(method, raw, era.LatestModern, era.LatestModern, declared, uuid.NewString); no != nil {
 		return nil, c.broken("it asks " + method + ": " + no.Message)
 	}
-	raw, cannot := era.Question(method, raw, era.LatestModern, from.Revision, from.Capabilities, mint)
+	raw, cannot := era.Question(method, raw, era.LatestModern, from.Revision, from.Capabilities, uuid.NewString)
 	if cannot != nil {
 		return nil, c.undone(method, cannot.Message, gjson.Result{})
 	}
@@ -190,7 +191,7 @@ func (t *conversation) round(ctx context.Context, w *wanted) (more []byte, no *j
 	}
 	if len(fresh) > 0 || len(w.questions) == 0 {
 		if t.rounds++; t.rounds > maxRounds {
-			return nil, t.broken(limitText("it goes on wanting to know something", maxRounds)), nil
+			return nil, t.broken(bridge.OverLimit("it goes on wanting to know something", maxRounds)), nil
 		}
 	}
 	over := time.NewTimer(wait)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // ear is one subscription (2026-07-28, subscriptions), and the Client of the
@@ -58,7 +58,8 @@ func (e *ear) run(ctx context.Context) {
 	defer e.late.Stop()
 	defer e.stop(nil)
 	from := e.h.l.from
-	a, err := e.h.l.Upstream.Call(ctx, &bridge.Request{Message: from.Request(era.Listen, e.filter()), From: from, Back: e})
+	wants := list.Wanted{Changes: e.h.changes, URIs: e.uris}
+	a, err := e.h.l.Upstream.Call(ctx, &bridge.Request{Message: from.Request(era.Listen, []byte(`{"notifications":`+string(wants.Raw())+`}`)), From: from, Back: e})
 	if err != nil {
 		e.err = err
 		return
@@ -67,25 +68,6 @@ func (e *ear) run(ctx context.Context) {
 		e.answer = a.Clone().Error // on one line
 	}
 	a.Release()
-}
-
-// filter is what the subscription is for, as params.
-func (e *ear) filter() []byte {
-	out := []byte(`{"notifications":{`)
-	for _, list := range e.h.lists {
-		out = append(append(append(out, '"'), list...), `":true,`...)
-	}
-	if len(e.uris) == 0 {
-		return append(out[:len(out)-1], "}}"...)
-	}
-	out = append(out, `"resourceSubscriptions":[`...)
-	for i, uri := range e.uris {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, rawjson.Quote(uri)...)
-	}
-	return append(out, "]}}"...)
 }
 
 // Notify takes what the server says in the course of the subscription.

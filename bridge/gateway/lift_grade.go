@@ -43,7 +43,7 @@ func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *js
 			b = &jsonrpc.Message{Error: e}
 		}
 	default:
-		if result := r.grades.result(a, method, from, to); !rawjson.Same(result, a.Result) {
+		if result := r.grades.Result(a, method, from, to); !rawjson.Same(result, a.Result) {
 			b = &jsonrpc.Message{Result: result}
 		}
 	}
@@ -82,7 +82,7 @@ func (g *graded) Notify(n *jsonrpc.Message) {
 // Ask passes on a question and its answer, or refuses what the client cannot be
 // asked.
 func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, mint)
+	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
 	if no != nil {
 		reply(refused(no))
 		return nil
@@ -106,9 +106,6 @@ func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 func refused(no *era.Refusal) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, no.Code, no.Message, no.Data)
 }
-
-// mint makes an id for an elicitation, which 2025-11-25 wants to be unique.
-func mint() string { return uuid.NewString() }
 
 // capabilities returns those of a result of initialize. A server that says
 // nothing of them, or nonsense, has none.

@@ -29,13 +29,13 @@ const (
 // wanted another one is opened, and the old one ended after the new one has
 // begun: what both hear is told twice, and nothing is missed.
 type hearing struct {
-	l      *lift
-	lists  []string // fields for the lists whose changes are announced
-	ctx    context.Context
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-	asks   chan *asking
-	opened chan struct{} // the lane has opened a connection again
+	l       *lift
+	changes map[string]bool // announced notifications of changed lists, by method
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	asks    chan *asking
+	opened  chan struct{} // the lane has opened a connection again
 
 	mu   sync.Mutex      // guards what follows
 	want map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
@@ -70,7 +70,7 @@ func (l *lift) hear(k *acquainted) *hearing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hearing == nil && !l.closed {
-		h := &hearing{l: l, lists: k.lists, asks: make(chan *asking), opened: make(chan struct{}, 1), want: map[string]bool{}}
+		h := &hearing{l: l, changes: k.changes, asks: make(chan *asking), opened: make(chan struct{}, 1), want: map[string]bool{}}
 		h.ctx, h.stop = context.WithCancel(context.Background())
 		h.timer, h.due = time.NewTimer(0), time.Now() // to begin with, the lists
 		l.hearing = h
@@ -221,8 +221,8 @@ func (h *hearing) take(q *asking) {
 		}
 	case h.now != nil && !is(h.now.ended) && h.now.honours(q.uri) && (h.next == nil || h.next.asked(q.uri)):
 		h.want[q.uri] = true
-	case !had && len(h.want) >= maxSubscriptions:
-		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil)
+	case !had && len(h.want) >= list.MaxSubscriptions:
+		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil)
 	default:
 		h.want[q.uri] = accepted
 		h.joining = append(h.joining, q)
@@ -246,7 +246,7 @@ func (h *hearing) open() {
 	joining := h.joining
 	h.joining = nil
 	switch {
-	case len(uris)+len(h.lists) == 0:
+	case len(uris)+len(h.changes) == 0:
 		if h.now != nil {
 			h.now.stop(nil)
 			h.now = nil
@@ -330,7 +330,7 @@ func (h *hearing) failed() {
 			h.unwant(q.uri)
 		}
 	}
-	done := h.deaf || len(h.want)+len(h.lists) == 0
+	done := h.deaf || len(h.want)+len(h.changes) == 0
 	h.mu.Unlock()
 	h.gap = h.gap || h.now == nil && !done // also if it was the first
 	for _, q := range e.asks {
@@ -378,18 +378,12 @@ func (h *hearing) broken() {
 
 // changed tells the client that it may have missed something.
 func (h *hearing) changed(uris []string) {
-	for _, k := range list.Announced {
-		if slices.Contains(h.lists, k.Interest()) {
-			h.l.r.cache.changed(nil, k.Changed())
-			h.l.rest.Notify(jsonrpc.NewNotification(k.Changed(), nil))
-		}
-	}
-	for _, uri := range uris {
-		if h.wants(uri) {
-			h.l.r.cache.updated(uri)
-			h.l.rest.Notify(list.Updated(uri))
-		}
-	}
+	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !h.wants(uri) })
+	missed := list.Wanted{Changes: h.changes, URIs: uris}
+	missed.Missed(func(n *jsonrpc.Message) {
+		h.l.r.cache.heard(nil, n)
+		h.l.rest.Notify(n)
+	})
 }
 
 func (h *hearing) wants(uri string) bool {

@@ -19,8 +19,8 @@ import (
 // acquainted is what the server's answer to server/discover means for the
 // session.
 type acquainted struct {
-	lists     []string // the fields of a subscription for changes of lists that are announced
-	subscribe bool     // and to resources
+	changes   map[string]bool // notifications of changed lists that are announced, by method
+	subscribe bool            // and to resources
 	logging   bool
 	extended  bool // both sides share something beyond the protocol: methods of it pass
 }
@@ -34,17 +34,18 @@ func (l *lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 	result := era.InitializeResult(a.Result, l.from.Revision, l.r.o.Name)
 	caps := gjson.GetBytes(result, "capabilities")
 	k := &acquainted{
+		changes:   map[string]bool{},
 		subscribe: caps.Get("resources.subscribe").Type == gjson.True,
 		logging:   caps.Get("logging").Exists(),
 		extended:  shared(caps, gjson.ParseBytes(era.ModernCapabilities(l.from.Capabilities, l.from.Revision))),
 	}
 	for _, kind := range list.Announced {
-		if caps.Get(kind.Capability()+".listChanged").Type == gjson.True {
-			k.lists = append(k.lists, kind.Interest())
+		if kind.Announces([]byte(caps.Raw)) {
+			k.changes[kind.Changed()] = true
 		}
 	}
 	l.met.Store(k)
-	if len(k.lists) > 0 {
+	if len(k.changes) > 0 {
 		l.hear(k)
 	}
 	return jsonrpc.NewResult(a.ID, result)
@@ -63,20 +64,14 @@ func shared(a, b gjson.Result) bool {
 	return false
 }
 
-// carried are the methods that both eras have.
-var carried = map[string]bool{
-	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
-	"resources/list": true, "resources/templates/list": true, "resources/read": true, era.Complete: true,
-}
-
 // carries reports whether a request goes to the server: one that only the
 // session's era has or only the server's, or that belongs to tasks, does not
 // (D0.5, D8.10).
 func (k *acquainted) carries(method string) bool {
 	switch {
-	case carried[method]:
+	case era.InBoth(method):
 		return true
-	case method == era.Listen, method == "server/discover", removed[method], strings.HasPrefix(method, "tasks/"):
+	case method == era.Listen, method == "server/discover", era.IsRemoved(method), strings.HasPrefix(method, "tasks/"):
 		return false
 	}
 	return k.extended
@@ -111,7 +106,7 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		c.back = &raisedBack{Client: r.Back, l: l}
 	}
 	a, err := c.attempt(ctx, nil)
-	if err == nil && a.Error == nil && resultType(a) == kindInput && era.MayAsk(r.Method) {
+	if err == nil && a.Error == nil && era.ResultType(a) == era.ResultInput && era.MayAsk(r.Method) {
 		a, err = c.converse(ctx, a)
 	}
 	if err != nil {
@@ -123,9 +118,9 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 // setLevel notes what log messages the session wants with its next calls
 //
 func (l *lift) setLevel(r *bridge.Request) *jsonrpc.Message {
-	level := gjson.GetBytes(r.Params, "level").Str
-	if severity(level) < 0 {
-		return badLevel()
+	level, fault := era.Level(r.Params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault)
 	}
 	l.said.Store(newSaid(l.from, level))
 	return jsonrpc.NewResult(nil, []byte("{}"))
@@ -196,7 +191,7 @@ func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
 		at := bytes.IndexByte(m.Params, '{') + 1
 		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: s.meta})
 	}
-	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(reserved)) {
+	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(era.Reserved)) {
 		return m.WithParams(era.Inject(m.Whole(), s.members))
 	}
 	text := s.before
@@ -206,9 +201,6 @@ func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
 	at := cap(m.Params) - cap(meta) + 1 // both are parts of the message's text
 	return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
 }
-
-// reserved is how the protocol's own keys of _meta begin.
-const reserved = "io.modelcontextprotocol/"
 
 // raisedBack is the Client of a call to a modern server.
 type raisedBack struct {
@@ -230,7 +222,7 @@ func (b *raisedBack) Notify(n *jsonrpc.Message) {
 			return
 		}
 	case "notifications/message":
-		if level := b.l.saying().level; level == "" || severity(gjson.GetBytes(n.Params, "level").Str) < severity(level) {
+		if level := b.l.saying().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
 			return
 		}
 	default:

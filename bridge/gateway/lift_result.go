@@ -11,33 +11,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// The kinds of result that a modern server may give a client that has not
-// declared an extension (2026-07-28, results).
-const (
-	kindComplete = "complete"
-	kindInput    = "input_required"
-)
-
-// resultType returns the kind of a modern server's result. One that does not say
-// is complete (R-103).
-func resultType(a *jsonrpc.Message) string {
-	raw := a.Found().Type.Of(a.Result)
-	switch string(raw) {
-	case "", `"complete"`:
-		return kindComplete
-	case `"input_required"`:
-		return kindInput
-	}
-	if v := gjson.ParseBytes(raw); v.Type == gjson.String {
-		return v.Str
-	}
-	return string(raw)
-}
-
 // lowered returns the answer of a modern server as the client understands it.
 func (c *raised) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil {
-		if kind := resultType(a); kind != kindComplete {
+		if kind := era.ResultType(a); kind != era.ResultComplete {
 			a.Release()
 			return c.broken("its answer is of a kind that was not asked for: " + rawjson.Quote(kind[:min(len(kind), 40)]))
 		}
@@ -71,7 +48,7 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 		}
 	}
 	var edits []jsonrpc.Edit
-	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
+	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(era.Reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
 		if left := unsaid(meta); rawjson.IsEmpty(left) {
 			gone = append(gone, f.Meta)
 		} else {

@@ -43,7 +43,7 @@ func FuzzLift(f *testing.F) {
 		// And back: an answer with an envelope, at one place or another.
 		envelope := `"resultType":"complete","ttlMs":0,"cacheScope":"private"`
 		if bytes.Contains(payload, []byte(`\`)) || bytes.Contains(payload, []byte("resultType")) || bytes.Contains(payload, []byte("ttlMs")) ||
-			bytes.Contains(payload, []byte("cacheScope")) || bytes.Contains(payload, []byte(reserved)) {
+			bytes.Contains(payload, []byte("cacheScope")) || bytes.Contains(payload, []byte(era.Reserved)) {
 			return // an envelope of its own
 		}
 		result := bytes.TrimRight(m.Params, blanks)
@@ -60,8 +60,8 @@ func FuzzLift(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", result, err)
 		}
-		if resultType(a) != kindComplete {
-			t.Fatalf("%s is of kind %s", result, resultType(a))
+		if era.ResultType(a) != era.ResultComplete {
+			t.Fatalf("%s is of kind %s", result, era.ResultType(a))
 		}
 		a = bare(a)
 		out, err := jsonrpc.Parse(a.Append(nil, []byte("1"), nil))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -211,8 +212,8 @@ func TestLiftLevel(t *testing.T) {
 
 // R-141: what else ends a call that goes on and on, or does not make sense.
 func TestRunaway(t *testing.T) {
-	many := strings.Repeat(`"k":{"method":"roots/list","params":{}},`, maxQuestions+1)
-	for i := range maxQuestions + 1 {
+	many := strings.Repeat(`"k":{"method":"roots/list","params":{}},`, bridge.MaxQuestions+1)
+	for i := range bridge.MaxQuestions + 1 {
 		many = strings.Replace(many, `"k"`, fmt.Sprintf(`"k%d"`, i), 1)
 	}
 	for _, tc := range []struct{ name, result, want string }{

@@ -152,7 +152,7 @@ func (b *Gateway) forwarded(h http.Header) http.Header {
 // longer than its request.
 const maxIntroduction = 256 << 10
 
-var tooMuchSaid = limitText("what the client says of itself is too long", maxIntroduction)
+var tooMuchSaid = bridge.OverLimit("what the client says of itself is too long", maxIntroduction)
 
 // newCaller reads what initialize says about the client.
 func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
@@ -357,7 +357,7 @@ func (s *Session) enter(c *inflight) error {
 	case s.ending:
 		return bridge.ErrEnded
 	case s.callCount >= maxCallsPerClient:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: limitText("the session has too many calls under way", maxCallsPerClient)}
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls under way", maxCallsPerClient)}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c

@@ -52,7 +52,7 @@ type lower struct {
 	tasks   map[string]*parked // by the server's id of the task
 	level   string             // as the server was told; empty when it was not
 	urls    map[string]chan struct{}
-	listens map[*listener]struct{}
+	listens map[*list.Listener]struct{}
 	watched map[string]*watch // resources, by URI
 	lost    chan struct{}     // closed when the server is gone for good
 	closed  bool
@@ -68,7 +68,7 @@ var _ bridge.Client = (*lower)(nil)
 func newLower(p *pool, c *circle, key string, from *bridge.Caller) *lower {
 	l := &lower{
 		p: p, circle: c, key: key, told: make(chan struct{}, 1), lost: make(chan struct{}),
-		asking: map[*parked]struct{}{}, visits: map[*visit]struct{}{}, listens: map[*listener]struct{}{}, watched: map[string]*watch{},
+		asking: map[*parked]struct{}{}, visits: map[*visit]struct{}{}, listens: map[*list.Listener]struct{}{}, watched: map[string]*watch{},
 	}
 	l.asks = askableOf(era.LegacyCapabilities(from.Capabilities))
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -116,7 +116,7 @@ func (v *visit) Notify(n *jsonrpc.Message) {
 	}
 	if n.Method == "notifications/message" {
 		level := gjson.GetBytes(n.Params, "level").Str
-		if v.level == "" || severity(level) < severity(v.level) {
+		if v.level == "" || era.Severity(level) < era.Severity(v.level) {
 			return
 		}
 	}
@@ -181,7 +181,7 @@ func (l *lower) Call(ctx context.Context, r *bridge.Request, said *bridge.Greeti
 // Whether the server has announced tools, prompts or resources is not asked: some
 // have the methods and announce nothing, and the others refuse by themselves.
 func (s *legacy) carries(r *bridge.Request) bool {
-	if carried[r.Method] {
+	if era.InBoth(r.Method) {
 		return true
 	}
 	if era.IsTask(r.Method) {
@@ -191,7 +191,7 @@ func (s *legacy) carries(r *bridge.Request) bool {
 		theirs := gjson.GetBytes(s.Capabilities, kind)
 		shared := false
 		gjson.GetBytes(r.From.Capabilities, kind).ForEach(func(name, _ gjson.Result) bool {
-			shared = name.Str != tasksExtension && theirs.Get(gjson.Escape(name.Str)).Exists()
+			shared = name.Str != era.TasksExtension && theirs.Get(gjson.Escape(name.Str)).Exists()
 			return !shared
 		})
 		if shared {
@@ -260,7 +260,7 @@ func (l *lower) verbose(ctx context.Context, v *visit, s *legacy) error {
 func (l *lower) tells(level string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.level != "" && severity(l.level) <= severity(level)
+	return l.level != "" && era.Severity(l.level) <= era.Severity(level)
 }
 
 // Notify takes what the server says that does not belong to a call of which it

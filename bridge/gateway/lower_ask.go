@@ -184,7 +184,7 @@ func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 	}
 	h.q = q.Clone()
 	l.mu.Lock()
-	full := l.closed || len(l.held) >= maxQuestions
+	full := l.closed || len(l.held) >= bridge.MaxQuestions
 	if !full {
 		l.held = append(l.held, h)
 		h.timer = time.AfterFunc(rootsPatience, h.expire)

@@ -18,7 +18,7 @@ import (
 // told of the first and of the last of them.
 type watch struct {
 	turn    chan struct{} // held while the server is told: subscribing takes turns
-	listens map[*listener]struct{}
+	listens map[*list.Listener]struct{}
 	users   int // that hold or wait for turn, or are in listens
 }
 
@@ -36,9 +36,9 @@ func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*json
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	end := jsonrpc.NewResult(nil, []byte("{}"))
-	ln := &listener{back: r.Back, wants: list.Wanted{Changes: map[string]bool{}}}
+	ln := list.NewListener(r.Back, list.Wanted{Changes: map[string]bool{}})
 	if l.once { // nothing lasts that could tell of changes
-		ln.acknowledge(&ln.wants)
+		ln.Acknowledge(&ln.Wants)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
@@ -53,7 +53,7 @@ func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*json
 	}
 	for _, k := range list.Announced {
 		if wants.Changes[k.Changed()] && k.Announces(s.Capabilities) {
-			ln.wants.Changes[k.Changed()] = true
+			ln.Wants.Changes[k.Changed()] = true
 		}
 	}
 	l.mu.Lock()
@@ -61,13 +61,13 @@ func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*json
 	l.mu.Unlock()
 	defer l.unlisten(ln)
 	if gjson.GetBytes(s.Capabilities, "resources.subscribe").Bool() {
-		ln.wants.URIs = l.watchAll(ctx, ln, wants.URIs)
+		ln.Wants.URIs = l.watchAll(ctx, ln, wants.URIs)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	what := ln.wants
-	ln.acknowledge(&what)
+	what := ln.Wants
+	ln.Acknowledge(&what)
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -79,7 +79,7 @@ func (l *lower) listen(ctx context.Context, r *bridge.Request, s *legacy) (*json
 
 // watchAll subscribes to resources, and returns those of which the server has
 // taken note in time.
-func (l *lower) watchAll(ctx context.Context, ln *listener, uris []string) (good []string) {
+func (l *lower) watchAll(ctx context.Context, ln *list.Listener, uris []string) (good []string) {
 	short, stop := context.WithTimeoutCause(ctx, ackPatience, errSubscribing)
 	defer stop()
 	done := make([]bool, len(uris))
@@ -106,7 +106,7 @@ func (l *lower) watchAll(ctx context.Context, ln *listener, uris []string) (good
 }
 
 // watch subscribes to a resource, of which the server is told if nobody has yet.
-func (l *lower) watch(ctx context.Context, ln *listener, uri string) bool {
+func (l *lower) watch(ctx context.Context, ln *list.Listener, uri string) bool {
 	w := l.enterWatch(ctx, uri)
 	if w == nil {
 		return false
@@ -143,7 +143,7 @@ func (l *lower) enterWatch(ctx context.Context, uri string) *watch {
 	l.mu.Lock()
 	w := l.watched[uri]
 	if w == nil {
-		w = &watch{turn: make(chan struct{}, 1), listens: map[*listener]struct{}{}}
+		w = &watch{turn: make(chan struct{}, 1), listens: map[*list.Listener]struct{}{}}
 		l.watched[uri] = w
 	}
 	w.users++
@@ -170,17 +170,17 @@ func (l *lower) leaveWatch(uri string, w *watch, hadTurn bool) {
 }
 
 // unlisten ends a subscription. The server is told in the background.
-func (l *lower) unlisten(ln *listener) {
+func (l *lower) unlisten(ln *list.Listener) {
 	l.mu.Lock()
 	delete(l.listens, ln)
 	l.mu.Unlock()
-	for _, uri := range ln.wants.URIs {
+	for _, uri := range ln.Wants.URIs {
 		l.lane.spawn(func() { l.unwatch(ln, uri) })
 	}
 }
 
 // unwatch tells the server when nobody wants to hear of the resource any more.
-func (l *lower) unwatch(ln *listener, uri string) {
+func (l *lower) unwatch(ln *list.Listener, uri string) {
 	ctx, stop := context.WithTimeoutCause(l.lane.ctx, ackPatience, errSubscribing)
 	defer stop()
 	w := l.enterWatch(ctx, uri)
@@ -204,12 +204,12 @@ func (l *lower) changed(n *jsonrpc.Message) {
 	if n.Method == "notifications/tools/list_changed" {
 		l.circle.outdated()
 	}
-	to := map[*listener]struct{}{}
+	to := map[*list.Listener]struct{}{}
 	if n.Method != "notifications/resources/updated" {
 		for _, other := range l.p.siblings(l) {
 			other.mu.Lock()
 			for ln := range other.listens {
-				if ln.wants.Changes[n.Method] {
+				if ln.Wants.Changes[n.Method] {
 					to[ln] = struct{}{}
 				}
 			}
@@ -227,7 +227,7 @@ func (l *lower) changed(n *jsonrpc.Message) {
 		l.mu.Unlock()
 	}
 	for ln := range to {
-		ln.hear(n)
+		ln.Hear(n)
 	}
 }
 

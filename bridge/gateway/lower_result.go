@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // legacy is a legacy server, and what clients of 2026-07-28 are told of it.
@@ -15,7 +16,7 @@ type legacy struct {
 	info     []byte // what it said of itself, raw; nil when that is nothing
 	discover []byte // the answer to server/discover
 	logging  bool
-	grades   *grades
+	grades   *list.Rewrites
 	tasks    bool // its tools can be called as tasks
 }
 
@@ -25,7 +26,7 @@ const maxServerInfo = 1 << 10
 // newLegacy reads what a server said in its handshake. Without lasting nothing
 // is promised of changes.
 func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
-	g := &legacy{Greeting: s, grades: &grades{}}
+	g := &legacy{Greeting: s, grades: &list.Rewrites{}}
 	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
 	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
 		raw := info.Raw
@@ -68,7 +69,7 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	if changed := s.grades.result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
+	if changed := s.grades.Result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
 		a = a.Replaced(changed)
 	}
 	f := a.Found()

@@ -550,28 +550,28 @@ func TestParkedBound(t *testing.T) {
 // R-178: so are the questions about one call, and those that wait for one.
 func TestParkedQuestionsBound(t *testing.T) {
 	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
-		for i := 0; m.IsRequest() && m.Method != "initialize" && i < 2*maxQuestions; i++ {
+		for i := 0; m.IsRequest() && m.Method != "initialize" && i < 2*bridge.MaxQuestions; i++ {
 			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s/%d","method":"roots/list"}`, m.ID, i))
 		}
 		return m.Method == "tools/call"
 	}}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		answer := visitor{}.call(t, b, "tools/call", `"name":"x"`)
-		if n := strings.Count(answer, "roots/list"); n != maxQuestions {
+		if n := strings.Count(answer, "roots/list"); n != bridge.MaxQuestions {
 			t.Errorf("%d questions", n)
 		}
-		if n := strings.Count(strings.Join(f.wire(1).received(), ""), `"error"`); n != maxQuestions {
+		if n := strings.Count(strings.Join(f.wire(1).received(), ""), `"error"`); n != bridge.MaxQuestions {
 			t.Errorf("%d questions refused", n)
 		}
 	})
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		visitor{}.call(t, b, "tools/list", "")
 		last := f.wire(f.opened())
-		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != maxQuestions {
+		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != bridge.MaxQuestions {
 			t.Errorf("%d questions refused", n)
 		}
 		time.Sleep(rootsPatience)
-		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != 2*maxQuestions {
+		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != 2*bridge.MaxQuestions {
 			t.Errorf("%d questions refused in the end", n)
 		}
 	})

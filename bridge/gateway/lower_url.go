@@ -41,7 +41,7 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 			[]byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`))
 	}
 	if v.rounds >= maxURLRounds {
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("the server wants URLs to be visited again and again", maxURLRounds), nil)
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the server wants URLs to be visited again and again", maxURLRounds), nil)
 	}
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -348,9 +346,9 @@ func (g *merge) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 		return list.NoResource(r.From, uri), nil
 	}
 	g.mu.Lock()
-	if _, known := g.subs[uri]; !known && len(g.subs) >= maxSubscriptions {
+	if _, known := g.subs[uri]; !known && len(g.subs) >= list.MaxSubscriptions {
 		g.mu.Unlock()
-		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, limitText("too many subscriptions", maxSubscriptions), nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil), nil
 	}
 	g.mu.Unlock()
 	inner := *r
@@ -392,8 +390,8 @@ func (g *merge) subscriptions(m *member) []string {
 // setLevel notes the level. Servers that are in use are told at once, others
 // when they are needed.
 func (g *merge) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if severity(gjson.GetBytes(r.Params, "level").String()) < 0 {
-		return badLevel(), nil
+	if _, fault := era.Level(r.Params); fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
 	}
 	level := slices.Clone(r.Params)
 	g.level.Store(&level)

@@ -20,7 +20,7 @@ import (
 // are told what belongs to none of the servers: that one has come or gone.
 type listeners struct {
 	mu  sync.Mutex // guards all
-	all map[*listener]struct{}
+	all map[*list.Listener]struct{}
 }
 
 var _ bridge.Client = (*listeners)(nil)
@@ -28,15 +28,15 @@ var _ bridge.Client = (*listeners)(nil)
 // Notify tells those who want to hear it.
 func (e *listeners) Notify(n *jsonrpc.Message) {
 	e.mu.Lock()
-	var to []*listener
+	var to []*list.Listener
 	for l := range e.all {
-		if l.wants.Changes[n.Method] {
+		if l.Wants.Changes[n.Method] {
 			to = append(to, l)
 		}
 	}
 	e.mu.Unlock()
 	for _, l := range to {
-		l.hear(n)
+		l.Hear(n)
 	}
 }
 
@@ -47,40 +47,6 @@ func (e *listeners) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(s
 
 // Gone is of no interest: those who listen go on.
 func (e *listeners) Gone(error) {}
-
-// listener is one subscription to all servers as one.
-type listener struct {
-	back  bridge.Client
-	wants list.Wanted
-
-	mu    sync.Mutex // guards the rest, and the order of what back gets
-	begun bool       // it was acknowledged
-	early []*jsonrpc.Message
-}
-
-// hear passes on a notification, once the subscription was acknowledged
-// (R-142).
-func (l *listener) hear(n *jsonrpc.Message) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.begun:
-		l.back.Notify(n)
-	case len(l.early) < list.MaxEarly:
-		l.early = append(l.early, n.Clone())
-	}
-}
-
-// acknowledge says what is listened to, and what has happened meanwhile.
-func (l *listener) acknowledge(what *list.Wanted) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.back.Notify(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", []byte(`{"notifications":`+string(what.Raw())+`}`)))
-	for _, n := range l.early {
-		l.back.Notify(n)
-	}
-	l.begun, l.early = true, nil
-}
 
 // ackPatience is how long a subscription waits for slow servers before it is
 // acknowledged without them.
@@ -93,7 +59,7 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
-	l := &listener{back: r.Back, wants: wants}
+	l := list.NewListener(r.Back, wants)
 	g.ears.mu.Lock()
 	g.ears.all[l] = struct{}{}
 	g.ears.mu.Unlock()
@@ -128,7 +94,7 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 			return nil, context.Cause(ctx)
 		}
 	}
-	l.acknowledge(&what)
+	l.Acknowledge(&what)
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
@@ -173,7 +139,7 @@ func (g *merge) shares(ctx context.Context, wants *list.Wanted) map[*member]*lis
 
 // following is the part of a subscription that one server has.
 type following struct {
-	l     *listener
+	l     *list.Listener
 	m     *member
 	part  *list.Wanted
 	from  *bridge.Caller
@@ -232,11 +198,11 @@ func (f *following) Notify(n *jsonrpc.Message) {
 		f.begun.Store(true)
 	case "notifications/tasks":
 		own := gjson.GetBytes(n.Params, "taskId").String()
-		f.l.hear(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
+		f.l.Hear(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(f.m.taskID(own))))))
 		return
 	default:
 		f.m.outdate(n.Method)
-		f.l.hear(n)
+		f.l.Hear(n)
 		return
 	}
 	what, _ := list.ReadWanted(n.Params) // a list that is none honours nothing
@@ -246,16 +212,11 @@ func (f *following) Notify(n *jsonrpc.Message) {
 	if f.acknowledged(what) {
 		return
 	}
-	for _, k := range list.Announced { // something may have been missed (R-149)
-		if f.part.Changes[k.Changed()] {
-			f.m.r.cache.changed(nil, k.Changed())
-			f.l.hear(jsonrpc.NewNotification(k.Changed(), nil))
-		}
-	}
-	for _, uri := range what.URIs {
-		f.m.r.cache.updated(uri)
-		f.l.hear(list.Updated(uri))
-	}
+	what.Changes = f.part.Changes
+	what.Missed(func(n *jsonrpc.Message) {
+		f.m.r.cache.heard(nil, n)
+		f.l.Hear(n)
+	})
 }
 
 // Ask refuses: it is no call that anybody could be asked about.

@@ -8,18 +8,16 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// tasksExtension is that of tasks (2026-07-28, extensions).
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
 // withoutTasks returns capabilities without those of tasks, of either era.
 func withoutTasks(capabilities []byte) []byte {
 	capabilities = rawjson.Delete(bytes.Clone(capabilities), "tasks")
-	if ext := gjson.GetBytes(capabilities, "extensions"); ext.Get(gjson.Escape(tasksExtension)).Exists() {
-		capabilities = rawjson.Set(capabilities, "extensions", rawjson.Delete([]byte(ext.Raw), tasksExtension))
+	if ext := gjson.GetBytes(capabilities, "extensions"); ext.Get(gjson.Escape(era.TasksExtension)).Exists() {
+		capabilities = rawjson.Set(capabilities, "extensions", rawjson.Delete([]byte(ext.Raw), era.TasksExtension))
 	}
 	return capabilities
 }

@@ -72,7 +72,7 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		a.params = rawjson.OneLine(params)
 	}
 	l.mu.Lock()
-	full := c.over || c.gone || len(c.asks) >= maxQuestions
+	full := c.over || c.gone || len(c.asks) >= bridge.MaxQuestions
 	if !full {
 		c.add(a)
 	}
@@ -97,7 +97,7 @@ func (c *parked) add(a *openAsk) {
 // nobody will answer. The caller holds l.mu.
 func (l *lower) passOn(asks []*openAsk) (moot []*openAsk) {
 	for _, a := range asks {
-		if c := l.likeliest(); a.guessed && c != nil && len(c.asks) < maxQuestions {
+		if c := l.likeliest(); a.guessed && c != nil && len(c.asks) < bridge.MaxQuestions {
 			c.add(a)
 		} else {
 			moot = append(moot, a)
@@ -152,7 +152,7 @@ func (c *parked) ask() {
 	}
 	v := c.visit
 	c.detach()
-	v.out <- upshot{err: p.r.gate.Refusal("%s", limitText("the server asks its client something, and too many calls wait for their clients already", most))}
+	v.out <- upshot{err: p.r.gate.Refusal("%s", bridge.OverLimit("the server asks its client something, and too many calls wait for their clients already", most))}
 	moot := c.discard()
 	l.mu.Unlock()
 	unanswered(moot)

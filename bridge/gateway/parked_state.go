@@ -67,7 +67,7 @@ func reading(r *bridge.Request) (*nextRound, *jsonrpc.Message) {
 	case a.stated && a.stateRaw.Type != gjson.String:
 		return nil, jsonrpc.InvalidParams("requestState must be a string")
 	case len(a.state) > seal.MaxToken:
-		return nil, jsonrpc.InvalidParams(limitText("requestState is too long", seal.MaxToken))
+		return nil, jsonrpc.InvalidParams(bridge.OverLimit("requestState is too long", seal.MaxToken))
 	case answered && !a.answers.IsObject():
 		return nil, jsonrpc.InvalidParams("inputResponses must be an object")
 	case !a.stated && !answered:

@@ -311,7 +311,7 @@ func laneKey(r *bridge.Request) (string, *jsonrpc.Message) {
 	case !value.Exists():
 		return "", nil
 	case value.Type != gjson.String || value.Str == "" || len(value.Str) > maxLaneKey:
-		return "", jsonrpc.InvalidParams(limitText("params._meta: "+keyLane+" must be a string, not empty and not too long", maxLaneKey))
+		return "", jsonrpc.InvalidParams(bridge.OverLimit("params._meta: "+keyLane+" must be a string, not empty and not too long", maxLaneKey))
 	}
 	return value.Str, nil
 }

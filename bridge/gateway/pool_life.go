@@ -37,7 +37,7 @@ func (p *pool) room(principal, group, key string) error {
 		return n > most
 	}
 	limited := func(what string, most int) error {
-		return &bridge.Error{Server: p.r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText(what, most)}
+		return &bridge.Error{Server: p.r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
 	}
 	// Without access rules everybody is one principal: only each lane's own
 	// connections count then, and all together.

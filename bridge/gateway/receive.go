@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -69,7 +71,7 @@ func (r receiver) Gone(err error) { r.s.End(err) }
 // that it is about when that is known.
 func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func(why string)) {
 	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
-	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, mint)
+	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
 		reply(refused(no))
 		return nil
@@ -92,7 +94,7 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 // pose puts the question, which is such as the client understands it.
 func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func(why string)) {
 	s.mu.Lock()
-	if s.ending || len(s.questions) >= maxQuestions {
+	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client has gone, or has too many questions to answer", nil))
 		return nil

@@ -215,11 +215,11 @@ func TestQuestionLimit(t *testing.T) {
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, st := begin(t, b, "")
 		w := f.wire(1)
-		for i := range maxQuestions + 1 {
+		for i := range bridge.MaxQuestions + 1 {
 			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i))
 		}
-		if got := st.take(); len(got) != maxQuestions {
-			t.Errorf("%d questions reached the client, want %d", len(got), maxQuestions)
+		if got := st.take(); len(got) != bridge.MaxQuestions {
+			t.Errorf("%d questions reached the client, want %d", len(got), bridge.MaxQuestions)
 		}
 		if got := w.received(); len(got) != 1 || !strings.Contains(got[0], `"id":64,"error"`) {
 			t.Errorf("the server got %q", got)
@@ -234,14 +234,14 @@ func TestQuestionLimit(t *testing.T) {
 		s.mu.Lock()
 		questions := len(s.questions)
 		s.mu.Unlock()
-		if questions != maxQuestions {
-			t.Errorf("%d questions, want %d", questions, maxQuestions)
+		if questions != bridge.MaxQuestions {
+			t.Errorf("%d questions, want %d", questions, bridge.MaxQuestions)
 		}
 		answers := len(w.received())
 		s.finish(bridge.ErrEnded)
 		synctest.Wait()
-		if got := len(w.received()) - answers; got != maxQuestions {
-			t.Errorf("the end answered %d questions, want %d", got, maxQuestions)
+		if got := len(w.received()) - answers; got != bridge.MaxQuestions {
+			t.Errorf("the end answered %d questions, want %d", got, bridge.MaxQuestions)
 		}
 		s.wind(t.Context())
 	})

@@ -127,17 +127,11 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 		return
 	}
 	c.again = false
-	had := gjson.GetBytes(n.Params, "notifications")
-	for _, k := range list.Announced {
-		if had.Get(k.Interest()).Bool() {
-			c.h.p.r.cache.changed(nil, k.Changed())
-			c.back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
-		}
-	}
-	for _, uri := range had.Get("resourceSubscriptions").Array() {
-		c.h.p.r.cache.updated(uri.String())
-		c.back.Notify(list.Updated(uri.String()))
-	}
+	had, _ := list.ReadWanted(n.Params)
+	had.Missed(func(n *jsonrpc.Message) {
+		c.h.p.r.cache.heard(nil, n)
+		c.back.Notify(n)
+	})
 }
 
 // Ask refuses: it is no call that anybody could be asked about.

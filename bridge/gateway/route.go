@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
@@ -50,7 +51,7 @@ type route struct {
 	rates     *limits.Rates     // of calls; nil when they are not limited
 	breaker   *breaker.Breaker  // nil when the server is never left alone
 	retries   *retry.Retries    // nil when calls are not made again
-	grades    grades            // of its lists
+	grades    list.Rewrites     // of its lists
 	cache     *cache            // of what it lists; nil when nothing is kept
 	owners    *owners           // of tasks; nil when nobody need know
 
@@ -126,7 +127,7 @@ func (r *route) admit(ctx context.Context, principal string) (done func(), err e
 			return nil, r.portions.Refusal(r.o.Name)
 		}
 		if left == nil {
-			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText("it has too many connections: see max_children of the server", int(r.maxLanes))}
+			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit("it has too many connections: see max_children of the server", int(r.maxLanes))}
 		}
 		select { // a place that was given up is about to be free
 		case <-left:
@@ -138,11 +139,11 @@ func (r *route) admit(ctx context.Context, principal string) (done func(), err e
 	if own {
 		r.left(principal)
 		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-			Public: limitText("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.Most()))}
+			Public: bridge.OverLimit("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.Most()))}
 	}
 	if full {
 		r.released(principal)
-		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: limitText("the bridge has too many connections: see max_children", int(r.b.maxLanes))}
+		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit("the bridge has too many connections: see max_children", int(r.b.maxLanes))}
 	}
 	select {
 	case r.openings <- struct{}{}:
@@ -339,7 +340,7 @@ func (r *route) join(from bridge.Caller, rest bridge.Client) (*view, error) {
 		own := func(h *hub) bool { return h.lane.caller.Principal == from.Principal }
 		if n := r.principalHubs(from.Principal); n >= maxHubs && !r.evict(own) {
 			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-				Public: limitText("it has too many connections for clients of different revisions and capabilities", maxHubs)}
+				Public: bridge.OverLimit("it has too many connections for clients of different revisions and capabilities", maxHubs)}
 		}
 		h = newHub(r, &from)
 		r.hubs[key] = h

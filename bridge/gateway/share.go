@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -166,7 +165,7 @@ func (h *hub) log(n *jsonrpc.Message) {
 func (v *view) wants(level string) bool {
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
-	return v.level == "" || severity(level) >= severity(v.level)
+	return v.level == "" || era.Severity(level) >= era.Severity(v.level)
 }
 
 // viewCall is the Client of a call that is made over a shared connection.
@@ -226,7 +225,7 @@ func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 	}
 	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {
 		h.mu.Lock()
-		if h.said == nil || len(h.said) >= maxQuestions {
+		if h.said == nil || len(h.said) >= bridge.MaxQuestions {
 			h.said = map[string]*view{}
 		}
 		h.said[id.String()] = v
@@ -296,26 +295,12 @@ func (v *view) Notify(ctx context.Context, r *bridge.Request) error {
 	return v.h.lane.Notify(ctx, r)
 }
 
-// severity orders log levels; an unknown one is the least severe.
-func severity(level string) int {
-	for i, s := range era.LogLevels {
-		if s == level {
-			return i
-		}
-	}
-	return -1
-}
-
-func badLevel() *jsonrpc.Message {
-	return jsonrpc.InvalidParams("level must be one of " + strings.Join(era.LogLevels, ", "))
-}
-
 // setLevel notes the session's level. The server is told the most verbose one
 // that any session wants.
 func (v *view) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	wanted := gjson.GetBytes(r.Params, "level").String()
-	if severity(wanted) < 0 {
-		return badLevel(), nil
+	wanted, fault := era.Level(r.Params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
 	}
 	h := v.h
 	select {
@@ -325,7 +310,7 @@ func (v *view) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		return nil, context.Cause(ctx)
 	}
 	h.mu.Lock()
-	told := h.level != "" && severity(h.level) <= severity(wanted)
+	told := h.level != "" && era.Severity(h.level) <= era.Severity(wanted)
 	h.mu.Unlock()
 	m := jsonrpc.NewResult(nil, []byte("{}"))
 	if !told {

@@ -45,7 +45,7 @@ func TestReference(t *testing.T) {
 func TestWanted(t *testing.T) {
 	for _, test := range []struct{ params, raw, fault string }{
 		{`{"notifications":{"taskIds":["t"],"x":true,"resourceSubscriptions":["a:","b:","a:"],"toolsListChanged":true,"promptsListChanged":false}}`,
-			`{"taskIds":["t"],"resourceSubscriptions":["a:","b:"],"toolsListChanged":true}`, ""},
+			`{"toolsListChanged":true,"resourceSubscriptions":["a:","b:"],"taskIds":["t"]}`, ""},
 		{`{"notifications":{"resourceSubscriptions":"a:","taskIds":["t"]}}`, `{"taskIds":["t"]}`, "resourceSubscriptions must be an array of strings"},
 		{`{"notifications":{"taskIds":["t",1]}}`, `{}`, "taskIds must be an array of strings"},
 		{`{"notifications":[]}`, `{}`, "params.notifications must be an object"},

@@ -2,11 +2,12 @@ package list
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -35,6 +36,10 @@ func Updated(uri string) *jsonrpc.Message {
 // MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md
 // F).
 const MaxWanted = 256
+
+// MaxSubscriptions bounds the resources to which one session, or one connection,
+// is subscribed.
+const MaxSubscriptions = 4096
 
 // MaxEarly bounds what is held back for a subscription until it is acknowledged.
 const MaxEarly = MaxWanted + len(Announced)
@@ -82,7 +87,7 @@ func texts(object gjson.Result, member string) (all []string, fault string) {
 		}
 	}
 	if len(all) > MaxWanted {
-		return nil, fmt.Sprintf("params.notifications.%s is too long (the limit is %d)", member, MaxWanted)
+		return nil, bridge.OverLimit("params.notifications."+member+" is too long", MaxWanted)
 	}
 	return all, ""
 }
@@ -90,19 +95,38 @@ func texts(object gjson.Result, member string) (all []string, fault string) {
 // Raw returns what is wanted as a request asks for it, and as its acknowledgement
 // repeats it.
 func (w *Wanted) Raw() []byte {
-	out := []byte("{}")
+	out := []byte{'{'}
+	add := func(name string, value []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(append(out, '"'), name...), `":`...), value...)
+	}
 	for _, k := range Announced {
 		if w.Changes[k.Changed()] {
-			out = rawjson.SetFirst(out, k.Interest(), []byte("true"))
+			add(k.Interest(), []byte("true"))
 		}
 	}
 	if len(w.URIs) > 0 {
-		out = rawjson.SetFirst(out, "resourceSubscriptions", quoted(w.URIs))
+		add("resourceSubscriptions", quoted(w.URIs))
 	}
 	if len(w.Tasks) > 0 {
-		out = rawjson.SetFirst(out, "taskIds", quoted(w.Tasks))
+		add("taskIds", quoted(w.Tasks))
 	}
-	return out
+	return append(out, '}')
+}
+
+// Missed calls tell with a notification for each list and each resource that is
+// wanted: while nobody listened, any of them may have changed (R-149).
+func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
+	for _, k := range Announced {
+		if w.Changes[k.Changed()] {
+			tell(jsonrpc.NewNotification(k.Changed(), nil))
+		}
+	}
+	for _, uri := range w.URIs {
+		tell(Updated(uri))
+	}
 }
 
 // Narrowed returns a request to listen of these params with another list of what to
@@ -118,4 +142,44 @@ func quoted(items []string) []byte {
 		all[i] = rawjson.Quote(item)
 	}
 	return []byte("[" + strings.Join(all, ",") + "]")
+}
+
+// Listener is one client's subscription. What there is to tell before the client
+// has had the acknowledgement waits for that (R-142).
+type Listener struct {
+	Wants Wanted // may be changed until it is acknowledged
+
+	back  bridge.Client
+	mu    sync.Mutex // guards the rest, and the order of what back gets
+	begun bool       // it was acknowledged
+	early []*jsonrpc.Message
+}
+
+// NewListener makes a subscription whose client is told at back.
+func NewListener(back bridge.Client, wants Wanted) *Listener {
+	return &Listener{back: back, Wants: wants}
+}
+
+// Hear passes on a notification, once the subscription was acknowledged.
+func (l *Listener) Hear(n *jsonrpc.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.begun:
+		l.back.Notify(n)
+	case len(l.early) < MaxEarly:
+		l.early = append(l.early, n.Clone())
+	}
+}
+
+// Acknowledge says what the client will hear of, and then what has happened
+// meanwhile.
+func (l *Listener) Acknowledge(what *Wanted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.back.Notify(jsonrpc.NewNotification(era.Acknowledged, []byte(`{"notifications":`+string(what.Raw())+`}`)))
+	for _, n := range l.early {
+		l.back.Notify(n)
+	}
+	l.begun, l.early = true, nil
 }
