@@ -34,7 +34,9 @@ var layers = []struct {
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
-	{"bridge/guard/*", false, func(pkg string) bool { return strings.HasPrefix(pkg, "bridge/guard/") }},
+	{"bridge/{guard,list}/*", false, func(pkg string) bool {
+		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/")
+	}},
 	{"bridge/observe/*", false, under("bridge/observe")},
 	{"bridge/conn", false, under("bridge/conn")},
 	{"bridge/list", false, under("bridge/list")},
@@ -65,7 +67,7 @@ func layer(pkg string) int {
 // freely within its own layer.
 func unit(pkg string) string {
 	parts, n := strings.Split(pkg, "/"), 2
-	if strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/observe/") {
+	if under("bridge/guard", "bridge/list", "bridge/observe")(pkg) {
 		n = 3
 	}
 	return strings.Join(parts[:min(len(parts), n)], "/")
@@ -205,6 +207,13 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/observe/report", module + "/bridge/observe/tracing", false, false},
 		{"bridge/observe/report", module + "/bridge/gateway", false, false},
 		{"bridge/list", module + "/bridge/conn", false, false},
+		{"bridge/list", module + "/bridge/list/filter", false, false},
+		{"bridge/list/filter", module + "/bridge/list", false, true},
+		{"bridge/list/filter", module + "/bridge/guard/limits", false, false},
+		{"bridge/guard/limits", module + "/bridge/list/filter", false, false},
+		{"bridge/list/filter", module + "/bridge/gateway", false, false},
+		{"bridge/gateway", module + "/bridge/list/filter", false, true},
+		{"config", module + "/bridge/list/filter", false, true},
 		{"bridge/era", module + "/bridge", false, false},
 		{"bridge/era", module + "/bridge/replay", false, false},
 		{"bridge/session/sessiontest", module + "/bridge/session", false, true},

@@ -27,6 +27,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -144,9 +145,9 @@ type Server struct {
 	Prefix string `yaml:"prefix"`
 	// Tools, Prompts and Resources choose and change what clients see of the
 	// server. Default: everything, as it is.
-	Tools     gateway.Filter `yaml:"tools"`
-	Prompts   gateway.Filter `yaml:"prompts"`
-	Resources gateway.Filter `yaml:"resources"`
+	Tools     filter.Rules `yaml:"tools"`
+	Prompts   filter.Rules `yaml:"prompts"`
+	Resources filter.Rules `yaml:"resources"`
 	// Validate checks the arguments of tool calls against the tools' input
 	// schemas before the server gets them. Rest does so anyway. Default false.
 	Validate bool `yaml:"validate"`

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/config/strict"
 )
 
@@ -142,7 +142,7 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 		}
 		value := fmt.Sprint(field)
 		switch field.Interface().(type) {
-		case gateway.Filter, rest.Auth, rest.Catalog, rest.Limits, []toolset.Entry:
+		case filter.Rules, rest.Auth, rest.Catalog, rest.Limits, []toolset.Entry:
 			text, _ := json.Marshal(field.Interface()) // follows pointers, unlike fmt
 			value = string(text)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/similar"
 	"github.com/mcp-bridge/bridge/config/strict"
 )
@@ -55,9 +56,9 @@ func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool)
 	switch into := into.(type) {
 	case *[]Server:
 		return d.servers(x, n, into), true
-	case *gateway.Filter:
+	case *filter.Rules:
 		return d.filter(x, n, into), true
-	case *gateway.Override:
+	case *filter.Override:
 		return d.override(x, n, into), true
 	}
 	return d.restValue(x, n, into)

@@ -10,17 +10,17 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/config/strict"
 )
 
-// filterKeys is how a file writes a bridge.Filter, and overrideKeys a
-// bridge.Override.
+// filterKeys is how a file writes filter.Rules, and overrideKeys a
+// filter.Override.
 type filterKeys struct {
-	Allow    []string                    `yaml:"allow"`
-	Deny     []string                    `yaml:"deny"`
-	Rename   map[string]string           `yaml:"rename"`
-	Override map[string]gateway.Override `yaml:"override"`
+	Allow    []string                   `yaml:"allow"`
+	Deny     []string                   `yaml:"deny"`
+	Rename   map[string]string          `yaml:"rename"`
+	Override map[string]filter.Override `yaml:"override"`
 }
 
 type overrideKeys struct {
@@ -30,15 +30,15 @@ type overrideKeys struct {
 }
 
 // filter reads what clients see of a server's tools, prompts or resources.
-func (d *decoder) filter(x *strict.Slot, n ast.Node, into *gateway.Filter) bool {
+func (d *decoder) filter(x *strict.Slot, n ast.Node, into *filter.Rules) bool {
 	var keys filterKeys
 	_, ok := d.Inner(x, n, &keys)
-	*into = gateway.Filter{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
+	*into = filter.Rules{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
 	return ok
 }
 
 // override reads what changes in the description of one of them.
-func (d *decoder) override(x *strict.Slot, n ast.Node, into *gateway.Override) bool {
+func (d *decoder) override(x *strict.Slot, n ast.Node, into *filter.Override) bool {
 	var keys overrideKeys
 	sec, ok := d.Inner(x, n, &keys)
 	if !ok {
@@ -55,7 +55,7 @@ func (d *decoder) override(x *strict.Slot, n ast.Node, into *gateway.Override) b
 }
 
 // filterBreaches are the rules for a filter; what is tools, prompts or resources.
-func filterBreaches(what string, f gateway.Filter) []breach {
+func filterBreaches(what string, f filter.Rules) []breach {
 	var all []breach
 	add := func(key, rule string, args ...any) {
 		all = append(all, breach{what + ": " + key, "", fmt.Sprintf(rule, args...)})

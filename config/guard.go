@@ -6,7 +6,8 @@ import (
 	"reflect"
 
 	"github.com/mcp-bridge/bridge/bridge/auth"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/glob"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/config/strict"
 )
 
@@ -37,7 +38,7 @@ type Access struct {
 	Operator bool `yaml:"operator"`
 }
 
-// Choice chooses by names, as bridge.Filter does.
+// Choice chooses by names, as filter.Rules do.
 type Choice struct {
 	Allow []string `yaml:"allow"`
 	Deny  []string `yaml:"deny"`
@@ -104,7 +105,7 @@ func (c *Config) accessBreaches() []breach {
 // serves reports whether there is a server of that name or pattern.
 func (c *Config) serves(pattern string) bool {
 	for _, s := range c.Servers {
-		if (&gateway.Filter{Allow: []string{pattern}}).Passes(s.Name) {
+		if glob.Match(pattern, s.Name) {
 			return true
 		}
 	}
@@ -124,13 +125,13 @@ func (c *Config) SeesAll(principal string) bool {
 
 // Grants returns what each principal may use; nil when there are no access
 // rules.
-func (c *Config) Grants() map[string]gateway.Grant {
+func (c *Config) Grants() map[string]filter.Grant {
 	if len(c.Access) == 0 {
 		return nil
 	}
-	all := map[string]gateway.Grant{}
+	all := map[string]filter.Grant{}
 	for _, a := range c.Access {
-		all[a.Name] = gateway.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
+		all[a.Name] = filter.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
 	}
 	return all
 }

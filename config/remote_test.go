@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // Remote servers, filters and forwards that come from a program are checked by
@@ -20,9 +20,9 @@ func TestValidateRemote(t *testing.T) {
 	remote := DefaultServer("remote", "")
 	remote.HTTP = &httpclient.Config{URL: "https://example.com/mcp?key=top-secret", Headers: map[string]string{"Authorization": "top-secret"}}
 	remote.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}
-	remote.Tools = gateway.Filter{
+	remote.Tools = filter.Rules{
 		Allow: []string{"*"}, Rename: map[string]string{"a": "b"},
-		Override: map[string]gateway.Override{"c": {Title: &text, Annotations: map[string]json.RawMessage{"d": []byte("null")}}},
+		Override: map[string]filter.Override{"c": {Title: &text, Annotations: map[string]json.RawMessage{"d": []byte("null")}}},
 	}
 	remote.Ping = time.Second
 	child := DefaultServer("child", "")
@@ -42,7 +42,7 @@ func TestValidateRemote(t *testing.T) {
 	}
 	remote.Forward = []bridge.Forward{{From: "Authorization", To: "X-A"}, {From: "X-B"}, {From: "X-C", To: "Mcp-Method"}}
 	remote.Ping = time.Millisecond
-	remote.Prompts = gateway.Filter{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
+	remote.Prompts = filter.Rules{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
 	remote.Prefix = "same"
 	child.Forward = []bridge.Forward{{From: "X-B", To: "LD_PRELOAD"}, {From: "X-B", To: "B"}, {From: "X-C", To: "B"}}
 	child.Share, child.Prefix = ShareAll, "same"

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
@@ -56,7 +57,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{Limits: test.limits}},
-					Grants: map[string]gateway.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
+					Grants: map[string]filter.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
 				h.Site = wiretest.NewSite(t, as(h.d))
 				began := h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
 				if test.before != nil {
@@ -97,7 +98,7 @@ func TestRefusals(t *testing.T) {
 func TestRefusedAtTheDoor(t *testing.T) {
 	const who = "X-Who"
 	synctest.Test(t, func(t *testing.T) {
-		h := newModernRig(t, gateway.Options{Grants: map[string]gateway.Grant{"p": {}, "q": {}},
+		h := newModernRig(t, gateway.Options{Grants: map[string]filter.Grant{"p": {}, "q": {}},
 			PerPrincipal: limits.PerPrincipal{Sessions: 2, Rate: limits.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
 		h.Site = wiretest.NewSite(t, as(h.d))
 		begin := func(who string) *wiretest.Reply {

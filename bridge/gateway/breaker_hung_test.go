@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // hanging is a server whose first connection says nothing any more from some
@@ -125,7 +126,7 @@ func TestBreakerHungBefore(t *testing.T) {
 func TestBreakerHungOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, hang := hanging()
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Grants: map[string]Grant{"a": {}, "b": {}}})
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Grants: map[string]filter.Grant{"a": {}, "b": {}}})
 		defer b.Close(context.Background())
 		ask := func(principal string) string {
 			return visitor{principal: principal}.call(t, b, "tools/call", `"name":"x"`)

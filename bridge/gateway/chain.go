@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"github.com/mcp-bridge/bridge/bridge"
-
-	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // This page is the only place where the wrappers of a server are put together: an
@@ -17,33 +15,21 @@ func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstrea
 		return nil, err
 	}
 	from = r.caller(from)
-	if s := r.sieves[list.Resources]; s != nil {
-		rest = &screened{rest, s}
-	}
-	up, err := newLift(r, from, rest, r.connection) // translates for a modern server, with checked between it and the connection
+	up, err := newLift(r, from, r.filter.Client(rest), r.connection) // translates for a modern server, with checked between it and the connection
 	if err != nil {
 		return nil, err
 	}
-	up = r.rates.Wrap(up)              // what clients ask, not what lift asks for them; by the server's own names
-	up = r.owned(from.Principal, up)   // a principal's own tasks; stateless clients have sealed handles
-	up = r.filtered(up)                // from here on the names that clients see,
-	up = r.granted(from.Principal, up) // which grants are about
+	up = r.rates.Wrap(up)     // what clients ask, not what lift asks for them; by the server's own names
+	up = r.tasks.Wrap(up)     // a principal's own tasks; stateless clients have sealed handles
+	up = r.filter.Wrap(up)    // from here on the names that clients see,
+	up = r.filter.Granted(up) // which grants are about
 	return r.reports.Wrap(up), nil
 }
 
 // stateless returns what the calls of all stateless clients go to. The pool finds
-// a connection for each, and translates for a legacy server. What a principal may
-// not use, and the reports, come on top for each principal: see grant.
+// a connection for each, and translates for a legacy server.
 func (r *route) stateless() bridge.Upstream {
-	return r.filtered(r.rates.Wrap(r.pool))
-}
-
-// filtered returns up as the operator's filters show it.
-func (r *route) filtered(up bridge.Upstream) bridge.Upstream {
-	if r.sieves == (sieves{}) {
-		return up
-	}
-	return &filtered{up, &r.sieves}
+	return r.reports.Wrap(r.filter.Granted(r.filter.Wrap(r.rates.Wrap(r.pool))))
 }
 
 // checked returns up with arguments of tools checked, and with the headers that

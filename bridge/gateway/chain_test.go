@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
@@ -73,8 +74,8 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //
 //   - report.reported reports what comes of a call, also refusals, so it is outermost. The
 //     servers of an aggregate report each for itself.
-//   - The outer filtered is what the caller may use, and names tools as clients do.
-//     The inner one renames them, so all below it sees the server's own names.
+//   - filter.granted is about what the caller may use, and names tools as clients do.
+//     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - validating asks for lists as they are now, so it stands above keeper.
 //   - What keeper has needs no place in the queue of limits.Bounded.
@@ -83,8 +84,8 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
-		refined   = "report.reported > filtered > filtered > "
-		session   = refined + "owned > limits.paced > lift > mirrored > validating > "
+		refined   = "report.reported > filter.granted > filter.filtered > "
+		session   = refined + "filter.owned > limits.paced > lift > mirrored > validating > "
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
 		modern    = "mirrored > validating > "
@@ -131,14 +132,14 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		}
 		o := ServerOptions{
 			Name: "fake", Adapter: c, Share: share, Prefix: "f__", Validate: true,
-			Tools:  Filter{Rename: map[string]string{"x": "y"}},
+			Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"x": "y"}}},
 			Limits: limits.Options{PerPrincipal: 10, Rate: limits.Rate{PerSecond: 100, Burst: 100}},
 			Retry:  retry.Options{Tools: true}, Cache: Cache{Lists: time.Minute},
 		}
 		other := o
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}
 		b := New(Options{
-			Servers: []ServerOptions{o, other}, Grants: map[string]Grant{"p": {Allow: []string{"*"}}},
+			Servers: []ServerOptions{o, other}, Grants: map[string]filter.Grant{"p": {Allow: []string{"*"}}},
 			Watch: func(report.Report) {}, Log: slog.New(slog.DiscardHandler),
 		})
 		defer b.Close(context.Background())

@@ -13,56 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
-
-// What is hidden stays so however its URI is written: servers that parse it take
-// all of these for the same.
-func TestFilterSpellings(t *testing.T) {
-	for _, test := range []struct {
-		allow, deny, uri string
-		want             bool
-	}{
-		{"", "demo://r/static/*", "demo://r/static/a", false},
-		{"", "demo://r/static/*", "DEMO://r/static/a", false},
-		{"", "demo://r/static/*", " demo://r/static/a", false},
-		{"", "demo://r/static/*", "de\tmo://r/sta\ntic/a", false},
-		{"", "demo://r/static/*", "demo://r/./static/a", false},
-		{"", "demo://r/static/*", "demo://r/x/../static/a", false},
-		{"", "demo://r/static/*", "demo://r/x/%2E%2e/static/a", false},
-		{"", "demo://r/static/*", "demo://r/x/..%2fstatic/a", false},
-		{"", "demo://r/static/*", "demo://r/%73tatic/a", false},
-		{"", "demo://r/static/*", "demo://r/open/a", true},
-		{"", "demo://r/static/*", "demo://r/open/%zz%", true},
-		{"", "Demo://r/static/*", "demo://r/static/a", false},
-		{"", "file:///etc/*", "file:/etc/passwd", false},
-		{"", "file:///etc/*", "file:etc/passwd", false},
-		{"", "file:///etc/*", "file://LOCALHOST/etc/passwd", false},
-		{"", "file:///etc/*", `file:\\\etc\passwd`, false},
-		{"", "https://a.example/x*", "HTTPS://A.Example:443/x", false},
-		{"", "https://a.example/x*", "https:/a.example/x", false},
-		{"demo://r/blob/*", "", "demo://r/blob/1", true},
-		{"demo://r/blob/*", "", "demo://r/blob/a%20b?c=../d#e", true},
-		{"demo://r/blob/*", "", "demo://r/blob/../text/1", false},
-		{"demo://r/blob/*", "", "demo://r/blob/..", false},
-		{"demo://r/blob/*", "", "demo://r/blob/%2e%2e%2ftext/1", false},
-		{"Demo://r/a%2Fb/*", "", "Demo://r/a%2Fb/1", true},
-		{"Demo://r/a%2Fb/*", "", "demo://r/a%2Fb/1", false},
-		{"demo://r/{id}", "", "demo://r/{id}", true},
-		{"mailto:*", "", "mailto:a/../b", true},
-		{"*", "", "%", true},
-	} {
-		f := Filter{}
-		if test.allow != "" {
-			f.Allow = []string{test.allow}
-		}
-		if test.deny != "" {
-			f.Deny = []string{test.deny}
-		}
-		if got := newSieve(f, true).passes(test.uri); got != test.want {
-			t.Errorf("allow %q, deny %q: %q passes: %t", test.allow, test.deny, test.uri, got)
-		}
-	}
-}
 
 func ptr(s string) *string { return &s }
 
@@ -75,12 +27,12 @@ func TestFilter(t *testing.T) {
 		"resources/list":           `{"resources":[{"uri":"a:1","name":"x"},{"uri":"b:1","name":"y"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"a:{x}","name":"x"},{"uriTemplate":"b:{x}","name":"y"}]}`,
 	})
-	o := ServerOptions{Adapter: f,
-		Tools: Filter{Allow: []string{"get_*", "set_b"}, Deny: []string{"*secret*"}, Rename: map[string]string{"get_a": "fetch", "set_b": "get_c"},
-			Override: map[string]Override{"get_a": {Title: ptr("T"), Description: ptr(`new "d"`), Annotations: map[string]json.RawMessage{"x": json.RawMessage("null"), "destructiveHint": json.RawMessage("false")}}}},
-		Prompts:   Filter{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
-		Resources: Filter{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
-	}
+	o := ServerOptions{Adapter: f, Filter: filter.Options{
+		Tools: filter.Rules{Allow: []string{"get_*", "set_b"}, Deny: []string{"*secret*"}, Rename: map[string]string{"get_a": "fetch", "set_b": "get_c"},
+			Override: map[string]filter.Override{"get_a": {Title: ptr("T"), Description: ptr(`new "d"`), Annotations: map[string]json.RawMessage{"x": json.RawMessage("null"), "destructiveHint": json.RawMessage("false")}}}},
+		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
+		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
+	}}
 	run(t, o, func(t *testing.T, b *Gateway) {
 		s, st := begin(t, b, "")
 		want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}}`

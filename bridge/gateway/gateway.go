@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/seal"
@@ -84,8 +85,8 @@ type ServerOptions struct {
 	// Prefix stands before the names of the server's tools and prompts where
 	// several servers are offered as one; empty means none.
 	Prefix string
-	// Tools, Prompts and Resources choose and change what clients see.
-	Tools, Prompts, Resources Filter
+	// Filter chooses and changes what clients see.
+	Filter filter.Options
 	// Ping is how long a connection may be silent before the server is asked for
 	// a sign of life; 0 means never. A server that owes it for as long again has
 	// lost its connection.
@@ -136,7 +137,7 @@ type Options struct {
 	// Grants are the access rules: what each principal may use. A principal that
 	// has none may use nothing. nil means that there are no rules, and everybody
 	// is the one principal whose name is empty.
-	Grants map[string]Grant
+	Grants map[string]filter.Grant
 	// PerPrincipal bounds what each principal may have.
 	PerPrincipal limits.PerPrincipal
 	// Watch is told what becomes of each request of a client, at once and by
@@ -152,10 +153,10 @@ type Options struct {
 type Gateway struct {
 	log           *slog.Logger
 	routes        []*route
-	prefixes      map[string]int   // places of servers, by the prefix that only they have
-	prefixLengths []int            // of those, the longest first
-	forwards      []string         // headers of clients that some server gets
-	grants        map[string]Grant // what each principal may use; nil when there are no rules
+	prefixes      map[string]int          // places of servers, by the prefix that only they have
+	prefixLengths []int                   // of those, the longest first
+	forwards      []string                // headers of clients that some server gets
+	grants        map[string]filter.Grant // what each principal may use; nil when there are no rules
 	store         session.Store
 	idle          time.Duration
 	quota         *limits.Quota // what each principal may have

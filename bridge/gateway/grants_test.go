@@ -15,10 +15,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // callers are the access rules of the tests: of the servers one and two.
-var callers = map[string]Grant{
+var callers = map[string]filter.Grant{
 	"both":  {},
 	"one":   {Servers: []string{"one"}},
 	"some":  {Servers: []string{"o*", "two"}, Allow: []string{"read_*", "shown"}, Deny: []string{"read_secret"}},
@@ -40,7 +41,7 @@ func ruled(t *testing.T, f func(t *testing.T, b *Gateway)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
 			{Name: "one", Prefix: "one__", Adapter: one},
-			{Name: "two", Prefix: "two__", Adapter: two, Tools: Filter{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}},
+			{Name: "two", Prefix: "two__", Adapter: two, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}}},
 		}})
 		f(t, b)
 		b.Close(context.Background())
@@ -188,8 +189,7 @@ func TestGrantsNone(t *testing.T) {
 		if err := b.Allowed("two", ""); !errors.Is(err, bridge.ErrUnknownServer) {
 			t.Errorf("an unknown server: %v", err)
 		}
-		r := b.route("one")
-		if up := r.granted("", r.pool); up != bridge.Upstream(r.pool) || r.reception("") != r.guests {
+		if r := b.route("one"); r.guests != bridge.Upstream(r.pool) {
 			t.Error("something is in the way")
 		}
 	})
@@ -213,7 +213,7 @@ func TestGreetingOfOthers(t *testing.T) {
 	}
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
-			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
 				{Name: "one", Prefix: "one__", Adapter: personal("one"), Share: share},
 				{Name: "two", Prefix: "two__", Adapter: personal("two"), Share: share},
 			}})
@@ -268,7 +268,7 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 	for _, share := range []Share{ShareSession, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
-			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
 				{Name: "one", Adapter: server(), Share: share},
 			}})
 			defer b.Close(context.Background())
@@ -311,7 +311,7 @@ func TestTasksOfOthers(t *testing.T) {
 		})
 	}
 	b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{{Name: "one", Adapter: server(), Process: true}}})
-	if b.route("one").owners != nil {
+	if b.route("one").tasks != nil {
 		t.Error("tasks of processes that sessions have for themselves are looked at")
 	}
 	b.Close(context.Background())
@@ -322,8 +322,8 @@ func TestTasksOfOthers(t *testing.T) {
 func TestGrantsNoText(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a", "b")})
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
-			{Name: "one", Adapter: one, Prompts: Filter{Deny: []string{"a"}}, Resources: Filter{Deny: []string{"x:a"}}},
+		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
+			{Name: "one", Adapter: one, Filter: filter.Options{Prompts: filter.Rules{Deny: []string{"a"}}, Resources: filter.Rules{Deny: []string{"x:a"}}}},
 		}})
 		defer b.Close(context.Background())
 		for _, modern := range []bool{false, true} {

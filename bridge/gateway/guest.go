@@ -156,7 +156,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 	from.Header = b.forwarded(g.Header)
 	came := b.reports.Arrive(&c.arrival, "")
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
-	a, err := b.reception(g.Server, g.From.Principal).Call(ctx, r)
+	a, err := b.reception(g.Server).Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
 	if c.changes != nil {
 		c.changes.end(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
@@ -199,14 +199,13 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 	}, nil
 }
 
-// reception returns what the calls of a principal's clients without sessions go
-// to.
-func (b *Gateway) reception(server, principal string) bridge.Upstream {
+// reception returns what the calls of clients without sessions go to.
+func (b *Gateway) reception(server string) bridge.Upstream {
 	switch {
 	case server != "":
-		return b.route(server).reception(principal)
+		return b.route(server).guests
 	case len(b.routes) == 1:
-		return b.routes[0].reception(principal)
+		return b.routes[0].guests
 	}
 	return b.commons
 }

@@ -59,7 +59,7 @@ func (m *member) upstream() (bridge.Upstream, error) {
 		return nil, bridge.ErrEnded
 	}
 	if m.g.caller.Modern() {
-		m.up = kept{m.r.reception(m.g.caller.Principal)}
+		m.up = kept{m.r.guests}
 		return m.up, nil
 	}
 	up, err := m.r.session(m.g.caller, m)

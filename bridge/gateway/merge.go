@@ -44,7 +44,7 @@ func newMerge(b *Gateway, from *bridge.Caller, rest bridge.Client) *merge {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.places = make([]*member, len(b.routes))
 	for i, r := range b.routes {
-		if r.serves(from.Principal) {
+		if r.filter.Serves(from.Principal) {
 			g.places[i] = &member{g: g, r: r, place: len(g.members), catalog: r.catalog(from.Principal)}
 			g.members = append(g.members, g.places[i])
 		}
@@ -150,7 +150,7 @@ func (g *merge) Notify(ctx context.Context, r *bridge.Request) error {
 // named makes a call about a tool or a prompt.
 func (g *merge) named(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
-	if m == nil || !m.shows(k, own) {
+	if m == nil || !m.r.filter.Shows(k, own, r.From.Principal) {
 		return k.Unknown(r.Name()), nil
 	}
 	inner := *r
@@ -160,13 +160,6 @@ func (g *merge) named(ctx context.Context, k list.Kind, r *bridge.Request) (*jso
 		a = m.created(a)
 	}
 	return a, err
-}
-
-// shows reports whether the server's filter lets clients use what it calls seen,
-// and the caller's rights do.
-func (m *member) shows(k list.Kind, seen string) bool {
-	_, ok := m.r.sieves[k].meant(seen)
-	return ok && m.r.rights[m.g.caller.Principal].passes(k, seen)
 }
 
 // find returns the server that has what clients know by that name, and what it

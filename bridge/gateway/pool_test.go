@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // remains says what a pool has.
@@ -454,7 +455,7 @@ func TestPoolClose(t *testing.T) {
 // those of 2026-07-28.
 func TestPoolFiltered(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Resources: Filter{Deny: []string{"secret:*"}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Resources: filter.Rules{Deny: []string{"secret:*"}}}}, func(t *testing.T, b *Gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, era.Complete, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
@@ -470,7 +471,7 @@ func TestPoolFiltered(t *testing.T) {
 		<-v.done
 	})
 	names := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a"},{"name":"b"}],"x":1}`})}
-	run(t, ServerOptions{Adapter: names, Tools: Filter{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: names, Filter: filter.Options{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}, func(t *testing.T, b *Gateway) {
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + fakeInfo + `,"tools":[{"name":"c"}],"x":1}}`
 		if got := (visitor{}).call(t, b, "tools/list", ""); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // One principal cannot take all connections, of a server or of all, from others:
@@ -18,16 +19,16 @@ func TestPortions(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		o      Options
-		grants map[string]Grant
+		grants map[string]filter.Grant
 		want   int    // sessions of p
 		reason string // of the next one
 	}{
-		{"a server's", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]Grant{"p": {}, "q": {}}, 3, "one caller has too many of its connections"},
-		{"of all servers", Options{MaxLanes: 8, Servers: []ServerOptions{{}}}, map[string]Grant{"p": {}, "q": {}}, 6, "one caller has too many connections to all servers"},
-		{"two", Options{Servers: []ServerOptions{{MaxLanes: 2}}}, map[string]Grant{"p": {}, "q": {}}, 1, "one caller has too many of its connections"},
-		{"a server that no other may use", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]Grant{"p": {}, "q": {Servers: []string{"x*"}}}, 4, "it has too many connections"},
-		{"nobody else", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]Grant{"p": {}}, 4, "it has too many connections"},
-		{"one place", Options{Servers: []ServerOptions{{MaxLanes: 1}}}, map[string]Grant{"p": {}, "q": {}}, 1, "one caller has too many of its connections"},
+		{"a server's", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {}}, 3, "one caller has too many of its connections"},
+		{"of all servers", Options{MaxLanes: 8, Servers: []ServerOptions{{}}}, map[string]filter.Grant{"p": {}, "q": {}}, 6, "one caller has too many connections to all servers"},
+		{"two", Options{Servers: []ServerOptions{{MaxLanes: 2}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many of its connections"},
+		{"a server that no other may use", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {Servers: []string{"x*"}}}, 4, "it has too many connections"},
+		{"nobody else", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}}, 4, "it has too many connections"},
+		{"one place", Options{Servers: []ServerOptions{{MaxLanes: 1}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many of its connections"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestPortions(t *testing.T) {
 // they need, and nothing of others does.
 func TestPortionsYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
 		call := func(principal string, n int) string {
 			return visitor{principal: principal, caps: fmt.Sprintf(`{"extensions":{"x/%d":{}}}`, n)}.call(t, b, "tools/call", `"name":"x"`)

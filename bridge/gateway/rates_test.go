@@ -15,13 +15,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // grants lets principals of these names use everything.
-func grants(names ...string) map[string]Grant {
-	all := map[string]Grant{}
+func grants(names ...string) map[string]filter.Grant {
+	all := map[string]filter.Grant{}
 	for _, n := range names {
-		all[n] = Grant{}
+		all[n] = filter.Grant{}
 	}
 	return all
 }
@@ -129,9 +130,9 @@ func TestRateRefusals(t *testing.T) {
 // under the server's own names.
 func TestRatesOfAllClients(t *testing.T) {
 	limits := limits.Options{Tools: map[string]limits.Rate{"own": {PerSecond: 1, Burst: 3}}}
-	rename := Filter{Rename: map[string]string{"own": "seen"}}
+	rename := filter.Options{Tools: filter.Rules{Rename: map[string]string{"own": "seen"}}}
 	o := Options{Grants: grants("p"), Servers: []ServerOptions{
-		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Tools: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
+		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Filter: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
 	}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "p")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // What a principal has ends when its key is taken away, whatever state it is in,
@@ -32,7 +33,7 @@ func TestRevoke(t *testing.T) {
 		ready = make(chan struct{})
 		l := &ledger{}
 		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Watch: l.take,
-			Grants: map[string]Grant{"p": {}, "q": {}}})
+			Grants: map[string]filter.Grant{"p": {}, "q": {}}})
 		defer b.Close(context.Background())
 		const asks, hangs = `"name":"ask","arguments":{}`, `"name":"slow"`
 		var states []string

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
@@ -39,21 +40,20 @@ type route struct {
 	tally     tally
 	ill       atomic.Bool  // failure is not nil
 	lacked    atomic.Int64 // when lacks last said so; Unix nanoseconds
-	sieves    sieves
-	guests    bridge.Upstream   // what calls of clients without sessions go to
-	pool      *pool             // their connections
-	rivals    bool              // other servers' prefixes are such that names can be the same
-	openings  chan struct{}     // one token for each connection that is being opened
-	checks    *checks           // of the arguments of calls; nil when they are not checked
-	rights    map[string]*right // what each principal may use; nil when there are no rules
-	leave     leave             // of the connections that are being closed
-	gate      *limits.Queue     // that calls pass
-	rates     *limits.Rates     // of calls; nil when they are not limited
-	breaker   *breaker.Breaker  // nil when the server is never left alone
-	retries   *retry.Retries    // nil when calls are not made again
-	grades    list.Rewrites     // of its lists
-	cache     *cache            // of what it lists; nil when nothing is kept
-	owners    *owners           // of tasks; nil when nobody need know
+	filter    *filter.Filter
+	guests    bridge.Upstream  // what calls of clients without sessions go to
+	pool      *pool            // their connections
+	rivals    bool             // other servers' prefixes are such that names can be the same
+	openings  chan struct{}    // one token for each connection that is being opened
+	checks    *checks          // of the arguments of calls; nil when they are not checked
+	leave     leave            // of the connections that are being closed
+	gate      *limits.Queue    // that calls pass
+	rates     *limits.Rates    // of calls; nil when they are not limited
+	breaker   *breaker.Breaker // nil when the server is never left alone
+	retries   *retry.Retries   // nil when calls are not made again
+	grades    list.Rewrites    // of its lists
+	cache     *cache           // of what it lists; nil when nothing is kept
+	tasks     *filter.Tasks    // whose they are; nil when nobody need know
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -93,14 +93,22 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 		Name: o.Name, Log: r.log, Shared: r.share == ShareAll, Within: r.handshake, Life: b.life, Go: b.goes, Noted: r.noted, Works: r.works,
 		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return r.try(ctx, from, nil) },
 	})
-	r.sieves = newSieves(&o)
-	r.cache, r.owners = newCache(r), newOwners(r)
+	r.filter = filter.New(o.Name, o.Filter, b.grants)
+	shared := r.share == SharePrincipal || r.share == ShareAll
+	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
+		r.tasks = filter.NewTasks()
+	}
+	r.cache = newCache(r)
 	r.pool = newPool(r)
 	r.guests = r.stateless()
-	r.rights = r.grant(b.grants)
-	r.portions = limits.NewShares(r.maxLanes, len(r.rights))
-	r.guests = r.reports.Wrap(r.guests)
-	if o.Idle == 0 && (r.share == SharePrincipal || r.share == ShareAll) {
+	users := 0
+	for principal := range b.grants {
+		if r.filter.Serves(principal) {
+			users++
+		}
+	}
+	r.portions = limits.NewShares(r.maxLanes, users)
+	if o.Idle == 0 && shared {
 		r.idle = 10 * time.Minute
 	}
 	return r

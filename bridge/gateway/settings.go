@@ -29,15 +29,6 @@ type Cache struct {
 	Bytes int64 `yaml:"bytes"`
 }
 
-// Grant is what a principal may use. Patterns are as in Filter.
-type Grant struct {
-	// Servers are patterns of names of servers; empty means all.
-	Servers []string
-	// Allow and Deny are patterns of tools, by the names that clients see at the
-	// server itself. Deny wins; an empty Allow means all.
-	Allow, Deny []string
-}
-
 // Validate reports what is out of bounds.
 func (c *Cache) Validate() error {
 	var f guard.Faults

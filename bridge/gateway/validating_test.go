@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 )
 
 // till is a list of tools with one that has a schema, one whose schema cannot be
@@ -189,7 +190,7 @@ func TestValidateChange(t *testing.T) {
 		}
 		return m.Method != "initialize"
 	}}
-	run(t, ServerOptions{Adapter: f, Validate: true, Tools: Filter{Rename: map[string]string{"pay": "give"}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Validate: true, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"pay": "give"}}}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		give := func(args string) string {
 			return do(t, s, "1", "tools/call", `{"name":"give","arguments":`+args+`}`)

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/config"
@@ -95,7 +96,7 @@ func BenchmarkGuards(b *testing.B) {
 				{name: "off", o: gateway.Options{Servers: []gateway.ServerOptions{plain}}},
 				{name: "on", o: gateway.Options{Servers: []gateway.ServerOptions{guarded}, Watch: watch}},
 				{name: "rules", o: gateway.Options{Servers: []gateway.ServerOptions{ruled}, Watch: watch, PerPrincipal: limits.PerPrincipal{Rate: often},
-					Grants: map[string]gateway.Grant{"p": {Allow: []string{"e*"}}}}},
+					Grants: map[string]filter.Grant{"p": {Allow: []string{"e*"}}}}},
 			}
 			for i := range ways {
 				w := &ways[i]

@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -247,15 +248,15 @@ func TestReadyChildren(t *testing.T) {
 // set here, or named as having no setting.
 func TestOptions(t *testing.T) {
 	title := "t"
-	filter := func(name string) gateway.Filter {
-		return gateway.Filter{
+	rules := func(name string) filter.Rules {
+		return filter.Rules{
 			Allow: []string{name}, Deny: []string{name + "-"}, Rename: map[string]string{name: "x"},
-			Override: map[string]gateway.Override{name: {Title: &title}},
+			Override: map[string]filter.Override{name: {Title: &title}},
 		}
 	}
 	c := config.Server{
 		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
-		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"),
+		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: rules("t"), Prompts: rules("p"), Resources: rules("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
 		Cache: gateway.Cache{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
@@ -268,17 +269,18 @@ func TestOptions(t *testing.T) {
 	got.Check = nil
 	want := gateway.ServerOptions{
 		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
-		MaxLanes: 4, Prefix: "p_", Tools: filter("t"), Prompts: filter("p"), Resources: filter("r"), Ping: 6 * time.Second, MaxTask: time.Minute,
+		MaxLanes: 4, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true,
 		Cache: gateway.Cache{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options = %+v, want %+v", got, want)
 	}
-	v := reflect.ValueOf(want)
-	for f, field := range v.Fields() {
-		if f.Name != "Check" && field.IsZero() {
-			t.Errorf("%s is not set by this test", f.Name)
+	for _, v := range []reflect.Value{reflect.ValueOf(want), reflect.ValueOf(want.Filter)} {
+		for f, field := range v.Fields() {
+			if f.Name != "Check" && field.IsZero() {
+				t.Errorf("%s is not set by this test", f.Name)
+			}
 		}
 	}
 	c.Rest = &rest.Config{}

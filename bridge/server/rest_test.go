@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -138,10 +138,10 @@ func TestRESTFilter(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, filter := range []gateway.Filter{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"*_operation*", "get*"}}} {
+	for _, rules := range []filter.Rules{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"*_operation*", "get*"}}} {
 		c := config.Default()
 		s := config.DefaultServer("things", config.ShareSession)
-		s.Rest, s.Tools = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}, filter
+		s.Rest, s.Tools = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}, rules
 		c.Servers = []config.Server{s}
 		own := New(&c, slog.New(slog.DiscardHandler))
 		defer own.Close(context.Background())
@@ -164,10 +164,10 @@ func TestRESTFilter(t *testing.T) {
 		} {
 			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: test.tool, Arguments: test.args})
 			if err != nil {
-				t.Fatalf("%v: %s: %v", filter, test.tool, err)
+				t.Fatalf("%v: %s: %v", rules, test.tool, err)
 			}
 			if got := result.Content[0].(*mcp.TextContent).Text; got != test.want {
-				t.Errorf("%v: %s %v = %q, want %q", filter, test.tool, test.args, got, test.want)
+				t.Errorf("%v: %s %v = %q, want %q", rules, test.tool, test.args, got, test.want)
 			}
 		}
 	}
@@ -203,8 +203,8 @@ paths:
 	c := config.Default()
 	s := config.DefaultServer("files", config.ShareAll)
 	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch, Tools: []toolset.Entry{{Key: "open", As: toolset.AsResource}, {Key: "hidden", As: toolset.AsResource}}}
-	s.Resources = gateway.Filter{Deny: []string{"rest://files/hidden/*"}}
-	s.Tools = gateway.Filter{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
+	s.Resources = filter.Rules{Deny: []string{"rest://files/hidden/*"}}
+	s.Tools = filter.Rules{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
 	c.Servers = []config.Server{s}
 	c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "store"}}}}
 	if err := c.Validate(); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
@@ -130,7 +131,7 @@ func options(c *config.Server, r reached) gateway.ServerOptions {
 	o := gateway.ServerOptions{
 		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
-		Prefix: c.Prefix, Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources,
+		Prefix: c.Prefix, Filter: filter.Options{Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources},
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
 		Process:  c.Stdio != nil,

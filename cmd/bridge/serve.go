@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
@@ -166,7 +166,7 @@ func summary(s *config.Server, several bool) []string {
 	}
 	for _, f := range []struct {
 		what string
-		gateway.Filter
+		filter.Rules
 	}{{"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}} {
 		var parts []string
 		for _, part := range []struct {

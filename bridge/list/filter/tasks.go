@@ -1,4 +1,4 @@
-package gateway
+package filter
 
 import (
 	"context"
@@ -15,66 +15,60 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// owners remember whose the tasks are that a legacy server was given by sessions
+// Tasks remember whose the tasks are that a legacy server was given by sessions
 // (2025-11-25, tasks). All principals reach it as one, so that it cannot tell
-// (protocol.md D0, R-180).
-type owners struct {
+// (protocol.md D0, R-180). nil remembers nothing.
+type Tasks struct {
 	mu  sync.Mutex                                  // guards the rest
 	all map[string]*simplelru.LRU[string, struct{}] // ids of tasks, by principal
 	n   int                                         // of all principals
 }
 
-// maxOwned bounds the tasks of a server of which it is known whose they are. One
+// maxTasks bounds the tasks of a server of which it is known whose they are. One
 // that was forgotten is nobody's.
-const maxOwned = 10_000
+const maxTasks = 10_000
 
-// newOwners returns nil where there is no need of them: there are no principals,
-// or each session has a process of its own.
-func newOwners(r *route) *owners {
-	if r.b.grants == nil || r.o.Process && r.share != SharePrincipal && r.share != ShareAll {
-		return nil
-	}
-	return &owners{all: map[string]*simplelru.LRU[string, struct{}]{}}
-}
+// NewTasks makes the memory of one server's tasks.
+func NewTasks() *Tasks { return &Tasks{all: map[string]*simplelru.LRU[string, struct{}]{}} }
 
 // note notes that a task is the principal's. When there are too many tasks, the
 // principal that has the most loses the one that it has not asked about for
 // longest: nobody can push out the tasks of somebody who has fewer.
-func (o *owners) note(principal, id string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	mine := o.all[principal]
+func (t *Tasks) note(principal, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	mine := t.all[principal]
 	if mine == nil {
 		var err error
-		if mine, err = simplelru.NewLRU[string, struct{}](maxOwned+1, nil); err != nil {
+		if mine, err = simplelru.NewLRU[string, struct{}](maxTasks+1, nil); err != nil {
 			panic(err) // only a size below 1 is refused
 		}
-		o.all[principal] = mine
+		t.all[principal] = mine
 	}
 	if !mine.Contains(id) {
-		o.n++
+		t.n++
 	}
 	mine.Add(id, struct{}{})
-	if o.n <= maxOwned {
+	if t.n <= maxTasks {
 		return
 	}
 	name, most := principal, mine
-	for other, tasks := range o.all {
+	for other, tasks := range t.all {
 		if tasks.Len() > most.Len() {
 			name, most = other, tasks
 		}
 	}
 	most.RemoveOldest()
-	o.n--
+	t.n--
 	if most.Len() == 0 {
-		delete(o.all, name)
+		delete(t.all, name)
 	}
 }
 
-func (o *owners) has(principal, id string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	mine := o.all[principal]
+func (t *Tasks) has(principal, id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	mine := t.all[principal]
 	if mine == nil {
 		return false
 	}
@@ -82,20 +76,19 @@ func (o *owners) has(principal, id string) bool {
 	return ok
 }
 
-// owned is an Upstream of which a principal's session has the tasks that the
+// Wrap returns up with the tasks of other principals than the caller out of reach.
+func (t *Tasks) Wrap(up bridge.Upstream) bridge.Upstream {
+	if t == nil {
+		return up
+	}
+	return &owned{up, t}
+}
+
+// owned is an Upstream of which each principal's sessions have the tasks that the
 // principal has made.
 type owned struct {
 	bridge.Upstream
-	owners    *owners
-	principal string
-}
-
-// owned returns up with the tasks of others out of reach.
-func (r *route) owned(principal string, up bridge.Upstream) bridge.Upstream {
-	if r.owners == nil {
-		return up
-	}
-	return &owned{up, r.owners, principal}
+	tasks *Tasks
 }
 
 // Call makes a call, unless it is about a task of somebody else's.
@@ -106,11 +99,11 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		if err != nil || a.Error != nil {
 			return a, err
 		}
-		return o.own(a), nil
+		return o.own(r.From.Principal, a), nil
 	case era.IsTask(r.Method):
 		params := rawjson.Members(r.Whole(), "taskId")
 		id := gjson.ParseBytes(params["taskId"])
-		if id.Type != gjson.String || !o.owners.has(o.principal, id.Str) {
+		if id.Type != gjson.String || !o.tasks.has(r.From.Principal, id.Str) {
 			return jsonrpc.InvalidParams("there is no such task"), nil
 		}
 		whole, err := json.Marshal(params) // a member that stood twice must not get by
@@ -124,19 +117,19 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	a, err := o.Upstream.Call(ctx, r)
 	if err == nil && a.Error == nil && rawjson.Mentions(r.Params, `"task"`) {
 		if id := gjson.GetBytes(a.Result, "task.taskId").Str; id != "" {
-			o.owners.note(o.principal, id)
+			o.tasks.note(r.From.Principal, id)
 		}
 	}
 	return a, err
 }
 
 // own leaves of a list of tasks those of the principal.
-func (o *owned) own(a *jsonrpc.Message) *jsonrpc.Message {
+func (o *owned) own(principal string, a *jsonrpc.Message) *jsonrpc.Message {
 	whole := a.Whole()
 	list := gjson.GetBytes(whole, "tasks")
 	var mine []string
 	list.ForEach(func(_, task gjson.Result) bool {
-		if o.owners.has(o.principal, task.Get("taskId").Str) {
+		if o.tasks.has(principal, task.Get("taskId").Str) {
 			mine = append(mine, task.Raw)
 		}
 		return true
