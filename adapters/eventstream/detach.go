@@ -14,10 +14,10 @@ import (
 
 // Detach begins the response like Open, but takes the connection out of the
 // HTTP server's hands first: a stream that is open for hours, and mostly
-// silent, then costs a third of the memory, since the server's buffers and the
-// request are let go. The handler must return right away, and run be called in
-// a goroutine of its own; it returns when serve has, which must heed its
-// context: that ends when the client goes.
+// silent, then takes 16 KB of memory in place of 36, since the server's buffers
+// and the request are let go. The handler must return right away, and run be
+// called in a goroutine of its own; it returns when serve has, which must heed
+// its context: that ends when the client goes.
 //
 // abort breaks the connection, also under a write that waits for a client that
 // does not read: the HTTP server will not. It may be called at any time.

@@ -30,11 +30,7 @@ func (s *Session) Go(f func()) bool {
 	if s.ending {
 		return false
 	}
-	s.wg.Add(1)
-	s.b.crew.run(func() {
-		defer s.wg.Done()
-		f()
-	})
+	s.wg.Go(f)
 	return true
 }
 

@@ -183,7 +183,6 @@ type Gateway struct {
 	stop          context.CancelFunc
 	force         context.Context // ends when Close has no more time
 	hurry         context.CancelFunc
-	crew          *crew // makes the calls
 	wg            sync.WaitGroup
 
 	mu       sync.Mutex // guards the rest
@@ -211,7 +210,6 @@ func New(o Options) *Gateway {
 		version:  or(o.Version, "dev"),
 		offer:    or(o.Offer, OfferAll),
 		starts:   make(chan struct{}, maxStarts),
-		crew:     newCrew(),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
@@ -351,7 +349,6 @@ func (b *Gateway) Close(ctx context.Context) {
 	wg.Wait()
 	b.stop()
 	b.wg.Wait()
-	b.crew.stop()
 	b.hurry()
 }
 
