@@ -19,8 +19,9 @@ const (
 	gatherFor   = 50 * time.Millisecond // subscriptions to resources come in crowds
 	shrinkAfter = 5 * time.Second       // ending one is never urgent
 	ackWithin   = 10 * time.Second
-	longEnough  = 10 * time.Second // one that lived for so long did not fail to begin
-	maxRefusals = 3                // of a server that may not know subscriptions at all
+	firstWithin = 100 * time.Millisecond // for so long the client's lists wait for the first one
+	longEnough  = 10 * time.Second       // one that lived for so long did not fail to begin
+	maxRefusals = 3                      // of a server that may not know subscriptions at all
 )
 
 // hearing is what one session hears of the changes on a modern server: one
@@ -36,10 +37,12 @@ type hearing struct {
 	wg      sync.WaitGroup
 	asks    chan *asking
 	opened  chan struct{} // the lane has opened a connection again
+	tried   chan struct{} // closed, with mu held, when the first subscription has begun or failed
 
 	mu   sync.Mutex      // guards what follows
 	want map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
 	owes bool            // the client is to be told that something may have changed
+	seen map[string]bool // as changes, of lists that the client has asked for before it could hear of them
 	deaf bool            // the server takes no subscriptions
 
 	// What follows belongs to run.
@@ -70,7 +73,7 @@ func (l *lift) hear(k *acquainted) *hearing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hearing == nil && !l.closed {
-		h := &hearing{l: l, changes: k.changes, asks: make(chan *asking), opened: make(chan struct{}, 1), want: map[string]bool{}}
+		h := &hearing{l: l, changes: k.changes, asks: make(chan *asking), opened: make(chan struct{}, 1), tried: make(chan struct{}), want: map[string]bool{}}
 		h.ctx, h.stop = context.WithCancel(context.Background())
 		h.timer, h.due = time.NewTimer(0), time.Now() // to begin with, the lists
 		l.hearing = h
@@ -120,6 +123,33 @@ func (l *lift) tell(ctx context.Context, q *asking) (*jsonrpc.Message, error) {
 	case <-h.ctx.Done():
 		return nil, bridge.ErrEnded
 	}
+}
+
+// listing is called before the client's request for a list is sent. It waits for
+// the first subscription, but not for long: of what changes before, nobody tells.
+// When that takes longer, the client is told that the list may have changed.
+func (h *hearing) listing(ctx context.Context, k list.Kind) {
+	if is(h.tried) || !h.changes[k.Changed()] {
+		return
+	}
+	timer := time.NewTimer(firstWithin)
+	defer timer.Stop()
+	select {
+	case <-h.tried:
+		return
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-h.ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if is(h.tried) {
+		return
+	}
+	if h.seen == nil {
+		h.seen = map[string]bool{}
+	}
+	h.seen[k.Changed()] = true
 }
 
 // lost notes that the connection was lost and is open again. It reports whether
@@ -271,8 +301,9 @@ func (h *hearing) follow() {
 	h.now, h.next, h.refusals = e, nil, 0
 	e.since = time.Now()
 	h.mu.Lock()
-	missed := h.gap || h.owes
-	h.gap, h.owes, h.deaf = false, false, false
+	missed, seen := h.gap || h.owes, h.seen
+	h.gap, h.owes, h.deaf, h.seen = false, false, false, nil
+	h.settle()
 	answers := make([]*jsonrpc.Message, len(e.asks))
 	for i, q := range e.asks {
 		answers[i] = jsonrpc.NewResult(nil, []byte("{}"))
@@ -286,12 +317,22 @@ func (h *hearing) follow() {
 	}
 	h.mu.Unlock()
 	if missed {
-		h.changed(e.uris)
+		h.changed(h.changes, e.uris)
+	} else { // of what changed between the client's list and the acknowledgement, nobody was told
+		h.changed(seen, nil)
 	}
 	for i, q := range e.asks {
 		q.answer <- answered{m: answers[i]}
 	}
 	h.review()
+}
+
+// settle notes that the first subscription has begun or failed. The caller holds
+// h.mu.
+func (h *hearing) settle() {
+	if !is(h.tried) {
+		close(h.tried)
+	}
 }
 
 // review plans another subscription if what is wanted has changed since this one
@@ -331,6 +372,7 @@ func (h *hearing) failed() {
 		}
 	}
 	done := h.deaf || len(h.want)+len(h.changes) == 0
+	h.settle()
 	h.mu.Unlock()
 	h.gap = h.gap || h.now == nil && !done // also if it was the first
 	for _, q := range e.asks {
@@ -359,7 +401,7 @@ func (h *hearing) giveUp(e *ear) {
 	h.deaf, h.owes = true, false
 	h.mu.Unlock()
 	if owes {
-		h.changed(nil)
+		h.changed(h.changes, nil)
 	}
 }
 
@@ -377,9 +419,9 @@ func (h *hearing) broken() {
 }
 
 // changed tells the client that it may have missed something.
-func (h *hearing) changed(uris []string) {
+func (h *hearing) changed(lists map[string]bool, uris []string) {
 	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !h.wants(uri) })
-	missed := list.Wanted{Changes: h.changes, URIs: uris}
+	missed := list.Wanted{Changes: lists, URIs: uris}
 	missed.Missed(func(n *jsonrpc.Message) {
 		h.l.r.cache.heard(nil, n)
 		h.l.rest.Notify(n)

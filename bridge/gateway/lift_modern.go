@@ -90,6 +90,11 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	case !k.carries(r.Method):
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.r.o.Name+" has no method "+r.Method, nil), nil
 	}
+	if k, is := list.Of(r.Method); is {
+		if h := l.listening(); h != nil {
+			h.listing(ctx, k)
+		}
+	}
 	c := &raised{l: l, r: r, said: l.saying()}
 	if r.Method == "resources/read" {
 		c.uri = r.URI()

@@ -209,7 +209,8 @@ func (f *following) Notify(n *jsonrpc.Message) {
 	for i, own := range what.Tasks {
 		what.Tasks[i] = f.m.taskID(own)
 	}
-	if f.acknowledged(what) {
+	late := f.l.Begun() // by us: it was not waited for any longer
+	if f.acknowledged(what) && !late {
 		return
 	}
 	what.Changes = f.part.Changes

@@ -370,16 +370,19 @@ func (v *view) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	defer h.done(uri, sub, true)
 	h.mu.Lock()
 	first := len(sub.views) == 0
+	sub.views[v] = struct{}{} // now: what changes right behind the answer is not to be missed
 	h.mu.Unlock()
 	m := jsonrpc.NewResult(nil, []byte("{}"))
 	if first {
 		if m, err = h.up.Call(ctx, r); err != nil || m.Error != nil {
+			h.mu.Lock()
+			delete(sub.views, v)
+			h.mu.Unlock()
 			return m, err
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	sub.views[v] = struct{}{}
 	if _, in := h.views[v]; !in { // the session has ended meanwhile
 		h.lane.spawn(func() { v.abandon(uri) })
 	}

@@ -172,6 +172,13 @@ func (l *Listener) Hear(n *jsonrpc.Message) {
 	}
 }
 
+// Begun reports whether it was acknowledged.
+func (l *Listener) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun
+}
+
 // Acknowledge says what the client will hear of, and then what has happened
 // meanwhile.
 func (l *Listener) Acknowledge(what *Wanted) {
