@@ -348,15 +348,14 @@ func (p *peer) take(m *jsonrpc.Message, h http.Header, free func()) {
 		free()
 	case m.IsRequest():
 		p.calls.Add(1)
-		call := s.Begin(m, h, p)
-		answer := func() {
-			a, _ := call() // the answer says what went wrong
+		call := s.Enter(m, h, p)
+		settle := func(a *jsonrpc.Message, _ error) { // the answer says what went wrong
 			p.answer(a)
 			p.calls.Add(-1)
 			free()
 		}
-		if !s.Go(answer) {
-			answer() // at once: the session has ended
+		if !call.Go(settle) {
+			settle(call.Do()) // says that the session has ended
 		}
 	case m.IsNotification():
 		s.Notify(m, h)

@@ -269,17 +269,13 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 func (p *peer) pass(s *gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
-		call := s.Begin(a.m, nil, p)
-		if !s.Go(func() {
-			r, _ := call() // the answer says what went wrong
+		settle := func(r *jsonrpc.Message, _ error) { // the answer says what went wrong
 			p.answer(r)
 			a.free()
 			p.calls.Add(-1)
-		}) {
-			_, _ = call() // what it has begun ends at once
-			p.answer(tooLate(a.m))
-			a.free()
-			p.calls.Add(-1)
+		}
+		if !s.Enter(a.m, nil, p).Go(settle) {
+			settle(tooLate(a.m), nil)
 		}
 	case a.m.IsNotification():
 		p.notify(s, a)

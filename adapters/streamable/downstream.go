@@ -269,9 +269,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 // call runs a request of the client. It reports false when the session has
 // ended. free is called when the message is not used any more.
 func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
-	call := p.Begin(m, h, st)
-	if p.Go(func() {
-		a, err := call()
+	return p.Enter(m, h, st).Go(func(a *jsonrpc.Message, err error) {
 		if a == nil {
 			// Nobody waits for it, but the POST has to end somehow, and clients
 			// take an end without an answer for a broken connection.
@@ -279,11 +277,7 @@ func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) 
 		}
 		st.answer(a, err)
 		free()
-	}) {
-		return true
-	}
-	_, _ = call() // what it has begun ends at once
-	return false
+	})
 }
 
 var (

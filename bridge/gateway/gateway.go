@@ -306,10 +306,8 @@ func (b *Gateway) OffersModern(server string) bool {
 }
 
 func (b *Gateway) route(name string) *route {
-	for _, r := range b.routes {
-		if r.o.Name == name {
-			return r
-		}
+	if i := slices.IndexFunc(b.routes, func(r *route) bool { return r.o.Name == name }); i >= 0 {
+		return b.routes[i]
 	}
 	return nil
 }

@@ -112,8 +112,7 @@ const maxListenSize = 1 << 20
 func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	if err := b.Allowed(g.Server, g.From.Principal); err != nil {
-		b.reports.Reject("", g.From, m, nil, err)
-		return answer(id, err), err
+		return b.reject("", g.From, m, err), err
 	}
 	if m.Method == era.Listen && m.Len() > maxListenSize {
 		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, bridge.OverLimit("the request to listen is too large: it has too many bytes", maxListenSize), nil)
@@ -130,8 +129,7 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonr
 func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := b.receive(g.From, m)
 	if err != nil {
-		b.reports.Reject("", g.From, m, nil, err)
-		return answer(id, err), err
+		return b.reject("", g.From, m, err), err
 	}
 	defer done()
 	c := &guestCall{back: g.Back}
@@ -146,8 +144,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 		}
 		if principal != "" {
 			if err := b.revoked.come(c, principal, stop); err != nil {
-				b.reports.Reject("", g.From, m, nil, err)
-				return answer(id, err), err
+				return b.reject("", g.From, m, err), err
 			}
 			defer b.revoked.gone(c, principal)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
@@ -127,9 +128,8 @@ func (d *liftDialogue) client(line string) {
 	case m.IsRequest():
 		l := &liftLeg{d: d}
 		d.calls = append(d.calls, l)
-		call := d.s.Begin(m, nil, l)
-		d.s.Go(func() {
-			if a, _ := call(); a != nil {
+		d.s.Enter(m, nil, l).Go(func(a *jsonrpc.Message, _ error) {
+			if a != nil {
 				d.heard.Send(replay.Event{Data: []byte(bridgetest.Text(a))})
 			}
 		})

@@ -45,7 +45,7 @@ type Session struct {
 	used      bool       // a request came after it
 	ending    bool
 	ended     chan struct{} // closed when nothing of the session is left
-	calls     *inflight     // the newest of the calls under way
+	calls     *Call         // the newest of the calls under way
 	callCount int
 	questions map[string]*question // by the id that we gave them, raw
 	asked     int64
@@ -54,15 +54,21 @@ type Session struct {
 	onEnd     []func()
 }
 
-// inflight is one call under way, and the Client that its progress goes to.
-type inflight struct {
+// Call is one request of the client, entered among those under way or refused. It
+// is the Client that its progress goes to.
+type Call struct {
 	s          *Session
+	m          *jsonrpc.Message
+	header     http.Header
 	id         []byte // the client's own, raw
 	back       bridge.Stream
-	span       trace.Span // nil without tracing
+	ctx        context.Context
 	cancel     context.CancelCauseFunc
-	prev, next *inflight // in the session's list
+	span       trace.Span // nil without tracing
+	prev, next *Call      // in the session's list
 	arrival    report.Arrival
+	answer     *jsonrpc.Message // of what was refused, or is not for the server
+	err        error            // why it was refused
 }
 
 // question is a request of the server that waits for the client's answer.
@@ -84,16 +90,13 @@ const (
 // to the server of that name, and returns it with the result for the client.
 // The empty name means all servers as one; if there is only one, that one.
 // id is the session's; it must not be guessable. The session ends by itself
-// when the handshake fails: the answer is then the error for the client.
-//
-// h are the headers of the client's request, or nil. What no server's
+// when the handshake fails: the answer is then the error for the client. h are the headers of the client's request, or nil. What no server's
 // allow-list names is not looked at; this holds for Call and Notify too.
 func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, h http.Header, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
 	if err := b.Allowed(server, principal); err != nil {
-		b.reports.Reject(shown(key), &bridge.Caller{Principal: principal}, m, nil, err)
-		return nil, answer(mid, err), err
+		return nil, b.reject(shown(key), &bridge.Caller{Principal: principal}, m, err), err
 	}
 	caller, fault := newCaller(principal, m)
 	if fault != "" {
@@ -103,8 +106,7 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 	}
 	caller.Header = b.forwarded(h)
 	if err := b.enter(caller, m); err != nil {
-		b.reports.Reject(shown(key), caller, m, nil, err)
-		return nil, answer(mid, err), err
+		return nil, b.reject(shown(key), caller, m, err), err
 	}
 	defer b.leave(caller)
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
@@ -116,8 +118,7 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 	s.seen.Store(time.Now().UnixNano())
 	if err := b.add(s); err != nil {
 		s.cancel(err)
-		b.reports.Reject(shown(key), caller, m, nil, err)
-		return nil, answer(mid, err), err
+		return nil, b.reject(shown(key), caller, m, err), err
 	}
 	came := b.reports.Arrive(new(report.Arrival), shown(key))
 	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
@@ -278,66 +279,82 @@ func (s *Session) Principal() string { return s.caller.Principal }
 // Revision returns the revision agreed with the client.
 func (s *Session) Revision() string { return s.caller.Revision }
 
-// Call makes the client's request and returns the answer, which carries the
-// client's id. back takes what the server has to say meanwhile. The answer is
-// an error message when the call failed, and the error then says why; only of
-// a call that the client itself has cancelled there is no answer.
+// Call enters the client's request and makes it.
 func (s *Session) Call(m *jsonrpc.Message, h http.Header, back bridge.Stream) (*jsonrpc.Message, error) {
-	return s.Begin(m, h, back)()
+	return s.Enter(m, h, back).Do()
 }
 
-// Begin enters the client's request among those under way, so that a
-// cancellation that follows finds it. What it returns is Call, and must be
-// called once.
-func (s *Session) Begin(m *jsonrpc.Message, h http.Header, back bridge.Stream) func() (*jsonrpc.Message, error) {
+// Enter enters the client's request m among those under way, so that a cancellation
+// that follows finds it. h are its headers, or nil; back takes what the server has
+// to say meanwhile. Either Do or Go is to be called, once.
+func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *Call {
 	s.Seen()
-	id := bytes.Clone(m.ID) // the answer outlives the request
-	no := func(a *jsonrpc.Message, err error) func() (*jsonrpc.Message, error) {
-		return func() (*jsonrpc.Message, error) { return a, err }
-	}
+	c := &Call{s: s, m: m, header: h, id: bytes.Clone(m.ID), back: back} // the answer outlives the request
 	switch m.Method {
 	case "ping":
-		return no(jsonrpc.NewResult(id, []byte("{}")), nil)
+		c.answer = jsonrpc.NewResult(c.id, []byte("{}"))
+		return c
 	case "initialize":
-		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
-		s.b.reports.Reject(s.shown(), s.caller, m, a, nil)
-		return no(a, nil)
+		c.answer = jsonrpc.NewError(c.id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
+		s.b.reports.Reject(s.shown(), s.caller, m, c.answer, nil)
+		return c
 	}
-	life, span := s.b.tracing.Received(s.ctx, m, h, s.server, s.caller, s.shown())
+	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, h, s.server, s.caller, s.shown())
 	if err := s.b.enter(s.caller, m); err != nil {
-		s.b.reports.Reject(s.shown(), s.caller, m, nil, err)
-		tracing.End(span, nil, err)
-		return no(answer(id, err), err)
+		return c.reject(err)
 	}
-	ctx, cancel := context.WithCancelCause(life)
-	c := &inflight{s: s, id: id, back: back, span: span, cancel: cancel}
+	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	if err := s.enter(c); err != nil {
-		tracing.End(span, nil, err)
-		cancel(nil)
-		s.b.leave(s.caller)
-		s.b.reports.Reject(s.shown(), s.caller, m, nil, err)
-		return no(answer(id, err), err)
+		c.end()
+		return c.reject(err)
 	}
-	return func() (*jsonrpc.Message, error) {
-		defer s.b.leave(s.caller)
-		defer cancel(nil)
-		a, err := s.call(ctx, m, h, c)
-		tracing.End(c.span, a, err)
-		return a, err
-	}
+	return c
 }
 
-// call makes a call that has been entered.
-func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c *inflight) (*jsonrpc.Message, error) {
+// reject refuses the call.
+func (c *Call) reject(err error) *Call {
+	c.answer, c.err = c.s.b.reject(c.s.shown(), c.s.caller, c.m, err), err
+	tracing.End(c.span, nil, err)
+	return c
+}
+
+// end ends what Enter began.
+func (c *Call) end() {
+	c.cancel(nil)
+	c.s.b.leave(c.s.caller)
+}
+
+// Go has the call made in a goroutine of the session's, which gives done what Do
+// returns. When the session has ended it reports false, and Do says why.
+func (c *Call) Go(done func(*jsonrpc.Message, error)) bool {
+	ok := c.s.Go(func() { done(c.Do()) })
+	if !ok && c.answer == nil {
+		c.s.leave(c)
+		c.end()
+		c.reject(bridge.ErrEnded)
+	}
+	return ok
+}
+
+// Do makes the call and returns the answer, which carries the client's id: an error
+// message when the call failed, and the error then says why. There is none only of a
+// call that the client itself has cancelled.
+func (c *Call) Do() (a *jsonrpc.Message, err error) {
+	if c.answer != nil {
+		return c.answer, c.err
+	}
+	defer c.end()
+	defer func() { tracing.End(c.span, a, err) }()
+	s := c.s
 	came := s.b.reports.Arrive(&c.arrival, s.shown())
-	a, err := s.up.Call(ctx, &bridge.Request{Message: m, From: s.caller, Back: c, Header: s.b.forwarded(h), Call: came.Call()})
+	a, err = s.up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
 	s.leave(c)
-	err = s.b.reports.Conclude(came, s.server, s.caller, m, a, err)
+	err = s.b.reports.Conclude(came, s.server, s.caller, c.m, a, err)
 	switch {
 	case err == nil:
 		a.ID = c.id
 		return a, nil
-	case errors.Is(context.Cause(ctx), bridge.ErrCancelled):
+	case errors.Is(context.Cause(c.ctx), bridge.ErrCancelled):
 		return nil, bridge.ErrCancelled
 	}
 	if cause := context.Cause(s.ctx); cause != nil {
@@ -346,11 +363,17 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, h http.Header, c
 		}
 		err = cause
 	}
-	s.log.Debug("call failed", "method", m.Method, "err", err, tracing.ID(c.span))
+	s.log.Debug("call failed", "method", c.m.Method, "err", err, tracing.ID(c.span))
 	return answer(c.id, err), err
 }
 
-func (s *Session) enter(c *inflight) error {
+// reject reports a request that was refused at the door, and returns its answer.
+func (b *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
+	b.reports.Reject(session, from, m, nil, err)
+	return answer(bytes.Clone(m.ID), err)
+}
+
+func (s *Session) enter(c *Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -371,7 +394,7 @@ func (s *Session) enter(c *inflight) error {
 	return nil
 }
 
-func (s *Session) leave(c *inflight) {
+func (s *Session) leave(c *Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.prev != nil {
@@ -423,7 +446,7 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 func (s *Session) cancelCall(n *jsonrpc.Message) {
 	id := n.RequestID()
 	s.mu.Lock()
-	var found *inflight
+	var found *Call
 	for c := s.calls; c != nil; c = c.next {
 		if !bytes.Equal(c.id, id) {
 			continue
@@ -443,7 +466,7 @@ func (s *Session) cancelCall(n *jsonrpc.Message) {
 // Notify passes on what the server says about the call, on the call's stream.
 // When that cannot take it, progress and log messages are dropped, and the
 // rest goes where goes what belongs to no call.
-func (c *inflight) Notify(n *jsonrpc.Message) {
+func (c *Call) Notify(n *jsonrpc.Message) {
 	if c.back != nil && c.back.Send(event(n)) {
 		return
 	}
@@ -453,12 +476,12 @@ func (c *inflight) Notify(n *jsonrpc.Message) {
 }
 
 // Ask passes a question about this call on to the client.
-func (c *inflight) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c *Call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.s.ask(q, reply, c)
 }
 
 // Gone is of no interest: the call itself fails.
-func (c *inflight) Gone(error) {}
+func (c *Call) Gone(error) {}
 
 // shown tells the session from others in a log, and is not its id.
 func (s *Session) shown() string { return shown(s.id) }

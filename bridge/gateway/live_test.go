@@ -313,13 +313,36 @@ func TestCancelAtOnce(t *testing.T) {
 	f := &fake{}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
-		call := s.Begin(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
+		call := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`), nil)
-		if a, err := call(); a != nil || !errors.Is(err, bridge.ErrCancelled) {
+		if a, err := call.Do(); a != nil || !errors.Is(err, bridge.ErrCancelled) {
 			t.Errorf("the call ended with %s, %v, want no answer", bridgetest.Text(a), err)
 		}
 		if n, _ := b.Activity(); n != 0 {
 			t.Errorf("%d calls are under way", n)
+		}
+	})
+}
+
+// A call that was entered before its session has ended, and is to be made after
+// that, is refused and leaves nothing behind.
+func TestCallEnded(t *testing.T) {
+	f := &fake{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		s, _ := begin(t, b, "")
+		call := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
+		if n, _ := b.Activity(); n != 1 {
+			t.Errorf("%d calls are under way, want 1", n)
+		}
+		s.End(bridge.ErrEnded)
+		if call.Go(func(*jsonrpc.Message, error) { t.Error("the call was made") }) {
+			t.Error("the call is made")
+		}
+		if n, _ := b.Activity(); n != 0 || s.only() != nil {
+			t.Errorf("%d calls are under way", n)
+		}
+		if a, err := call.Do(); !errors.Is(err, bridge.ErrEnded) || a.Error == nil {
+			t.Errorf("the call ended with %s, %v", bridgetest.Text(a), err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // perform makes a call. A tool that the server makes available as a task only is
@@ -214,12 +215,8 @@ func (t *driven) finish(ctx context.Context, status string, poll time.Duration) 
 			return nil, &bridge.Error{Server: t.l.p.r.o.Name, Kind: bridge.ErrTimeout,
 				Public: fmt.Sprintf("tools/call had no answer within %v; whether the server acted on it is unknown", most)}
 		}
-		timer := time.NewTimer(poll)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
+		if err := pause.For(ctx, poll); err != nil {
+			return nil, err
 		}
 		a, err := t.call(ctx, "tasks/get")
 		if err != nil || a.Error != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // listeners are the subscriptions of one principal to all servers as one. They
@@ -154,7 +155,7 @@ var _ bridge.Client = (*following)(nil)
 // listened to again as soon as it is there.
 func (f *following) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
-	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+	for wait := time.Second; ; wait = min(2*wait, maxBackOff) {
 		f.begun.Store(false)
 		began := time.Now()
 		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
@@ -169,13 +170,9 @@ func (f *following) run(ctx context.Context) {
 			return
 		}
 		if f.begun.Load() && time.Since(began) > maxBackOff {
-			pause = time.Second
+			wait = time.Second
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 	}

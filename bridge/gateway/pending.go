@@ -109,7 +109,7 @@ func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
 
 // only returns the one call under way, if there is exactly one. The caller
 // holds s.mu.
-func (s *Session) only() *inflight {
+func (s *Session) only() *Call {
 	if s.callCount != 1 {
 		return nil
 	}

@@ -18,7 +18,7 @@ type receiver struct{ s *Session }
 
 var (
 	_ bridge.Client = receiver{}
-	_ bridge.Client = (*inflight)(nil)
+	_ bridge.Client = (*Call)(nil)
 	_ bridge.Client = (*hub)(nil)
 	_ bridge.Client = (*wire)(nil)
 )
@@ -69,7 +69,7 @@ func (r receiver) Gone(err error) { r.s.End(err) }
 
 // ask numbers a question and puts it to the client, on the stream of the call
 // that it is about when that is known.
-func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func(why string)) {
+func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
 	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
@@ -92,7 +92,7 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *i
 }
 
 // pose puts the question, which is such as the client understands it.
-func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *inflight) (withdraw func(why string)) {
+func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()

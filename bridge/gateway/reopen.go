@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // A connection that has worked is opened again at once when it is lost, with the
@@ -113,14 +114,8 @@ func (l *lane) backOff() error {
 		return &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrUnavailable, After: wait,
 			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
 	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			return bridge.ErrShutdown
-		}
+	if wait > 0 && pause.For(l.ctx, wait) != nil {
+		return bridge.ErrShutdown
 	}
 	if !forgot(lost) {
 		l.mu.Lock()
@@ -256,12 +251,7 @@ func (l *lane) holdOn() {
 		l.mu.Lock()
 		wait := time.Until(l.nextStart())
 		l.mu.Unlock()
-		timer := time.NewTimer(max(wait, time.Second, l.gate.Left()))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-		}
-		timer.Stop()
+		_ = pause.For(l.ctx, max(wait, time.Second, l.gate.Left()))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
 // waiter is somebody who wants to know when a server works again.
@@ -46,12 +47,8 @@ func (b *Gateway) goes(f func()) bool {
 
 // probe tries the server until it works or nobody waits for it.
 func (r *route) probe() {
-	for pause := time.Second; ; pause = min(2*pause, r.maxPause) {
-		timer := time.NewTimer(max(pause, r.breaker.Left()))
-		select {
-		case <-timer.C:
-		case <-r.b.life.Done():
-			timer.Stop()
+	for wait := time.Second; ; wait = min(2*wait, r.maxPause) {
+		if pause.For(r.b.life, max(wait, r.breaker.Left())) != nil {
 			return
 		}
 		from, wanted := r.waiting()

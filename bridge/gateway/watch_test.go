@@ -243,9 +243,9 @@ func TestWatchTogether(t *testing.T) {
 			}
 			l.want(t, "an unknown tool", `"" tools/call nobody's: error -32602`)
 		}
-		begun := s.Begin(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`), nil, nil)
+		begun := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`), nil, nil)
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`), nil)
-		if _, err := begun(); !errors.Is(err, bridge.ErrCancelled) {
+		if _, err := begun.Do(); !errors.Is(err, bridge.ErrCancelled) {
 			t.Errorf("a list that was cancelled before it was asked for: %v", err)
 		}
 		if got := l.got(); len(got) != 1 && slices.Contains(got, `"" tools/list: cancelled`) {
