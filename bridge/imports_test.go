@@ -34,8 +34,8 @@ var layers = []struct {
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
-	{"bridge/{guard,list}/*", false, func(pkg string) bool {
-		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/")
+	{"bridge/{guard,list,translate}/*", false, func(pkg string) bool {
+		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/translate")(pkg)
 	}},
 	{"bridge/observe/*", false, under("bridge/observe")},
 	{"bridge/conn", false, under("bridge/conn")},
@@ -67,7 +67,7 @@ func layer(pkg string) int {
 // freely within its own layer.
 func unit(pkg string) string {
 	parts, n := strings.Split(pkg, "/"), 2
-	if under("bridge/guard", "bridge/list", "bridge/observe")(pkg) {
+	if under("bridge/guard", "bridge/list", "bridge/observe", "bridge/translate")(pkg) {
 		n = 3
 	}
 	return strings.Join(parts[:min(len(parts), n)], "/")
@@ -203,6 +203,11 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/guard/breaker", module + "/bridge/guard/limits", false, false},
 		{"bridge/guard/limits", module + "/bridge/guard", false, true},
 		{"bridge/gateway", module + "/bridge/list", false, true},
+		{"bridge/gateway", module + "/bridge/translate/lift", false, true},
+		{"bridge/translate/lift", module + "/bridge/list", false, true},
+		{"bridge/translate/lift", module + "/bridge/gateway", false, false},
+		{"bridge/translate/lift", module + "/bridge/translate/lower", false, false},
+		{"bridge/translate/lift", module + "/bridge/guard/limits", false, false},
 		{"bridge/gateway", module + "/bridge/observe/report", false, true},
 		{"bridge/observe/report", module + "/bridge/observe/tracing", false, false},
 		{"bridge/observe/report", module + "/bridge/gateway", false, false},

@@ -15,6 +15,11 @@ type Refusal struct {
 	Data    []byte
 }
 
+// Answer is the error as an answer, which has no id yet.
+func (r *Refusal) Answer() *jsonrpc.Message {
+	return jsonrpc.NewError(nil, r.Code, r.Message, r.Data)
+}
+
 func invalid(message string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Message: message}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
 
 // This page is the only place where the wrappers of a server are put together: an
@@ -15,14 +16,16 @@ func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstrea
 		return nil, err
 	}
 	from = r.caller(from)
-	up, err := newLift(r, from, r.filter.Client(rest), r.connection) // translates for a modern server, with checked between it and the connection
+	l := lift.New(from, r.filter.Client(rest), &r.lifts)
+	up, err := r.connection(from, l.Client())
 	if err != nil {
 		return nil, err
 	}
-	up = r.rates.Wrap(up)     // what clients ask, not what lift asks for them; by the server's own names
-	up = r.tasks.Wrap(up)     // a principal's own tasks; stateless clients have sealed handles
-	up = r.filter.Wrap(up)    // from here on the names that clients see,
-	up = r.filter.Granted(up) // which grants are about
+	up = l.Wrap(r.checked(up, false)) // below it are the server's words, and its era
+	up = r.rates.Wrap(up)             // what clients ask, not what lift asks for them; by the server's own names
+	up = r.tasks.Wrap(up)             // a principal's own tasks; stateless clients have sealed handles
+	up = r.filter.Wrap(up)            // from here on the names that clients see,
+	up = r.filter.Granted(up)         // which grants are about
 	return r.reports.Wrap(up), nil
 }
 

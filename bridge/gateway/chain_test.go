@@ -85,7 +85,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 func TestChains(t *testing.T) {
 	const (
 		refined   = "report.reported > filter.granted > filter.filtered > "
-		session   = refined + "filter.owned > limits.paced > lift > mirrored > validating > "
+		session   = refined + "filter.owned > limits.paced > lift.Lift > mirrored > validating > "
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower > validating > "
 		modern    = "mirrored > validating > "

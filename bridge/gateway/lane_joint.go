@@ -19,6 +19,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
+// gatherFor is how long others who want to listen are waited for, before a joint
+// subscription is made: they come in crowds.
+const gatherFor = 50 * time.Millisecond
+
+// answered is how a subscription has ended.
+type answered struct {
+	m   *jsonrpc.Message
+	err error
+}
+
 // Limits on what may be asked for where subscriptions are shared.
 const (
 	maxInterests = 2 * list.MaxSubscriptions // by one

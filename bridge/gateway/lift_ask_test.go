@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -129,33 +127,6 @@ func TestLiftNulls(t *testing.T) {
 				t.Errorf("%s: answered %s", answer, got)
 			}
 		})
-	}
-}
-
-// hasty is a Client that answers when the call has just ended.
-type hasty struct {
-	bridge.Nobody
-	end context.CancelCauseFunc
-}
-
-func (h hasty) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	h.end(bridge.ErrCancelled)
-	reply(jsonrpc.NewResult(nil, []byte(`{"roots":[]}`)))
-	return nil
-}
-
-// An answer that comes when the call has ended is not sent to the server.
-func TestLiftAnsweredTooLate(t *testing.T) {
-	for range 64 {
-		p := &passing{s: &bridge.Greeting{Revision: "2026-07-28", Result: []byte(silentServer)}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list","params":{}}}}}`)}
-		l := lifting(t, "2025-11-25", p)
-		l.from.Capabilities = []byte(`{"roots":{}}`)
-		l.met.Store(&acquainted{})
-		ctx, end := context.WithCancelCause(t.Context())
-		r := &bridge.Request{From: l.from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), Back: hasty{end: end}}
-		if a, err := l.Call(ctx, r); !errors.Is(err, bridge.ErrCancelled) || gjson.GetBytes(p.r.Whole(), "inputResponses").Exists() {
-			t.Fatalf("Call = %s, %v; the server got %s", bridgetest.Text(a), err, p.r.Whole())
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
@@ -25,6 +26,15 @@ const announced = `{"resultType":"complete","supportedVersions":["2026-07-28"],"
 // silentServer announces nothing that needs a subscription.
 const silentServer = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}},` +
 	`"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"silent","version":"2"}}}`
+
+// What lifts promise of time and of sizes.
+const (
+	shrinkAfter  = 5 * time.Second  // one resource less is asked for after so long
+	ackWithin    = 10 * time.Second // for so long an acknowledgement is waited for
+	maxRefusals  = 3                // of a server that may not know subscriptions at all
+	maxTalk      = time.Hour        // for so long a call may go on with questions
+	longestState = 256 << 10        // of a requestState, in bytes
+)
 
 // stateless is a modern server in memory.
 type stateless struct {

@@ -1,75 +1,12 @@
 package gateway
 
 import (
-	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
-
-// passing is an Upstream that keeps the last request that it got.
-type passing struct {
-	s *bridge.Greeting
-	r *bridge.Request
-	a *jsonrpc.Message
-}
-
-func (p *passing) Server() *bridge.Greeting { return p.s }
-func (p *passing) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	p.r = r
-	return p.a, nil
-}
-func (p *passing) Notify(_ context.Context, r *bridge.Request) error {
-	p.r = r
-	return nil
-}
-func (p *passing) Close(context.Context) error { return nil }
-
-func lifting(t testing.TB, revision string, p *passing) *lift {
-	t.Helper()
-	r := &route{o: ServerOptions{Name: "fake"}, log: slog.New(slog.DiscardHandler), catalogs: map[string]*catalog{}}
-	from := &bridge.Caller{Revision: revision, Capabilities: []byte(`{}`), Params: []byte(able(revision))}
-	up, err := newLift(r, from, bridge.Nobody{}, func(*bridge.Caller, bridge.Client) (bridge.Upstream, error) { return p, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return up.(*lift)
-}
-
-// Between equals nothing is touched: it is the same request that arrives, and
-// the same answer that comes back.
-func TestLiftEquals(t *testing.T) {
-	for _, revision := range era.Legacy() {
-		p := &passing{s: &bridge.Greeting{Revision: revision, Result: []byte("{}")}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","structuredContent":5}}`)}
-		l := lifting(t, revision, p)
-		for _, method := range []string{"initialize", "tools/call", "logging/setLevel", "resources/subscribe", "tasks/get", "vendor/x"} {
-			r := &bridge.Request{From: l.from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"task":{}}}`), Back: bridge.Nobody{}}
-			if a, err := l.Call(t.Context(), r); a != p.a || err != nil || p.r != r {
-				t.Errorf("%s: Call(%s) = %v, %v, and the server got another request", revision, method, a, err)
-			}
-		}
-		n := &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)}
-		if err := l.Notify(t.Context(), n); err != nil || p.r != n {
-			t.Errorf("%s: Notify = %v", revision, err)
-		}
-	}
-}
-
-// What both of two revisions understand is not copied either.
-func TestLiftUnlikeButSame(t *testing.T) {
-	p := &passing{s: &bridge.Greeting{Revision: era.Rev20251125}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}`)}
-	l := lifting(t, era.Rev20250618, p)
-	r := &bridge.Request{From: l.from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{}}}`)}
-	if a, err := l.Call(t.Context(), r); a != p.a || err != nil || p.r.Message != r.Message {
-		t.Errorf("Call = %v, %v", a, err)
-	}
-}
 
 // D3, D5: legacy revisions that differ. Requests, results, errors,
 // notifications, questions and answers are graded, whichever side is newer.

@@ -149,7 +149,7 @@ func (d *liftDialogue) compare(where string, got []string, want string) {
 	d.t.Helper()
 	all := strings.Join(got, "\n")
 	if d.s != nil {
-		all = strings.ReplaceAll(all, string(newSaid(d.s.caller, "").members), "{who}")
+		all = strings.ReplaceAll(all, string(d.s.caller.Meta().Members()), "{who}")
 	}
 	all = madeUp.ReplaceAllStringFunc(all, func(id string) string {
 		if d.names[id] == "" {

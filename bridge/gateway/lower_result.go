@@ -47,7 +47,7 @@ func (l *lower) legacy(s *bridge.Greeting) *legacy {
 		return g
 	}
 	g := newLegacy(s, l.p.r.share != ShareCall)
-	g.grades = &l.p.r.grades
+	g.grades = &l.p.r.rewrites
 	l.about.Store(g)
 	return g
 }

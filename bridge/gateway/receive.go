@@ -73,7 +73,7 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *C
 	mine := s.caller.Revision // where the server's is another one, the lift has made the question fit
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
-		reply(refused(no))
+		reply(no.Answer())
 		return nil
 	}
 	q = q.WithParams(params)

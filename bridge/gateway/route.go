@@ -14,10 +14,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
 
 // route is what the bridge knows of one server: its settings, the connections
@@ -51,7 +53,8 @@ type route struct {
 	rates     *limits.Rates    // of calls; nil when they are not limited
 	breaker   *breaker.Breaker // nil when the server is never left alone
 	retries   *retry.Retries   // nil when calls are not made again
-	grades    list.Rewrites    // of its lists
+	rewrites  list.Rewrites    // of its lists
+	lifts     lift.Options     // of sessions
 	cache     *cache           // of what it lists; nil when nothing is kept
 	tasks     *filter.Tasks    // whose they are; nil when nobody need know
 
@@ -99,6 +102,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 		r.tasks = filter.NewTasks()
 	}
 	r.cache = newCache(r)
+	r.lifts = lift.Options{Server: o.Name, Handshake: r.handshake, Log: r.log, Rewrites: &r.rewrites, Missed: func(n *jsonrpc.Message) { r.cache.heard(nil, n) }}
 	r.pool = newPool(r)
 	r.guests = r.stateless()
 	users := 0

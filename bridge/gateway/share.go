@@ -295,6 +295,15 @@ func (v *view) Notify(ctx context.Context, r *bridge.Request) error {
 	return v.h.lane.Notify(ctx, r)
 }
 
+// capabilities returns those of a result of initialize. A server that says
+// nothing of them, or nonsense, has none.
+func capabilities(result []byte) []byte {
+	if caps := gjson.GetBytes(result, "capabilities"); caps.IsObject() {
+		return []byte(caps.Raw)
+	}
+	return []byte("{}")
+}
+
 // setLevel notes the session's level. The server is told the most verbose one
 // that any session wants.
 func (v *view) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,7 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
+	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
 
 func mustNumber(t *testing.T, m *jsonrpc.Message) int64 {
@@ -19,6 +23,34 @@ func mustNumber(t *testing.T, m *jsonrpc.Message) int64 {
 		t.Error(err)
 	}
 	return n
+}
+
+// noting is a modern server that keeps the last request that it got.
+type noting struct {
+	bridge.Upstream
+	m *jsonrpc.Message
+}
+
+func (l *noting) Server() *bridge.Greeting { return &bridge.Greeting{Revision: era.LatestModern} }
+func (l *noting) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	l.m = r.Message
+	return jsonrpc.NewResult(nil, []byte(`{"capabilities":{"logging":{}}}`)), nil
+}
+
+// lifting returns what a modern server gets of the requests of a session that wants
+// log messages.
+func lifting(f *testing.F) func(testing.TB, *jsonrpc.Message) *jsonrpc.Message {
+	from := &bridge.Caller{Revision: era.Rev20251125, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
+	server := &noting{}
+	up := lift.New(from, bridge.Nobody{}, &lift.Options{Log: slog.New(slog.DiscardHandler), Rewrites: &list.Rewrites{}}).Wrap(server)
+	call := func(t testing.TB, m *jsonrpc.Message) *jsonrpc.Message {
+		if a, err := up.Call(t.Context(), &bridge.Request{Message: m, From: from}); err != nil || a.Error != nil {
+			t.Fatal(bridgetest.Text(a), err)
+		}
+		return server.m
+	}
+	call(f, bridgetest.Parse(f, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`))
+	return call
 }
 
 // FuzzCarrying: whatever has been changed in a request on its way, it carries the
@@ -31,7 +63,7 @@ func FuzzCarrying(f *testing.F) {
 	f.Add(`{"name":"x","_meta":{"progressToken":1}}`, uint8(2))
 	f.Add(`{"arguments":{},"name":"y"}`, uint8(6))
 	f.Add(`{}`, uint8(3))
-	said := newSaid(&bridge.Caller{Revision: era.Rev20251125, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}, "info")
+	lifted := lifting(f)
 	f.Fuzz(func(t *testing.T, params string, changes uint8) {
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
 		if err != nil || m.Params == nil || m.Method != "tools/call" {
@@ -41,7 +73,7 @@ func FuzzCarrying(f *testing.F) {
 		case changes&1 != 0:
 			m = lowered(m, era.Rev20241105)
 		case changes&2 != 0 && (m.Meta() == nil || m.Meta()[0] == '{'):
-			m = said.raise(m)
+			m = lifted(t, m)
 		}
 		if changes&4 != 0 {
 			m = m.Renamed("renamed")

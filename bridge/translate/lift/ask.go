@@ -1,4 +1,4 @@
-package gateway
+package lift
 
 import (
 	"context"
@@ -27,10 +27,10 @@ const (
 
 // conversation is what has been said in the course of one call.
 type conversation struct {
-	*raised
+	*call
 	rounds int                // in which somebody was asked, or only a state was given
 	states int                // in a row in which only a state was given
-	agreed map[string]*agreed // visits that the client has agreed to, by URL
+	agreed map[string]*agreed // URLs that the client has agreed to visit, by URL
 }
 
 // agreed is a URL that the client's user has agreed to visit.
@@ -41,12 +41,12 @@ type agreed struct {
 }
 
 // wanted is what a server wants to know before it goes on.
-type wanted struct {
-	state     []byte // raw; nil when there is none
-	questions []*wantedQuestion
+type questions struct {
+	state []byte // raw; nil when there is none
+	all   []*question
 }
 
-type wantedQuestion struct {
+type question struct {
 	key []byte // the server's, raw
 	q   *jsonrpc.Message
 	url string // that is to be visited; empty for other questions
@@ -56,13 +56,13 @@ type wantedQuestion struct {
 // the client as requests, on the channel of its own one, and the call is made
 // again with the answers (protocol.md D2.4). What it returns is the answer that
 // is none.
-func (c *raised) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Message, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.r.o.Name, Kind: bridge.ErrTimeout,
+func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Message, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.o.Server, Kind: bridge.ErrTimeout,
 		Public: c.r.Method + " was not done within " + maxTalk.String() + " of questions and answers"})
 	defer cancel()
-	t := &conversation{raised: c, agreed: map[string]*agreed{}}
+	t := &conversation{call: c, agreed: map[string]*agreed{}}
 	for {
-		w, no := c.wanted(a)
+		w, no := c.questions(a)
 		a.Release()
 		var more []byte
 		if no == nil {
@@ -77,7 +77,7 @@ func (c *raised) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Mes
 		}
 		c.back.anew()
 		var err error
-		if a, err = c.attempt(ctx, more); err != nil {
+		if a, err = c.send(ctx, more); err != nil {
 			return nil, err
 		}
 		if a.Error != nil || era.ResultType(a) != era.ResultInput {
@@ -87,11 +87,11 @@ func (c *raised) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Mes
 	}
 }
 
-// wanted reads what the server wants, as the client can be asked it. no is the
+// questions reads what the server wants to know, as the client can be asked it. no is the
 // answer to the whole call when that cannot be.
-func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
+func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message) {
 	result := gjson.ParseBytes(a.Result)
-	w = &wanted{}
+	w = &questions{}
 	if state := result.Get("requestState"); state.Exists() && state.Type != gjson.Null {
 		switch {
 		case state.Type != gjson.String:
@@ -113,19 +113,19 @@ func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
 		switch {
 		case seen[key.Str]:
 			no = c.broken("two of its inputRequests have the same key")
-		case len(w.questions) >= bridge.MaxQuestions:
+		case len(w.all) >= bridge.MaxQuestions:
 			no = c.broken(bridge.OverLimit("it asks too much at a time", bridge.MaxQuestions))
 		default:
 			seen[key.Str] = true
-			var q *wantedQuestion
+			var q *question
 			if q, no = c.question(one); no == nil {
 				q.key = []byte(key.Raw)
-				w.questions = append(w.questions, q)
+				w.all = append(w.all, q)
 			}
 		}
 		return no == nil
 	})
-	if no == nil && len(w.questions) == 0 && w.state == nil {
+	if no == nil && len(w.all) == 0 && w.state == nil {
 		no = c.broken("it wants to know something and does not say what")
 	}
 	return w, no
@@ -135,7 +135,7 @@ func (c *raised) wanted(a *jsonrpc.Message) (w *wanted, no *jsonrpc.Message) {
 // client has not declared it cannot be asked, and the server knows that (D8.6);
 // what its revision cannot express it cannot be asked either, which the server
 // need not know (D8.7).
-func (c *raised) question(one gjson.Result) (q *wantedQuestion, no *jsonrpc.Message) {
+func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
 	method, params := one.Get("method").Str, one.Get("params")
 	switch method {
 	case "elicitation/create", "sampling/createMessage", "roots/list":
@@ -158,7 +158,7 @@ func (c *raised) question(one gjson.Result) (q *wantedQuestion, no *jsonrpc.Mess
 	if cannot != nil {
 		return nil, c.undone(method, cannot.Message, gjson.Result{})
 	}
-	q = &wantedQuestion{q: jsonrpc.NewRequest(method, raw)}
+	q = &question{q: jsonrpc.NewRequest(method, raw)}
 	if method == "elicitation/create" && gjson.GetBytes(raw, "mode").Str == "url" {
 		q.url = gjson.GetBytes(raw, "url").Str
 	}
@@ -167,12 +167,12 @@ func (c *raised) question(one gjson.Result) (q *wantedQuestion, no *jsonrpc.Mess
 
 // round finds out what the server wants to know, and returns the members of
 // params that say it. no is the answer to the whole call when it cannot go on.
-func (t *conversation) round(ctx context.Context, w *wanted) (more []byte, no *jsonrpc.Message, err error) {
+func (t *conversation) round(ctx context.Context, w *questions) (more []byte, no *jsonrpc.Message, err error) {
 	t.over(w)
-	var fresh []*wantedQuestion
-	answers := map[*wantedQuestion][]byte{}
+	var fresh []*question
+	answers := map[*question][]byte{}
 	wait := time.Duration(0)
-	for _, q := range w.questions {
+	for _, q := range w.all {
 		had := t.agreed[q.url]
 		if q.url == "" || had == nil {
 			fresh = append(fresh, q)
@@ -183,13 +183,13 @@ func (t *conversation) round(ctx context.Context, w *wanted) (more []byte, no *j
 		wait = max(wait, min(firstLook<<min(had.looks, 8), lastLook))
 		had.looks++
 	}
-	if len(w.questions) == 0 {
+	if len(w.all) == 0 {
 		wait = min(soonest<<min(t.states, 8), latestWait)
 		t.states++
 	} else {
 		t.states = 0
 	}
-	if len(fresh) > 0 || len(w.questions) == 0 {
+	if len(fresh) > 0 || len(w.all) == 0 {
 		if t.rounds++; t.rounds > maxRounds {
 			return nil, t.broken(bridge.OverLimit("it goes on wanting to know something", maxRounds)), nil
 		}
@@ -210,9 +210,9 @@ func (t *conversation) round(ctx context.Context, w *wanted) (more []byte, no *j
 }
 
 // members are those of the params of the next attempt (R-129).
-func members(w *wanted, answers map[*wantedQuestion][]byte) []byte {
+func members(w *questions, answers map[*question][]byte) []byte {
 	var out []byte
-	for _, q := range w.questions {
+	for _, q := range w.all {
 		if out == nil {
 			out = []byte(`"inputResponses":{`)
 		} else {
@@ -230,16 +230,16 @@ func members(w *wanted, answers map[*wantedQuestion][]byte) []byte {
 }
 
 // ask puts the questions to the client, all at once, and waits for the answers.
-func (t *conversation) ask(ctx context.Context, questions []*wantedQuestion, answers map[*wantedQuestion][]byte) (no *jsonrpc.Message, err error) {
+func (t *conversation) ask(ctx context.Context, questions []*question, answers map[*question][]byte) (no *jsonrpc.Message, err error) {
 	if len(questions) == 0 {
 		return nil, nil
 	}
 	to := t.r.Back
 	if to == nil {
-		to = t.l.rest
+		to = t.l.to
 	}
 	type reply struct {
-		q *wantedQuestion
+		q *question
 		a *jsonrpc.Message
 	}
 	replies := make(chan reply, len(questions))
@@ -299,7 +299,7 @@ func (t *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonr
 // undone is the answer to a call that cannot go on because the client does not
 // do what the server wants of it (D8.5). code is that of the client's error, if
 // there was one.
-func (c *raised) undone(method, what string, code gjson.Result) *jsonrpc.Message {
+func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	text := "the server wanted " + method + " from the client, which did not do it: " + what
 	if c.r.Method == "tools/call" {
 		return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(text)+`}],"isError":true}`))
@@ -311,9 +311,9 @@ func (c *raised) undone(method, what string, code gjson.Result) *jsonrpc.Message
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, data)
 }
 
-// over tells the client of visits that the server does not ask for any more;
+// over tells the client of URLs that the server does not ask to have visited any more;
 // nil means that it asks for none.
-func (t *conversation) over(w *wanted) {
+func (t *conversation) over(w *questions) {
 	for url, had := range t.agreed {
 		if w != nil && w.visits(url) {
 			continue
@@ -326,8 +326,8 @@ func (t *conversation) over(w *wanted) {
 	}
 }
 
-func (w *wanted) visits(url string) bool {
-	for _, q := range w.questions {
+func (w *questions) visits(url string) bool {
+	for _, q := range w.all {
 		if q.url == url {
 			return true
 		}

@@ -1,4 +1,4 @@
-package gateway
+package lift
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // grade makes a call to a legacy server of another revision than the client's
 // (protocol.md D3, D5). What both understand is not touched.
-func (l *lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request) (*jsonrpc.Message, error) {
+func (l *Lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request) (*jsonrpc.Message, error) {
 	mine, theirs := l.from.Revision, s.Revision
 	inner := *r
 	uri := ""
@@ -29,13 +29,13 @@ func (l *lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request)
 	if err != nil {
 		return nil, err
 	}
-	return l.r.downgraded(a, r.Method, uri, theirs, mine), nil
+	return l.downgraded(a, r.Method, uri, theirs, mine), nil
 }
 
 // downgraded returns the answer of a server of revision from to a request, as a
 // client of revision to understands it. The answer given is released if another
 // one is returned.
-func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
+func (l *Lift) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
 	var b *jsonrpc.Message
 	switch {
 	case a.Error != nil:
@@ -43,7 +43,7 @@ func (r *route) downgraded(a *jsonrpc.Message, method, uri, from, to string) *js
 			b = &jsonrpc.Message{Error: e}
 		}
 	default:
-		if result := r.grades.Result(a, method, from, to); !rawjson.Same(result, a.Result) {
+		if result := l.o.Rewrites.Result(a, method, from, to); !rawjson.Same(result, a.Result) {
 			b = &jsonrpc.Message{Result: result}
 		}
 	}
@@ -84,7 +84,7 @@ func (g *graded) Notify(n *jsonrpc.Message) {
 func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
 	if no != nil {
-		reply(refused(no))
+		reply(no.Answer())
 		return nil
 	}
 	method := q.Method
@@ -93,27 +93,13 @@ func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 			result, no := era.Answer(method, a.Result, g.from.Revision, g.server)
 			switch {
 			case no != nil:
-				a = refused(no)
+				a = no.Answer()
 			case !rawjson.Same(result, a.Result):
 				a = a.WithResult(result)
 			}
 		}
 		reply(a)
 	})
-}
-
-// refused is the answer to what cannot be passed on.
-func refused(no *era.Refusal) *jsonrpc.Message {
-	return jsonrpc.NewError(nil, no.Code, no.Message, no.Data)
-}
-
-// capabilities returns those of a result of initialize. A server that says
-// nothing of them, or nonsense, has none.
-func capabilities(result []byte) []byte {
-	if caps := gjson.GetBytes(result, "capabilities"); caps.IsObject() {
-		return []byte(caps.Raw)
-	}
-	return []byte("{}")
 }
 
 // untasked returns a result of initialize without the capability to have tasks.

@@ -1,4 +1,4 @@
-package gateway
+package lift
 
 import (
 	"bytes"
@@ -20,14 +20,14 @@ func FuzzLift(f *testing.F) {
 		f.Add([]byte(seed), uint8(0))
 		f.Add([]byte(seed), uint8(7))
 	}
-	who := newSaid(&bridge.Caller{Revision: era.Rev20251125, Capabilities: []byte(`{"roots":{}}`), Params: []byte(`{"clientInfo":{"name":"c","version":"1"}}`)}, "info")
+	who := newMetadata(&bridge.Caller{Revision: era.Rev20251125, Capabilities: []byte(`{"roots":{}}`), Params: []byte(`{"clientInfo":{"name":"c","version":"1"}}`)}, "info")
 	f.Fuzz(func(t *testing.T, payload []byte, how uint8) {
 		m, err := jsonrpc.Parse(append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":`), payload...), '}'))
 		if err != nil || m.Params == nil {
 			return
 		}
 		before := era.Strip(bytes.Clone(m.Params))
-		raised := who.raise(m)
+		raised := who.into(m)
 		line := raised.Append(nil, []byte("2"), nil)
 		again, err := jsonrpc.Parse(line)
 		if err != nil {

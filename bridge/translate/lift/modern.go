@@ -1,4 +1,4 @@
-package gateway
+package lift
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
-// acquainted is what the server's answer to server/discover means for the
+// capabilities is what the server's answer to server/discover means for the
 // session.
-type acquainted struct {
+type capabilities struct {
 	changes   map[string]bool // notifications of changed lists that are announced, by method
 	subscribe bool            // and to resources
 	logging   bool
@@ -30,10 +30,10 @@ type acquainted struct {
 // Most clients have not said notifications/initialized by then: some never do,
 // those of a merge do not say it to each server, and the session keeps what
 // comes before the client is ready for it.
-func (l *lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
-	result := era.InitializeResult(a.Result, l.from.Revision, l.r.o.Name)
+func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
+	result := era.InitializeResult(a.Result, l.from.Revision, l.o.Server)
 	caps := gjson.GetBytes(result, "capabilities")
-	k := &acquainted{
+	k := &capabilities{
 		changes:   map[string]bool{},
 		subscribe: caps.Get("resources.subscribe").Type == gjson.True,
 		logging:   caps.Get("logging").Exists(),
@@ -44,7 +44,7 @@ func (l *lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 			k.changes[kind.Changed()] = true
 		}
 	}
-	l.met.Store(k)
+	l.caps.Store(k)
 	if len(k.changes) > 0 {
 		l.hear(k)
 	}
@@ -67,7 +67,7 @@ func shared(a, b gjson.Result) bool {
 // carries reports whether a request goes to the server: one that only the
 // session's era has or only the server's, or that belongs to tasks, does not
 // (D0.5, D8.10).
-func (k *acquainted) carries(method string) bool {
+func (k *capabilities) carries(method string) bool {
 	switch {
 	case era.InBoth(method):
 		return true
@@ -78,8 +78,8 @@ func (k *acquainted) carries(method string) bool {
 }
 
 // modern makes a call to a modern server.
-func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	k := l.met.Load()
+func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	k := l.caps.Load()
 	switch {
 	case r.Method == "logging/setLevel" && k.logging:
 		return l.setLevel(r), nil
@@ -88,14 +88,14 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	case r.Method == "resources/unsubscribe" && k.subscribe:
 		return l.unsubscribe(ctx, r.URI())
 	case !k.carries(r.Method):
-		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.r.o.Name+" has no method "+r.Method, nil), nil
+		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.o.Server+" has no method "+r.Method, nil), nil
 	}
 	if k, is := list.Of(r.Method); is {
-		if h := l.listening(); h != nil {
-			h.listing(ctx, k)
+		if s := l.listening(); s != nil {
+			s.listing(ctx, k)
 		}
 	}
-	c := &raised{l: l, r: r, said: l.saying()}
+	c := &call{l: l, r: r, meta: l.metadata()}
 	if r.Method == "resources/read" {
 		c.uri = r.URI()
 	}
@@ -106,11 +106,11 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		}
 		return params
 	})
-	c.m = c.said.raise(m)
-	if r.Back != nil && (r.Token() != nil || c.said.level != "") { // otherwise nothing comes before the answer
-		c.back = &raisedBack{Client: r.Back, l: l}
+	c.m = c.meta.into(m)
+	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // otherwise nothing comes before the answer
+		c.back = &callClient{Client: r.Back, l: l}
 	}
-	a, err := c.attempt(ctx, nil)
+	a, err := c.send(ctx, nil)
 	if err == nil && a.Error == nil && era.ResultType(a) == era.ResultInput && era.MayAsk(r.Method) {
 		a, err = c.converse(ctx, a)
 	}
@@ -122,30 +122,30 @@ func (l *lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 
 // setLevel notes what log messages the session wants with its next calls
 // (R-153).
-func (l *lift) setLevel(r *bridge.Request) *jsonrpc.Message {
+func (l *Lift) setLevel(r *bridge.Request) *jsonrpc.Message {
 	level, fault := era.Level(r.Params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault)
 	}
-	l.said.Store(newSaid(l.from, level))
+	l.meta.Store(newMetadata(l.from, level))
 	return jsonrpc.NewResult(nil, []byte("{}"))
 }
 
-// raised is a call to a modern server on behalf of a session.
-type raised struct {
-	l    *lift
+// call is a call to a modern server on behalf of a session.
+type call struct {
+	l    *Lift
 	r    *bridge.Request  // as the client made it
 	m    *jsonrpc.Message // as the server gets it
 	uri  string           // of a resource that is read
-	said *said
-	back *raisedBack // nil when nothing is to come before the answer
+	meta *metadata
+	back *callClient // nil when nothing is to come before the answer
 }
 
-// attempt makes the call. more are members that the params have beyond those of
+// send makes the call. more are members that the params have beyond those of
 // the client, each followed by a comma (2026-07-28, multi round-trip requests).
-func (c *raised) attempt(ctx context.Context, more []byte) (*jsonrpc.Message, error) {
+func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) {
 	inner := *c.r
-	inner.Message, inner.Back, inner.Logs = c.m, nil, c.said.level != ""
+	inner.Message, inner.Back, inner.Logs = c.m, nil, c.meta.level != ""
 	if more != nil {
 		at := bytes.IndexByte(c.m.Params, '{') + 1
 		inner.Message = c.m.Edited(jsonrpc.Edit{From: at, To: at, Text: more})
@@ -156,38 +156,38 @@ func (c *raised) attempt(ctx context.Context, more []byte) (*jsonrpc.Message, er
 	return c.l.Upstream.Call(ctx, &inner)
 }
 
-// said is what goes with each request of a session: who asks, and how much is to
+// metadata is what goes with each request of a session: who asks, and how much is to
 // be logged. It is text that is ready to be put in its place.
-type said struct {
+type metadata struct {
 	level   string
 	members []byte // of _meta
 	before  []byte // the same, for a _meta that has others
 	meta    []byte // the whole _meta, for params that have other members
 }
 
-func newSaid(from *bridge.Caller, level string) *said {
+func newMetadata(from *bridge.Caller, level string) *metadata {
 	meta := from.Meta()
 	meta.LogLevel = level
 	m := meta.Members()
-	return &said{
+	return &metadata{
 		level: level, members: m, before: slices.Concat(m, []byte(",")),
 		meta: slices.Concat([]byte(`"_meta":{`), m, []byte("},")),
 	}
 }
 
-// saying returns what goes with a request of now.
-func (l *lift) saying() *said {
-	if s := l.said.Load(); s != nil {
+// metadata returns what goes with a request of now.
+func (l *Lift) metadata() *metadata {
+	if s := l.meta.Load(); s != nil {
 		return s
 	}
-	l.said.CompareAndSwap(nil, newSaid(l.from, ""))
-	return l.said.Load()
+	l.meta.CompareAndSwap(nil, newMetadata(l.from, ""))
+	return l.meta.Load()
 }
 
-// raise returns the request with what it has to say of who asks (protocol.md
+// into returns the request with what it has to say of who asks (protocol.md
 // D2.3). What the client itself has said there is gone (R-098); all else is not
 // even copied, unless there was something to remove.
-func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
+func (s *metadata) into(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Params == nil || rawjson.IsEmpty(m.Params) {
 		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), s.members, []byte("}}"))}
 	}
@@ -207,10 +207,10 @@ func (s *said) raise(m *jsonrpc.Message) *jsonrpc.Message {
 	return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
 }
 
-// raisedBack is the Client of a call to a modern server.
-type raisedBack struct {
+// callClient is the Client of a call to a modern server.
+type callClient struct {
 	bridge.Client
-	l *lift
+	l *Lift
 
 	mu      sync.Mutex // guards the rest
 	again   bool       // it is not the first attempt
@@ -220,18 +220,18 @@ type raisedBack struct {
 
 // Notify passes on what the server says about the call: progress, and log
 // messages that the session wants.
-func (b *raisedBack) Notify(n *jsonrpc.Message) {
+func (b *callClient) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/progress":
 		if !b.rises(gjson.GetBytes(n.Params, "progress").Num) {
 			return
 		}
 	case "notifications/message":
-		if level := b.l.saying().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
+		if level := b.l.metadata().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
 			return
 		}
 	default:
-		b.l.r.log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
+		b.l.o.Log.Debug("notification not passed on: the client's revision has none of it", "method", n.Method)
 		return
 	}
 	b.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, b.l.from.Revision)))
@@ -239,7 +239,7 @@ func (b *raisedBack) Notify(n *jsonrpc.Message) {
 
 // rises reports whether progress goes on from what the client has seen: each
 // attempt counts anew, and to the client they are one call (R-137).
-func (b *raisedBack) rises(progress float64) bool {
+func (b *callClient) rises(progress float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.some && b.again && progress <= b.highest {
@@ -253,7 +253,7 @@ func (b *raisedBack) rises(progress float64) bool {
 }
 
 // anew notes that the call is made once more.
-func (b *raisedBack) anew() {
+func (b *callClient) anew() {
 	if b == nil {
 		return
 	}

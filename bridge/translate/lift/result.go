@@ -1,4 +1,4 @@
-package gateway
+package lift
 
 import (
 	"bytes"
@@ -12,14 +12,14 @@ import (
 )
 
 // lowered returns the answer of a modern server as the client understands it.
-func (c *raised) lowered(a *jsonrpc.Message) *jsonrpc.Message {
+func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil {
 		if kind := era.ResultType(a); kind != era.ResultComplete {
 			a.Release()
 			return c.broken("its answer is of a kind that was not asked for: " + rawjson.Quote(kind[:min(len(kind), 40)]))
 		}
 	}
-	a = c.l.r.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
+	a = c.l.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
 	if a.Error != nil {
 		return a
 	}
@@ -27,8 +27,8 @@ func (c *raised) lowered(a *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // broken answers a call whose server does not keep to the protocol.
-func (c *raised) broken(what string) *jsonrpc.Message {
-	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.r.o.Name+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
+func (c *call) broken(what string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.o.Server+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
 }
 
 // bare takes away what only modern results have around their payload (protocol.md

@@ -1,4 +1,4 @@
-package gateway
+package lift_test
 
 import (
 	"context"
@@ -41,13 +41,12 @@ func BenchmarkLift(b *testing.B) {
 			{"same", era.Rev20251125, ``}, {"other", era.Rev20250618, ``}, {"modern", era.Rev20260728, `"resultType":"complete","ttlMs":0,"cacheScope":"private",`},
 		} {
 			b.Run(server.name+"/"+size.name, func(b *testing.B) {
-				e := &echoing{passing: passing{s: &bridge.Greeting{Revision: server.revision, Result: []byte(silentServer)}}}
+				e := &echoing{passing: passing{s: &bridge.Greeting{Revision: server.revision, Result: []byte(silent)}}}
 				e.answer = *bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"result":{`+server.envelope+`"content":[{"type":"text","text":"`+payload+`"}]}}`)
-				l := lifting(b, era.Rev20251125, &e.passing)
-				l.Upstream = e
+				l, from := lifting(b, era.Rev20251125, e)
 				m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":"`+payload+`","_meta":{"progressToken":1}}}`)
 				var out []byte
-				r := &bridge.Request{Message: m, From: l.from, Back: bridge.Nobody{}}
+				r := &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}}
 				b.ReportAllocs()
 				for b.Loop() {
 					a, err := l.Call(b.Context(), r)
