@@ -49,6 +49,7 @@ type server struct {
 	out       *bufio.Writer
 	calls     map[string]string // id of a call by the message it had as argument
 	cancelled []string          // ids that the client has cancelled
+	listed    string            // the name of the tool that is listed
 }
 
 func main() {
@@ -67,7 +68,7 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	s := &server{out: bufio.NewWriter(os.Stdout), calls: map[string]string{}}
+	s := &server{out: bufio.NewWriter(os.Stdout), calls: map[string]string{}, listed: "echo"}
 	lines := bufio.NewReaderSize(os.Stdin, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -106,7 +107,10 @@ func (s *server) handle(m *message) {
 	case "ping":
 		s.answer(m, map[string]any{})
 	case "tools/list":
-		s.answer(m, map[string]any{"tools": []any{map[string]any{"name": "echo", "inputSchema": map[string]any{"type": "object"}}}})
+		s.mu.Lock()
+		name := s.listed
+		s.mu.Unlock()
+		s.answer(m, map[string]any{"tools": []any{map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}}})
 	case "notifications/cancelled":
 		s.mu.Lock()
 		s.cancelled = append(s.cancelled, string(m.Params.RequestID))
@@ -145,6 +149,16 @@ func (s *server) call(m *message) {
 			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{"progressToken": token, "progress": 1}})
 		}
 		s.text(m, strings.Repeat("x", args.Bytes))
+	case "storm": // says again and again that its tools have changed; they have before the last time
+		for i := range args.Bytes {
+			if i == args.Bytes-1 {
+				s.mu.Lock()
+				s.listed = args.Message
+				s.mu.Unlock()
+			}
+			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+		}
+		s.text(m, "")
 	case "pid":
 		s.text(m, strconv.Itoa(os.Getpid()))
 	case "env":
