@@ -57,7 +57,7 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (*child, error)
 	a.o.Log.Debug("child started", "pid", p.Pid())
 	u.p = p
 	u.out.w = p.Stdin()
-	u.Conn = conn.New(string(a.name), u.out, rest, a.o.Timeouts)
+	u.Conn = conn.New(string(a.name), u, rest, a.o.Timeouts)
 	u.run(u.output(p.stdout, a.o.MaxMessage+upstream.EnvelopeRoom))
 	u.run(u.errors(p.stderr))
 	return u, nil
@@ -101,6 +101,28 @@ func (u *child) unopened(err error) error {
 
 // unreadWhy is what is said of a child that cannot be written to.
 const unreadWhy = "it does not read its input"
+
+// Send implements conn.Sender. Of a child that cannot be written to because it
+// has just ended, that is what is said.
+func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
+	err := u.out.Send(ctx, m)
+	if err != nil && ctx != nil && u.isUnread() != nil && u.exits() {
+		return u.a.name.Lost(ended(u.p.State()), err)
+	}
+	return err
+}
+
+// exits reports whether the child has ended, which it may be about to.
+func (u *child) exits() bool {
+	timer := time.NewTimer(exitGrace)
+	defer timer.Stop()
+	select {
+	case <-u.p.Exited():
+		return true
+	case <-timer.C:
+		return false
+	}
+}
 
 // deaf notes that the child cannot be written to. It is for the reader to end
 // the connection: there may be answers to read yet, and if the child has ended,
@@ -230,15 +252,9 @@ func (u *child) output(r io.Reader, limit int) *pump {
 
 // finish ends the connection after the child's output.
 func (u *child) finish() {
-	timer := time.NewTimer(exitGrace)
-	defer timer.Stop()
-	select {
-	case <-u.p.Exited():
+	if u.exits() {
 		u.end(ended(u.p.State()), nil)
-		return
-	case <-timer.C:
-	}
-	if unread := u.isUnread(); unread != nil {
+	} else if unread := u.isUnread(); unread != nil {
 		u.end(unreadWhy, unread)
 	} else {
 		u.end("it closed its output", nil)
