@@ -46,7 +46,7 @@ var layers = []struct {
 	{"bridge/{pause,similar,visible} and config/strict", false, under("bridge/pause", "bridge/similar", "bridge/visible", "config/strict")},
 }
 
-var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient", "adapters/downstream", "adapters/upstream")
+var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient", "adapters/downstream", "adapters/media", "adapters/upstream")
 
 func under(dirs ...string) func(string) bool {
 	return func(pkg string) bool {
@@ -182,6 +182,8 @@ func TestImportsWrong(t *testing.T) {
 		{"adapters/sse", module + "/adapters/upstream", false, true},
 		{"adapters/upstream", module + "/adapters/sse", false, false},
 		{"adapters/downstream", module + "/adapters/upstream", false, false},
+		{"adapters/rest/wire", module + "/adapters/media", false, true},
+		{"adapters/httpbody", module + "/adapters/media", false, false},
 		{"adapters/upstream", module + "/adapters/httpclient", false, false},
 		{"bridge", module + "/adapters/stdio", false, false},
 		{"bridge", module + "/bridge/server", false, false},

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/downstream"
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -242,7 +242,7 @@ const lastAnswers = 2 * time.Second
 
 // Message takes what a client POSTs to its endpoint.
 func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
-	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+	if media.Of(r.Header) != media.JSON {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return
 	}

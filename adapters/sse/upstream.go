@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
@@ -143,8 +143,7 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 func (u *Upstream) refused(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusOK:
-		kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-		if kind == "text/event-stream" {
+		if media.Of(res.Header) == media.Events {
 			return nil
 		}
 		return u.name.Unavailable("it answers with something else than a stream of events: is the address right?", httpclient.ErrOtherTransport)

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
@@ -25,8 +25,7 @@ const maxReply = 64 << 10
 func (c *connection) posted(p *post, res *http.Response) {
 	defer res.Body.Close()
 	ok := res.StatusCode >= 200 && res.StatusCode < 300
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	mine := p.Call != 0 && kind == "application/json"
+	mine := p.Call != 0 && media.Of(res.Header) == media.JSON
 	limit := maxReply
 	if ok && mine {
 		limit = c.u.o.MaxMessage + upstream.EnvelopeRoom
@@ -116,7 +115,7 @@ func (c *connection) forget(p *post, status int) {
 // acted on it is unknown when the fault is one of its own or of a gateway.
 func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	status := res.StatusCode
-	after, said := retryAfter(res.Header.Get("Retry-After"))
+	after, said := httpclient.RetryAfter(res.Header)
 	later := ""
 	if said {
 		later = fmt.Sprintf("; try again in %d s", int(after.Seconds()))
@@ -143,19 +142,4 @@ func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 		return u.name.Declined(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 	}
 	return u.name.Unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
-}
-
-// longestAfter bounds for how long a server can send its clients away.
-const longestAfter = 24 * time.Hour
-
-// retryAfter reads the header of that name: seconds, or a date. It reports
-// whether it says anything.
-func retryAfter(v string) (time.Duration, bool) {
-	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return min(time.Duration(s)*time.Second, longestAfter), true
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return min(max(time.Until(at), 0), longestAfter), true
-	}
-	return 0, false
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -127,7 +128,7 @@ func accepts(h http.Header, both bool) bool {
 
 // post takes one message, or a batch from a client of 2025-03-26.
 func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
-	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+	if media.Of(r.Header) != media.JSON {
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json", nil)
 		return
 	}

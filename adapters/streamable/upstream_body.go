@@ -4,8 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -21,11 +21,10 @@ const (
 )
 
 func kindOf(res *http.Response) kind {
-	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
-	switch media = strings.TrimSpace(media); {
-	case strings.EqualFold(media, contentJSON):
+	switch media.Of(res.Header) {
+	case media.JSON:
 		return kindJSON
-	case strings.EqualFold(media, acceptEvents):
+	case media.Events:
 		return kindEvents
 	}
 	return kindOther

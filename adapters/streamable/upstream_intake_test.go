@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
 func TestResponsesUnderWay(t *testing.T) {
 	for _, test := range []struct{ name, kind, before, after string }{
-		{"JSON", contentJSON, "", ""},
-		{"events", acceptEvents, "data: ", "\n\n"},
+		{"JSON", media.JSON, "", ""},
+		{"events", media.Events, "data: ", "\n\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rest := make(chan struct{}, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -101,7 +102,7 @@ func (q *query) request(ctx context.Context) *http.Request {
 		delete(h, name)
 	}
 	h["Accept"] = []string{acceptBoth}
-	h["Content-Type"] = []string{contentJSON}
+	h["Content-Type"] = []string{media.JSON}
 	h[era.HeaderVersion] = []string{era.LatestModern}
 	h[era.HeaderMethod] = []string{era.EncodeHeader(q.method)}
 	switch {

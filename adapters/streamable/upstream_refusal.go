@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -29,7 +28,8 @@ const maxRefusal = 64 << 10
 
 func readRefusal(res *http.Response) *refusal {
 	defer res.Body.Close()
-	r := &refusal{status: res.StatusCode, after: retryAfter(res.Header.Get("Retry-After"))}
+	r := &refusal{status: res.StatusCode}
+	r.after, _ = httpclient.RetryAfter(res.Header)
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 	if err != nil {
 		return r
@@ -42,20 +42,6 @@ func readRefusal(res *http.Response) *refusal {
 		r.text = string(body[:min(len(body), 1<<10)])
 	}
 	return r
-}
-
-// longestAfter bounds for how long a server can send its clients away.
-const longestAfter = 24 * time.Hour
-
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(v string) time.Duration {
-	var after time.Duration
-	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
-		after = time.Duration(s) * time.Second
-	} else if t, err := http.ParseTime(v); err == nil {
-		after = max(time.Until(t), 0).Round(time.Second)
-	}
-	return min(after, longestAfter)
 }
 
 // String is for logs.

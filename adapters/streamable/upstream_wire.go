@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -114,11 +115,7 @@ func (w *wire) holds() (session, revision string) {
 	return w.session, w.revision
 }
 
-const (
-	acceptBoth   = "application/json, text/event-stream"
-	acceptEvents = "text/event-stream"
-	contentJSON  = "application/json"
-)
+const acceptBoth = media.JSON + ", " + media.Events
 
 // request makes a request of this session. A nil header is that of a message of
 // the bridge's own: it goes with what was forwarded when the connection was
@@ -134,9 +131,9 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, b
 	switch method {
 	case http.MethodPost:
 		r.Header["Accept"] = []string{acceptBoth}
-		r.Header["Content-Type"] = []string{contentJSON}
+		r.Header["Content-Type"] = []string{media.JSON}
 	case http.MethodGet:
-		r.Header["Accept"] = []string{acceptEvents}
+		r.Header["Accept"] = []string{media.Events}
 	}
 	if session != "" {
 		r.Header["Mcp-Session-Id"] = []string{session}

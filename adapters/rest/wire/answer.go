@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/text/encoding/htmlindex"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )

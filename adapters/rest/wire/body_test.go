@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 )
 
 func contains(s, part string) bool { return strings.Contains(s, part) }

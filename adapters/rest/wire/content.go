@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )

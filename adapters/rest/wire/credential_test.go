@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 )
 
 // What has been done is not done again when its result, elsewhere, is refused

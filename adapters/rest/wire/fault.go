@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -27,7 +27,7 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 	if said := s.said(&p.settings, a); said != "" {
 		lines = append(lines, said)
 	}
-	if told, ok := retryAfter(a.header, time.Now()); ok {
+	if told, ok := httpclient.RetryAfter(a.header); ok {
 		lines = append(lines, "Try again in "+seconds(told)+".")
 	}
 	if at := a.header.Get("Location"); at != "" && a.status < 400 {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/media"
 )
 
 // answer is an HTTP answer that was read.
@@ -27,7 +27,7 @@ type answer struct {
 }
 
 // contentType returns the media type without its parameters.
-func (a *answer) contentType() string { return media.Base(a.header.Get("Content-Type")) }
+func (a *answer) contentType() string { return media.Of(a.header) }
 
 // tooLarge is why there is more.
 const tooLarge = "is larger than what is read of one"

@@ -3,8 +3,8 @@ package wire
 import (
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )

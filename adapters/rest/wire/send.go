@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -157,25 +155,12 @@ func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	}
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if told, ok := retryAfter(res.Header, time.Now()); ok {
+		if told, ok := httpclient.RetryAfter(res.Header); ok {
 			wait = max(told, wait)
 		}
 		return wait, true
 	}
 	return 0, false
-}
-
-// retryAfter reads Retry-After: seconds or a date (RFC 9110, 10.2.3).
-func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	v := strings.TrimSpace(h.Get("Retry-After"))
-	if v == "" {
-		return 0, false
-	}
-	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(n) * time.Second, true
-	}
-	at, err := http.ParseTime(v)
-	return max(at.Sub(now), 0), err == nil
 }
 
 // drain ends with an answer that is not wanted.

@@ -129,12 +129,12 @@ const (
 // New makes a source. It reads the files that o.HTTP names and connects to
 // nothing.
 func New(o Options) (*Source, error) {
-	setDefault(&o.Timeout, DefaultTimeout)
-	setDefault(&o.Retries, defaultRetries)
-	setDefault(&o.Concurrent, defaultConcurrent)
-	setDefault(&o.MaxAnswer, defaultMaxAnswer)
-	setDefault(&o.MaxBody, defaultMaxBody)
-	setDefault(&o.MaxFile, defaultMaxFile)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Retries = cmp.Or(o.Retries, defaultRetries)
+	o.Concurrent = cmp.Or(o.Concurrent, defaultConcurrent)
+	o.MaxAnswer = cmp.Or(o.MaxAnswer, defaultMaxAnswer)
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
+	o.MaxFile = cmp.Or(o.MaxFile, defaultMaxFile)
 	s := &Source{o: o, schemas: o.Schemas, log: o.Log, room: make(chan struct{}, o.Concurrent), forward: map[string]string{}}
 	if s.schemas == nil {
 		s.schemas = validate.NewCache(defaultSchemas)
@@ -157,7 +157,7 @@ func New(o Options) (*Source, error) {
 		return nil, err
 	}
 	if r := &s.o.Rate; r.PerSecond > 0 {
-		setDefault(&r.Burst, max(1, int(r.PerSecond)))
+		r.Burst = cmp.Or(r.Burst, max(1, int(r.PerSecond)))
 		s.pace = rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)
 	}
 	if o.CacheBytes > 0 {
@@ -225,13 +225,6 @@ func (s *Source) way(bare, guarded bool) doer {
 		return s.http
 	}
 	return s.others[m]
-}
-
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }
 
 // checkHeaders checks the configured headers and those to be passed on.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
+	"github.com/mcp-bridge/bridge/adapters/media"
 )
 
 // File is a file that an argument holds.

@@ -9,8 +9,8 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mcp-bridge/bridge/adapters/media"
 	"github.com/mcp-bridge/bridge/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire/media"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 

@@ -1,20 +1,26 @@
-// Package media knows the media types that have a meaning here: what is JSON, what
-// is a form, what can be sent.
+// Package media knows the media types that have a meaning for adapters: what is
+// JSON, what is a form, what can be sent.
 package media
 
 import (
 	"mime"
+	"net/http"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 )
 
-// Types of forms, of JSON, and of bytes that nothing is known about.
+// Types of forms, of JSON, of server-sent events, and of bytes that nothing is known
+// about.
 const (
-	Form  = "application/x-www-form-urlencoded"
-	JSON  = "application/json"
-	Bytes = "application/octet-stream"
+	Form   = "application/x-www-form-urlencoded"
+	JSON   = "application/json"
+	Events = "text/event-stream"
+	Bytes  = "application/octet-stream"
 )
+
+// Of returns the media type that Content-Type names: see Base.
+func Of(h http.Header) string { return Base(h.Get("Content-Type")) }
 
 // Base returns a media type without its parameters, in small letters.
 func Base(s string) string {
