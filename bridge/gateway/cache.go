@@ -150,15 +150,7 @@ func (c *keeper) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	case what == contents:
 		return c.read(ctx, r, p)
 	}
-	a, err := c.list(ctx, r, p)
-	if err == nil && a.Error == nil && what == list.Tools && c.cache.r.retries.Tools() { // below, only what is fetched is seen
-		known := c.cache.r.catalog(r.From.Principal)
-		known.calmed.At(a, func() bool {
-			known.noteCalm(r, a.Result)
-			return true
-		})
-	}
-	return a, err
+	return c.list(ctx, r, p)
 }
 
 // pass makes a call of which nothing is kept.

@@ -57,7 +57,7 @@ func (c *keeper) binds(p *spot, m *jsonrpc.Message) bool {
 	if p.what >= list.Kinds || c.origin == nil || c.cache.r.share == ShareCall || c.Server().Modern() {
 		return false
 	}
-	_, is := more(m.Result)
+	_, is := list.Next(m.Result)
 	return is
 }
 

@@ -6,10 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tidwall/gjson"
 	"github.com/yosida95/uritemplate/v3"
 
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
@@ -21,16 +19,8 @@ import (
 type catalog struct {
 	slow slow
 
-	mu        sync.Mutex // guards the rest
-	each      [list.Kinds]listing
-	mirrors   map[string]*era.Mirror // headers that calls carry, by the server's name of the tool
-	reflected list.Memo              // for mirrors
-	studied   list.Memo              // for schemas
-	calmed    list.Memo              // for calm
-	schemas   schemas                // of tools whose calls are checked
-	calm      map[string]bool        // tools that may be called twice, by the server's name; not noted unless calls of tools are made again
-	edition   int                    // counts how often the tools were listed to know them
-	turn      chan struct{}          // takes one: held meanwhile
+	mu   sync.Mutex // guards the rest
+	each [list.Kinds]listing
 }
 
 // listing is what is known of one kind.
@@ -157,7 +147,7 @@ func (r *route) catalog(principal string) *catalog {
 			}
 			delete(r.catalogs, other) // it is filled again when it is needed
 		}
-		c = &catalog{turn: make(chan struct{}, 1)}
+		c = &catalog{}
 		r.catalogs[principal] = c
 	}
 	return c
@@ -186,11 +176,4 @@ func exposed(prefix, name string) string {
 	sum := sha256.Sum256([]byte(full))
 	hash := "_" + hex.EncodeToString(sum[:4])
 	return clean[:min(len(clean), maxName-len(hash))] + hash
-}
-
-// more returns the cursor of the page that follows, and whether there is one:
-// an empty one is one too (A4, R-163).
-func more(page []byte) (string, bool) {
-	next := gjson.GetBytes(page, "nextCursor")
-	return next.String(), next.Type == gjson.String
 }

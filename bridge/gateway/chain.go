@@ -21,11 +21,12 @@ func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstrea
 	if err != nil {
 		return nil, err
 	}
-	up = l.Wrap(r.checked(up, false)) // below it are the server's words, and its era
-	up = r.rates.Wrap(up)             // what clients ask, not what lift asks for them; by the server's own names
-	up = r.tasks.Wrap(up)             // a principal's own tasks; stateless clients have sealed handles
-	up = r.filter.Wrap(up)            // from here on the names that clients see,
-	up = r.filter.Granted(up)         // which grants are about
+	up = r.tools.Wrap(up)     // above what is kept, which it asks for lists as they are now
+	up = l.Wrap(up)           // below it are the server's words, and its era
+	up = r.rates.Wrap(up)     // what clients ask, not what lift asks for them; by the server's own names
+	up = r.tasks.Wrap(up)     // a principal's own tasks; stateless clients have sealed handles
+	up = r.filter.Wrap(up)    // from here on the names that clients see,
+	up = r.filter.Granted(up) // which grants are about
 	return r.reports.Wrap(up), nil
 }
 
@@ -33,13 +34,6 @@ func (r *route) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstrea
 // a connection for each, and translates for a legacy server.
 func (r *route) stateless() bridge.Upstream {
 	return r.reports.Wrap(r.filter.Granted(r.filter.Wrap(r.rates.Wrap(r.pool))))
-}
-
-// checked returns up with arguments of tools checked, and with the headers that
-// repeat some of them for a modern server. It stands above what is kept, since it
-// asks for lists as they are now.
-func (r *route) checked(up bridge.Upstream, modern bool) *mirrored {
-	return &mirrored{r.validating(up, modern), r}
 }
 
 // connection returns a connection of the session's own, or its part of one

@@ -77,7 +77,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //   - filter.granted is about what the caller may use, and names tools as clients do.
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
-//   - validating asks for lists as they are now, so it stands above keeper.
+//   - tools.checked asks for lists as they are now, so it stands above keeper.
 //   - What keeper has needs no place in the queue of limits.Bounded.
 //   - The lane opens a connection and calls within spans.
 //   - A call that retry makes again keeps its place; and where each call has a
@@ -85,14 +85,14 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 func TestChains(t *testing.T) {
 	const (
 		refined   = "report.reported > filter.granted > filter.filtered > "
-		session   = refined + "filter.owned > limits.paced > lift.Lift > mirrored > validating > "
+		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
 		visitor   = refined + "limits.paced > pool > "
-		legacy    = "lower > validating > "
-		modern    = "mirrored > validating > "
+		legacy    = "lower > tools.checked > "
+		modern    = "tools.checked > "
 		guards    = "keeper > limits.Bounded > retry.retrying > lane > tracing.Tracing > breaker.guarded"
 		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > tracing.Tracing > breaker.guarded"
 		viewed    = "view > " + guards
-		askedLess = "validating > " + guards // lower makes a call that may be parked in a goroutine
+		askedLess = "tools.checked > " + guards // lower makes a call that may be parked in a goroutine
 	)
 	for _, tc := range []struct {
 		share  Share

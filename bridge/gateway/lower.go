@@ -20,20 +20,21 @@ import (
 // (protocol.md D1). It is the Client of the connection: it finds the call, or
 // the subscription, that something from the server belongs to.
 type lower struct {
-	p      *pool
-	circle *circle
-	key    string // by which requests find it
-	group  string // of those that do when it does not matter what can be asked
-	once   bool   // it serves one request
-	keyed  bool   // its clients have chosen it, and are as one
-	asks   bool   // the server may ask its clients something
-	lane   *lane
-	up     bridge.Upstream             // the lane with its guards: what clients' calls go through
-	part   func(context.Context) error // ends the lane, or with share: all this part in it
-	about  atomic.Pointer[legacy]
-	ctx    context.Context // ends with close
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // calls
+	p       *pool
+	circle  *circle
+	key     string // by which requests find it
+	group   string // of those that do when it does not matter what can be asked
+	once    bool   // it serves one request
+	keyed   bool   // its clients have chosen it, and are as one
+	asks    bool   // the server may ask its clients something
+	lane    *lane
+	up      bridge.Upstream             // the lane with its guards: what clients' calls go through
+	checked bridge.Upstream             // up, with what the tools ask of calls
+	part    func(context.Context) error // ends the lane, or with share: all this part in it
+	about   atomic.Pointer[legacy]
+	ctx     context.Context // ends with close
+	cancel  context.CancelCauseFunc
+	wg      sync.WaitGroup // calls
 
 	// Guarded by p.mu.
 	users int
@@ -74,11 +75,12 @@ func newLower(p *pool, c *circle, key string, from *bridge.Caller) *lower {
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	if p.r.share == ShareAll {
 		if v, err := p.r.join(*from, l); err == nil { // there is one for everybody, so there is room for it
-			l.lane, l.up, l.part = v.h.lane, v, v.Close
+			l.lane, l.up, l.checked, l.part = v.h.lane, v, p.r.tools.Wrap(v), v.Close
 			return l
 		}
 	}
 	l.lane, l.up = p.r.guarded(from, l)
+	l.checked = p.r.tools.Wrap(l.up)
 	l.lane.give = func() { l.Gone(nil) }
 	l.part = l.lane.Close
 	return l
@@ -217,7 +219,6 @@ func (l *lower) conclude(v *visit, s *legacy, a *jsonrpc.Message) (*jsonrpc.Mess
 			l.circle.note(v.r, a.Result)
 			return true
 		})
-		a = l.p.r.pruned(l.p.r.catalog(v.r.From.Principal), a)
 	}
 	return s.upgrade(v.r, a), nil
 }

@@ -21,7 +21,7 @@ import (
 func (l *lower) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it
-		return l.p.r.validating(l.up, false).Call(ctx, &inner)
+		return l.checked.Call(ctx, &inner)
 	}
 	if !s.tasks || r.Method != "tools/call" {
 		return once()
@@ -67,7 +67,7 @@ func (c *circle) requires(tool string) (required, known bool) {
 func (c *circle) mayAsk() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.asked) >= relistEvery
+	return time.Since(c.asked) >= surveyEvery
 }
 
 // asks notes that a list was asked for.
@@ -95,7 +95,7 @@ func (c *circle) outdated() {
 // note takes a page of a list of tools.
 func (c *circle) note(r *bridge.Request, page []byte) {
 	first := !gjson.GetBytes(r.Params, "cursor").Exists()
-	_, next := more(page)
+	_, next := list.Next(page)
 	found := map[string]bool{}
 	if rawjson.Mentions(page, "taskSupport") {
 		list.Tools.Each(page, func(item []byte, key string) {
@@ -113,29 +113,22 @@ func (c *circle) note(r *bridge.Request, page []byte) {
 	}
 }
 
+// surveyEvery is how often the tools are listed to know which are tasks.
+const surveyEvery = time.Second
+
 // survey lists the tools.
 func (l *lower) survey(ctx context.Context, from *bridge.Caller) {
-	params := []byte("{}")
-	since := time.Now().Add(-relistEvery)
-	var at mark
-	for range maxPages {
-		r := &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since}
-		a, err := l.up.Call(ctx, r)
-		if err != nil || a.Error != nil {
-			a.Release()
-			return
-		}
-		l.circle.note(r, a.Result)
-		next, more := more(a.Result)
-		a.Release()
-		if !more {
+	since := time.Now().Add(-surveyEvery)
+	var r *bridge.Request
+	list.Pages(func(params []byte) (*jsonrpc.Message, error) {
+		r = &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since}
+		return l.checked.Call(ctx, r)
+	}, func(page []byte, _, _ bool) {
+		l.circle.note(r, page)
+		if _, more := list.Next(page); !more {
 			l.circle.seen()
 		}
-		if !more || !at.follow(next) {
-			return
-		}
-		params = []byte(`{"cursor":` + rawjson.Quote(next) + `}`)
-	}
+	})
 }
 
 // The bounds of the interval at which a server wants to be asked for a task.
@@ -151,7 +144,7 @@ func (l *lower) drive(ctx context.Context, r *bridge.Request, c *parked) (*jsonr
 	inner := *r
 	whole := r.Clone() // what was removed from the params may stand where this goes
 	inner.Message = whole.Edited(first(whole.Params, `"task":{}`))
-	a, err := l.p.r.validating(l.up, false).Call(ctx, &inner)
+	a, err := l.checked.Call(ctx, &inner)
 	if err != nil || a.Error != nil {
 		return a, err
 	}

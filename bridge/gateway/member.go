@@ -362,27 +362,11 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 	return item
 }
 
-// maxPages bounds a list that is read to its end.
-const maxPages = 1000
-
 // fetch reads the whole list into the catalogue.
 func (m *member) fetch(ctx context.Context, k list.Kind) {
-	var at mark
-	params := []byte("{}")
-	for page := range maxPages {
-		a, err := m.call(ctx, m.g.request(k.Method(), params))
-		if err != nil || a.Error != nil {
-			a.Release()
-			return // whoever needs it finds out
-		}
-		next, more := more(a.Result)
-		if more = more && at.follow(next); more {
-			params = []byte(`{"cursor":` + rawjson.Quote(next) + `}`)
-		}
-		m.catalog.learn(k, bytes.Clone(a.Result), m.expose(k), page == 0, !more)
-		a.Release()
-		if !more {
-			return
-		}
-	}
+	list.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
+		return m.call(ctx, m.g.request(k.Method(), params))
+	}, func(page []byte, first, last bool) {
+		m.catalog.learn(k, bytes.Clone(page), m.expose(k), first, last)
+	})
 }

@@ -116,7 +116,7 @@ func TestMergeNoEmptyList(t *testing.T) {
 				t.Errorf("the list: %s", got)
 			}
 		}
-		if got := do(t, s, "1", "tools/list", `{"cursor":"`+(&cursor{list.Tools, map[string]*mark{"gone": {}}}).String()+`"}`); strings.Contains(got, `"error"`) {
+		if got := do(t, s, "1", "tools/list", `{"cursor":"`+(&cursor{list.Tools, map[string]*list.Mark{"gone": {}}}).String()+`"}`); strings.Contains(got, `"error"`) {
 			t.Errorf("the cursor of a server that is gone: %s", got)
 		}
 	})

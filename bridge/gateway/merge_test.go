@@ -587,8 +587,8 @@ func FuzzCursor(f *testing.F) {
 			t.Errorf("cursorOf(%q) = %+v", at, got)
 		}
 		name, at = strings.ToValidUTF8(name, "x"), strings.ToValidUTF8(at, "x") // as JSON has it
-		c := cursor{Kind: list.Prompts, At: map[string]*mark{name: {}}}
-		c.At[name].follow(at)
+		c := cursor{Kind: list.Prompts, At: map[string]*list.Mark{name: {}}}
+		c.At[name].Follow(at)
 		back, ok := cursorOf(list.Prompts, []byte(`{"cursor":`+rawjson.Quote(c.String())+`}`))
 		if !ok || back == nil || len(back.At) != 1 {
 			t.Fatalf("the cursor %s does not come back: %v", c.String(), back)

@@ -3,9 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -20,35 +18,8 @@ import (
 
 // cursor says where several servers' lists go on. For clients it is opaque.
 type cursor struct {
-	Kind list.Kind        `json:"k"`
-	At   map[string]*mark `json:"at"` // by the server's name
-}
-
-// mark is where one server's list goes on. It also finds out when a server
-// leads in circles (Brent's algorithm): a cursor of some pages ago is kept, of
-// more and more pages ago, and a circle comes back to it.
-type mark struct {
-	Cursor string `json:"c"`
-	Kept   string `json:"o,omitempty"` // hash of the cursor that is kept
-	Steps  int    `json:"n,omitempty"` // since then
-	Limit  int    `json:"l,omitempty"` // after so many it is replaced
-	Pages  int    `json:"p,omitempty"` // in all
-}
-
-// follow notes the cursor of the next page. It reports false when that has been
-// there before, or when there are more pages than any list has.
-func (m *mark) follow(next string) bool {
-	sum := sha256.Sum256([]byte(next))
-	h := hex.EncodeToString(sum[:8])
-	if h == m.Kept || m.Pages >= maxPages {
-		return false
-	}
-	m.Cursor = next
-	m.Pages++
-	if m.Steps++; m.Steps >= m.Limit {
-		m.Kept, m.Steps, m.Limit = h, 0, max(2*m.Limit, 1)
-	}
-	return true
+	Kind list.Kind             `json:"k"`
+	At   map[string]*list.Mark `json:"at"` // by the server's name
 }
 
 func (c *cursor) String() string {
@@ -241,7 +212,7 @@ func (m *member) outdate(changed string) {
 // join makes one answer of the servers' pages, of which those of late are not
 // there yet: what is known of them stands in their place.
 func (g *merge) join(k list.Kind, from *cursor, pages []*jsonrpc.Message, known [][]byte, late map[*member]bool) (*jsonrpc.Message, error) {
-	next := cursor{Kind: k, At: map[string]*mark{}}
+	next := cursor{Kind: k, At: map[string]*list.Mark{}}
 	out := []byte(`{"` + k.Member() + `":[`)
 	empty := len(out)
 	var meta []byte
@@ -273,12 +244,12 @@ func (g *merge) join(k list.Kind, from *cursor, pages []*jsonrpc.Message, known 
 				m.catalog.slow.keep(k, g.caller.Revision, result)
 			}
 		}
-		at := &mark{}
+		at := &list.Mark{}
 		if from != nil {
 			at = from.At[m.r.o.Name]
 		}
-		more, ok := more(result)
-		if ok && !at.follow(more) {
+		more, ok := list.Next(result)
+		if ok && !at.Follow(more) {
 			m.r.log.Warn("list cut off: the server leads in circles, or has no end", "method", k.Method())
 			ok = false
 		}

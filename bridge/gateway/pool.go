@@ -100,7 +100,7 @@ func (p *pool) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Call makes the call of a client without a session.
 func (p *pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if no := p.misheaded(r); no != nil {
+	if no := p.r.tools.Misheaded(r); no != nil {
 		return no, nil
 	}
 	if r.Back == nil { // a call of the bridge's own, which may look like a client's

@@ -13,22 +13,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// misheaded answers a call whose headers do not say what its arguments do
-// as far as the tool is known.
-func (p *pool) misheaded(r *bridge.Request) *jsonrpc.Message {
-	if r.Mirror == nil || r.Method != "tools/call" {
-		return nil
-	}
-	m, known := p.r.catalog(r.From.Principal).mirror(r.Name())
-	if !known || m == nil {
-		return nil
-	}
-	if what := m.Check(r.Mirror, []byte(gjson.GetBytes(r.Params, "arguments").Raw)); what != "" {
-		return jsonrpc.NewError(nil, jsonrpc.CodeHeaderMismatch, what, nil)
-	}
-	return nil
-}
-
 // relay makes the call of a client without a session to a server of its own
 // era: it goes as it is, but for the handles that only the client may use that
 // was given them (protocol.md D4). named says that the request has chosen its
@@ -43,7 +27,7 @@ func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again 
 	if state != nil { // it is the bridge's own, of when the server was a legacy one
 		return staleState("the call that this requestState belongs to is gone: the server has become another"), nil
 	}
-	up := l.p.r.checked(l.up, true)
+	up := l.checked
 	h := handles{p: l.p, from: r.From}
 	no := h.unwrap(&inner, again)
 	if no != nil {

@@ -26,6 +26,8 @@ func (s *scripted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return s.do(ctx, int(s.calls.Add(1)), r)
 }
 
+func (*scripted) Server() *bridge.Greeting { return &bridge.Greeting{Revision: era.LatestLegacy} }
+
 func failing(err error) *scripted {
 	return &scripted{do: func(context.Context, int, *bridge.Request) (*jsonrpc.Message, error) { return nil, err }}
 }
@@ -99,7 +101,7 @@ func TestRetryMethods(t *testing.T) {
 						return nil, failure(bridge.ErrLost)
 					}
 				}
-				up := r.retries.Wrap(s)
+				up := r.tools.Wrap(r.retries.Wrap(s))
 				if test.method == "tools/call" {
 					if _, err := up.Call(t.Context(), requested(t, "tools/list", `{}`)); err != nil {
 						t.Fatal(err)
@@ -128,7 +130,7 @@ func TestRetryForgets(t *testing.T) {
 			}
 			return nil, failure(bridge.ErrLost)
 		}}
-		up := r.retries.Wrap(s)
+		up := r.tools.Wrap(r.retries.Wrap(s))
 		for _, test := range []struct {
 			list, cursor string
 			want         int64

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
+	"github.com/mcp-bridge/bridge/bridge/list/tools"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
@@ -47,7 +48,7 @@ type route struct {
 	pool      *pool            // their connections
 	rivals    bool             // other servers' prefixes are such that names can be the same
 	openings  chan struct{}    // one token for each connection that is being opened
-	checks    *checks          // of the arguments of calls; nil when they are not checked
+	tools     *tools.Tools     // what its list of them asks of calls
 	leave     leave            // of the connections that are being closed
 	gate      *limits.Queue    // that calls pass
 	rates     *limits.Rates    // of calls; nil when they are not limited
@@ -88,10 +89,8 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	}
 	r.reports = b.reports.Server(o.Name, r.speaks)
 	r.rates = limits.NewRates(o.Name, o.Limits)
-	if o.Validate {
-		r.checks = newChecks()
-	}
-	r.retries = retry.New(o.Retry, r, r.log, b.life)
+	r.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, r.log)
+	r.retries = retry.New(o.Retry, r.tools.Idempotent, r.log, b.life)
 	r.breaker = breaker.New(o.Breaker, breaker.Server{
 		Name: o.Name, Log: r.log, Shared: r.share == ShareAll, Within: r.handshake, Life: b.life, Go: b.goes, Noted: r.noted, Works: r.works,
 		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return r.try(ctx, from, nil) },

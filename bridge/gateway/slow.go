@@ -72,7 +72,7 @@ func (s *slow) is(k list.Kind) bool {
 
 // keep keeps the only page of a slow list.
 func (s *slow) keep(k list.Kind, revision string, page []byte) {
-	_, more := more(page)
+	_, more := list.Next(page)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -26,24 +26,19 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// Tools is what is known of the tools of a server.
-type Tools interface {
-	// Listed is told each page of the list of tools that a caller got.
-	Listed(r *bridge.Request, page []byte)
-	// Idempotent reports whether the server has listed a tool to the principal as
-	// one that may be called twice.
-	Idempotent(principal, tool string) bool
-}
+// Idempotent reports whether the server has listed a tool to the principal as one
+// that may be called twice.
+type Idempotent func(principal, tool string) bool
 
 // Retries says how much a server's calls may be made again: a tenth of what it
 // is asked, and a few each second. One that fails has enough to do as it is.
 type Retries struct {
-	attempts int
-	tools    Tools // nil when calls of tools are not made again
-	log      *slog.Logger
-	life     <-chan struct{} // closed when nothing is made again any more
-	tenths   atomic.Int64    // of calls that may be made again
-	few      *rate.Limiter
+	attempts   int
+	idempotent Idempotent // nil when calls of tools are not made again
+	log        *slog.Logger
+	life       <-chan struct{} // closed when nothing is made again any more
+	tenths     atomic.Int64    // of calls that may be made again
+	few        *rate.Limiter
 }
 
 const (
@@ -56,19 +51,16 @@ const (
 
 // New returns what makes the calls to a server again; nil when none are. The end
 // of life is the end of all pauses.
-func New(o Options, tools Tools, log *slog.Logger, life context.Context) *Retries {
+func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Context) *Retries {
 	n := cmp.Or(o.Attempts, 2)
 	if o.Off || n < 2 {
 		return nil
 	}
 	if !o.Tools {
-		tools = nil
+		idempotent = nil
 	}
-	return &Retries{attempts: n, tools: tools, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
+	return &Retries{attempts: n, idempotent: idempotent, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
 }
-
-// Tools reports whether calls of tools are made again. It is false for nil.
-func (u *Retries) Tools() bool { return u != nil && u.tools != nil }
 
 // Wrap returns up with its calls made again. nil makes none again.
 func (u *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
@@ -117,13 +109,6 @@ var repeatable = map[string]bool{
 // Call makes a call, and again if it can be.
 func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	u.r.earn()
-	if u.r.tools != nil && r.Method == "tools/list" {
-		a, err := u.call(ctx, r)
-		if err == nil && a.Error == nil {
-			u.r.tools.Listed(r, a.Result)
-		}
-		return a, err
-	}
 	if !u.may(r) {
 		return u.Upstream.Call(ctx, r)
 	}
@@ -134,8 +119,8 @@ func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 func (u *retrying) may(r *bridge.Request) bool {
 	switch {
 	case repeatable[r.Method]:
-	case r.Method == "tools/call" && u.r.tools != nil:
-		if r.Doubtful() || !u.r.tools.Idempotent(r.From.Principal, r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
+	case r.Method == "tools/call" && u.r.idempotent != nil:
+		if r.Doubtful() || !u.r.idempotent(r.From.Principal, r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
 			return false
 		}
 	default:
