@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
@@ -21,6 +24,11 @@ const (
 
 // requestKeys are the reserved ones of a request.
 var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
+
+// KeyLane is the member of _meta by which a stateless client asks the bridge for
+// connections of its own: of two values, each has others (protocol.md D1.2). The
+// server does not see it.
+const KeyLane = "dev.mcp-bridge/lane"
 
 // Reserved is how the keys of _meta begin that are the protocol's own.
 const Reserved = "io.modelcontextprotocol/"
@@ -43,6 +51,24 @@ func Level(params []byte) (level, fault string) {
 		return "", "level must be one of " + strings.Join(logLevels, ", ")
 	}
 	return level, ""
+}
+
+// LogLevel returns from which level on a client wants log messages about a request
+// of that _meta; empty means none.
+func LogLevel(meta []byte) string {
+	if !rawjson.Mentions(meta, "logLevel") {
+		return ""
+	}
+	return gjson.GetBytes(meta, gjson.Escape(KeyLogLevel)).Str
+}
+
+// Wanted reports whether a notification is for who wants log messages from level
+// on: it is no log message, or a severe one (R-152).
+func Wanted(n *jsonrpc.Message, level string) bool {
+	if n.Method != "notifications/message" {
+		return true
+	}
+	return level != "" && Severity(gjson.GetBytes(n.Params, "level").Str) >= Severity(level)
 }
 
 // Meta is what a request of the modern era says about its client (2026-07-28,
@@ -205,3 +231,60 @@ func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 // with answers (2026-07-28, multi round-trip requests). It returns params
 // itself if there is nothing to do.
 func StripMRTR(params []byte) []byte { return rawjson.Delete(params, "inputResponses", "requestState") }
+
+// Lowered returns the request as a legacy server of that revision understands it:
+// without what 2026-07-28 says with each request, and without what is the
+// bridge's business (protocol.md D1.1). What stays is not copied. The message
+// is valid for as long as m is.
+func Lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
+	var edits []jsonrpc.Edit
+	meta, place := m.Meta(), 0
+	emptied := false
+	if gjson.ParseBytes(meta).IsObject() {
+		place = cap(m.Params) - cap(meta)
+		edits, emptied = jsonrpc.Omit(meta, place, bridged)
+	}
+	var drop func(name string) bool
+	switch {
+	case MayAsk(m.Method) && rawjson.Mentions(m.Params, "requestState", "inputResponses", `"task"`):
+		drop = func(name string) bool {
+			return name == "inputResponses" || name == "requestState" || name == "task" && m.Method == "tools/call"
+		}
+	case m.Method == Complete && revision < Rev20250618:
+		drop = func(name string) bool { return name == "context" }
+	case emptied:
+		return m.Edited(around(m.Params, place, place+len(meta)))
+	case len(edits) == 0:
+		return m
+	default:
+		return m.Edited(edits...)
+	}
+	if emptied {
+		edits = nil
+	}
+	more, _ := jsonrpc.Omit(m.Params, 0, func(name string) bool { return drop(name) || emptied && name == "_meta" })
+	return m.Edited(append(edits, more...)...)
+}
+
+// bridged reports whether a member of _meta is for the bridge.
+func bridged(name string) bool {
+	switch name {
+	case KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel, KeyLane:
+		return true
+	}
+	return false
+}
+
+// around is the edit that removes a member of an object whose value stands
+// there, with its name and one comma.
+func around(object []byte, value, end int) jsonrpc.Edit {
+	name := bytes.LastIndexByte(object[:value], '"')
+	name = bytes.LastIndexByte(object[:name], '"')
+	if before := bytes.TrimRight(object[:name], " \t\r\n"); before[len(before)-1] == ',' {
+		return jsonrpc.Edit{From: len(before) - 1, To: end}
+	}
+	if behind := end + rawjson.Space(object[end:], 0); object[behind] == ',' {
+		return jsonrpc.Edit{From: name, To: behind + 1}
+	}
+	return jsonrpc.Edit{From: name, To: end}
+}

@@ -308,28 +308,6 @@ func (c *keeper) holds(r *bridge.Request, s *bridge.Greeting, failed bool) bool 
 	return e != nil && !e.pass && e.since(r.NotBefore) && (now.Before(e.fresh) || now.Before(e.until) && (failed || what != contents && c.away(s) != present))
 }
 
-// holds reports whether a call to up would be answered without its connection.
-func holds(up bridge.Upstream, r *bridge.Request, s *bridge.Greeting) bool {
-	c, ok := keeping(up)
-	return ok && s != nil && c.holds(r, s, false)
-}
-
-// keeping returns what keeps lists for a connection, or for a part in one.
-func keeping(up bridge.Upstream) (*keeper, bool) {
-	if v, ok := up.(*view); ok {
-		up = v.h.up
-	}
-	c, ok := up.(*keeper)
-	return c, ok
-}
-
-// spares reports whether a call to up may be answered with what is kept, although
-// its connection could not be opened, for that reason.
-func spares(up bridge.Upstream, r *bridge.Request, s *bridge.Greeting, why error) bool {
-	c, ok := keeping(up)
-	return ok && s != nil && excused(why) && c.holds(r, s, true)
-}
-
 // absence is why a connection is not there.
 type absence int
 

@@ -223,7 +223,7 @@ func (c *cache) updated(uri string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.outdate(nil, func(p *spot) bool {
-		return p.what == contents && (within(uri, p.uri) || within(p.uri, uri))
+		return p.what == contents && (list.Within(uri, p.uri) || list.Within(p.uri, uri))
 	})
 }
 

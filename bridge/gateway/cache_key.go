@@ -162,7 +162,7 @@ func impersonal(meta []byte) bool {
 	ok := true
 	gjson.ParseBytes(meta).ForEach(func(name, _ gjson.Result) bool {
 		switch name.Str {
-		case "progressToken", "traceparent", "tracestate", "baggage", keyLane:
+		case "progressToken", "traceparent", "tracestate", "baggage", era.KeyLane:
 		default:
 			ok = strings.HasPrefix(name.Str, era.Reserved)
 		}

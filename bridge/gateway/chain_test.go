@@ -87,12 +87,12 @@ func TestChains(t *testing.T) {
 		refined   = "report.reported > filter.granted > filter.filtered > "
 		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
 		visitor   = refined + "limits.paced > pool > "
-		legacy    = "lower > tools.checked > "
+		legacy    = "lower.Translator > tools.checked > "
 		modern    = "tools.checked > "
 		guards    = "keeper > limits.Bounded > retry.retrying > lane > tracing.Tracing > breaker.guarded"
 		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > tracing.Tracing > breaker.guarded"
 		viewed    = "view > " + guards
-		askedLess = "tools.checked > " + guards // lower makes a call that may be parked in a goroutine
+		askedLess = "tools.checked > " + guards // the translator makes a call that may be parked in a goroutine
 	)
 	for _, tc := range []struct {
 		share  Share

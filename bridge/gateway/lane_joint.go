@@ -160,7 +160,7 @@ func newSharer(r *bridge.Request) *sharer {
 func (p *sharer) wants(n *jsonrpc.Message) (surely, maybe bool) {
 	switch n.Method {
 	case "notifications/resources/updated": // the URI may be written otherwise
-		return slices.ContainsFunc(p.uris, func(uri string) bool { return within(n.URI(), uri) }), len(p.uris) > 0
+		return slices.ContainsFunc(p.uris, func(uri string) bool { return list.Within(n.URI(), uri) }), len(p.uris) > 0
 	case "notifications/tasks":
 		_, surely = p.asks[interest{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
 		return surely, false
@@ -429,7 +429,7 @@ func (n *joined) Notify(m *jsonrpc.Message) {
 // perhaps by somebody who has left. The caller holds j.mu.
 func (n *joined) knows(m *jsonrpc.Message) bool {
 	for a := range n.asked {
-		if a.member == "resourceSubscriptions" && a.item && within(m.URI(), a.what) {
+		if a.member == "resourceSubscriptions" && a.item && list.Within(m.URI(), a.what) {
 			return true
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -164,7 +165,7 @@ func (d *dialogue) play(files []txtar.File) {
 			case "result":
 				result = value
 			case "lane":
-				d.lane = `,"` + keyLane + `":"` + value + `"`
+				d.lane = `,"` + era.KeyLane + `":"` + value + `"`
 			default:
 				d.t.Fatalf("unknown option %s", name)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
 // says makes a server that answers methods with those results.
@@ -29,6 +30,18 @@ func says(results map[string]string) func(*fakeWire, *jsonrpc.Message) bool {
 		return ok
 	}
 }
+
+// What clients meet of the limits of package lower.
+const (
+	parkWindow    = 30 * time.Millisecond
+	parkTTL       = 10 * time.Minute
+	maxParked     = lower.MaxParked
+	abandonedFor  = time.Minute
+	rootsPatience = 10 * time.Second
+	urlPatience   = 5 * time.Second
+	maxPoll       = 30 * time.Second
+	maxState      = 4 << 10
+)
 
 const fakeInfo = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}`
 
@@ -74,62 +87,6 @@ func TestLowerResultNoObject(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/call": "[1]"})}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"code":-32603`, "upstream_invalid")
-	})
-}
-
-// D1.1: what a legacy server gets of a request.
-func TestLowerParams(t *testing.T) {
-	const reserved = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
-	for _, tc := range []struct{ method, revision, params, want string }{
-		{"tools/call", era.Rev20251125, `{"name":"x","_meta":{` + reserved + `}}`, `{"name":"x"}`},
-		{"tools/call", era.Rev20251125, `{"_meta":{` + reserved + `},"name":"x"}`, `{"name":"x"}`},
-		{"tools/call", era.Rev20251125, `{ "_meta" : {` + reserved + `} , "name":"x"}`, `{  "name":"x"}`},
-		{"tools/call", era.Rev20251125, `{"_meta":{` + reserved + `}}`, `{}`},
-		{"tools/call", era.Rev20251125, `{"a":1 , "_meta":{` + reserved + `},"b":2}`, `{"a":1 ,"b":2}`},
-		{"tools/call", era.Rev20251125, `{"_meta":{"progressToken":1,` + reserved + `,"traceparent":"t"}}`, `{"_meta":{"progressToken":1,"traceparent":"t"}}`},
-		{"tools/call", era.Rev20251125, `{"_meta":{` + reserved + `,"progressToken":1}}`, `{"_meta":{"progressToken":1}}`},
-		{"tools/call", era.Rev20251125, `{"_meta":{"a":1,"dev.mcp-bridge/lane":"l",` + reserved + `,"b":2,"io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol\/logLevel":"info"}}`, `{"_meta":{"a":1,"b":2}}`},
-		{"tools/call", era.Rev20251125, `{"task":{},"name":"x","inputResponses":{},"arguments":{"task":1,"requestState":2},"requestState":"s","_meta":{` + reserved + `}}`, `{"name":"x","arguments":{"task":1,"requestState":2}}`},
-		{"tools/call", era.Rev20251125, `{"input\u0052esponses":{},"n":1,"_meta":{` + reserved + `,"p":1}}`, `{"n":1,"_meta":{"p":1}}`},
-		{"prompts/get", era.Rev20251125, `{"task":1,"_meta":{` + reserved + `}}`, `{"task":1}`},
-		{"tools/list", era.Rev20251125, `{"requestState":1,"_meta":{` + reserved + `}}`, `{"requestState":1}`},
-		{era.Complete, era.Rev20250326, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{}}`},
-		{era.Complete, era.Rev20250618, `{"ref":{},"context":{},"_meta":{` + reserved + `}}`, `{"ref":{},"context":{}}`},
-		{"tools/call", era.Rev20251125, `{"name":"x"}`, `{"name":"x"}`},
-	} {
-		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+tc.params+`}`)
-		got := lowered(m, tc.revision)
-		if string(got.Whole()) != tc.want || string(got.Clone().Params) != tc.want {
-			t.Errorf("%s: lowered(%s) = %s, want %s", tc.method, tc.params, got.Whole(), tc.want)
-		}
-	}
-}
-
-// FuzzLowered: whatever the params are, what goes to the server is JSON, has
-// nothing that is the bridge's, and all the rest as it was.
-func FuzzLowered(f *testing.F) {
-	for _, seed := range []string{`{"name":"x","_meta":{"a":1,"io.modelcontextprotocol/logLevel":"info"}}`, `{"_meta":{},"task":1}`, `{"a":1,"_meta":{"dev.mcp-bridge/lane":1,"progressToken":2},"requestState":1,"b":2}`, `{}`, `{"_meta":[]}`} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, params string) {
-		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
-		if err != nil || m.Params == nil {
-			return
-		}
-		out, err := jsonrpc.Parse(lowered(m, era.Rev20251125).Append(nil, []byte("1"), nil))
-		if err != nil {
-			t.Fatalf("%s became %v", params, err)
-		}
-		bad := func(name string) bool { return bridged(name) }
-		if edits, _ := jsonrpc.Omit(out.Meta(), 0, bad); len(edits) > 0 && strings.HasPrefix(string(out.Meta()), "{") {
-			t.Errorf("%s became %s", params, out.Params)
-		}
-		if edits, _ := jsonrpc.Omit(out.Params, 0, func(n string) bool { return n == "requestState" || n == "inputResponses" || n == "task" }); len(edits) > 0 {
-			t.Errorf("%s became %s", params, out.Params)
-		}
-		if again := lowered(out, era.Rev20251125); string(again.Whole()) != string(out.Params) {
-			t.Errorf("%s became %s, then %s", params, out.Params, again.Whole())
-		}
 	})
 }
 
@@ -537,7 +494,7 @@ func TestParkedBound(t *testing.T) {
 				t.Errorf("the server got %s", got)
 			}
 			park(t, b, visitor{principal: "q"})
-			time.Sleep(abandoned)
+			time.Sleep(abandonedFor)
 			park(t, b, c)
 			bridgetest.Contains(t, c.call(t, b, "tools/call", `"name":"x","requestState":"`+first+`"`), "-32602", "it was cancelled")
 			if n := b.Status()[0].Parked; n != maxParked+1 {

@@ -84,7 +84,7 @@ func (p *perCall) same(ctx context.Context, l *lane) error {
 	if before == nil {
 		return nil
 	}
-	now, err := l.known(ctx)
+	now, _, err := l.known(ctx)
 	if err != nil || now.Revision == before.Revision {
 		return err
 	}

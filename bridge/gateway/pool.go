@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
+	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
 // pool is an Upstream for the clients without sessions of one server: it finds
@@ -28,47 +29,65 @@ import (
 // A call whose client can be asked something has its connection to itself (see
 // claim), unless the wire says which call a question is about.
 type pool struct {
-	r    *route
-	idle time.Duration  // after which a connection that nobody uses is closed; 0 means never
-	wg   sync.WaitGroup // connections that are being closed
+	r        *route
+	idle     time.Duration  // after which a connection that nobody uses is closed; 0 means never
+	wg       sync.WaitGroup // connections that are being closed
+	told     atomic.Bool    // whether the wire says of each question which call it is about
+	legacy   *lower.Server  // what its calls are when the server is a legacy one
+	mu       sync.Mutex     // guards the rest
+	all      map[*slot]struct{}
+	slots    map[string][]*slot // those that new requests find, by key, the oldest first
+	queue    clist.List         // *claim: calls that wait for a connection of their own, in their order
+	circles  map[string]*circle // by their key
+	profiles map[string]profile // capabilities, by how clients write them
+	uses     uint64             // numbers uses in their order
+	closed   bool
+}
 
-	// told is whether the wire says of each question which call it is about, and
-	// stray whether the server has asked something of which it did not, and
-	// heedless whether it has asked when its call had been cancelled.
-	told, stray, heedless atomic.Bool
+// slot is a connection that requests may use, with who translates for it.
+type slot struct {
+	p      *pool
+	circle *circle
+	key    string // by which requests find it
+	group  string // of those that do when it does not matter what can be asked
+	once   bool   // it serves one request
+	line   poolLine
+	lower  *lower.Translator
 
-	mu        sync.Mutex // guards the rest
-	all       map[*lower]struct{}
-	lowers    map[string][]*lower // those that new requests find, by key, the oldest first
-	queue     clist.List          // *claim: calls that wait for a connection of their own, in their order
-	noticed   time.Time           // when it was last logged that questions were refused
-	circles   map[string]*circle  // by their key
-	profiles  map[string]profile  // capabilities, by how clients write them
-	parked    map[string]*parked  // calls that wait for their clients, by id
-	waiting   map[string]int      // how many of them, by principal
-	keptBytes int                 // of answers that were given and are kept
-	uses      uint64              // numbers uses in their order
-	closed    bool
+	// Guarded by p.mu.
+	users   int
+	calls   int    // of these, requests about which the server may ask something
+	use     uint64 // the last one
+	used    time.Time
+	timer   *time.Timer   // until the next look whether it is used
+	doubted bool          // the server may ask about a call that has ended
+	gone    chan struct{} // closed when the server is gone for good
+}
+
+var _ lower.Slot = (*slot)(nil)
+
+// poolLine is a connection with its guards, as the pool uses it.
+type poolLine interface {
+	lower.Line
+	// Known returns what the handshake of the connection said, which is opened if
+	// there is none, and whether its wire says which call a question is about.
+	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
+	// Holds reports whether the answer to a server that has said so is kept, and may
+	// be given: also in place of why, the error of Known. Then it is known to the
+	// connection what the server has said, until it says it itself.
+	Holds(r *bridge.Request, s *bridge.Greeting, why error) bool
 }
 
 // circle is the clients whose requests may go over the same connections: those
 // of one principal that send the same of the headers that are forwarded.
 type circle struct {
 	key   string
-	noted list.Memo // of lists of tools, for required
+	tools list.TaskTools
 
-	mu       sync.Mutex       // guards the rest
-	server   *bridge.Greeting // what the last handshake said; nil before the first
-	meeting  *meeting         // with the server, where calls have processes of their own
-	required map[string]bool
-	whole    bool      // required says of every tool whether it is called as a task
-	asked    time.Time // when a list was asked for that says so
+	mu      sync.Mutex       // guards the rest
+	server  *bridge.Greeting // what the last handshake said; nil before the first
+	meeting *meeting         // with the server, where calls have processes of their own
 }
-
-// keyLane is the member of _meta by which a client asks for connections of its
-// own: of two values, each has others (protocol.md D1.2). The server does not
-// see it.
-const keyLane = "dev.mcp-bridge/lane"
 
 // Limits of what is kept for clients without sessions (protocol.md F).
 const (
@@ -82,9 +101,9 @@ const (
 
 func newPool(r *route) *pool {
 	p := &pool{
-		r: r, all: map[*lower]struct{}{}, lowers: map[string][]*lower{}, circles: map[string]*circle{},
-		profiles: map[string]profile{}, parked: map[string]*parked{}, waiting: map[string]int{},
+		r: r, all: map[*slot]struct{}{}, slots: map[string][]*slot{}, circles: map[string]*circle{}, profiles: map[string]profile{},
 	}
+	p.legacy = lower.New(r.lowering())
 	if p.idle = max(r.o.Idle, 0); r.o.Idle == 0 {
 		p.idle = guestIdle
 	}
@@ -108,48 +127,44 @@ func (p *pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		inner.Back = bridge.Nobody{}
 		r = &inner
 	}
-	again, no := reading(r)
+	again, no := p.legacy.Round(r)
 	if no != nil {
 		return no, nil
 	}
-	var state *requestState
-	if again.repeated() {
-		if state = p.opened(again.state); state != nil {
-			if no := p.foreign(state, r); no != nil {
-				return no, nil
-			}
-			if state.Kind == stateParked {
-				return p.resume(ctx, r, again, state)
-			}
-		}
+	if again.Parked() {
+		return p.legacy.Resume(ctx, r, again)
 	}
 	lane, no := laneKey(r)
 	if no != nil {
 		return no, nil
 	}
-	if again != nil && p.legacy(r) { // no connection is needed to say so
-		if no := again.unknown(state); no != nil {
+	if again != nil && p.isLegacy(r) { // no connection is needed to say so
+		if no := again.Unknown(); no != nil {
 			return no, nil
 		}
 	}
-	l, s, err := p.connect(ctx, r, lane)
+	l, s, held, err := p.connect(ctx, r, lane)
 	if err != nil {
 		return nil, err
 	}
 	defer p.leave(l, !unasked[r.Method])
 	if s.Modern() {
-		return l.relay(ctx, r, lane != "", again, state)
+		return l.relay(ctx, r, lane != "", again)
 	}
-	if no := again.unknown(state); no != nil {
+	if no := again.Unknown(); no != nil {
 		return no, nil
 	}
-	return l.Call(ctx, r, s, again, state)
+	a, err := l.lower.Call(ctx, r, s, held, again)
+	if now := l.line.Server(); err == nil && now != nil && r.Method != "server/discover" && r.Method != era.Listen {
+		l.circle.learn(now)
+	}
+	return a, err
 }
 
-// legacy reports whether it is known that the server is a legacy one, for the
+// isLegacy reports whether it is known that the server is a legacy one, for the
 // client of a request.
-func (p *pool) legacy(r *bridge.Request) bool {
-	key := p.identity(r)
+func (p *pool) isLegacy(r *bridge.Request) bool {
+	key := p.r.identity(r)
 	if p.r.share == ShareAll {
 		key = ""
 	}
@@ -160,18 +175,18 @@ func (p *pool) legacy(r *bridge.Request) bool {
 }
 
 // connect returns the connection for a request, counted as in use until leave,
-// and what its server has said. When the server came back as another than it was
+// what its server has said, and whether the answer is kept. When the server came back as another than it was
 // the request goes over a new connection: its client has agreed to nothing.
-func (p *pool) connect(ctx context.Context, r *bridge.Request, lane string) (*lower, *bridge.Greeting, error) {
+func (p *pool) connect(ctx context.Context, r *bridge.Request, lane string) (*slot, *bridge.Greeting, bool, error) {
 	c := claim{r: r, lane: lane}
 	for tried := false; ; {
-		l, err := p.lower(ctx, &c)
+		l, err := p.slot(ctx, &c)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, false, err
 		}
-		s, err := p.known(ctx, l, r)
+		s, held, err := p.known(ctx, l, r)
 		if err == nil && (c.alone || s.Modern() || !c.lonely) {
-			return l, s, nil
+			return l, s, held, nil
 		}
 		full := c.alone && errors.Is(err, bridge.ErrOverloaded)
 		if full {
@@ -184,42 +199,52 @@ func (p *pool) connect(ctx context.Context, r *bridge.Request, lane string) (*lo
 		case full && time.Now().Before(c.until): // there is no room for one more now
 			c.again = true
 		case tried || !errors.Is(err, bridge.ErrReplaced):
-			return nil, nil, err
+			return nil, nil, false, err
 		default:
 			tried = true
 		}
 	}
 }
 
-// known returns what the server said in a handshake. A connection is opened for
-// it when there is none, but for those who only want to know what is known.
-func (p *pool) known(ctx context.Context, l *lower, r *bridge.Request) (*bridge.Greeting, error) {
-	s := l.lane.Server()
-	if s == nil {
-		s = l.circle.known()
+// known returns what the server said in a handshake, and whether the answer to the
+// request is kept. A connection is opened for it when there is none, but for those
+// who only want to know what is known.
+func (p *pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge.Greeting, held bool, err error) {
+	own, common := l.line.Server(), l.circle.known()
+	if s = own; s == nil {
+		s = common
 	}
-	if holds(l.up, r, s) { // a list is no reason to open one
-		l.lane.presume(s)
-		return s, nil
+	if l.line.Holds(r, s, nil) { // a list is no reason to open one
+		return s, true, nil
 	}
-	if s := l.lane.Server(); s != nil && r.Method == "server/discover" && !s.Modern() {
-		return s, nil
+	if r.Method == "server/discover" && own != nil && !own.Modern() {
+		return own, false, nil
 	}
-	if s := l.circle.known(); s != nil && (r.Method == "server/discover" && !s.Modern() || p.r.share == ShareCall) {
-		return s, nil
+	if common != nil && (r.Method == "server/discover" && !common.Modern() || p.r.share == ShareCall) {
+		return common, false, nil
 	}
 	if p.r.share == ShareCall {
-		return l.circle.meet(ctx, l.lane)
+		s, err = l.circle.meet(ctx, p, l.line)
+		return s, false, err
 	}
-	now, err := l.lane.known(ctx)
+	now, err := p.greeted(ctx, l.line)
 	switch {
 	case err == nil:
 		l.circle.learn(now)
-	case spares(l.up, r, s, err):
-		l.lane.presume(s)
-		return s, nil
+	case l.line.Holds(r, s, err):
+		return s, true, nil
 	}
-	return now, err
+	return now, false, err
+}
+
+// greeted returns what the handshake of a connection said. It opens one if there
+// is none.
+func (p *pool) greeted(ctx context.Context, of poolLine) (*bridge.Greeting, error) {
+	s, told, err := of.Known(ctx)
+	if err == nil && told != p.told.Load() {
+		p.told.Store(told)
+	}
+	return s, err
 }
 
 // meeting is the first handshake for a circle.
@@ -233,7 +258,7 @@ type meeting struct {
 // meet returns what the server says in a handshake of the lane, or in one that
 // another of the circle is about: the calls that come first start one process and
 // not one each, which they would have while they wait in line.
-func (c *circle) meet(ctx context.Context, l *lane) (*bridge.Greeting, error) {
+func (c *circle) meet(ctx context.Context, p *pool, of poolLine) (*bridge.Greeting, error) {
 	for {
 		c.mu.Lock()
 		s, m := c.server, c.meeting
@@ -247,7 +272,7 @@ func (c *circle) meet(ctx context.Context, l *lane) (*bridge.Greeting, error) {
 			return s, nil
 		}
 		if mine {
-			if m.server, m.err = l.known(ctx); m.err == nil {
+			if m.server, m.err = p.greeted(ctx, of); m.err == nil {
 				c.learn(m.server)
 			}
 			m.moot = ctx.Err() != nil
@@ -268,20 +293,6 @@ func (c *circle) meet(ctx context.Context, l *lane) (*bridge.Greeting, error) {
 	}
 }
 
-// known returns what the handshake of the lane's connection said. It opens one
-// if there is none.
-func (l *lane) known(ctx context.Context) (*bridge.Greeting, error) {
-	w, err := l.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer l.leave()
-	if told := tells(w.raw); told != l.route.pool.told.Load() {
-		l.route.pool.told.Store(told)
-	}
-	return w.up.Server(), nil
-}
-
 func (c *circle) known() *bridge.Greeting {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,8 +307,7 @@ func (c *circle) learn(s *bridge.Greeting) {
 	before := c.server
 	c.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
-		c.required, c.whole = nil, false
-		c.noted.Forget()
+		c.tools.Outdated()
 	}
 }
 
@@ -306,12 +316,12 @@ func laneKey(r *bridge.Request) (string, *jsonrpc.Message) {
 	if !rawjson.Mentions(r.Meta(), "mcp-bridge") {
 		return "", nil
 	}
-	value := gjson.GetBytes(r.Meta(), gjson.Escape(keyLane))
+	value := gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyLane))
 	switch {
 	case !value.Exists():
 		return "", nil
 	case value.Type != gjson.String || value.Str == "" || len(value.Str) > maxLaneKey:
-		return "", jsonrpc.InvalidParams(bridge.OverLimit("params._meta: "+keyLane+" must be a string, not empty and not too long", maxLaneKey))
+		return "", jsonrpc.InvalidParams(bridge.OverLimit("params._meta: "+era.KeyLane+" must be a string, not empty and not too long", maxLaneKey))
 	}
 	return value.Str, nil
 }
@@ -322,11 +332,11 @@ var unasked = map[string]bool{
 	"server/discover": true, era.Listen: true,
 }
 
-// lower returns the connection for a request, and counts it as in use until
+// slot returns the connection for a request, and counts it as in use until
 // leave.
-func (p *pool) lower(ctx context.Context, c *claim) (*lower, error) {
+func (p *pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	r := c.r
-	from, key, lane := p.r.caller(r.From), p.identity(r), c.lane
+	from, key, lane := p.r.caller(r.From), p.r.identity(r), c.lane
 	if p.r.share == ShareAll {
 		key, from = "", &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Params: p.r.b.ownParams}
 		lane = ""
@@ -342,7 +352,7 @@ func (p *pool) lower(ctx context.Context, c *claim) (*lower, error) {
 
 // seek returns the connection for a request of the circle of that key, or nothing
 // when the request has to wait for one of its own. The caller holds p.mu.
-func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*lower, error) {
+func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, error) {
 	r := c.r
 	if p.closed {
 		return nil, bridge.ErrShutdown
@@ -350,8 +360,7 @@ func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*lower, er
 	circle := p.circle(key)
 	said := circle.known()
 	if p.r.share == ShareCall && !said.Modern() {
-		l := newLower(p, circle, "", from)
-		l.once = true
+		l := p.newSlot(circle, from, "", "", lower.Clients{Once: true})
 		p.enter(l, r)
 		return l, nil
 	}
@@ -366,8 +375,8 @@ func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*lower, er
 		c.circle, c.from, c.group, c.key = circle, from, group, full
 		return p.claim(c)
 	}
-	var l *lower
-	if all := p.lowers[full]; len(all) > 0 {
+	var l *slot
+	if all := p.slots[full]; len(all) > 0 {
 		l = all[0]
 	}
 	// What a client lists and hears is that of the connection that its calls use.
@@ -383,34 +392,31 @@ func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*lower, er
 	if err := p.room(from.Principal, group, full); err != nil {
 		return nil, err
 	}
-	l = p.add(circle, from, group, full)
-	l.keyed = lane != ""
+	l = p.add(circle, from, group, full, lane != "")
 	p.enter(l, r)
 	return l, nil
 }
 
 // add makes one more connection that requests find. The caller holds p.mu.
-func (p *pool) add(c *circle, from *bridge.Caller, group, key string) *lower {
-	l := newLower(p, c, key, from)
-	l.group = group
-	p.lowers[key] = append(p.lowers[key], l)
+func (p *pool) add(c *circle, from *bridge.Caller, group, key string, keyed bool) *slot {
+	l := p.newSlot(c, from, group, key, lower.Clients{Keyed: keyed})
+	p.slots[key] = append(p.slots[key], l)
 	return l
 }
 
-// identity says who the client of a request is, as far as it matters to the
-// server: the principal, and what is forwarded of the headers.
-func (p *pool) identity(r *bridge.Request) string {
-	key := r.From.Principal
-	for _, f := range p.r.o.Forward {
-		for _, value := range r.From.Header[f.From] {
-			key += "\x00" + f.To + ":" + value
-		}
-	}
-	return key
+// newSlot makes one for such clients. Its connection is opened when it is needed.
+func (p *pool) newSlot(c *circle, from *bridge.Caller, group, key string, of lower.Clients) *slot {
+	l := &slot{p: p, circle: c, key: key, group: group, once: of.Once, gone: make(chan struct{})}
+	of.Tools, of.Group = &c.tools, group
+	l.lower = p.legacy.Translator(of, l, func(rest bridge.Client) lower.Line {
+		l.line = p.r.line(from, rest)
+		return l.line
+	})
+	return l
 }
 
 // enter counts a use of the connection by a request. The caller holds p.mu.
-func (p *pool) enter(l *lower, r *bridge.Request) {
+func (p *pool) enter(l *slot, r *bridge.Request) {
 	p.all[l] = struct{}{}
 	p.uses++
 	l.users, l.use = l.users+1, p.uses
@@ -447,7 +453,7 @@ func (p *pool) profile(capabilities []byte) profile {
 		return known
 	}
 	offered := era.LegacyCapabilities(capabilities)
-	pr := profile{string(era.CanonicalCapabilities(offered)), askableOf(offered)}
+	pr := profile{string(era.CanonicalCapabilities(offered)), lower.Askable(offered)}
 	if len(capabilities) <= maxSpelling {
 		if len(p.profiles) >= maxSpellings {
 			clear(p.profiles)
@@ -457,32 +463,10 @@ func (p *pool) profile(capabilities []byte) profile {
 	return pr
 }
 
-// askableOf reports whether capabilities have anything that a server can ask.
-func askableOf(capabilities []byte) bool {
-	for _, need := range []string{"roots", "sampling", "elicitation"} {
-		if gjson.GetBytes(capabilities, need).Exists() {
-			return true
-		}
-	}
-	return false
-}
-
-// siblings returns the connections of the same group, this one with them.
-func (p *pool) siblings(l *lower) (all []*lower) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for other := range p.all {
-		if other.group == l.group && other.circle.key == l.circle.key {
-			all = append(all, other)
-		}
-	}
-	return all
-}
-
 // latest returns the connection of the group that was used last, or nil. The
 // caller holds p.mu.
-func (p *pool) latest(group string) (l *lower) {
-	for _, all := range p.lowers {
+func (p *pool) latest(group string) (l *slot) {
+	for _, all := range p.slots {
 		for _, other := range all {
 			if other.group == group && (l == nil || other.use > l.use) {
 				l = other

@@ -16,11 +16,6 @@ import (
 // moment, since most calls are short, and then another connection is opened; when
 // there is no room for one, it waits in line.
 
-func tells(up bridge.Upstream) bool {
-	a, ok := up.(bridge.Attributing)
-	return ok && a.Attributes()
-}
-
 // claim is what a request without a session needs of a connection, and its place
 // in the line when it has to wait for one of its own.
 type claim struct {
@@ -38,18 +33,14 @@ type claim struct {
 	until      time.Time // it waits no longer
 
 	// In the line. Guarded by pool.mu.
-	got     chan *lower // takes one
-	patient bool        // it waits for one that becomes free, no other is opened
+	got     chan *slot // takes one
+	patient bool       // it waits for one that becomes free, no other is opened
 	at      *clist.Element
 }
 
 const (
 	claimPatience = 100 * time.Millisecond // before one more connection is opened for a call
 	claimAgain    = time.Second            // before it is looked again whether there is room for one
-	// abandoned is how long nobody has come back to a parked call that gives way
-	// when there is no room for others: as long as servers commonly wait for an
-	// answer.
-	abandoned = time.Minute
 )
 
 // lonely reports whether a legacy server gets a request over a connection that
@@ -57,12 +48,12 @@ const (
 // the wire says which call a question is about, or the client has chosen a
 // connection, or share has. The caller holds p.mu.
 func (p *pool) lonely(r *bridge.Request, lane string, of profile) bool {
-	return of.asked && !unasked[r.Method] && lane == "" && p.r.share == ShareSession && !(p.told.Load() && !p.stray.Load())
+	return of.asked && !unasked[r.Method] && lane == "" && p.r.share == ShareSession && !(p.told.Load() && !p.legacy.Strays())
 }
 
 // claim returns a connection that no other call uses. It returns nothing when the
 // request has to wait for one. The caller holds p.mu.
-func (p *pool) claim(c *claim) (*lower, error) {
+func (p *pool) claim(c *claim) (*slot, error) {
 	if c.until.IsZero() {
 		c.until = time.Now().Add(p.r.gate.Wait())
 	}
@@ -70,7 +61,7 @@ func (p *pool) claim(c *claim) (*lower, error) {
 		if l := p.free(c); l != nil {
 			return l, nil
 		}
-		if len(p.lowers[c.key]) == 0 {
+		if len(p.slots[c.key]) == 0 {
 			if l, err := p.grow(c); err == nil {
 				return l, nil
 			}
@@ -85,9 +76,9 @@ func (p *pool) claim(c *claim) (*lower, error) {
 // free returns a connection that is there and has no call, and enters the request.
 // Where the server is one that asks, it is done with all calls that were cancelled.
 // The caller holds p.mu.
-func (p *pool) free(c *claim) *lower {
-	for _, l := range p.lowers[c.key] {
-		if l.calls == 0 && !(l.doubted.Load() && p.stray.Load()) {
+func (p *pool) free(c *claim) *slot {
+	for _, l := range p.slots[c.key] {
+		if l.calls == 0 && !(l.doubted && p.legacy.Strays()) {
 			p.enter(l, c.r)
 			return l
 		}
@@ -96,18 +87,18 @@ func (p *pool) free(c *claim) *lower {
 }
 
 // grow makes one more connection, and enters the request. The caller holds p.mu.
-func (p *pool) grow(c *claim) (*lower, error) {
+func (p *pool) grow(c *claim) (*slot, error) {
 	if err := p.room(c.from.Principal, c.group, c.key); err != nil {
 		return nil, err
 	}
-	l := p.add(c.circle, c.from, c.group, c.key)
+	l := p.add(c.circle, c.from, c.group, c.key, false)
 	p.enter(l, c.r)
 	return l, nil
 }
 
 // await waits in line for a connection of the request's own.
-func (p *pool) await(ctx context.Context, c claim) (*lower, error) {
-	c.got, c.patient = make(chan *lower, 1), true
+func (p *pool) await(ctx context.Context, c claim) (*slot, error) {
+	c.got, c.patient = make(chan *slot, 1), true
 	p.mu.Lock()
 	c.at = p.queue.PushBack(&c)
 	p.serve() // one may have become free meanwhile
@@ -137,7 +128,7 @@ func (p *pool) await(ctx context.Context, c claim) (*lower, error) {
 			return nil, p.r.gate.Lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.r.gate.Wait())
 		}
 		if why = p.press(&c); why != nil {
-			p.giveWay(c.from.Principal)
+			p.legacy.GiveWay(c.from.Principal)
 		}
 		tick.Reset(min(claimAgain, max(time.Until(c.until), 0)))
 	}
@@ -187,16 +178,9 @@ func (p *pool) serve() {
 	}
 }
 
-// settled serves those who wait in line, when a connection is free again.
-func (p *pool) settled() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.serve()
-}
-
 // hand gives a connection to one that waits, or nil when there will be none. The
 // caller holds p.mu.
-func (p *pool) hand(c *claim, l *lower) {
+func (p *pool) hand(c *claim, l *slot) {
 	p.queue.Remove(c.at)
 	c.at = nil
 	c.got <- l
@@ -219,7 +203,7 @@ func (p *pool) quit(c *claim) {
 }
 
 // forgo drops a connection that was not opened, since there was no room.
-func (p *pool) forgo(l *lower) {
+func (p *pool) forgo(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.users == 1 {
@@ -232,43 +216,4 @@ func (p *pool) queued() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.Len()
-}
-
-// giveWay ends the call of a principal's that waits for its client for longest,
-// if nobody has come back to it for so long that others go first.
-func (p *pool) giveWay(principal string) bool {
-	p.mu.Lock()
-	all := make([]*parked, 0, len(p.parked))
-	for _, c := range p.parked {
-		if c.principal() == principal {
-			all = append(all, c)
-		}
-	}
-	p.mu.Unlock()
-	var oldest *parked
-	var since time.Duration
-	for _, c := range all {
-		if idle := c.idle(); idle >= abandoned && idle > since {
-			oldest, since = c, idle
-		}
-	}
-	if oldest == nil || !oldest.abandon() {
-		return false
-	}
-	p.warn("a call that waits for its client gives way to others", "method", oldest.r.Method, "waited", since.Round(time.Second))
-	return true
-}
-
-// warn logs what may happen often, at most once a minute.
-func (p *pool) warn(what string, args ...any) {
-	p.mu.Lock()
-	now := time.Now()
-	told := now.Sub(p.noticed) < time.Minute
-	if !told {
-		p.noticed = now
-	}
-	p.mu.Unlock()
-	if !told {
-		p.r.log.Warn(what, args...)
-	}
 }

@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
 // maxOwn is how many connections a principal may have to a server: as many as
 // its calls that may wait for their clients.
-const maxOwn = maxParked
+const maxOwn = lower.MaxParked
 
 // room makes room for one more connection of a principal's. The one that was
 // not used for longest goes; when all are in use there is none. The caller holds
 // p.mu.
 func (p *pool) room(principal, group, key string) error {
-	full := func(most int, which func(*lower) bool) bool {
+	full := func(most int, which func(*slot) bool) bool {
 		n := 0
-		for _, all := range p.lowers {
+		for _, all := range p.slots {
 			for _, l := range all {
 				if which(l) {
 					n++
@@ -41,10 +42,10 @@ func (p *pool) room(principal, group, key string) error {
 	}
 	// Without access rules everybody is one principal: only each lane's own
 	// connections count then, and all together.
-	mine := func(l *lower) bool {
-		return l.group == group || principal != "" && l.lane.caller.Principal == principal
+	mine := func(l *slot) bool {
+		return l.group == group || principal != "" && l.line.Caller().Principal == principal
 	}
-	if len(p.lowers[key]) == 0 && !p.roomForKey(mine) {
+	if len(p.slots[key]) == 0 && !p.roomForKey(mine) {
 		return limited("it has too many connections for clients of different capabilities", maxProfiles)
 	}
 	if principal != "" && full(maxOwn, mine) {
@@ -53,7 +54,7 @@ func (p *pool) room(principal, group, key string) error {
 	if most := int(p.r.portions.Most()); most > 0 && principal != "" && full(most, mine) {
 		return p.r.portions.Refusal(p.r.o.Name)
 	}
-	if full(int(p.r.maxLanes), func(*lower) bool { return true }) {
+	if full(int(p.r.maxLanes), func(*slot) bool { return true }) {
 		return limited("it has too many connections", int(p.r.maxLanes))
 	}
 	return nil
@@ -62,9 +63,9 @@ func (p *pool) room(principal, group, key string) error {
 // roomForKey makes room for connections for one more set of capabilities, if
 // there are too many of some: those of the set that was not used for longest go.
 // It reports false when all are in use. The caller holds p.mu.
-func (p *pool) roomForKey(which func(*lower) bool) bool {
+func (p *pool) roomForKey(which func(*slot) bool) bool {
 	n, oldest, use := 0, "", uint64(0)
-	for key, all := range p.lowers {
+	for key, all := range p.slots {
 		if !which(all[0]) {
 			continue
 		}
@@ -80,7 +81,7 @@ func (p *pool) roomForKey(which func(*lower) bool) bool {
 	if n < maxProfiles {
 		return true
 	}
-	for _, l := range slices.Clone(p.lowers[oldest]) {
+	for _, l := range slices.Clone(p.slots[oldest]) {
 		p.drop(l)
 	}
 	return oldest != "" && n == maxProfiles
@@ -92,7 +93,7 @@ func (p *pool) roomForKey(which func(*lower) bool) bool {
 func (p *pool) yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	oldest := p.oldest(func(l *lower) bool { return !own || l.lane.caller.Principal == principal })
+	oldest := p.oldest(func(l *slot) bool { return !own || l.line.Caller().Principal == principal })
 	if oldest == nil || p.closed {
 		return false
 	}
@@ -102,8 +103,8 @@ func (p *pool) yield(principal string, own bool) bool {
 
 // oldest returns the connection of some that was not used for longest, or nil
 // when all are in use. The caller holds p.mu.
-func (p *pool) oldest(which func(*lower) bool) (l *lower) {
-	for _, all := range p.lowers {
+func (p *pool) oldest(which func(*slot) bool) (l *slot) {
+	for _, all := range p.slots {
 		for _, other := range all {
 			if which(other) && other.users == 0 && (l == nil || other.use < l.use) {
 				l = other
@@ -115,7 +116,7 @@ func (p *pool) oldest(which func(*lower) bool) (l *lower) {
 
 // leave ends what enter began, of a call or of another request. Calls that wait
 // are served.
-func (p *pool) leave(l *lower, call bool) {
+func (p *pool) leave(l *slot, call bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.users--
@@ -140,7 +141,7 @@ func (p *pool) leave(l *lower, call bool) {
 
 // doze closes a connection that nobody uses. It looks again later when somebody
 // did in the meantime: cheaper than a timer that each call resets.
-func (p *pool) doze(l *lower) {
+func (p *pool) doze(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.timer = nil
@@ -154,41 +155,15 @@ func (p *pool) doze(l *lower) {
 	p.drop(l)
 }
 
-// part drops a connection of which it cannot be told any more what questions of
-// the server's are about. One that share has chosen stays.
-func (p *pool) part(l *lower) {
-	if p.r.share != ShareSession {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drop(l)
-}
-
-// lingering is how long a server has to end what it is told that nobody wants.
-const lingering = 5 * time.Second
-
-// linger is part for a connection that stays open for a moment more.
-func (p *pool) linger(l *lower) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return
-	}
-	l.users++
-	p.drop(l)
-	time.AfterFunc(lingering, func() { p.leave(l, false) })
-}
-
 // found reports whether requests find the connection. The caller holds p.mu.
-func (p *pool) found(l *lower) bool { return slices.Contains(p.lowers[l.key], l) }
+func (p *pool) found(l *slot) bool { return slices.Contains(p.slots[l.key], l) }
 
 // drop lets no more requests find the connection, which is closed when nobody
 // uses it any more. The caller holds p.mu.
-func (p *pool) drop(l *lower) {
-	left := slices.DeleteFunc(p.lowers[l.key], func(o *lower) bool { return o == l })
-	if p.lowers[l.key] = left; len(left) == 0 {
-		delete(p.lowers, l.key)
+func (p *pool) drop(l *slot) {
+	left := slices.DeleteFunc(p.slots[l.key], func(o *slot) bool { return o == l })
+	if p.slots[l.key] = left; len(left) == 0 {
+		delete(p.slots, l.key)
 	}
 	if l.users == 0 && !p.closed {
 		p.shut(l)
@@ -196,7 +171,7 @@ func (p *pool) drop(l *lower) {
 }
 
 // shut closes a connection that no request finds. The caller holds p.mu.
-func (p *pool) shut(l *lower) {
+func (p *pool) shut(l *slot) {
 	if _, open := p.all[l]; !open {
 		return
 	}
@@ -204,16 +179,8 @@ func (p *pool) shut(l *lower) {
 	left := p.r.leave.begin()
 	p.wg.Go(func() {
 		defer left()
-		l.close(p.r.b.force)
+		l.lower.Close(p.r.b.force)
 	})
-}
-
-// forget drops a connection whose server came back another, or not at all.
-func (p *pool) forget(l *lower) {
-	l.circle.learn(nil)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drop(l)
 }
 
 // Close ends all connections.
@@ -221,7 +188,7 @@ func (p *pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	all := p.all
-	p.all, p.lowers = map[*lower]struct{}{}, map[string][]*lower{}
+	p.all, p.slots = map[*slot]struct{}{}, map[string][]*slot{}
 	for l := range all {
 		if l.timer != nil {
 			l.timer.Stop()
@@ -231,24 +198,57 @@ func (p *pool) Close(ctx context.Context) error {
 	p.mu.Unlock()
 	var wg sync.WaitGroup
 	for l := range all {
-		wg.Go(func() { l.close(ctx) })
+		wg.Go(func() { l.lower.Close(ctx) })
 	}
 	wg.Wait()
 	p.wg.Wait()
-	p.mu.Lock()
-	waiting := p.parked
-	p.parked = map[string]*parked{}
-	p.mu.Unlock()
-	for _, c := range waiting {
-		c.forgotten()
-	}
+	p.legacy.Close()
 	return nil
 }
 
-// hold counts one more call of a connection that is in use.
-func (p *pool) hold(l *lower) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Hold counts one more call of a connection that is in use.
+func (l *slot) Hold() {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
 	l.users++
 	l.calls++
+}
+
+// Leave ends what Hold began.
+func (l *slot) Leave() { l.p.leave(l, true) }
+
+// Doubted notes whether the server may ask about a call that has ended. When that
+// is over, those who wait in line are served.
+func (l *slot) Doubted(yes bool) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	if l.doubted = yes; !yes {
+		l.p.serve()
+	}
+}
+
+// Part drops a connection of which it cannot be told any more what questions of
+// the server's are about. One that share has chosen stays. Who waits for it finds
+// another.
+func (l *slot) Part() {
+	if l.p.r.share != ShareSession {
+		return
+	}
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.drop(l)
+	l.p.serve()
+}
+
+// Gone drops a connection whose server came back another, or not at all.
+func (l *slot) Gone() {
+	l.circle.learn(nil)
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	select {
+	case <-l.gone:
+	default:
+		close(l.gone)
+	}
+	l.p.drop(l)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -22,19 +21,15 @@ import (
 )
 
 // remains says what a pool has.
-type remains struct{ lowers, all, parked, waiting, bytes, busy int }
+type remains struct{ slots, all, parked, waiting, bytes, busy int }
 
 func (p *pool) remains() (n remains) {
 	synctest.Wait()
 	p.mu.Lock()
-	n = remains{lowers: len(p.lowers), all: len(p.all), parked: len(p.parked), waiting: len(p.waiting), bytes: p.keptBytes}
-	all := maps.Clone(p.all)
+	n = remains{slots: len(p.slots), all: len(p.all)}
 	p.mu.Unlock()
-	for l := range all {
-		l.mu.Lock()
-		n.busy += len(l.asking) + len(l.visits) + len(l.listens) + len(l.watched)
-		l.mu.Unlock()
-	}
+	st := p.legacy.Status()
+	n.parked, n.waiting, n.bytes, n.busy = st.Kept, st.Waiting, st.Bytes, st.Requests+st.Subscriptions
 	return n
 }
 
@@ -275,7 +270,7 @@ func TestPoolShareCall(t *testing.T) {
 		}
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
-		if n := b.routes[0].pool.remains(); n.all+n.lowers+n.waiting != 0 {
+		if n := b.routes[0].pool.remains(); n.all+n.slots+n.waiting != 0 {
 			t.Errorf("left: %+v", n)
 		}
 	})
@@ -364,7 +359,7 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"name":"new"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "prompts/list", ""), `"name":"new"`)
-		if n := b.routes[0].pool.remains(); n.lowers != 1 || n.all != 1 {
+		if n := b.routes[0].pool.remains(); n.slots != 1 || n.all != 1 {
 			t.Errorf("left: %+v", n)
 		}
 	})

@@ -11,23 +11,24 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
 // relay makes the call of a client without a session to a server of its own
 // era: it goes as it is, but for the handles that only the client may use that
 // was given them (protocol.md D4). named says that the request has chosen its
 // connection.
-func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again *nextRound, state *requestState) (*jsonrpc.Message, error) {
+func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *lower.Round) (*jsonrpc.Message, error) {
 	inner := *r
 	if named {
 		place := cap(r.Params) - cap(r.Meta())
-		edits, _ := jsonrpc.Omit(r.Meta(), place, func(name string) bool { return name == keyLane })
+		edits, _ := jsonrpc.Omit(r.Meta(), place, func(name string) bool { return name == era.KeyLane })
 		inner.Message = r.Edited(edits...)
 	}
-	if state != nil { // it is the bridge's own, of when the server was a legacy one
-		return staleState("the call that this requestState belongs to is gone: the server has become another"), nil
+	if again.Ours() { // it is the bridge's own, of when the server was a legacy one
+		return jsonrpc.InvalidParams("the call that this requestState belongs to is gone: the server has become another"), nil
 	}
-	up := l.checked
+	up := l.line.Checked()
 	h := handles{p: l.p, from: r.From}
 	no := h.unwrap(&inner, again)
 	if no != nil {
@@ -36,11 +37,7 @@ func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again 
 	if r.Method == era.Listen {
 		return l.relayListen(ctx, up, &inner, &h)
 	}
-	if r.Back != nil {
-		v := newVisit(r)
-		v.l, v.relayed = l, true
-		inner.Back = v
-	}
+	inner.Back = &relayedCall{r.Back, l, era.LogLevel(r.Meta())}
 	a, err := up.Call(ctx, &inner)
 	switch {
 	case err != nil:
@@ -48,47 +45,54 @@ func (l *lower) relay(ctx context.Context, r *bridge.Request, named bool, again 
 	case a.Error != nil && r.Method == "server/discover":
 		return l.remembered(a), nil
 	case a.Error != nil:
-		return regraded(r, a, era.LatestModern), nil
+		if e := era.Error(r.Method, r.URI(), a.Error, era.LatestModern, era.LatestModern); !rawjson.Same(e, a.Error) { // R-090
+			a.Error = slices.Clone(e)
+		}
+		return a, nil
 	case r.Method == "server/discover":
 		return rediscovered(a), nil
 	case a.Found().Type.End == 0: // R-103, R-084
-		a.Edit(first(a.Result, complete))
+		a.Edit(jsonrpc.First(a.Result, `"resultType":"complete"`))
 	default:
 		return h.wrap(r, a), nil
 	}
 	return a, nil
 }
 
-// first is the edit that puts members before the others of an object.
-func first(object []byte, members string) jsonrpc.Edit {
-	at := slices.Index(object, '{') + 1
-	if rest := object[at:]; rest[rawjson.Space(rest, 0)] != '}' {
-		members += ","
-	}
-	return jsonrpc.Edit{From: at, To: at, Text: []byte(members)}
+// relayedCall is the Client of a call to a modern server.
+type relayedCall struct {
+	bridge.Client
+	slot  *slot
+	level string // from which on the client wants log messages; empty means none
 }
+
+// Notify passes on what the server says about the call, which may be anything
+// (R-152).
+func (c *relayedCall) Notify(n *jsonrpc.Message) {
+	c.slot.p.r.cache.heard(nil, n)
+	if era.Wanted(n, c.level) {
+		c.Client.Notify(n)
+	}
+}
+
+// Ask takes a question, which a modern server has no business to ask.
+func (c *relayedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return c.slot.lower.Ask(q, reply)
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *relayedCall) Gone(error) {}
 
 // remembered returns in place of an error what the server said when it was found
 // to be a modern one: to a client, an error would say that it is none, although
 // it passes, or is that of a server without server/discover (R-088, R-188).
-func (l *lower) remembered(a *jsonrpc.Message) *jsonrpc.Message {
-	s := l.lane.Server()
+func (l *slot) remembered(a *jsonrpc.Message) *jsonrpc.Message {
+	s := l.line.Server()
 	if !s.Modern() { // it has just become another one
 		return a
 	}
 	a.Release()
 	return rediscovered(jsonrpc.NewResult(nil, rawjson.SetFirst(s.Result, "ttlMs", []byte("0"))))
-}
-
-// regraded returns an error as a client without a session understands it, whose
-// request a server of that revision has answered with it (protocol.md D7,
-// R-090).
-func regraded(r *bridge.Request, a *jsonrpc.Message, revision string) *jsonrpc.Message {
-	e := era.Error(r.Method, r.URI(), a.Error, revision, era.LatestModern)
-	if &e[0] != &a.Error[0] {
-		a.Error = slices.Clone(e)
-	}
-	return a
 }
 
 // rediscovered returns the answer to server/discover with the revisions that

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/seal"
+	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
 // handles are what a modern server gives one client to come back with:
@@ -38,7 +39,7 @@ type handle struct {
 }
 
 func (h *handles) seal(kind, value string) string {
-	raw, err := json.Marshal(handle{hash(h.from.Principal), h.p.r.o.Name, value})
+	raw, err := json.Marshal(handle{seal.Fingerprint(h.from.Principal), h.p.r.o.Name, value})
 	if err != nil {
 		panic(err) // texts always have a JSON form
 	}
@@ -53,7 +54,7 @@ func (h *handles) open(kind, token string) (string, bool) {
 		return "", false
 	}
 	var v handle
-	if json.Unmarshal(raw, &v) != nil || v.Principal != hash(h.from.Principal) || v.Server != h.p.r.o.Name {
+	if json.Unmarshal(raw, &v) != nil || v.Principal != seal.Fingerprint(h.from.Principal) || v.Server != h.p.r.o.Name {
 		return "", false
 	}
 	return v.Value, true
@@ -61,18 +62,18 @@ func (h *handles) open(kind, token string) (string, bool) {
 
 // unwrap puts the server's own handles in place of the client's. The message
 // answers a request with handles that are not the client's.
-func (h *handles) unwrap(r *bridge.Request, again *nextRound) *jsonrpc.Message {
+func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return nil
 	}
 	switch {
-	case again.repeated():
-		own, ok := h.open(sealedRelayed, again.state)
+	case again.Repeated():
+		state := again.State()
+		own, ok := h.open(sealedRelayed, state.Str)
 		if !ok {
-			return staleState("this requestState is not one that this client was given")
+			return jsonrpc.InvalidParams("this requestState is not one that this client was given")
 		}
-		at := again.stateRaw.Index
-		r.Message = r.Edited(jsonrpc.Edit{From: at, To: at + len(again.stateRaw.Raw), Text: []byte(rawjson.Quote(own))})
+		r.Message = r.Edited(jsonrpc.Edit{From: state.Index, To: state.Index + len(state.Raw), Text: []byte(rawjson.Quote(own))})
 	case era.IsTask(r.Method):
 		params := r.Whole()
 		id := gjson.GetBytes(params, "taskId")
@@ -117,11 +118,8 @@ func (h *handles) wrap(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return a
 	}
+	a = a.Once()
 	kind := a.Found().Type.Of(a.Result)
-	if a.Found().Twice { // peers differ in which they take
-		a = a.Replaced(once(a.Result))
-		kind = a.Found().Type.Of(a.Result)
-	}
 	switch {
 	case bytes.Equal(kind, []byte(`"input_required"`)):
 		return h.replace(a, "requestState", sealedRelayed)

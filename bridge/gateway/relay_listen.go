@@ -19,7 +19,7 @@ import (
 // is lost the server is asked again, and the client, whose subscription goes on,
 // is told that what it listens to may have changed (protocol.md D4, R-113). It
 // lasts until ctx or the server ends it, or the server stays away for too long.
-func (l *lower) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
+func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := list.ReadWanted(r.Whole()) // what is wrong with them, the server says
 	back := &relayed{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
@@ -51,7 +51,7 @@ func (l *lower) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.R
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, context.Cause(ctx)
-		case <-l.lost:
+		case <-l.gone:
 			timer.Stop()
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}

@@ -36,7 +36,7 @@ func (b *Gateway) Revoke(principal string) {
 		s.End(revoked)
 	}
 	for _, r := range b.routes {
-		r.pool.revoke(principal)
+		r.pool.legacy.Revoke(principal, revoked)
 	}
 	b.log.Info("what a caller had was ended: its key was taken away", "principal", principal, "sessions", len(ended))
 }
@@ -115,19 +115,4 @@ func (d *revocations) gone(c *guestCall, principal string) {
 		delete(d.calls, principal)
 	}
 	c.prev, c.next = nil, nil
-}
-
-// revoke forgets the calls of a principal that wait for their clients.
-func (p *pool) revoke(principal string) {
-	p.mu.Lock()
-	var its []*parked
-	for _, c := range p.parked {
-		if c.principal() == principal {
-			its = append(its, c)
-		}
-	}
-	p.mu.Unlock()
-	for _, c := range its {
-		c.drop(revoked)
-	}
 }

@@ -457,7 +457,7 @@ func (b *Gateway) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.reports.Calls()), Parked: r.pool.waits(), Cache: r.cache.status()}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.reports.Calls()), Parked: r.pool.legacy.Status().Waiting, Cache: r.cache.status()}
 	r.mu.Lock()
 	failure, since, latest, served := r.failure, r.since, r.latest, r.served
 	if r.known != nil {

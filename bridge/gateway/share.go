@@ -45,10 +45,11 @@ type subscription struct {
 
 // view is one session's share of a hub.
 type view struct {
-	h     *hub
-	s     bridge.Client
-	calls atomic.Int64 // under way
-	level string       // guarded by h.mu; empty means none was set
+	h         *hub
+	s         bridge.Client
+	calls     atomic.Int64 // under way
+	stateless bool         // it is for clients without sessions
+	level     string       // guarded by h.mu; empty means none was set
 }
 
 func newHub(r *route, from *bridge.Caller) *hub {
@@ -235,10 +236,10 @@ func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 }
 
 // sessionless returns those that stand for clients without sessions.
-func (h *hub) sessionless() (all []*lower) {
+func (h *hub) sessionless() (all []bridge.Client) {
 	for _, v := range h.everybody() {
-		if l, ok := v.s.(*lower); ok {
-			all = append(all, l)
+		if v.stateless {
+			all = append(all, v.s)
 		}
 	}
 	return all

@@ -43,16 +43,6 @@ func (t *tally) show(st *Status) {
 	}
 }
 
-// waits returns how many calls wait for their clients to come back.
-func (p *pool) waits() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, of := range p.waiting {
-		n += of
-	}
-	return n
-}
-
 // Totals says what the bridge as a whole has to do.
 type Totals struct {
 	Sessions int // all

@@ -71,7 +71,7 @@ func FuzzCarrying(f *testing.F) {
 		}
 		switch { // no request is both
 		case changes&1 != 0:
-			m = lowered(m, era.Rev20241105)
+			m = era.Lowered(m, era.Rev20241105)
 		case changes&2 != 0 && (m.Meta() == nil || m.Meta()[0] == '{'):
 			m = lifted(t, m)
 		}

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -146,4 +147,38 @@ func (m *Message) Replaced(result []byte) *Message {
 	b = b.Clone()
 	m.Release()
 	return b
+}
+
+// First is the edit that puts members before the others of an object.
+func First(object []byte, members string) Edit {
+	at := bytes.IndexByte(object, '{') + 1
+	if rest := object[at:]; rest[rawjson.Space(rest, 0)] != '}' {
+		members += ","
+	}
+	return Edit{From: at, To: at, Text: []byte(members)}
+}
+
+// Once returns the answer with no member in its result twice that says what kind
+// of result it is: peers differ in which one they take. The answer given is
+// released if another one is returned.
+func (m *Message) Once() *Message {
+	if !m.found.Twice {
+		return m
+	}
+	seen := map[string]bool{}
+	edits, _ := Omit(m.Result, 0, func(name string) bool {
+		switch name {
+		case "resultType", "_meta", "ttlMs", "cacheScope", "structuredContent":
+			twice := seen[name]
+			seen[name] = true
+			return twice
+		}
+		return false
+	})
+	out, done := []byte(nil), 0
+	for _, e := range edits {
+		out = append(append(out, m.Result[done:e.From]...), e.Text...)
+		done = e.To
+	}
+	return m.Replaced(append(out, m.Result[done:]...))
 }

@@ -190,3 +190,9 @@ func (l *Listener) Acknowledge(what *Wanted) {
 	}
 	l.begun, l.early = true, nil
 }
+
+// Within reports whether a resource is the one of that URI, or a part of it.
+func Within(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(whole, "/"))
+}

@@ -12,7 +12,9 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -87,6 +89,12 @@ func (k *Key) Open(kind, token string) ([]byte, error) {
 // fixed length, so no two kinds make the same.
 func bound(head []byte, kind string) []byte {
 	return append(bytes.Clone(head), kind...)
+}
+
+// Fingerprint stands for a text in a payload: of whose it is, say.
+func Fingerprint(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Format keeps the key out of whatever it is printed to.

@@ -1,4 +1,4 @@
-package gateway
+package lower
 
 import (
 	"crypto/sha256"
@@ -16,24 +16,35 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/seal"
 )
 
-// nextRound is what a request says that repeats another one with answers
+// Round is what a request says that repeats another one with answers
 // (2026-07-28, multi round-trip requests). It is not changed.
-type nextRound struct {
+type Round struct {
 	state    string // requestState; empty when there is none
 	stated   bool
 	answers  gjson.Result // inputResponses, an object; the zero Result when there are none
 	orphaned bool         // the answers are to questions of the bridge's, whose state is missing
 	stateRaw gjson.Result // requestState, with its place in the params
+	ours     *state       // what requestState says if the bridge has made it; else nil
 }
 
-// repeated reports whether the request goes on with what another one began.
-func (a *nextRound) repeated() bool { return a != nil && a.stated }
+// Repeated reports whether the request goes on with what another one began.
+func (a *Round) Repeated() bool { return a != nil && a.stated }
 
-// unknown answers a request to a legacy server that goes on with what the bridge
-// knows nothing of. state is what the request says of that, or nil.
-func (a *nextRound) unknown(state *requestState) *jsonrpc.Message {
+// Ours reports whether the bridge has made its requestState.
+func (a *Round) Ours() bool { return a != nil && a.ours != nil }
+
+// State returns the requestState of a request that is Repeated: a string, with its
+// place in the params.
+func (a *Round) State() gjson.Result { return a.stateRaw }
+
+// Parked reports whether a call waits for the request.
+func (a *Round) Parked() bool { return a != nil && a.ours != nil && a.ours.Kind == stateParked }
+
+// Unknown answers a request to a legacy server that goes on with what the bridge
+// knows nothing of.
+func (a *Round) Unknown() *jsonrpc.Message {
 	switch {
-	case state == nil && a.repeated():
+	case a.Repeated() && a.ours == nil:
 		return staleState("this requestState is not one of this instance of the bridge, or of its last start: all requests of an exchange must reach the same one")
 	case a != nil && a.orphaned:
 		return jsonrpc.InvalidParams("inputResponses came without the requestState that belongs to them: what they are about must not be done twice")
@@ -41,13 +52,14 @@ func (a *nextRound) unknown(state *requestState) *jsonrpc.Message {
 	return nil
 }
 
-// reading reads what a request repeats. The message answers one whose answers
-// are not as they have to be (R-133).
-func reading(r *bridge.Request) (*nextRound, *jsonrpc.Message) {
+// Round reads what a request goes on with; nil when that is nothing. The message
+// answers one whose answers are not as they have to be (R-133), or that goes on
+// with something else than it should.
+func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	if !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") {
 		return nil, nil
 	}
-	var a nextRound
+	var a Round
 	twice := false
 	answered := false
 	gjson.ParseBytes(r.Params).ForEach(func(name, value gjson.Result) bool {
@@ -74,6 +86,13 @@ func reading(r *bridge.Request) (*nextRound, *jsonrpc.Message) {
 		return nil, nil
 	}
 	a.orphaned = !a.stated && ours(a.answers)
+	if a.stated {
+		if a.ours = s.opened(a.state); a.ours != nil {
+			if no := s.foreign(a.ours, r); no != nil {
+				return nil, no
+			}
+		}
+	}
 	return &a, nil
 }
 
@@ -91,9 +110,9 @@ func ours(answers gjson.Result) (found bool) {
 	return found
 }
 
-// requestState is what the requestState of the bridge says. It is sealed: only
+// state is what a requestState of the bridge says. It is sealed: only
 // the bridge can have written it.
-type requestState struct {
+type state struct {
 	Kind     string   `json:"k"`
 	Version  int      `json:"v"`
 	Instance string   `json:"i"` // of the bridge
@@ -119,51 +138,46 @@ const (
 
 // sealed returns the state as the client of a request gets it, with what is the
 // same in all.
-func (l *lower) sealed(r *bridge.Request, s requestState) string {
-	s.Version, s.Instance, s.Server = stateVersion, l.p.r.b.instance, l.p.r.o.Name
-	s.Whose, s.Issued = hash(l.p.identity(r)), time.Now().Unix()
-	raw, err := json.Marshal(s)
+func (s *Server) sealed(r *bridge.Request, state state) string {
+	state.Version, state.Instance, state.Server = stateVersion, s.o.Instance, s.o.Name
+	state.Whose, state.Issued = seal.Fingerprint(s.o.Identity(r)), time.Now().Unix()
+	raw, err := json.Marshal(state)
 	if err != nil {
 		panic(err) // texts and numbers always have a JSON form
 	}
-	return l.p.r.b.seals.Seal(sealedState, raw)
+	return s.o.Seals.Seal(sealedState, raw)
 }
 
 // opened returns what a requestState says, or nil when it is none of ours.
-func (p *pool) opened(token string) *requestState {
-	raw, err := p.r.b.seals.Open(sealedState, token)
+func (s *Server) opened(token string) *state {
+	raw, err := s.o.Seals.Open(sealedState, token)
 	if err != nil {
 		return nil
 	}
-	var s requestState
-	if json.Unmarshal(raw, &s) != nil || s.Version != stateVersion {
+	var state state
+	if json.Unmarshal(raw, &state) != nil || state.Version != stateVersion {
 		return nil
 	}
-	return &s
+	return &state
 }
 
 // foreign answers a request whose requestState belongs to something else: an
 // expired one, another client's, another request's (R-123).
-func (p *pool) foreign(s *requestState, r *bridge.Request) *jsonrpc.Message {
+func (s *Server) foreign(state *state, r *bridge.Request) *jsonrpc.Message {
 	switch {
-	case s.Whose != hash(p.identity(r)), s.Server != p.r.o.Name, s.Method != r.Method:
+	case state.Whose != seal.Fingerprint(s.o.Identity(r)), state.Server != s.o.Name, state.Method != r.Method:
 		return staleState("this requestState belongs to another request")
-	case s.Instance != p.r.b.instance:
+	case state.Instance != s.o.Instance:
 		return staleState("this requestState belongs to another instance of the bridge: all requests of an exchange must reach the same one")
-	case time.Now().Unix() > s.Expires:
+	case time.Now().Unix() > state.Expires:
 		return staleState("this requestState has expired")
-	case s.Digest != digest(r.Message):
+	case state.Digest != digest(r.Message):
 		return staleState("this requestState belongs to a request with other params")
 	}
 	return nil
 }
 
 func staleState(what string) *jsonrpc.Message { return jsonrpc.InvalidParams(what) }
-
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:16])
-}
 
 // digest is what a request and its repetitions have in common: the method, what
 // is called, and with which arguments.

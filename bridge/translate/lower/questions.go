@@ -1,4 +1,4 @@
-package gateway
+package lower
 
 import (
 	"crypto/rand"
@@ -13,27 +13,27 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
 
-// openAsk is a question of the server's that has no answer yet.
-type openAsk struct {
+// question is a question of the server's that has no answer yet.
+type question struct {
 	key    string
 	method string
 	params []byte // as the client gets them; nil when there are none
 	reply  func(*jsonrpc.Message)
 
-	// Guarded by lower.mu.
+	// Guarded by Translator.mu.
 	of      *parked // the call that carries it
 	guessed bool    // that it is about that call
 }
 
 // unanswered replies to questions that nobody will answer.
-func unanswered(asks []*openAsk) {
+func unanswered(asks []*question) {
 	for _, a := range asks {
-		a.reply(unwanted(a.method))
+		a.reply(unansweredReply(a.method))
 	}
 }
 
 // unwanted is the answer to a question that nobody answers.
-func unwanted(method string) *jsonrpc.Message {
+func unansweredReply(method string) *jsonrpc.Message {
 	switch method {
 	case "elicitation/create":
 		return jsonrpc.NewResult(nil, []byte(`{"action":"cancel"}`))
@@ -67,12 +67,12 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
 		return nil
 	}
-	a := &openAsk{method: q.Method, reply: reply, guessed: guessed}
+	a := &question{method: q.Method, reply: reply, guessed: guessed}
 	if params != nil {
 		a.params = rawjson.OneLine(params)
 	}
 	l.mu.Lock()
-	full := c.over || c.gone || len(c.asks) >= bridge.MaxQuestions
+	full := c.over || c.gone || len(c.open) >= bridge.MaxQuestions
 	if !full {
 		c.add(a)
 	}
@@ -85,19 +85,19 @@ func (c *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 }
 
 // add makes the call carry the question. The caller holds l.mu.
-func (c *parked) add(a *openAsk) {
+func (c *parked) add(a *question) {
 	c.keys++
 	a.key, a.of = keyPrefix+strconv.Itoa(c.keys), c
-	c.asks = append(c.asks, a)
+	c.open = append(c.open, a)
 	c.gather()
 }
 
 // passOn finds other calls for questions whose call the server has answered
 // without waiting for them: they were about another one. It returns those that
 // nobody will answer. The caller holds l.mu.
-func (l *lower) passOn(asks []*openAsk) (moot []*openAsk) {
+func (l *Translator) passOn(asks []*question) (moot []*question) {
 	for _, a := range asks {
-		if c := l.likeliest(); a.guessed && c != nil && len(c.asks) < bridge.MaxQuestions {
+		if c := l.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
 			c.add(a)
 		} else {
 			moot = append(moot, a)
@@ -109,22 +109,22 @@ func (l *lower) passOn(asks []*openAsk) (moot []*openAsk) {
 // gather answers the request that waits with the questions, in a moment. The
 // caller holds l.mu.
 func (c *parked) gather() {
-	if c.visit != nil && c.window == nil {
+	if c.request != nil && c.window == nil {
 		c.window = time.AfterFunc(parkWindow, c.ask)
 	}
 }
 
 // withdraw takes back a question. When the client knows of it already, its
 // answer will be ignored (D8.14).
-func (l *lower) withdraw(a *openAsk) {
+func (l *Translator) withdraw(a *question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := a.of
-	for i, other := range c.asks {
+	for i, other := range c.open {
 		if other != a {
 			continue
 		}
-		c.asks = append(c.asks[:i:i], c.asks[i+1:]...)
+		c.open = append(c.open[:i:i], c.open[i+1:]...)
 		if i < c.shown {
 			c.shown--
 		}
@@ -136,28 +136,28 @@ func (l *lower) withdraw(a *openAsk) {
 // many calls wait for their clients, one that nobody has come back to for long
 // gives way; otherwise the request is refused: nobody answers in its client's name.
 func (c *parked) ask() {
-	p := c.l.p
-	if c.put() || p.giveWay(c.principal()) && c.put() {
+	s := c.l.s
+	if c.put() || s.GiveWay(c.principal()) && c.put() {
 		return
 	}
 	l := c.l
 	l.mu.Lock()
-	if c.visit == nil || len(c.asks) == 0 {
+	if c.request == nil || len(c.open) == 0 {
 		l.mu.Unlock()
 		return
 	}
-	most := maxParked
+	most := MaxParked
 	if c.principal() == "" {
 		most = maxParkedInAll
 	}
-	v := c.visit
+	v := c.request
 	c.detach()
-	v.out <- upshot{err: p.r.gate.Refusal("%s", bridge.OverLimit("the server asks its client something, and too many calls wait for their clients already", most))}
+	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client something, and too many calls wait for their clients already", most))}
 	moot := c.discard()
 	l.mu.Unlock()
 	unanswered(moot)
 	c.cancel(bridge.ErrCancelled)
-	p.warn("a call was refused: the server asks its client something, and too many calls wait for their clients already", "method", c.r.Method, "max", most)
+	s.warn("a call was refused: the server asks its client something, and too many calls wait for their clients already", "method", c.r.Method, "max", most)
 }
 
 // put answers the request that waits with the questions that there are, if both
@@ -166,14 +166,14 @@ func (c *parked) put() bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	c.window = nil
-	v := c.visit
-	if v == nil || len(c.asks) == 0 {
+	v := c.request
+	if v == nil || len(c.open) == 0 {
 		return true
 	}
 	if !c.park() {
 		return false
 	}
-	o := upshot{answer: c.questions(), parked: true}
+	o := outcome{answer: c.questions(), parked: true}
 	c.detach()
 	v.out <- o
 	return true
@@ -186,13 +186,13 @@ func (c *parked) park() bool {
 		var id [16]byte
 		rand.Read(id[:]) // it does not fail: it ends the process
 		name := hex.EncodeToString(id[:])
-		if !c.l.p.park(name, c) {
+		if !c.l.s.park(name, c) {
 			return false
 		}
 		c.id, c.digest = name, digest(c.r.Message)
 	}
 	c.round++
-	c.shown = len(c.asks)
+	c.shown = len(c.open)
 	c.arm()
 	return true
 }
@@ -201,7 +201,7 @@ func (c *parked) park() bool {
 func (c *parked) questions() *jsonrpc.Message {
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)
-	for i, a := range c.asks[:c.shown] {
+	for i, a := range c.open[:c.shown] {
 		if i > 0 {
 			b.WriteByte(',')
 		}
@@ -211,7 +211,7 @@ func (c *parked) questions() *jsonrpc.Message {
 		}
 		b.WriteString(`"` + a.key + `":{"method":"` + a.method + `","params":` + string(params) + `}`)
 	}
-	state := c.l.sealed(&c.r, requestState{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
+	state := c.l.s.sealed(&c.r, state{Kind: stateParked, Method: c.r.Method, Digest: c.digest, Expires: c.expires.Unix(), Call: c.id, Round: c.round})
 	b.WriteString(`},"requestState":"` + state + `"`)
 	return c.s.enveloped(b.String())
 }

@@ -1,4 +1,4 @@
-package gateway
+package lower
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 const (
 	codeURLNeeded = -32042 // 2025-11-25, URL elicitation required
+	maxID         = 256    // bytes of an elicitation's
 	maxURLRounds  = 5      // of one request
 	maxURLs       = 16     // of one round
 	maxURLsOpen   = 256    // whose completion a connection is waited for
@@ -27,7 +28,7 @@ const (
 // wants URLs to be visited before it makes the call: they are asked for, and the
 // request that follows makes the call again (protocol.md D1.5, R-139). Nothing
 // is kept for that. It returns nil when it is no such error.
-func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
+func (l *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
 	r := v.r
 	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
 		return nil
@@ -45,7 +46,7 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 	}
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)
-	state := requestState{Kind: stateURL, Method: r.Method, Digest: digest(r.Message), Expires: time.Now().Add(parkTTL).Unix(), Round: v.rounds + 1}
+	state := state{Kind: stateURL, Method: r.Method, Digest: digest(r.Message), Expires: time.Now().Add(parkTTL).Unix(), Round: v.rounds + 1}
 	for i, e := range asked {
 		if !e.IsObject() || e.Get("url").Type != gjson.String {
 			return nil
@@ -56,7 +57,7 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 			return nil
 		}
 		id := e.Get("elicitationId").Str
-		if len(id) > maxLaneKey { // it would take the state over its limit
+		if len(id) > maxID { // it would take the state over its limit
 			id = ""
 		}
 		state.IDs = append(state.IDs, id)
@@ -65,10 +66,10 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 		}
 		b.WriteString(`"` + keyPrefix + strconv.Itoa(i+1) + `":{"method":"elicitation/create","params":` + string(params) + `}`)
 	}
-	token := l.sealed(r, state)
+	token := l.s.sealed(r, state)
 	if len(token) > maxState {
 		state.IDs = make([]string, len(state.IDs)) // they are only waited for
-		token = l.sealed(r, state)
+		token = l.s.sealed(r, state)
 	}
 	l.awaitURLs(state.IDs)
 	b.WriteString(`},"requestState":"` + token + `"`)
@@ -76,7 +77,7 @@ func (l *lower) urlsNeeded(v *visit, s *legacy, a *jsonrpc.Message) *jsonrpc.Mes
 }
 
 // awaitURLs notes whose completion the server will tell.
-func (l *lower) awaitURLs(ids []string) {
+func (l *Translator) awaitURLs(ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.urls == nil {
@@ -97,7 +98,7 @@ func (l *lower) awaitURLs(ids []string) {
 }
 
 // urlDone notes that what had to be done at a URL is done.
-func (l *lower) urlDone(id string) {
+func (l *Translator) urlDone(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	done := l.urls[id]
@@ -116,7 +117,8 @@ var errPatience = errors.New("waited for long enough")
 // visited reads what the client says about the URLs that it was asked to have
 // visited. When it has consented to all, it waits a moment for the server to say
 // that it is done. The message answers a client that has not.
-func (l *lower) visited(ctx context.Context, s *legacy, r *bridge.Request, again *nextRound, state *requestState) *jsonrpc.Message {
+func (l *Translator) visited(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
+	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
 		given := again.answer(key)

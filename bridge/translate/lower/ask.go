@@ -1,4 +1,4 @@
-package gateway
+package lower
 
 import (
 	"errors"
@@ -23,37 +23,37 @@ const keyTask = "io.modelcontextprotocol/related-task"
 // a guess. A wrong guess shows the question at the wrong call and no more: its
 // answer goes back to where it came from, and when the server is done with that
 // call before, another one carries it.
-func (l *lower) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	if !l.p.stray.Load() && askable[q.Method] {
-		l.p.stray.Store(true)
+func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !l.s.stray.Load() && askable[q.Method] {
+		l.s.stray.Store(true)
 	}
 	l.mu.Lock()
-	c, doubt := l.carrier(q)
+	c, unclear := l.carrier(q)
+	doubted := l.doubt.unheard
 	l.mu.Unlock()
 	switch {
-	case doubt:
-		l.p.warn("a question of the server's was refused: it does not say which call it is about, and it may be one of several, or one that was cancelled", "method", q.Method)
-		if !l.doubted.Load() {
-			l.p.part(l)
+	case unclear:
+		l.s.warn("a question of the server's was refused: it does not say which call it is about, and it may be one of several, or one that was cancelled", "method", q.Method)
+		if !doubted {
+			l.slot.Part()
 		}
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server and it cannot be told which of them to ask", nil))
 		return nil
 	case c == nil:
 		return l.stray(q, reply)
 	}
-	return c.carry(q, reply, l.keyed)
+	return c.carry(q, reply, l.of.Keyed)
 }
 
-// carrier returns the call that a question is about, if there is one. doubt says
+// carrier returns the call that a question is about, if there is one. unclear says
 // that it may be about several. The caller holds l.mu.
-func (l *lower) carrier(q *jsonrpc.Message) (c *parked, doubt bool) {
-	if id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str; id != "" {
-		if c := l.tasks[id]; c != nil {
-			return c, false
-		}
-	}
+func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
+	id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
 	for other := range l.asking {
+		if id != "" && other.task == id {
+			return other, false
+		}
 		if !other.gone && !other.over {
 			n++
 		}
@@ -62,9 +62,9 @@ func (l *lower) carrier(q *jsonrpc.Message) (c *parked, doubt bool) {
 	switch {
 	case c == nil:
 		return nil, false
-	case !l.keyed && (n > 1 || l.doubted.Load()):
+	case !l.of.Keyed && (n > 1 || l.doubt.unheard):
 		return nil, true
-	case c.visit == nil && l.busy():
+	case c.request == nil && l.busy():
 		// The call waits for its client. What is under way is rather what the
 		// question is about, and cannot carry it.
 		return nil, false
@@ -74,8 +74,8 @@ func (l *lower) carrier(q *jsonrpc.Message) (c *parked, doubt bool) {
 
 // busy reports whether a request is under way that cannot carry a question. The
 // caller holds l.mu.
-func (l *lower) busy() bool {
-	for v := range l.visits {
+func (l *Translator) busy() bool {
+	for v := range l.requests {
 		if v.l != nil {
 			return true
 		}
@@ -83,52 +83,71 @@ func (l *lower) busy() bool {
 	return false
 }
 
-// doubt notes that a call has ended without its answer: the server may ask about
-// it until it has heard of the cancellation, and a heedless one later as well.
-func (l *lower) doubt() {
-	if l.keyed || l.once || !l.asks || l.p.r.share != ShareSession {
+// doubt is what is known of calls that have ended without their answers. It is
+// guarded by Translator.mu.
+type doubt struct {
+	cancelled time.Time // when the last one ended
+	unheard   bool      // the server may not have heard of that
+	settling  bool      // it is being pinged
+	again     bool      // another one has ended since
+}
+
+// abandoned notes that a call has ended without its answer: the server may ask
+// about it until it has heard of the cancellation, and a heedless one later as well.
+func (l *Translator) abandoned() {
+	if l.of.Keyed || l.of.Once || !l.asks || !l.s.o.Alone {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cancelled = time.Now()
+	l.doubt.cancelled = time.Now()
 	switch {
-	case l.p.heedless.Load():
-		l.doubted.Store(true)
-		l.p.linger(l)
 	case l.closed:
-	case l.settling:
-		l.again = true
+	case l.s.heedless.Load():
+		l.doubted(true)
+		l.slot.Hold() // it stays open for a moment more
+		l.slot.Part()
+		time.AfterFunc(lingering, l.slot.Leave)
+	case l.doubt.settling:
+		l.doubt.again = true
 	default:
-		l.settling = true
-		l.doubted.Store(true)
+		l.doubt.settling = true
+		l.doubted(true)
 		l.wg.Go(l.settle)
 	}
+}
+
+// lingering is how long a server has to end what it is told that nobody wants.
+const lingering = 5 * time.Second
+
+// doubted notes whether the server may ask about a call that has ended. The caller
+// holds l.mu.
+func (l *Translator) doubted(yes bool) {
+	l.doubt.unheard = yes
+	l.slot.Doubted(yes)
 }
 
 // settle waits until the server has answered a ping that was sent behind the
 // cancellation of a call, and so knows of it: then it is done with the call
 // (2025-11-25, Cancellation). Where a server that asks gives no answer, the
 // connection is not used any more.
-func (l *lower) settle() {
+func (l *Translator) settle() {
 	for wait := lingering; ; wait *= 2 {
-		if w := l.lane.current(); w != nil && errors.Is(w.Ping(l.ctx, wait), bridge.ErrTimeout) {
-			if l.p.stray.Load() {
-				l.p.part(l)
-				l.p.settled() // who waits for it finds another
+		if errors.Is(l.line.Ping(l.ctx, wait), bridge.ErrTimeout) {
+			if l.s.stray.Load() {
+				l.slot.Part()
 				return
 			}
 			continue
 		}
 		l.mu.Lock()
-		again := l.again
-		l.again, l.settling = false, again
+		again := l.doubt.again
+		l.doubt.again, l.doubt.settling = false, again
 		if !again {
-			l.doubted.Store(false)
+			l.doubted(false)
 		}
 		l.mu.Unlock()
 		if !again {
-			l.p.settled()
 			return
 		}
 	}
@@ -137,22 +156,22 @@ func (l *lower) settle() {
 // likeliest returns the call that a question is most likely about: the last one
 // sent of those whose clients wait, else the one that was resumed last. The
 // caller holds l.mu.
-func (l *lower) likeliest() (best *parked) {
+func (l *Translator) likeliest() (best *parked) {
 	for c := range l.asking {
 		switch {
 		case c.gone || c.over:
 		case best == nil,
-			c.visit != nil && best.visit == nil,
-			(c.visit != nil) == (best.visit != nil) && c.order > best.order:
+			c.request != nil && best.request == nil,
+			(c.request != nil) == (best.request != nil) && c.order > best.order:
 			best = c
 		}
 	}
 	return best
 }
 
-// heldAsk is a question about no call that waits for one to come.
-type heldAsk struct {
-	l        *lower
+// heldQuestion is a question about no call that waits for one to come.
+type heldQuestion struct {
+	l        *Translator
 	q        *jsonrpc.Message
 	reply    func(*jsonrpc.Message)
 	timer    *time.Timer
@@ -167,18 +186,18 @@ const rootsPatience = 10 * time.Second
 // stray takes a question that no call can carry: the client cannot be asked but
 // in answer to its requests. Servers like to ask for roots as soon as
 // they are initialized, so that is worth waiting for a moment.
-func (l *lower) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !askable[q.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
 	l.mu.Lock()
-	if time.Since(l.cancelled) < abandoned && !l.doubted.Load() && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
-		l.p.heedless.Store(true)
+	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unheard && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
+		l.s.heedless.Store(true)
 	}
 	l.mu.Unlock()
-	h := &heldAsk{l: l, reply: reply}
-	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.lane.caller.Capabilities, "roots").Exists() {
+	h := &heldQuestion{l: l, reply: reply}
+	if q.Method != "roots/list" || !l.asks || !gjson.GetBytes(l.line.Caller().Capabilities, "roots").Exists() {
 		reply(strayed(q.Method))
 		return nil
 	}
@@ -206,7 +225,7 @@ func strayed(method string) *jsonrpc.Message {
 }
 
 // releaseHeld returns the questions that wait for a call. The caller holds l.mu.
-func (l *lower) releaseHeld() []*heldAsk {
+func (l *Translator) releaseHeld() []*heldQuestion {
 	held := l.held
 	l.held = nil
 	for _, h := range held {
@@ -216,8 +235,8 @@ func (l *lower) releaseHeld() []*heldAsk {
 }
 
 // put makes a call carry the question.
-func (h *heldAsk) put(c *parked) {
-	withdraw := c.carry(h.q, h.reply, h.l.keyed)
+func (h *heldQuestion) put(c *parked) {
+	withdraw := c.carry(h.q, h.reply, h.l.of.Keyed)
 	h.l.mu.Lock()
 	h.withdraw = withdraw
 	back := h.back
@@ -229,7 +248,7 @@ func (h *heldAsk) put(c *parked) {
 
 // remove takes the question from those that wait. It reports whether it was
 // there.
-func (h *heldAsk) remove() bool {
+func (h *heldQuestion) remove() bool {
 	for i, other := range h.l.held {
 		if other == h {
 			h.l.held = append(h.l.held[:i:i], h.l.held[i+1:]...)
@@ -240,7 +259,7 @@ func (h *heldAsk) remove() bool {
 	return false
 }
 
-func (h *heldAsk) expire() {
+func (h *heldQuestion) expire() {
 	h.l.mu.Lock()
 	mine := h.remove()
 	h.l.mu.Unlock()
@@ -249,12 +268,12 @@ func (h *heldAsk) expire() {
 	}
 }
 
-func (h *heldAsk) refuse() {
+func (h *heldQuestion) refuse() {
 	h.timer.Stop()
 	h.reply(strayed(h.q.Method))
 }
 
-func (h *heldAsk) takeBack(why string) {
+func (h *heldQuestion) takeBack(why string) {
 	h.l.mu.Lock()
 	h.back = true
 	h.remove()

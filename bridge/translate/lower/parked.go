@@ -1,4 +1,4 @@
-package gateway
+package lower
 
 import (
 	"bytes"
@@ -13,9 +13,11 @@ import (
 // parked is a call to a legacy server that can outlive the request that it was
 // made for. When the server asks something, that request is answered with the
 // questions, and the call is parked: it waits for a request that brings the
-// answers (protocol.md D1.4).
+// answers (protocol.md D1.4). Requests, the server, timers and what makes room for
+// others may all come at once, and one lock decides between them: so its state is
+// in one piece.
 type parked struct {
-	l      *lower
+	l      *Translator
 	s      *legacy
 	r      bridge.Request // as it goes to the server, valid until free
 	free   func()
@@ -24,13 +26,14 @@ type parked struct {
 	cancel context.CancelCauseFunc
 
 	// Guarded by l.mu.
-	visit     *visit // the request that waits for it; nil while it is parked
-	order     uint64 // when it was sent, or resumed last
-	id        string // empty until it is parked for the first time
-	round     int    // how often it was
-	keys      int    // made so far
-	asks      []*openAsk
-	shown     int    // how many of asks, the first ones, the client has been told of
+	request   *request // the request that waits for it; nil while it is parked
+	order     uint64   // when it was sent, or resumed last
+	task      string   // that the server has made of it, by its id
+	id        string   // empty until it is parked for the first time
+	round     int      // how often it was
+	keys      int      // made so far
+	open      []*question
+	shown     int    // how many of open, the first ones, the client has been told of
 	allowed   []byte // capabilities of the request that waited last
 	window    *time.Timer
 	expiry    *time.Timer
@@ -41,36 +44,43 @@ type parked struct {
 	answer    *jsonrpc.Message // the server's
 	err       error
 	delivered bool // a client has had the answer
-	settled   bool // it does not count as waiting for its client any more; guarded by pool.mu
+	settled   bool // it does not count as waiting for its client any more; guarded by Server.mu
 	bytes     int  // of the answer, while it is counted among those kept
 }
 
-// upshot is what a request that waits for a call gets.
-type upshot struct {
+// outcome is what a request that waits for a call gets.
+type outcome struct {
 	answer *jsonrpc.Message
 	err    error
 	parked bool // the answer is that there are questions
 }
 
-// The limits of parked calls (protocol.md D1.4, F).
+// MaxParked is how many calls of one principal may wait for their clients at one
+// server (protocol.md D1.4, F).
+const MaxParked = 32
+
+// The other limits of parked calls.
 const (
 	parkWindow     = 30 * time.Millisecond // in which questions share a round
 	parkTTL        = 10 * time.Minute
-	maxParked      = 32       // of one principal
 	maxParkedInAll = 1024     // of one server
 	maxKeptAnswers = 64 << 20 // bytes of answers to one server's calls that are kept in case that they were lost
+	// abandonedFor is how long nobody has come back to a parked call that gives way
+	// when there is no room for others: as long as servers commonly wait for an
+	// answer.
+	abandonedFor = time.Minute
 )
 
 // begin makes a call that may be parked, and waits for what comes of it.
-func (l *lower) begin(ctx context.Context, v *visit, inner *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
-	c := &parked{l: l, s: s, r: *inner, free: func() {}, visit: v, allowed: v.r.From.Capabilities}
+func (l *Translator) begin(ctx context.Context, v *request, inner *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
+	c := &parked{l: l, s: s, r: *inner, free: func() {}, request: v, allowed: v.r.From.Capabilities}
 	if v.r.Keep != nil {
 		c.free = v.r.Keep()
 	} else {
 		c.r.Message = inner.Clone()
 	}
 	c.r.Back, c.r.Keep, c.r.Mirror = c, nil, nil
-	c.ctx, c.cancel = context.WithCancelCause(l.p.r.b.tracing.Following(l.ctx, ctx))
+	c.ctx, c.cancel = context.WithCancelCause(l.s.o.Following(l.ctx, ctx))
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -78,11 +88,11 @@ func (l *lower) begin(ctx context.Context, v *visit, inner *bridge.Request, s *l
 		c.free()
 		return nil, bridge.ErrShutdown
 	}
-	l.p.hold(l)
+	l.slot.Hold()
 	l.order++
 	c.order = l.order
 	l.asking[c] = struct{}{}
-	l.visits[v] = struct{}{}
+	l.requests[v] = struct{}{}
 	held := l.releaseHeld()
 	l.wg.Go(c.run)
 	l.mu.Unlock()
@@ -99,7 +109,7 @@ func (c *parked) run() {
 		a.ID = []byte("0")
 	}
 	if err != nil && (c.ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) {
-		c.l.doubt()
+		c.l.abandoned()
 	}
 	c.cancel(nil)
 	c.finish(a, err)
@@ -108,7 +118,7 @@ func (c *parked) run() {
 
 // await waits for what comes of the call. The end of ctx means that the client
 // does not want it any more, unless it was parked before.
-func (c *parked) await(ctx context.Context, v *visit) (*jsonrpc.Message, error) {
+func (c *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error) {
 	select {
 	case o := <-v.out:
 		return c.conclude(v, o)
@@ -116,7 +126,7 @@ func (c *parked) await(ctx context.Context, v *visit) (*jsonrpc.Message, error) 
 	}
 	l := c.l
 	l.mu.Lock()
-	if c.visit == v {
+	if c.request == v {
 		moot := c.discard()
 		l.mu.Unlock()
 		unanswered(moot)
@@ -141,7 +151,7 @@ func takenBackBy(ctx context.Context) error {
 	return bridge.ErrCancelled
 }
 
-func (c *parked) conclude(v *visit, o upshot) (*jsonrpc.Message, error) {
+func (c *parked) conclude(v *request, o outcome) (*jsonrpc.Message, error) {
 	if o.parked || o.err != nil {
 		return o.answer, o.err
 	}
@@ -151,8 +161,8 @@ func (c *parked) conclude(v *visit, o upshot) (*jsonrpc.Message, error) {
 // detach ends the waiting of the request. Nothing more is said to it. The
 // caller holds l.mu.
 func (c *parked) detach() {
-	delete(c.l.visits, c.visit)
-	c.visit = nil
+	delete(c.l.requests, c.request)
+	c.request = nil
 	if c.window != nil {
 		c.window.Stop()
 		c.window = nil
@@ -165,12 +175,12 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	l.mu.Lock()
 	c.over = true
 	delete(l.asking, c)
-	moot := c.asks
-	c.asks, c.shown = nil, 0
+	moot := c.open
+	c.open, c.shown = nil, 0
 	if err == nil {
 		moot = l.passOn(moot)
 	}
-	v := c.visit
+	v := c.request
 	if v != nil {
 		c.detach()
 	}
@@ -180,20 +190,20 @@ func (c *parked) finish(a *jsonrpc.Message, err error) {
 	case v == nil: // it is kept for the request to come
 		c.answer, c.err = a, err
 	case c.id == "":
-		v.out <- upshot{answer: a, err: err}
+		v.out <- outcome{answer: a, err: err}
 	default:
 		c.answer, c.err = a, err
 		c.deliver(v)
 	}
 	l.mu.Unlock()
 	unanswered(moot)
-	l.p.leave(l, true)
+	l.slot.Leave()
 }
 
 // deliver gives the client the answer that there is. It is kept for a while, in
 // case that it gets lost. The caller holds l.mu.
-func (c *parked) deliver(v *visit) {
-	o := upshot{err: c.err}
+func (c *parked) deliver(v *request) {
+	o := outcome{err: c.err}
 	if c.answer != nil {
 		o.answer = c.answer.Clone()
 	}
@@ -201,7 +211,7 @@ func (c *parked) deliver(v *visit) {
 	if !c.delivered {
 		c.delivered = true
 		c.arm()
-		c.l.p.keep(c)
+		c.l.s.keep(c)
 	}
 }
 
@@ -219,7 +229,7 @@ func (c *parked) arm() {
 func (c *parked) expire() {
 	l := c.l
 	l.mu.Lock()
-	if c.gone || c.visit != nil {
+	if c.gone || c.request != nil {
 		l.mu.Unlock()
 		return // await, or the next parking, sees to it
 	}
@@ -246,15 +256,15 @@ func (c *parked) drop(why error) {
 
 // discard makes the call one that nobody can resume, and returns the questions
 // that nobody will answer. The caller holds l.mu.
-func (c *parked) discard() (moot []*openAsk) {
+func (c *parked) discard() (moot []*question) {
 	if c.gone {
 		return nil
 	}
 	c.gone = true
-	moot = c.asks
-	c.asks, c.shown = nil, 0
-	if c.visit != nil {
-		c.visit.out <- upshot{err: bridge.ErrCancelled}
+	moot = c.open
+	c.open, c.shown = nil, 0
+	if c.request != nil {
+		c.request.out <- outcome{err: bridge.ErrCancelled}
 		c.detach()
 	}
 	if c.expiry != nil {
@@ -263,7 +273,7 @@ func (c *parked) discard() (moot []*openAsk) {
 	c.answer.Release()
 	c.answer = nil
 	if c.id != "" {
-		c.l.p.unpark(c)
+		c.l.s.unpark(c)
 	}
 	return moot
 }
@@ -273,7 +283,7 @@ func (c *parked) discard() (moot []*openAsk) {
 func (c *parked) idle() time.Duration {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	if c.visit != nil || c.over || c.gone {
+	if c.request != nil || c.over || c.gone {
 		return 0
 	}
 	return parkTTL - time.Until(c.expires)
@@ -282,8 +292,8 @@ func (c *parked) idle() time.Duration {
 // abandon gives up the call, unless its client has just come back.
 func (c *parked) abandon() bool {
 	c.l.mu.Lock()
-	ours := c.visit == nil && !c.over && !c.gone
-	var moot []*openAsk
+	ours := c.request == nil && !c.over && !c.gone
+	var moot []*question
 	if ours {
 		moot = c.discard()
 	}
@@ -295,9 +305,6 @@ func (c *parked) abandon() bool {
 	return ours
 }
 
-// forgotten frees what is left of a call when the bridge has stopped.
-func (c *parked) forgotten() { c.drop(bridge.ErrShutdown) }
-
 // Notify passes on what the server says about the call to the request that
 // waits for it.
 func (c *parked) Notify(n *jsonrpc.Message) {
@@ -308,7 +315,7 @@ func (c *parked) Notify(n *jsonrpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.visit != nil:
+	case c.request != nil:
 		c.tell(n)
 	case n.Method == "notifications/progress" && !c.gone && !c.over:
 		c.progress = n.Clone()
@@ -319,7 +326,7 @@ func (c *parked) Notify(n *jsonrpc.Message) {
 // which need not be that of the request before. The caller holds l.mu.
 func (c *parked) tell(n *jsonrpc.Message) {
 	if n.Method == "notifications/progress" {
-		mine := c.visit.r.Token()
+		mine := c.request.r.Token()
 		if mine == nil {
 			return
 		}
@@ -331,7 +338,7 @@ func (c *parked) tell(n *jsonrpc.Message) {
 			n = other
 		}
 	}
-	c.visit.Notify(n)
+	c.request.Notify(n)
 }
 
 // Gone is of no interest: the call itself fails.

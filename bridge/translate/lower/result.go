@@ -1,6 +1,8 @@
-package gateway
+package lower
 
 import (
+	"slices"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -16,7 +18,7 @@ type legacy struct {
 	info     []byte // what it said of itself, raw; nil when that is nothing
 	discover []byte // the answer to server/discover
 	logging  bool
-	grades   *list.Rewrites
+	rewrites *list.Rewrites
 	tasks    bool // its tools can be called as tasks
 }
 
@@ -26,7 +28,7 @@ const maxServerInfo = 1 << 10
 // newLegacy reads what a server said in its handshake. Without lasting nothing
 // is promised of changes.
 func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
-	g := &legacy{Greeting: s, grades: &list.Rewrites{}}
+	g := &legacy{Greeting: s, rewrites: &list.Rewrites{}}
 	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
 	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
 		raw := info.Raw
@@ -42,12 +44,12 @@ func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
 }
 
 // legacy returns what is known of the server that said s.
-func (l *lower) legacy(s *bridge.Greeting) *legacy {
+func (l *Translator) legacy(s *bridge.Greeting) *legacy {
 	if g := l.about.Load(); g != nil && g.Greeting == s {
 		return g
 	}
-	g := newLegacy(s, l.p.r.share != ShareCall)
-	g.grades = &l.p.r.rewrites
+	g := newLegacy(s, l.s.o.Lasting)
+	g.rewrites = l.s.o.Rewrites
 	l.about.Store(g)
 	return g
 }
@@ -64,19 +66,19 @@ const (
 // understand (protocol.md D5). The payload is not copied for it.
 func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error != nil {
-		return regraded(r, a, s.Revision)
+		if e := era.Error(r.Method, r.URI(), a.Error, s.Revision, era.LatestModern); !rawjson.Same(e, a.Error) {
+			a.Error = slices.Clone(e)
+		}
+		return a
 	}
 	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's answer is no object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	if changed := s.grades.Result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
+	if changed := s.rewrites.Result(a, r.Method, s.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
 		a = a.Replaced(changed)
 	}
+	a = a.Once()
 	f := a.Found()
-	if f.Twice {
-		a = a.Replaced(once(a.Result))
-		f = a.Found()
-	}
 	members := ""
 	add := func(member string) {
 		if members != "" {
@@ -112,7 +114,7 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 		}
 	}
 	if members != "" {
-		edits = append(edits, first(a.Result, members))
+		edits = append(edits, jsonrpc.First(a.Result, members))
 	}
 	a.Edit(edits...)
 	return a
@@ -120,27 +122,6 @@ func (s *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 
 // meta is the member _meta of a result that has no other.
 func (s *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(s.info) + `}` }
-
-// once returns a result in which no member of the envelope stands twice: peers
-// differ in which one they take.
-func once(result []byte) []byte {
-	seen := map[string]bool{}
-	edits, _ := jsonrpc.Omit(result, 0, func(name string) bool {
-		switch name {
-		case "resultType", "_meta", "ttlMs", "cacheScope", "structuredContent":
-			twice := seen[name]
-			seen[name] = true
-			return twice
-		}
-		return false
-	})
-	out, done := []byte(nil), 0
-	for _, e := range edits {
-		out = append(append(out, result[done:e.From]...), e.Text...)
-		done = e.To
-	}
-	return append(out, result[done:]...)
-}
 
 // enveloped is a result of the bridge's own, with what every result says.
 func (s *legacy) enveloped(members string) *jsonrpc.Message {
