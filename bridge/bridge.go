@@ -110,9 +110,9 @@ type Request struct {
 	// Handshake says that it is part of a handshake, for which ctx says how long it
 	// may take: a program may need longer to start than a call may be silent.
 	Handshake bool
-	// Awaited says that its end is to be waited for when it is taken back, so that
-	// what is sent next does not meet it at the server.
-	Awaited bool
+	// Awaited is how long its end is waited for when it is taken back, so that what
+	// is sent next does not meet it at the server. 0 means not at all.
+	Awaited time.Duration
 }
 
 // Call is a client's request on its way to the server, or the servers, that get

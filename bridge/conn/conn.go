@@ -229,9 +229,9 @@ func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 // abandon gives up a call whose answer is not wanted any more, and tells the
 // server so, unless the answer has just come.
 func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc.Message, error) {
-	if r.Awaited {
+	if r.Awaited > 0 {
 		c.takeBack(n, r, why)
-		timer := time.NewTimer(endsWithin)
+		timer := time.NewTimer(r.Awaited)
 		defer timer.Stop()
 		select {
 		case m := <-w.answer:
@@ -242,7 +242,7 @@ func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc
 	if _, mine := c.take(n); !mine {
 		return c.ended(w, <-w.answer)
 	}
-	if !r.Awaited && r.Method != "initialize" {
+	if r.Awaited == 0 && r.Method != "initialize" {
 		c.takeBack(n, r, why)
 	}
 	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // which alone would say that the server has not got it
@@ -250,9 +250,6 @@ func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc
 	}
 	return nil, why
 }
-
-// endsWithin is how long the end of a call is waited for that was taken back.
-const endsWithin = time.Second
 
 // takeBack tells the server that a call is not wanted any more.
 func (c *Conn) takeBack(n int64, r *bridge.Request, why error) {

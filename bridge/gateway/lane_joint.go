@@ -53,7 +53,16 @@ type joint struct {
 	now     *joined          // the subscription at the server, or nil
 	running bool             // run is
 	careful bool             // newcomers are let in one by one: of several at once, some were refused
+	silent  bool             // the server did not say that a subscription has ended which was taken back
 }
+
+// How long the end of a subscription is waited for that was taken back. A server
+// with much to do may need seconds for it, and would take the end for that of the
+// next subscription. One that never says it is not waited for so long again.
+const (
+	endsWithin = 5 * time.Second
+	silentFor  = time.Second
+)
 
 // sharer is a subscription of a client, which is a part of the joint one.
 type sharer struct {
@@ -296,7 +305,10 @@ func (j *joint) next() (*joined, *bridge.Request, context.Context) {
 		return nil, nil, nil
 	}
 	j.careful = j.careful && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: true}
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: endsWithin}
+	if j.silent {
+		r.Awaited = silentFor
+	}
 	if n.only = one; parts > 1 {
 		n.only = nil
 		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", filterOf(maps.Keys(n.asked))))
@@ -329,6 +341,7 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 	refused := errors.Is(err, bridge.ErrDeclined) || err == nil && a.Error != nil
 	switch {
 	case n.over: // by us: another one follows, if anybody is left
+		j.silent = err != nil
 		return
 	case refused && len(waiting) > 1: // it need not be for the sake of all of them
 		j.careful = true

@@ -130,12 +130,45 @@ const endsIn = time.Second
 
 const tellsTools = `"toolsListChanged":true`
 
+// A server that needs seconds to end a subscription does not take its end for that
+// of the next one.
+func TestJointOfSlowServer(t *testing.T) {
+	k := newKeepsOne()
+	k.lag = func() time.Duration { return 3 * time.Second }
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+		first := hears(t, b, 1, tellsTools)
+		synctest.Wait()
+		second := hears(t, b, 2, `"resourceSubscriptions":["x:a"]`)
+		time.Sleep(gatherFor + 4*time.Second)
+		told(t, first, 1)
+		if got := told(t, second, 2); got != `subscriptions/acknowledged {"resourceSubscriptions":["x:a"]}` {
+			t.Errorf("the second was told %q", got)
+		}
+		time.Sleep(time.Minute)
+		k.tools()
+		k.change("x:a", "resources/updated", `,"uri":"x:a"`)
+		if got := told(t, first, 1); got != "tools/list_changed" {
+			t.Errorf("the first was told %q", got)
+		}
+		if got := told(t, second, 2); got != "resources/updated x:a" {
+			t.Errorf("the second was told %q", got)
+		}
+		if k.most != 1 {
+			t.Errorf("%d subscriptions at once", k.most)
+		}
+	})
+}
+
 // R-143, R-144, R-146, R-149: those who listen over a wire without streams share
 // one subscription at the server, and each hears what it has asked for.
 func TestJoint(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		k := newKeepsOne()
 		k.silent = silent
+		endsIn := endsIn
+		if silent { // for the first time
+			endsIn = 5 * time.Second
+		}
 		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
 			tell := func(v *visiting, id int, want string) {
 				t.Helper()
@@ -182,7 +215,7 @@ func TestJoint(t *testing.T) {
 			tell(fourth, 4, "resources/updated X:B")
 
 			// The last ones end it. Another one begins while it has not ended at the server.
-			k.lag = func() time.Duration { return endsIn / 2 }
+			k.lag = func() time.Duration { return 500 * time.Millisecond }
 			for _, v := range []*visiting{first, third, fourth} {
 				v.cancel(nil)
 				<-v.done
@@ -358,7 +391,7 @@ func TestJointNeverDeaf(t *testing.T) {
 				} else {
 					k.change(what, "resources/updated", `,"uri":"`+what+`"`)
 				}
-				time.Sleep(3 * time.Second)
+				time.Sleep(7 * time.Second)
 				for c, before := range begun {
 					c.mu.Lock()
 					after := strings.TrimPrefix(strings.Join(c.lines, ""), before)
