@@ -140,6 +140,22 @@ type Caller struct {
 // variables.
 type Forward struct{ From, To string }
 
+// Forwarded returns what the allow-list forwards of h, under the names that the
+// server knows. It is nil only where h is, or where there is no list: a client
+// that sends nothing of it is not taken for another one that did.
+func Forwarded(h http.Header, list []Forward) http.Header {
+	if h == nil || len(list) == 0 {
+		return nil
+	}
+	out := http.Header{}
+	for _, f := range list {
+		if values := h[f.From]; len(values) > 0 {
+			out[f.To] = values
+		}
+	}
+	return out
+}
+
 // Greeting is what a handshake said about a server.
 type Greeting struct {
 	Revision     string

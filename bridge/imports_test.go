@@ -37,6 +37,7 @@ var layers = []struct {
 	{"bridge/{guard,list,translate}/*", false, func(pkg string) bool {
 		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/translate")(pkg)
 	}},
+	{"bridge/lane", false, under("bridge/lane")},
 	{"bridge/observe/*", false, under("bridge/observe")},
 	{"bridge/conn", false, under("bridge/conn")},
 	{"bridge/list", false, under("bridge/list")},
@@ -202,6 +203,11 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/guard/limits", module + "/bridge/guard/retry", false, false},
 		{"adapters/rest/wire", module + "/bridge/guard/breaker", false, true},
 		{"bridge/guard/breaker", module + "/bridge/gateway", false, false},
+		{"bridge/gateway", module + "/bridge/lane", false, true},
+		{"bridge/lane", module + "/bridge/gateway", false, false},
+		{"bridge/lane", module + "/bridge/guard/breaker", false, false},
+		{"bridge/lane", module + "/bridge/observe/tracing", false, true},
+		{"bridge/observe/tracing", module + "/bridge/lane", false, false},
 		{"bridge/guard/breaker", module + "/bridge/guard/limits", false, false},
 		{"bridge/guard/limits", module + "/bridge/guard", false, true},
 		{"bridge/gateway", module + "/bridge/list", false, true},

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
@@ -98,14 +99,14 @@ type keeper struct {
 	bridge.Upstream
 	cache  *cache
 	from   *bridge.Caller // whose connection it is
-	lane   *lane          // nil when each call has a connection of its own
+	lane   *lane.Lane     // nil when each call has a connection of its own
 	origin *origin
 }
 
 // over returns up with its lists kept. from is on whose behalf its connection is
 // opened; l is the connection, and o its observer, or both are nil when each call
 // has one of its own.
-func (c *cache) over(up bridge.Upstream, from *bridge.Caller, l *lane, o *origin) bridge.Upstream {
+func (c *cache) over(up bridge.Upstream, from *bridge.Caller, l *lane.Lane, o *origin) bridge.Upstream {
 	if c == nil {
 		return up
 	}
@@ -325,9 +326,9 @@ func (c *keeper) away(s *bridge.Greeting) absence {
 		return present
 	}
 	switch s := c.lane.State(); {
-	case s == laneLost:
+	case s == lane.Lost:
 		return down
-	case s == laneAsleep && c.cache.r.o.Process:
+	case s == lane.Asleep && c.cache.r.o.Process:
 		return asleep
 	}
 	return present

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 )
 
 // fetch is something that a server is asked for which may be kept: for one
@@ -133,7 +134,7 @@ func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	defer stop()
 	a, err := f.c.Upstream.Call(limited, r)
 	if err != nil {
-		f.err, f.moot = err, f.c.lane != nil && f.c.lane.State() == laneEnded
+		f.err, f.moot = err, f.c.lane != nil && f.c.lane.State() == lane.Ended
 		c.left(f, nil)
 		return
 	}
@@ -198,7 +199,7 @@ func (c *cache) left(f *fetch, e *entry) {
 		e.unheard(time.Now().Add(unannouncedFor))
 	}
 	switch {
-	case e != nil && !f.void && !c.closed && (e.origin == nil || f.c.lane.State() != laneEnded) && !c.outrun(e):
+	case e != nil && !f.void && !c.closed && (e.origin == nil || f.c.lane.State() != lane.Ended) && !c.outrun(e):
 		if e.key == f.public { // from now on it is everybody's: what there was stands before that
 			c.kept.Remove(f.key)
 		}

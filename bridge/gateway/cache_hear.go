@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 )
 
 // A list of a legacy server is kept for longer when the server announces its
@@ -127,5 +128,5 @@ func (e *entry) unheard(end time.Time) {
 // overhears reports whether a change of what was fetched would be heard. The
 // caller holds c.mu.
 func (c *cache) overhears(f *fetch, p *spot) bool {
-	return c.announced || c.ears.hear(p) && (f.c.lane == nil || f.c.lane.State() != laneDeaf)
+	return c.announced || c.ears.hear(p) && (f.c.lane == nil || f.c.lane.State() != lane.Deaf)
 }

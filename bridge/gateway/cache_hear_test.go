@@ -21,7 +21,7 @@ func TestCacheUnheard(t *testing.T) {
 		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
-		if n := b.lanes.Load(); n != 0 {
+		if n := b.lanes.Open(); n != 0 {
 			t.Fatalf("%d connections are open", n)
 		}
 		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
@@ -172,7 +172,7 @@ func TestCacheAnnounced(t *testing.T) {
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
 			time.Sleep(30 * time.Second)
 			synctest.Wait()
-			if n := b.lanes.Load(); n != 0 {
+			if n := b.lanes.Open(); n != 0 {
 				t.Fatalf("%d connections are open", n)
 			}
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)

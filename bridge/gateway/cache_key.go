@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
@@ -48,7 +49,7 @@ type origin struct {
 	open      int                     // 1 while it is open, 2 while it is exchanged; guarded by the cache's mu
 }
 
-var _ observer = (*origin)(nil)
+var _ lane.Observer = (*origin)(nil)
 
 // source returns the origin of a lane on behalf of from.
 func (c *cache) source(from *bridge.Caller) *origin {

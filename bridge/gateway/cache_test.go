@@ -502,7 +502,7 @@ func TestCacheStale(t *testing.T) {
 		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t`)
 		opened, asked := l.opened(), l.times()
 		time.Sleep(25 * time.Minute) // the idle time is ten
-		if n := b.lanes.Load(); n != 0 {
+		if n := b.lanes.Open(); n != 0 {
 			t.Fatalf("%d connections are open", n)
 		}
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t`)

@@ -132,7 +132,7 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`) }
 			list(v)
 			time.Sleep(25 * time.Minute)
-			if n := b.lanes.Load(); n != 0 {
+			if n := b.lanes.Open(); n != 0 {
 				t.Fatalf("%d connections are open", n)
 			}
 			dead = true

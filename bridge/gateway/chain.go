@@ -1,7 +1,11 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
 
@@ -45,26 +49,36 @@ func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upst
 	case ShareCall:
 		return r.perCall(from, rest), nil
 	}
-	l, up := r.guarded(from, rest)
-	l.own = true
+	_, up := r.guarded(from, rest, true, nil)
 	return up, nil
 }
 
 // guarded returns a lane, and the same with its guards. The breaker stands between the lane and
-// its connections, which it keeps from being opened too.
-func (r *route) guarded(from *bridge.Caller, rest bridge.Client) (*lane, bridge.Upstream) {
-	kept := r.cache.source(from)
-	l := newLane(r, from, rest, kept)
-	up := r.gate.Wrap(r.retries.Wrap(l)) // made again, a call keeps its place
-	l.asks = up.Asked
+// its connections, which it keeps from being opened too. own says that the lane is
+// one session's; givenUp is as in lane.Ends.
+func (r *route) guarded(from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
+	kept, places := r.cache.source(from), r.gate.Places() // they hear the lane, so they come before it
+	l := lane.New(&r.lane, from, lane.Ends{Client: places.Client(rest), Observer: kept, Gate: gate{r.breaker, own}, GivenUp: givenUp})
+	up := places.Wrap(r.retries.Wrap(l))      // made again, a call keeps its place
 	return l, r.cache.over(up, from, l, kept) // what is kept needs neither place nor connection
 }
 
 // perCall returns what opens a lane for each call. The guards stand around that,
 // so a call that waits has no process; it is made again within its own lane.
 func (r *route) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
-	p := &perCall{route: r, caller: from, rest: rest, inner: func(l *lane) bridge.Upstream { return r.retries.Wrap(l) }}
-	up := r.gate.Wrap(p)
-	p.asks = up.Asked
-	return r.cache.over(up, from, nil, nil)
+	places := r.gate.Places()
+	p := &perCall{route: r, caller: from, rest: places.Client(rest), inner: func(l *lane.Lane) bridge.Upstream { return r.retries.Wrap(l) }}
+	return r.cache.over(places.Wrap(p), from, nil, nil)
+}
+
+// gate is the breaker as a lane asks it.
+type gate struct {
+	*breaker.Breaker
+	own bool // the lane is one session's
+}
+
+// Opening implements lane.Gate.
+func (g gate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+	opened, err := g.Breaker.Opening(ctx, from, g.own)
+	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream { return opened(c, up, err) }, err
 }

@@ -46,7 +46,7 @@ type chainEnd struct {
 }
 
 // method matches the function of a frame that is the Call of some type of the
-// core, such as gateway.(*lane).Call.
+// core, such as lane.(*Lane).Call.
 var method = regexp.MustCompile(`/bridge/bridge/(?:\w+/)*(?:gateway\.|(\w+\.))\(?\*?(\w+)\)?\.Call$`)
 
 func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Message, err error) {
@@ -78,7 +78,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - tools.checked asks for lists as they are now, so it stands above keeper.
-//   - What keeper has needs no place in the queue of limits.Bounded.
+//   - What keeper has needs no place in the queue of limits.bounded.
 //   - The lane opens a connection and calls within spans.
 //   - A call that retry makes again keeps its place; and where each call has a
 //     process, one that waits has none.
@@ -89,8 +89,8 @@ func TestChains(t *testing.T) {
 		visitor   = refined + "limits.paced > pool > "
 		legacy    = "lower.Translator > tools.checked > "
 		modern    = "tools.checked > "
-		guards    = "keeper > limits.Bounded > retry.retrying > lane > tracing.Tracing > breaker.guarded"
-		perCall   = "keeper > limits.Bounded > perCall > retry.retrying > lane > tracing.Tracing > breaker.guarded"
+		guards    = "keeper > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
+		perCall   = "keeper > limits.bounded > perCall > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
 		viewed    = "view > " + guards
 		askedLess = "tools.checked > " + guards // the translator makes a call that may be parked in a goroutine
 	)

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -12,10 +11,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 )
-
-// errLack: the bridge itself has no room for another connection. It is a kind of
-// ErrUnavailable and of ErrOverloaded.
-var errLack = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
 
 // dataOf says what data.bridge is, by which a client's program can tell why a
 // call failed. The first kind that fits counts.

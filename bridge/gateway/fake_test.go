@@ -193,6 +193,37 @@ func (f *fake) wire(n int) *fakeWire {
 	return f.wires[n-1]
 }
 
+// restored has the newest connection end by itself, and returns the resources that
+// the server is subscribed to over the next one: those of the lane. Without any, no
+// other one is opened.
+func restored(f *fake) (uris []string) {
+	n := f.open()
+	f.wire(n).die()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if f.open() == n {
+		return nil
+	}
+	for _, line := range f.wire(n + 1).received() {
+		if m, err := jsonrpc.Parse([]byte(line)); err == nil && m.Method == "resources/subscribe" {
+			uris = append(uris, m.URI())
+		}
+	}
+	return uris
+}
+
+// Limits of package lane.
+const (
+	maxNotes    = 64 // notifications that wait for a connection
+	maxOpenings = 4  // connections to one server opened at once
+	maxStarts   = 16 // connections that begin to be opened at once
+
+	gatherFor = 50 * time.Millisecond // subscriptions come in crowds; package lift says the same
+
+	patientUntil = 5 * time.Second // a call waits for a connection
+	stable       = 5 * time.Minute // the end of a connection is no fault of its beginning
+)
+
 // all returns what the server got over all connections, when all is quiet.
 func (f *fake) all() (lines []string) {
 	f.mu.Lock()
@@ -264,7 +295,7 @@ func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *Gateway)) {
 		b := New(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler)})
 		f(t, b)
 		b.Close(context.Background())
-		if n := b.lanes.Load(); n != 0 {
+		if n := b.lanes.Open(); n != 0 {
 			t.Errorf("%d lanes are left", n)
 		}
 	})

@@ -78,7 +78,7 @@ func visitLife(t *testing.T, life []byte) {
 		t.Errorf("left: %+v", n)
 	}
 	g.b.Close(context.Background())
-	if n := g.b.lanes.Load(); n != 0 {
+	if n := g.b.lanes.Open(); n != 0 {
 		t.Errorf("%d connections are left", n)
 	}
 	if g.called > g.fresh {

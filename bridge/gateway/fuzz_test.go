@@ -83,7 +83,7 @@ func play(t *testing.T, life []byte) {
 	for i := range g.players {
 		g.heard(i)
 	}
-	if n := g.b.lanes.Load(); n != 0 || len(g.b.sessions) != 0 {
+	if n := g.b.lanes.Open(); n != 0 || len(g.b.sessions) != 0 {
 		t.Errorf("%d lanes and %d sessions are left", n, len(g.b.sessions))
 	}
 }

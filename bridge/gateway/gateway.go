@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
@@ -163,18 +164,16 @@ type Gateway struct {
 	revoked       revocations
 	guests        atomic.Int64 // calls under way of clients without sessions
 	bytes         *limits.Bytes
-	maxLanes      int64
 	version       string
 	offer         Offer
 	tracing       *tracing.Tracing // nil without
 	ownParams     []byte           // of initialize, where no client's will do
-	lanes         atomic.Int64
+	lanes         *lane.Total
 	portions      *limits.Shares // of these connections, by principal
 	dropped       atomic.Uint64  // notifications
 	reports       *report.Reporter
-	seals         *seal.Key     // of the handles that clients without sessions keep
-	instance      string        // of the bridge, for handles that are good for this one only
-	starts        chan struct{} // one token for each connection that begins to be opened
+	seals         *seal.Key // of the handles that clients without sessions keep
+	instance      string    // of the bridge, for handles that are good for this one only
 	flight        flight
 	commons       bridge.Upstream // all servers as one, for clients without sessions
 	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
@@ -192,9 +191,6 @@ type Gateway struct {
 
 // Limits that have no setting, so that nobody can take what others need (protocol.md F).
 const (
-	maxOpenings       = 4  // connections to one server opened at once; a slow server must not hold up the others
-	maxStarts         = 16 // connections to all servers that begin to be opened within startMoment
-	startMoment       = time.Second
 	maxCallsPerClient = 128  // requests under way in a session
 	maxCalls          = 4096 // requests under way in all
 	maxHubs           = 8    // shared connections per principal and server
@@ -206,10 +202,8 @@ func New(o Options) *Gateway {
 	b := &Gateway{
 		log: o.Log, store: o.Sessions, life: ctx, stop: stop, grants: o.Grants,
 		idle:     or(o.SessionIdle, 30*time.Minute),
-		maxLanes: int64(or(o.MaxLanes, 1024)),
 		version:  or(o.Version, "dev"),
 		offer:    or(o.Offer, OfferAll),
-		starts:   make(chan struct{}, maxStarts),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
@@ -217,7 +211,9 @@ func New(o Options) *Gateway {
 		panic(err) // a random key always makes a cipher
 	}
 	b.instance = rand.Text()
-	b.portions = limits.NewShares(b.maxLanes, len(b.grants))
+	maxLanes := or(o.MaxLanes, 1024)
+	b.portions = limits.NewShares(int64(maxLanes), len(b.grants))
+	b.lanes = lane.NewTotal(maxLanes, b.portions)
 	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(b.grants))
 	b.reports = report.New(o.Watch, b.bytes.Weigh)
 	b.hearing, b.deafen = context.WithCancel(context.Background())

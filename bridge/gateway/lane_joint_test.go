@@ -14,7 +14,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 )
+
+const maxInterests = 2 * list.MaxSubscriptions // of one subscription, as package lane has it
 
 // keepsOne is a server on a wire without streams that keeps one subscription for
 // the connection, as servers by the Go SDK do: a newer one takes the place of an
@@ -67,9 +70,12 @@ func (k *keepsOne) listen(w *fakeWire, m *jsonrpc.Message) bool {
 	}
 	k.open[id] = true
 	k.most = max(k.most, len(k.open))
-	for a := range asksOf(filter) {
-		k.heard[or(map[bool]string{true: a.what}[a.item], a.member)] = id
-	}
+	filter.ForEach(func(name, value gjson.Result) bool {
+		for _, uri := range value.Array() {
+			k.heard[or(uri.Str, name.Str)] = id
+		}
+		return true
+	})
 	return false
 }
 

@@ -40,7 +40,9 @@ func inquisitive() *fake {
 			}
 			w.say(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params[method == "roots/list"] + `}`)
 		case m.IsResponse():
-			w.answer(waiting[string(m.ID)], `{"content":[]}`)
+			if call := waiting[string(m.ID)]; call != nil { // otherwise the question was about none
+				w.answer(call, `{"content":[]}`)
+			}
 		default:
 			return m.Name() == "slow"
 		}
@@ -89,13 +91,14 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 		})
 	}
 	// A question that is refused at once lets nobody wait.
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
+	f := inquisitive()
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
 	limited(t, o, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
 		synctest.Wait()
-		u := b.routes[0].hubs[""].lane
-		(&wire{l: u}).Ask(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`), func(*jsonrpc.Message) {})
+		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
+		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "there is nobody to ask")
 		if g := b.Status()[0]; g.Places != 1 || slow.over() {
 			t.Errorf("%d places, want 1", g.Places)
 		}

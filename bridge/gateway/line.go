@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
@@ -13,14 +14,14 @@ import (
 type line struct {
 	bridge.Upstream
 	checked bridge.Upstream // with what the tools ask of calls
-	lane    *lane
+	lane    *lane.Lane
 	kept    *keeper // nil when nothing is kept
 }
 
 // line returns a connection for clients without sessions. It is opened when it is
 // needed.
 func (r *route) line(from *bridge.Caller, rest bridge.Client) *line {
-	var l *lane
+	var l *lane.Lane
 	var up, guarded bridge.Upstream
 	v, err := (*view)(nil), error(bridge.ErrUnavailable)
 	if r.share == ShareAll {
@@ -30,15 +31,15 @@ func (r *route) line(from *bridge.Caller, rest bridge.Client) *line {
 		v.stateless = true
 		l, up, guarded = v.h.lane, v, v.h.up
 	} else {
-		l, up = r.guarded(from, rest)
-		l.give, guarded = func() { rest.Gone(nil) }, up
+		l, up = r.guarded(from, rest, false, func() { rest.Gone(nil) })
+		guarded = up
 	}
 	kept, _ := guarded.(*keeper)
 	return &line{up, r.tools.Wrap(up), l, kept}
 }
 
 // Caller is on whose behalf it is opened.
-func (l *line) Caller() *bridge.Caller { return l.lane.caller }
+func (l *line) Caller() *bridge.Caller { return l.lane.Caller() }
 
 // Checked returns it with what the tools ask of calls.
 func (l *line) Checked() bridge.Upstream { return l.checked }
@@ -46,24 +47,7 @@ func (l *line) Checked() bridge.Upstream { return l.checked }
 // Known returns what the handshake said, for which the connection is opened, and
 // whether its wire says which call a question is about.
 func (l *line) Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error) {
-	return l.lane.known(ctx)
-}
-
-// known returns what the handshake said, for which the lane is opened, and whether
-// the wire says which call a question is about.
-func (l *lane) known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error) {
-	w, err := l.enter(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer l.leave()
-	return w.up.Server(), tells(w.raw), nil
-}
-
-// tells reports whether a wire says which call a question is about.
-func tells(up bridge.Upstream) bool {
-	a, ok := up.(bridge.Attributing)
-	return ok && a.Attributes()
+	return l.lane.Known(ctx)
 }
 
 // Holds reports whether the answer to a request is kept: see poolLine.
@@ -71,30 +55,18 @@ func (l *line) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
 	if l.kept == nil || s == nil || why != nil && !excused(why) || !l.kept.holds(r, s, why != nil) {
 		return false
 	}
-	l.lane.presume(s)
+	l.lane.Presume(s)
 	return true
 }
 
 // Keep opens it, and keeps it open until release is called.
-func (l *line) Keep(ctx context.Context) (release func(), err error) {
-	if _, err := l.lane.enter(ctx); err != nil {
-		return nil, err
-	}
-	l.lane.need(1)
-	l.lane.leave()
-	return func() { l.lane.need(-1) }, nil
-}
+func (l *line) Keep(ctx context.Context) (release func(), err error) { return l.lane.Keep(ctx) }
 
 // Go runs f in a goroutine that Close waits for.
-func (l *line) Go(f func(ctx context.Context)) { l.lane.spawn(func() { f(l.lane.ctx) }) }
+func (l *line) Go(f func(ctx context.Context)) { l.lane.Go(f) }
 
 // Ping asks for a sign of life, if there is a connection.
-func (l *line) Ping(ctx context.Context, wait time.Duration) error {
-	if w := l.lane.current(); w != nil {
-		return w.Ping(ctx, wait)
-	}
-	return nil
-}
+func (l *line) Ping(ctx context.Context, wait time.Duration) error { return l.lane.Ping(ctx, wait) }
 
 // lowering returns what those need who translate for a legacy server.
 func (r *route) lowering() lower.Options {

@@ -189,7 +189,7 @@ func (d *dialogue) play(files []txtar.File) {
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
 	}
-	if n := d.b.lanes.Load(); n != 0 {
+	if n := d.b.lanes.Open(); n != 0 {
 		d.t.Errorf("%d lanes are left", n)
 	}
 }

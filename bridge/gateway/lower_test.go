@@ -104,7 +104,7 @@ func TestLowerDiscover(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if b.lanes.Load() != 0 {
+		if b.lanes.Open() != 0 {
 			t.Error("the connection is still there")
 		}
 		c.call(t, b, "server/discover", "")
@@ -587,7 +587,7 @@ func TestParkedAnswerWithoutConnection(t *testing.T) {
 		state := park(t, b, visitor{})
 		f.wire(1).say(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"late":1}}`)
 		synctest.Wait()
-		if b.lanes.Load() != 0 {
+		if b.lanes.Open() != 0 {
 			t.Error("the connection is still there")
 		}
 		verbose := visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}

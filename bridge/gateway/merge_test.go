@@ -75,7 +75,7 @@ func all(t *testing.T, servers []stock, f func(t *testing.T, b *Gateway)) {
 		b := New(o)
 		f(t, b)
 		b.Close(context.Background())
-		if n := b.lanes.Load(); n != 0 {
+		if n := b.lanes.Open(); n != 0 {
 			t.Errorf("%d lanes are left", n)
 		}
 	})

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -14,13 +13,14 @@ import (
 // What a server says on a shared lane takes nobody's room in particular, and on
 // another its principal's.
 func TestRoomOfLane(t *testing.T) {
-	b := New(Options{MaxBytes: 8 << 20, Servers: []ServerOptions{{Name: "own", Adapter: &fake{}}, {Name: "all", Adapter: &fake{}, Share: ShareAll}}})
-	defer b.Close(context.Background())
-	for server, principal := range map[string]string{"own": "bob", "all": ""} {
-		w := &wire{l: newLane(b.route(server), &bridge.Caller{Principal: "bob"}, bridge.Nobody{}, (*origin)(nil))}
-		if w.Room() != b.Room(principal).Incoming() {
-			t.Errorf("%s: not the room of %q", server, principal)
-		}
+	for share, principal := range map[Share]string{ShareSession: "bob", ShareAll: ""} {
+		f := &fake{}
+		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
+			begin(t, b, "bob")
+			if f.wire(1).rest.(bridge.Roomy).Room() != b.Room(principal).Incoming() {
+				t.Errorf("%s: not the room of %q", share, principal)
+			}
+		})
 	}
 }
 

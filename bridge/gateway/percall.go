@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 )
 
 // perCall is an Upstream that opens a connection for each request and closes
@@ -17,9 +18,8 @@ type perCall struct {
 	route  *route
 	caller *bridge.Caller
 	rest   bridge.Client
-	asks   func()                      // as of a lane
-	inner  func(*lane) bridge.Upstream // what stands around the lane of one call
-	wg     sync.WaitGroup              // connections that are being closed
+	inner  func(*lane.Lane) bridge.Upstream // what stands around the lane of one call
+	wg     sync.WaitGroup                   // connections that are being closed
 
 	mu     sync.Mutex // guards the rest
 	server *bridge.Greeting
@@ -40,18 +40,17 @@ func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	case "resources/subscribe", "resources/unsubscribe":
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
 	}
-	l := newLane(p.route, p.caller, p.rest, p.route.cache.source(p.caller))
-	l.asks = p.asks
 	p.mu.Lock()
-	l.level = p.level
+	level := p.level
 	if p.closed {
 		p.mu.Unlock()
 		return nil, bridge.ErrEnded
 	}
 	p.wg.Add(1)
 	p.mu.Unlock()
+	l := p.route.newLane(p.caller, p.rest, level)
 	defer func() { // the caller does not wait for the process to end
-		left := p.route.leave.begin()
+		left := p.route.lane.Budget.Leaving()
 		go func() {
 			defer p.wg.Done()
 			defer left()
@@ -79,12 +78,12 @@ func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 
 // same opens the connection and makes sure that the server still speaks the
 // revision that the session was told of: another one cannot be its.
-func (p *perCall) same(ctx context.Context, l *lane) error {
+func (p *perCall) same(ctx context.Context, l *lane.Lane) error {
 	before := p.Server()
 	if before == nil {
 		return nil
 	}
-	now, _, err := l.known(ctx)
+	now, _, err := l.Known(ctx)
 	if err != nil || now.Revision == before.Revision {
 		return err
 	}

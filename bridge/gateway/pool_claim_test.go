@@ -190,7 +190,7 @@ func TestClaimBesideSessions(t *testing.T) {
 			<-v.done
 			bridgetest.Contains(t, v.answer, `"result"`)
 		}
-		if n := b.lanes.Load(); n != 2 {
+		if n := b.lanes.Open(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
 	})

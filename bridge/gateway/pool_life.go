@@ -54,8 +54,8 @@ func (p *pool) room(principal, group, key string) error {
 	if most := int(p.r.portions.Most()); most > 0 && principal != "" && full(most, mine) {
 		return p.r.portions.Refusal(p.r.o.Name)
 	}
-	if full(int(p.r.maxLanes), func(*slot) bool { return true }) {
-		return limited("it has too many connections", int(p.r.maxLanes))
+	if full(int(p.r.lane.Budget.Most()), func(*slot) bool { return true }) {
+		return limited("it has too many connections", int(p.r.lane.Budget.Most()))
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (p *pool) shut(l *slot) {
 		return
 	}
 	delete(p.all, l)
-	left := p.r.leave.begin()
+	left := p.r.lane.Budget.Leaving()
 	p.wg.Go(func() {
 		defer left()
 		l.lower.Close(p.r.b.force)

@@ -73,7 +73,7 @@ func TestPoolBound(t *testing.T) {
 		}
 		visitor{caps: capsOf(100)}.call(t, b, "tools/call", `"name":"x"`)
 		synctest.Wait()
-		if n := b.lanes.Load(); n != maxProfiles {
+		if n := b.lanes.Open(); n != maxProfiles {
 			t.Errorf("%d connections, want %d", n, maxProfiles)
 		}
 		visitor{caps: capsOf(0)}.call(t, b, "tools/call", `"name":"x"`) // the first is still there
@@ -105,7 +105,7 @@ func TestPoolRoomIsRoom(t *testing.T) {
 		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, b *Gateway) {
 			for i := range 6 {
 				bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
-				if n := b.lanes.Load(); n > 2 {
+				if n := b.lanes.Open(); n > 2 {
 					t.Errorf("%d connections", n)
 				}
 			}
@@ -175,7 +175,7 @@ func TestPoolLaneKey(t *testing.T) {
 			lane("p", rawjson.Quote(fmt.Sprint(i)))
 		}
 		synctest.Wait()
-		if n := b.lanes.Load(); n != maxProfiles+1 {
+		if n := b.lanes.Open(); n != maxProfiles+1 {
 			t.Errorf("%d connections, want %d of p's and one of q's", n, maxProfiles)
 		}
 	})
@@ -214,13 +214,13 @@ func TestPoolIdle(t *testing.T) {
 			time.Sleep(guestIdle - time.Second)
 			visitor{}.call(t, b, "tools/list", "")
 			time.Sleep(guestIdle - time.Second)
-			if b.lanes.Load() != 1 {
+			if b.lanes.Open() != 1 {
 				t.Errorf("%s: closed too soon", share)
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if n := p.remains(); b.lanes.Load() != 0 || n != (remains{}) {
-				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Load(), n)
+			if n := p.remains(); b.lanes.Open() != 0 || n != (remains{}) {
+				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Open(), n)
 			}
 			v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 			time.Sleep(3 * guestIdle)
@@ -231,8 +231,8 @@ func TestPoolIdle(t *testing.T) {
 			bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged", "tools/list_changed")
 			v.cancel(bridge.ErrCancelled)
 			time.Sleep(2 * guestIdle)
-			if n := p.remains(); b.lanes.Load() != 0 || n != (remains{}) {
-				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Load(), n)
+			if n := p.remains(); b.lanes.Open() != 0 || n != (remains{}) {
+				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Open(), n)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestPoolNeverIdle(t *testing.T) {
 	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *Gateway) {
 		visitor{}.call(t, b, "tools/list", "")
 		time.Sleep(24 * time.Hour)
-		if b.lanes.Load() != 1 {
+		if b.lanes.Open() != 1 {
 			t.Error("closed")
 		}
 	})
@@ -258,15 +258,15 @@ func TestPoolShareCall(t *testing.T) {
 		bridgetest.Lacks(t, visitor{}.call(t, b, "server/discover", ""), "listChanged", `"subscribe"`)
 		synctest.Wait()
 		state := park(t, b, visitor{})
-		if f.opened() != 2 || b.lanes.Load() != 1 {
-			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Load())
+		if f.opened() != 2 || b.lanes.Open() != 1 {
+			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Open())
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"complete"`)
 		visitor{}.call(t, b, "tools/list", "")
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), `"notifications":{}`)
-		if f.opened() != 3 || b.lanes.Load() != 0 {
-			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Load())
+		if f.opened() != 3 || b.lanes.Open() != 0 {
+			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Open())
 		}
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
@@ -440,8 +440,8 @@ func TestPoolClose(t *testing.T) {
 		<-l.done
 		bridgetest.Contains(t, l.answer, `"resultType":"complete"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"bridge":"stopping"`)
-		if n := b.routes[0].pool.remains(); b.lanes.Load() != 0 || n != (remains{}) {
-			t.Errorf("left: %d connections, %+v", b.lanes.Load(), n)
+		if n := b.routes[0].pool.remains(); b.lanes.Open() != 0 || n != (remains{}) {
+			t.Errorf("left: %d connections, %+v", b.lanes.Open(), n)
 		}
 	})
 }

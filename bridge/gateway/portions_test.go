@@ -58,8 +58,8 @@ func TestPortions(t *testing.T) {
 				s, _ := begin(t, b, "p")
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 				b.Close(context.Background())
-				if r := b.routes[0]; !r.portions.Idle() || !b.portions.Idle() || b.lanes.Load()+r.lanes.Load() != 0 {
-					t.Errorf("something is left: %d of all, %d of the server", b.lanes.Load(), r.lanes.Load())
+				if r := b.routes[0]; !r.portions.Idle() || !b.portions.Idle() || b.lanes.Open()+r.lane.Budget.Open() != 0 {
+					t.Errorf("something is left: %d of all, %d of the server", b.lanes.Open(), r.lane.Budget.Open())
 				}
 			})
 		})

@@ -20,7 +20,6 @@ var (
 	_ bridge.Client = receiver{}
 	_ bridge.Client = (*Call)(nil)
 	_ bridge.Client = (*hub)(nil)
-	_ bridge.Client = (*wire)(nil)
 )
 
 // Notify passes on what the server says outside of progress. A log message

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
@@ -47,7 +47,7 @@ func (b *Gateway) goes(f func()) bool {
 
 // probe tries the server until it works or nobody waits for it.
 func (r *route) probe() {
-	for wait := time.Second; ; wait = min(2*wait, r.maxPause) {
+	for wait := time.Second; ; wait = min(2*wait, r.lane.MaxPause) {
 		if pause.For(r.b.life, max(wait, r.breaker.Left())) != nil {
 			return
 		}
@@ -55,7 +55,7 @@ func (r *route) probe() {
 		if !wanted {
 			return
 		}
-		if len(r.openings) == 0 { // otherwise somebody is trying already
+		if !r.lane.Budget.Opening() { // otherwise somebody is trying already
 			r.retry(from)
 		}
 	}
@@ -80,23 +80,20 @@ func (r *route) retry(from *bridge.Caller) {
 		_ = r.breaker.Pass(r.b.life, from)
 		return
 	}
-	done, _ := r.try(r.b.life, from, r.breaker)
+	done, _ := r.try(r.b.life, from, gate{r.breaker, false})
 	done()
 }
 
 // try opens a connection if g lets it; nil lets it in any case. done closes it.
-func (r *route) try(ctx context.Context, from *bridge.Caller, g *breaker.Breaker) (done func(), err error) {
-	l := newLane(r, from, bridge.Nobody{}, r.cache.source(from))
-	l.gate = g
-	if _, err = l.enter(ctx); err == nil {
-		l.leave()
-	}
+func (r *route) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
+	l := lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.source(from), Gate: g})
+	_, _, err = l.Known(ctx)
 	return func() { _ = l.Close(r.b.force) }, err
 }
 
-// learned notes what a handshake on behalf of a principal said: the server
+// Learned notes what a handshake on behalf of a principal said: the server
 // works.
-func (r *route) learned(principal string, s *bridge.Greeting) {
+func (r *route) Learned(principal string, s *bridge.Greeting) {
 	r.mu.Lock()
 	r.known = s
 	r.told[r.whose(principal)] = s

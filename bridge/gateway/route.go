@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/list/tools"
@@ -26,38 +27,31 @@ import (
 // route is what the bridge knows of one server: its settings, the connections
 // that sessions share, and how it fares.
 type route struct {
-	b         *Gateway
-	o         ServerOptions
-	place     int // in Options.Servers
-	log       *slog.Logger
-	share     Share
-	offer     Offer
-	idle      time.Duration // of a lane; 0 means for ever
-	handshake time.Duration
-	restarts  int
-	maxPause  time.Duration // between restarts
-	maxLanes  int64
-	lanes     atomic.Int64
-	portions  *limits.Shares // of these connections, by principal
-	reports   *report.Server
-	tally     tally
-	ill       atomic.Bool  // failure is not nil
-	lacked    atomic.Int64 // when lacks last said so; Unix nanoseconds
-	filter    *filter.Filter
-	guests    bridge.Upstream  // what calls of clients without sessions go to
-	pool      *pool            // their connections
-	rivals    bool             // other servers' prefixes are such that names can be the same
-	openings  chan struct{}    // one token for each connection that is being opened
-	tools     *tools.Tools     // what its list of them asks of calls
-	leave     leave            // of the connections that are being closed
-	gate      *limits.Queue    // that calls pass
-	rates     *limits.Rates    // of calls; nil when they are not limited
-	breaker   *breaker.Breaker // nil when the server is never left alone
-	retries   *retry.Retries   // nil when calls are not made again
-	rewrites  list.Rewrites    // of its lists
-	lifts     lift.Options     // of sessions
-	cache     *cache           // of what it lists; nil when nothing is kept
-	tasks     *filter.Tasks    // whose they are; nil when nobody need know
+	b        *Gateway
+	o        ServerOptions
+	place    int // in Options.Servers
+	log      *slog.Logger
+	share    Share
+	offer    Offer
+	lane     lane.Options
+	portions *limits.Shares // of the connections, by principal
+	reports  *report.Server
+	tally    tally
+	ill      atomic.Bool  // failure is not nil
+	lacked   atomic.Int64 // when Lacked last said so; Unix nanoseconds
+	filter   *filter.Filter
+	guests   bridge.Upstream  // what calls of clients without sessions go to
+	pool     *pool            // their connections
+	rivals   bool             // other servers' prefixes are such that names can be the same
+	tools    *tools.Tools     // what its list of them asks of calls
+	gate     *limits.Queue    // that calls pass
+	rates    *limits.Rates    // of calls; nil when they are not limited
+	breaker  *breaker.Breaker // nil when the server is never left alone
+	retries  *retry.Retries   // nil when calls are not made again
+	rewrites list.Rewrites    // of its lists
+	lifts    lift.Options     // of sessions
+	cache    *cache           // of what it lists; nil when nothing is kept
+	tasks    *filter.Tasks    // whose they are; nil when nobody need know
 
 	mu       sync.Mutex // guards the rest
 	hubs     map[string]*hub
@@ -73,26 +67,22 @@ type route struct {
 }
 
 func newRoute(b *Gateway, o ServerOptions) *route {
+	handshake := or(o.Handshake, time.Minute)
 	r := &route{
 		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
-		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer), idle: max(o.Idle, 0),
-		handshake: or(o.Handshake, time.Minute),
-		restarts:  or(o.Restarts, 30),
-		maxPause:  or(o.MaxPause, maxBackOff),
-		maxLanes:  int64(or(o.MaxLanes, 256)),
-		hubs:      map[string]*hub{},
-		catalogs:  map[string]*catalog{},
-		told:      map[string]*bridge.Greeting{},
-		waiters:   map[*waiter]struct{}{},
-		openings:  make(chan struct{}, maxOpenings),
-		gate:      limits.NewQueue(o.Name, o.Limits),
+		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
+		hubs:     map[string]*hub{},
+		catalogs: map[string]*catalog{},
+		told:     map[string]*bridge.Greeting{},
+		waiters:  map[*waiter]struct{}{},
+		gate:     limits.NewQueue(o.Name, o.Limits),
 	}
 	r.reports = b.reports.Server(o.Name, r.speaks)
 	r.rates = limits.NewRates(o.Name, o.Limits)
 	r.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, r.log)
 	r.retries = retry.New(o.Retry, r.tools.Idempotent, r.log, b.life)
 	r.breaker = breaker.New(o.Breaker, breaker.Server{
-		Name: o.Name, Log: r.log, Shared: r.share == ShareAll, Within: r.handshake, Life: b.life, Go: b.goes, Noted: r.noted, Works: r.works,
+		Name: o.Name, Log: r.log, Shared: r.share == ShareAll, Within: handshake, Life: b.life, Go: b.goes, Noted: r.noted, Works: r.works,
 		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return r.try(ctx, from, nil) },
 	})
 	r.filter = filter.New(o.Name, o.Filter, b.grants)
@@ -101,7 +91,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 		r.tasks = filter.NewTasks()
 	}
 	r.cache = newCache(r)
-	r.lifts = lift.Options{Server: o.Name, Handshake: r.handshake, Log: r.log, Rewrites: &r.rewrites, Missed: func(n *jsonrpc.Message) { r.cache.heard(nil, n) }}
+	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: func(n *jsonrpc.Message) { r.cache.heard(nil, n) }}
 	r.pool = newPool(r)
 	r.guests = r.stateless()
 	users := 0
@@ -110,138 +100,37 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 			users++
 		}
 	}
-	r.portions = limits.NewShares(r.maxLanes, users)
+	maxLanes := or(o.MaxLanes, 256)
+	r.portions = limits.NewShares(int64(maxLanes), users)
+	r.lane = lane.Options{
+		Name: o.Name, Adapter: o.Adapter, Log: r.log, Tracing: b.tracing, Forward: o.Forward, Shared: r.share == ShareAll, EndWithServer: o.EndWithServer,
+		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: or(o.MaxPause, maxBackOff),
+		Budget: lane.NewBudget(o.Name, maxLanes, r.portions, b.lanes, r.pool.yield), Health: r,
+		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
+	}
 	if o.Idle == 0 && shared {
-		r.idle = 10 * time.Minute
+		r.lane.Idle = 10 * time.Minute
 	}
 	return r
 }
 
-// admit takes a place for one more connection of a principal's, and the right to
-// open it until done is called. Every success needs a released too, when the
-// connection has ended or was not opened.
-func (r *route) admit(ctx context.Context, principal string) (done func(), err error) {
-	for {
-		left := r.leave.next()
-		own := !r.portions.Enter(principal, 1) // it is about what the principal has itself
-		if !own {
-			if r.lanes.Add(1) <= r.maxLanes {
-				break
-			}
-			r.lanes.Add(-1)
-			r.portions.Leave(principal, 1)
-		}
-		if left == nil && r.pool.yield(principal, own) {
-			continue
-		}
-		if left == nil && own {
-			return nil, r.portions.Refusal(r.o.Name)
-		}
-		if left == nil {
-			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit("it has too many connections: see max_children of the server", int(r.maxLanes))}
-		}
-		select { // a place that was given up is about to be free
-		case <-left:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	full, own := r.b.lanes.Add(1) > r.b.maxLanes, !r.b.portions.Enter(principal, 1)
-	if own {
-		r.left(principal)
-		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-			Public: bridge.OverLimit("one caller has too many connections to all servers: three quarters of max_children, where there are others", int(r.b.portions.Most()))}
-	}
-	if full {
-		r.released(principal)
-		return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit("the bridge has too many connections: see max_children", int(r.b.maxLanes))}
-	}
-	select {
-	case r.openings <- struct{}{}:
-	case <-ctx.Done():
-		r.released(principal)
-		return nil, context.Cause(ctx)
-	}
-	begun, err := r.b.start(ctx)
-	if err != nil {
-		<-r.openings
-		r.released(principal)
-		return nil, err
-	}
-	return func() {
-		begun()
-		<-r.openings
-	}, nil
+var _ lane.Health = (*route)(nil)
+
+// newLane returns a lane without its guards but for the breaker. level is as in
+// lane.Ends.
+func (r *route) newLane(from *bridge.Caller, rest bridge.Client, level []byte) *lane.Lane {
+	return lane.New(&r.lane, from, lane.Ends{Client: rest, Observer: r.cache.source(from), Gate: gate{r.breaker, false}, Level: level})
 }
 
-// leave tells who waits for a place when a connection that is being closed has
-// left its own.
-type leave struct {
-	mu   sync.Mutex // guards the rest
-	n    int
-	left chan struct{} // closed with the next that has left
-}
+// maxBackOff is how long the pauses between attempts grow, and givingUp for how long
+// these are made for the sake of a subscription before its client is told.
+const (
+	maxBackOff = 60 * time.Second
+	givingUp   = 5 * time.Minute
+)
 
-// begin counts a connection whose closing begins, until done is called.
-func (l *leave) begin() (done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n++; l.left == nil {
-		l.left = make(chan struct{})
-	}
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.n--
-		close(l.left)
-		if l.left = nil; l.n > 0 {
-			l.left = make(chan struct{})
-		}
-	}
-}
-
-// next returns what is closed when the next one has left; nil when none is about
-// to.
-func (l *leave) next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.left
-}
-
-// start takes the right to begin opening one more connection. It is given back
-// when the connection is open, and after a moment in any case: many servers
-// that start at once do not overwhelm the machine, and those that are slow do
-// not keep the others waiting.
-func (b *Gateway) start(ctx context.Context) (begun func(), err error) {
-	select {
-	case b.starts <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	var once sync.Once
-	free := func() { once.Do(func() { <-b.starts }) }
-	moment := time.AfterFunc(startMoment, free)
-	return func() {
-		moment.Stop()
-		free()
-	}, nil
-}
-
-// released gives back the place of a connection of a principal's.
-func (r *route) released(principal string) {
-	r.b.portions.Leave(principal, 1)
-	r.left(principal)
-}
-
-// left is released, of one that has no place among the connections to all servers.
-func (r *route) left(principal string) {
-	r.portions.Leave(principal, 1)
-	r.b.lanes.Add(-1) // first: who finds a place at the server counts on the one that it had here
-	r.lanes.Add(-1)
-}
-
-// failed notes that a connection could not be opened, or not be used.
-func (r *route) failed(err error) {
+// Failed notes that a connection could not be opened, or not be used.
+func (r *route) Failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ill.Store(true)
@@ -258,9 +147,9 @@ func (r *route) failed(err error) {
 	r.tally.failed(err)
 }
 
-// lacks says that the bridge itself had no room for a connection: that is no
+// Lacked says that the bridge itself had no room for a connection: that is no
 // failure of the server's. It says so once in a while.
-func (r *route) lacks(err error) {
+func (r *route) Lacked(err error) {
 	now, said := time.Now().UnixNano(), r.lacked.Load()
 	if now-said >= int64(lackEvery) && r.lacked.CompareAndSwap(said, now) {
 		r.log.Warn("connection not opened", "err", err)
@@ -269,10 +158,10 @@ func (r *route) lacks(err error) {
 
 const lackEvery = 10 * time.Second
 
-// fared notes how a call went: a server may be out of reach although its
+// Fared notes how a call went: a server may be out of reach although its
 // session lives on. One that does not take a request is not; that it refuses who
 // the bridge says it is concerns all calls, unless the caller said who it is.
-func (r *route) fared(err error, headers bool) {
+func (r *route) Fared(err error, headers bool) {
 	switch {
 	case err == nil:
 		if r.ill.Load() {
@@ -280,7 +169,7 @@ func (r *route) fared(err error, headers bool) {
 		}
 	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDeclined) && (headers || !errors.Is(err, bridge.ErrCredentials)):
 	case errors.Is(err, bridge.ErrUnavailable) && !r.ill.Load():
-		r.failed(err)
+		r.Failed(err)
 	}
 }
 
@@ -306,7 +195,7 @@ func (r *route) caller(from *bridge.Caller) *bridge.Caller {
 		return from
 	}
 	mine := *from
-	mine.Header = pick(from.Header, r.o.Forward)
+	mine.Header = bridge.Forwarded(from.Header, r.o.Forward)
 	return &mine
 }
 
@@ -345,10 +234,10 @@ func (r *route) join(from bridge.Caller, rest bridge.Client) (*view, error) {
 	defer r.mu.Unlock()
 	h := r.hubs[key]
 	if h == nil {
-		if int64(len(r.hubs)) >= r.maxLanes {
+		if int64(len(r.hubs)) >= r.lane.Budget.Most() {
 			r.evict(func(*hub) bool { return true })
 		}
-		own := func(h *hub) bool { return h.lane.caller.Principal == from.Principal }
+		own := func(h *hub) bool { return h.lane.Caller().Principal == from.Principal }
 		if n := r.principalHubs(from.Principal); n >= maxHubs && !r.evict(own) {
 			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
 				Public: bridge.OverLimit("it has too many connections for clients of different revisions and capabilities", maxHubs)}
@@ -361,7 +250,7 @@ func (r *route) join(from bridge.Caller, rest bridge.Client) (*view, error) {
 
 func (r *route) principalHubs(principal string) (n int) {
 	for _, h := range r.hubs {
-		if h.lane.caller.Principal == principal {
+		if h.lane.Caller().Principal == principal {
 			n++
 		}
 	}
@@ -374,7 +263,7 @@ func (r *route) evict(which func(*hub) bool) bool {
 	for key, h := range r.hubs {
 		if which(h) && h.unused() {
 			delete(r.hubs, key)
-			left := r.leave.begin()
+			left := r.lane.Budget.Leaving()
 			r.b.wg.Go(func() {
 				defer left()
 				_ = h.lane.Close(r.b.force)
@@ -457,7 +346,7 @@ func (b *Gateway) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lanes.Load()), Calls: int(r.reports.Calls()), Parked: r.pool.legacy.Status().Waiting, Cache: r.cache.status()}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Parked: r.pool.legacy.Status().Waiting, Cache: r.cache.status()}
 	r.mu.Lock()
 	failure, since, latest, served := r.failure, r.since, r.latest, r.served
 	if r.known != nil {

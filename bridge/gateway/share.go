@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 )
 
 const latest = era.LatestLegacy
@@ -24,7 +25,7 @@ func ownParams(version string) []byte {
 // hub lets several sessions share one lane. It is the lane's Client: it finds
 // the session that something from the server belongs to (D0, D3).
 type hub struct {
-	lane *lane
+	lane *lane.Lane
 	up   bridge.Upstream // the lane with its guards: what calls go through
 	all  bool            // sessions of different principals share it
 	turn chan struct{}   // held while the server is told a level
@@ -54,8 +55,7 @@ type view struct {
 
 func newHub(r *route, from *bridge.Caller) *hub {
 	h := &hub{all: r.share == ShareAll, turn: make(chan struct{}, 1), views: map[*view]struct{}{}, subs: map[string]*subscription{}}
-	h.lane, h.up = r.guarded(from, h)
-	h.lane.give = h.give
+	h.lane, h.up = r.guarded(from, h, false, h.give)
 	return h
 }
 
@@ -394,15 +394,15 @@ func (v *view) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, in := h.views[v]; !in { // the session has ended meanwhile
-		h.lane.spawn(func() { v.abandon(uri) })
+		h.lane.Go(func(ctx context.Context) { v.abandon(ctx, uri) })
 	}
 	return m, nil
 }
 
 // abandon ends a subscription of a session that has ended.
-func (v *view) abandon(uri string) {
+func (v *view) abandon(ctx context.Context, uri string) {
 	m := jsonrpc.NewRequest("resources/unsubscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
-	if a, err := v.unsubscribe(v.h.lane.ctx, &bridge.Request{Message: m, From: v.h.lane.caller}); err == nil {
+	if a, err := v.unsubscribe(ctx, &bridge.Request{Message: m, From: v.h.lane.Caller()}); err == nil {
 		a.Release()
 	}
 }
@@ -450,7 +450,7 @@ func (v *view) Close(context.Context) error {
 	}
 	h.mu.Unlock()
 	for _, uri := range mine {
-		h.lane.spawn(func() { v.abandon(uri) })
+		h.lane.Go(func(ctx context.Context) { v.abandon(ctx, uri) })
 	}
 	return nil
 }

@@ -31,16 +31,13 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
-		l := below(s).(*view).h.lane
 		f.wire(1).die()
 		time.Sleep(10 * time.Second) // the lane tries to open it for the sake of the subscription
 		s.End(bridge.ErrEnded)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if len(l.subs) > 0 || l.wire != nil {
-			t.Errorf("subscriptions %v and connection %v of nobody are kept", l.subs, l.wire)
+		if st := state(b); st.Lanes != 0 || f.open() != 1 { // for a subscription one would have been opened
+			t.Errorf("a subscription or a connection of nobody is kept: %d connections, %d were opened", st.Lanes, f.open())
 		}
 	})
 }

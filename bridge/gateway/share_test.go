@@ -107,8 +107,8 @@ func TestShareUnsubscribeRefused(t *testing.T) {
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		bridgetest.Contains(t, do(t, s, "1", "resources/unsubscribe", `{"uri":"a:"}`), `"code":-1`)
-		if h := below(s).(*view).h; len(h.subs)+len(h.lane.subs) != 0 {
-			t.Errorf("hub %v, lane %v", h.subs, h.lane.subs)
+		if h, lane := below(s).(*view).h, restored(f); len(h.subs)+len(lane) != 0 {
+			t.Errorf("hub %v, lane %v", h.subs, lane)
 		}
 	})
 }
@@ -390,8 +390,8 @@ func TestSharePerCall(t *testing.T) {
 		do(t, s, "2", "logging/setLevel", `{"level":"error"}`)
 		do(t, s, "3", "x", `{}`)
 		synctest.Wait()
-		if f.opened() != 3 || b.lanes.Load() != 0 {
-			t.Errorf("%d opened, %d left; want 3 and none", f.opened(), b.lanes.Load())
+		if f.opened() != 3 || b.lanes.Open() != 0 {
+			t.Errorf("%d opened, %d left; want 3 and none", f.opened(), b.lanes.Open())
 		}
 		if got := f.wire(3).received(); len(got) != 2 || !strings.Contains(got[0], `"level":"error"`) || !strings.Contains(got[1], `"method":"x"`) {
 			t.Errorf("the third connection got %q", got)

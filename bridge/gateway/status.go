@@ -22,11 +22,17 @@ func (t *tally) failed(err error) {
 	t.last, t.at = err, time.Now()
 }
 
-// lost notes that a connection has ended by itself.
-func (r *route) lost(err error) {
+// Lost notes that a connection has ended by itself.
+func (r *route) Lost(err error) {
 	r.tally.losses.Add(1)
 	r.noted(err)
 }
+
+// Opened implements lane.Health.
+func (r *route) Opened() { r.tally.opened.Add(1) }
+
+// Restarted implements lane.Health.
+func (r *route) Restarted() { r.tally.restarts.Add(1) }
 
 // noted notes what went wrong last.
 func (r *route) noted(err error) {
@@ -64,7 +70,7 @@ type Totals struct {
 // Totals returns what the bridge as a whole has to do.
 func (b *Gateway) Totals() Totals {
 	t := Totals{
-		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Load(), MaxLanes: b.maxLanes, Dropped: b.dropped.Load(),
+		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Open(), MaxLanes: b.lanes.Most(), Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
 	t.Guests, t.Listens = int(b.guests.Load()), b.quota.Subscriptions()

@@ -43,10 +43,10 @@ type line struct {
 // place is a call's place at a server, or in a line for one.
 type place struct {
 	principal string
-	of        *Bounded
+	of        *Places
 	taken     bool   // it has it
 	parked    bool   // it has given it back
-	next      *place // of the same connection; see Bounded
+	next      *place // of the same connection; see Places
 	prev      *place
 
 	// Of one that waits.

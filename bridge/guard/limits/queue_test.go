@@ -17,7 +17,7 @@ import (
 // crowd makes calls at a server.
 type crowd struct {
 	g  *Queue
-	of *Bounded
+	of *Places
 	mu sync.Mutex // guards in
 	in []string   // who has got a place, in order
 	wg sync.WaitGroup
@@ -25,7 +25,7 @@ type crowd struct {
 
 func newCrowd(o Options) *crowd {
 	g := NewQueue("x", o)
-	return &crowd{g: g, of: g.Wrap(nil)}
+	return &crowd{g: g, of: g.Places()}
 }
 
 // queuer is a call of a crowd.
@@ -220,7 +220,7 @@ func TestQueueLeaksNothing(t *testing.T) {
 					c.g.mu.Unlock()
 					park := time.AfterFunc(parks, func() {
 						if i%2 == 0 {
-							c.of.Asked()
+							c.of.asked()
 						} else {
 							c.g.park(p)
 							c.g.park(p)

@@ -9,16 +9,42 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Bounded is an Upstream whose calls need a place at their server.
-type Bounded struct {
-	bridge.Upstream
+// Places are those that the calls of one connection, or of one client's connections,
+// have at their server.
+type Places struct {
 	queue *Queue
-	last  *place // of its calls that have one; guarded by queue.mu
+	last  *place // of the calls that have one; guarded by queue.mu
 }
 
-// Wrap returns up with its calls bounded by the queue. What the connection asks
-// without saying about which call is told to Asked.
-func (q *Queue) Wrap(up bridge.Upstream) *Bounded { return &Bounded{Upstream: up, queue: q} }
+// Places returns the places of one connection. Client stands behind the connection,
+// and Wrap before it.
+func (q *Queue) Places() *Places { return &Places{queue: q} }
+
+// Wrap returns up with its calls bounded by the queue.
+func (p *Places) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, p} }
+
+// Client returns to as the client of the connection: when the server asks something
+// by itself, and does not say about which call, one of the calls gives its place back.
+func (p *Places) Client(to bridge.Client) bridge.Client { return &asked{to, p} }
+
+// bounded is an Upstream whose calls need a place at their server.
+type bounded struct {
+	bridge.Upstream
+	places *Places
+}
+
+// asked is the Client of a connection whose calls are bounded.
+type asked struct {
+	bridge.Client
+	places *Places
+}
+
+var _ bridge.Client = (*asked)(nil)
+
+// Ask passes on a question.
+func (a *asked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return asking(a.Client, q, reply, a.places.asked)
+}
 
 // unbounded reports whether a request needs no place: the handshake, whose
 // connections have limits of their own, and what is short and sets something
@@ -41,15 +67,15 @@ type boundedCall struct {
 var _ bridge.Client = (*boundedCall)(nil)
 
 // Call makes a call when there is a place for it.
-func (u *Bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (u *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if unbounded(r.Method) {
 		return u.Upstream.Call(ctx, r)
 	}
-	c := &boundedCall{place: place{principal: r.From.Principal, of: u}, r: *r, back: r.Back}
-	if err := u.queue.enter(ctx, &c.place); err != nil {
+	c := &boundedCall{place: place{principal: r.From.Principal, of: u.places}, r: *r, back: r.Back}
+	if err := u.places.queue.enter(ctx, &c.place); err != nil {
 		return nil, err
 	}
-	defer u.queue.leave(&c.place)
+	defer u.places.queue.leave(&c.place)
 	if r.Back != nil {
 		c.r.Back = c
 	}
@@ -67,15 +93,15 @@ func (c *boundedCall) Notify(n *jsonrpc.Message) {
 
 // Ask passes on a question about the call, which waits for its answer.
 func (c *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return Asking(c.back, q, reply, func() { c.of.queue.park(&c.place) })
+	return asking(c.back, q, reply, func() { c.of.queue.park(&c.place) })
 }
 
 // Gone is of no interest: the call itself fails.
 func (c *boundedCall) Gone(error) {}
 
-// Asking puts a question to a client, and has park called when a call may wait
+// asking puts a question to a client, and has park called when a call may wait
 // for long now: a person or a model has to answer. Roots a client knows by heart.
-func Asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
+func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
 	if q.Method == "roots/list" {
 		return to.Ask(q, reply)
 	}
@@ -90,31 +116,31 @@ func Asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), 
 	return withdraw
 }
 
-// Asked gives back the place of one of the calls of the connection: the server
+// asked gives back the place of one of the calls of the connection: the server
 // has asked something, and many do not say about which call. Places are all the
 // same, so it does not matter if it was another one.
-func (u *Bounded) Asked() {
-	u.queue.mu.Lock()
-	defer u.queue.mu.Unlock()
-	if u.last != nil {
-		u.queue.unplace(u.last)
+func (p *Places) asked() {
+	p.queue.mu.Lock()
+	defer p.queue.mu.Unlock()
+	if p.last != nil {
+		p.queue.unplace(p.last)
 	}
 }
 
 // add notes a call that has a place. The caller holds queue.mu.
-func (u *Bounded) add(p *place) {
-	if p.next = u.last; p.next != nil {
+func (s *Places) add(p *place) {
+	if p.next = s.last; p.next != nil {
 		p.next.prev = p
 	}
-	u.last = p
+	s.last = p
 }
 
 // remove ends that. The caller holds queue.mu.
-func (u *Bounded) remove(p *place) {
+func (s *Places) remove(p *place) {
 	if p.prev != nil {
 		p.prev.next = p.next
 	} else {
-		u.last = p.next
+		s.last = p.next
 	}
 	if p.next != nil {
 		p.next.prev = p.prev

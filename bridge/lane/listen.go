@@ -1,4 +1,4 @@
-package gateway
+package lane
 
 import (
 	"context"
@@ -20,26 +20,26 @@ type beginning struct {
 
 // listen makes the call of a subscription, by itself or as a part of one that all
 // of the connection share.
-func (l *lane) listen(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
+func (l *Lane) listen(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Back == nil:
-		return l.perform(ctx, w, r)
-	case w.up.Server().Modern() && !tells(w.raw):
-		return l.begins(ctx, r, w.joint.listen)
+		return l.perform(ctx, c, r)
+	case c.up.Server().Modern() && !c.attributes():
+		return l.begins(ctx, r, c.joint.listen)
 	}
-	return l.subscription(ctx, w, r)
+	return l.subscription(ctx, c, r)
 }
 
 // subscription makes the call of a subscription at the server.
-func (l *lane) subscription(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
-	return l.begins(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, w, r) })
+func (l *Lane) subscription(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
+	return l.begins(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, c, r) })
 }
 
 // begins makes a call that has to be acknowledged in time.
-func (l *lane) begins(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
-	within := l.route.handshake
+func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
+	within := l.o.Handshake
 	// It is a request that the server does not take, and no reason to leave it alone.
-	silent := &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrDeclined,
+	silent := &bridge.Error{Server: l.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrDeclined,
 		Public: fmt.Sprintf("it did not acknowledge the subscription within %v", within)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

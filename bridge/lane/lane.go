@@ -1,9 +1,21 @@
-package gateway
+// Package lane keeps a connection to a server for those who call it. A Lane opens
+// its connection when it is needed, opens it again when it was lost, asks it for
+// signs of life, and closes it when nobody has used it for long. What a connection
+// was told, a fresh one is told again: the log level, and which resources to tell of.
+//
+// A lane promises that a call is made over one connection, and again only if the
+// server cannot have acted on it; that a connection that keeps ending is opened again
+// after pauses that grow; and that Close waits for all that it has started.
+//
+// A Budget bounds the connections to a server, and a Total those to all servers.
+//
+// What else happens with a connection is not its business but that of those who stand
+// at its ends: see Ends and Health.
+package lane
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,32 +23,30 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
-// lane is an Upstream that opens its connection on first need, opens it again
+// Lane is an Upstream that opens its connection on first need, opens it again
 // after it was lost or had been idle, and restores the log level and the
-// subscriptions (protocol.md D3, R-187).
-type lane struct {
-	route  *route
-	caller *bridge.Caller
-	rest   bridge.Client
-	own    bool             // it is one session's
-	gate   *breaker.Breaker // that openings and calls pass; nil lets them
-	give   func()           // called when the connection could not be opened again for long although it is needed; may be nil
-	asks   func()           // called when the server waits for a client, and it cannot be told which call is about it; may be nil
-	wg     sync.WaitGroup
-	ctx    context.Context // ends when Close is called
-	cancel context.CancelFunc
-	force  context.Context // ends when Close has no more time
-	hurry  context.CancelFunc
-	heard  observer
+// subscriptions (protocol.md D3, R-187). It is one state machine under one lock:
+// whether it opens, waits or closes depends on what calls, subscriptions and losses
+// there are.
+type Lane struct {
+	o        *Options
+	caller   *bridge.Caller
+	client   bridge.Client
+	observer Observer
+	gate     Gate
+	givenUp  func() // may be nil
+	wg       sync.WaitGroup
+	ctx      context.Context // ends when Close is called
+	cancel   context.CancelFunc
+	force    context.Context // ends when Close has no more time
+	hurry    context.CancelFunc
 
 	mu      sync.Mutex       // guards the rest
-	wire    *wire            // the open connection, or nil
+	conn    *conn            // the open connection, or nil
 	server  *bridge.Greeting // what the last handshake said
 	opening *opening         // the attempt under way, or nil
 	closed  error
@@ -56,92 +66,74 @@ type lane struct {
 	reopens []time.Time         // within the last minute
 }
 
-// observer is told what happens to a lane's connections, in that order, and before
-// the lane's Client hears of it. It must not block, nor call the lane.
-type observer interface {
-	// Opened says that a connection is open. The one before may not be closed yet.
-	Opened()
-	// Closed says that a connection is closed.
-	Closed()
-	// Reopened says that the connection is not the first one. lost says that the
-	// one before had ended by itself, and was not closed for want of use.
-	Reopened(lost bool)
-	// Replaced says that the server came back as another: see bridge.ErrReplaced.
-	Replaced()
-	// Deaf says that the connection does not hear for now what the server says by
-	// itself.
-	Deaf()
-	// Heard is told what the server says by itself.
-	Heard(n *jsonrpc.Message)
-	// Ended says that the lane opens no connection any more.
-	Ended()
-}
-
-// laneState says whether a lane's connection is open, and why not.
-type laneState int
-
-const (
-	laneAsleep laneState = iota // there is none: nobody has needed one, or not for long
-	laneOpen
-	laneDeaf  // it is open, and does not hear what the server says by itself
-	laneLost  // it has ended by itself, or could not be opened, and no other one is open
-	laneEnded // the lane was closed
-)
-
 // opening is one attempt to open the connection.
 type opening struct {
 	done chan struct{} // closed when the attempt has ended
 	err  error
 }
 
-// wire is one connection of a lane, and the Client that its reader speaks to.
-type wire struct {
-	up   bridge.Upstream
-	raw  bridge.Upstream // up without the breaker
-	l    *lane
-	asks atomic.Int64 // questions of the server's that name no call
-	gone error        // guarded by l.mu
+// conn is one connection of a lane, and the Client that its reader speaks to.
+type conn struct {
+	up    bridge.Upstream
+	raw   bridge.Upstream // up without what the gate has put around it
+	l     *Lane
+	asked atomic.Int64 // questions of the server's that name no call
+	gone  error        // guarded by l.mu
 
 	worked atomic.Bool // a call has been answered
 
 	joint joint // of those who listen, where they share a subscription
 }
 
-func newLane(r *route, from *bridge.Caller, rest bridge.Client, heard observer) *lane {
-	l := &lane{route: r, caller: from, rest: rest, gate: r.breaker, heard: heard}
+var (
+	_ bridge.Client = (*conn)(nil)
+	_ bridge.Hearer = (*conn)(nil)
+	_ bridge.Roomy  = (*conn)(nil)
+	_ Conn          = (*conn)(nil)
+)
+
+// New makes a lane on behalf of from. Nothing is opened yet.
+func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
+	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, level: ends.Level}
+	if l.gate == nil {
+		l.gate = ungated{}
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.force, l.hurry = context.WithCancel(context.Background())
 	return l
 }
 
+// Caller is on whose behalf connections are opened.
+func (l *Lane) Caller() *bridge.Caller { return l.caller }
+
 // Server returns what the last handshake said, or nil before the first one.
-func (l *lane) Server() *bridge.Greeting {
+func (l *Lane) Server() *bridge.Greeting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server
 }
 
 // State says whether the connection is open.
-func (l *lane) State() laneState {
+func (l *Lane) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed != nil:
-		return laneEnded
-	case l.wire != nil:
-		if d, ok := l.wire.raw.(bridge.Deafening); ok && d.Deaf() {
-			return laneDeaf
+		return Ended
+	case l.conn != nil:
+		if d, ok := l.conn.raw.(bridge.Deafening); ok && d.Deaf() {
+			return Deaf
 		}
-		return laneOpen
+		return Open
 	case l.lost != nil:
-		return laneLost
+		return Lost
 	}
-	return laneAsleep
+	return Asleep
 }
 
-// presume notes what a server has said over other connections of the same
+// Presume notes what a server has said over other connections of the same
 // client's, until it says it over this one.
-func (l *lane) presume(s *bridge.Greeting) {
+func (l *Lane) Presume(s *bridge.Greeting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.server == nil && l.closed == nil {
@@ -151,14 +143,14 @@ func (l *lane) presume(s *bridge.Greeting) {
 
 // Call opens the connection if need be and makes the call. initialize is
 // answered with what the handshake said.
-func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "resources/subscribe" && l.full(r.URI()):
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", list.MaxSubscriptions), nil), nil
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
-	r.Header = pick(r.Header, l.route.o.Forward)
+	r.Header = bridge.Forwarded(r.Header, l.o.Forward)
 	m, err := l.call(ctx, r)
 	if errors.Is(err, bridge.ErrUnsent) && ctx.Err() == nil {
 		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
@@ -168,11 +160,11 @@ func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // call makes the call once. A connection that turns out to be of no use is
 // not used again.
-func (l *lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "resources/unsubscribe" {
 		defer l.remember(nil, r) // whatever comes of it, nobody wants the subscription back
 	}
-	w, err := l.enter(ctx)
+	c, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -184,51 +176,35 @@ func (l *lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		defer l.leave()
 	}
 	if r.Method == "initialize" {
-		return jsonrpc.NewResult(nil, w.up.Server().Result), nil // the lane's may be gone by now
+		return jsonrpc.NewResult(nil, c.up.Server().Result), nil // the lane's may be gone by now
 	}
 	var m *jsonrpc.Message
 	if r.Method == era.Listen {
-		m, err = l.listen(ctx, w, r)
+		m, err = l.listen(ctx, c, r)
 	} else {
-		m, err = l.perform(ctx, w, r)
+		m, err = l.perform(ctx, c, r)
 	}
-	l.route.fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0)
+	l.o.Health.Fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0)
 	if errors.Is(err, bridge.ErrUnsent) {
-		w.Gone(err) // in case that the news of it have not come yet
+		c.Gone(err) // in case that the news of it have not come yet
 	}
-	if err == nil && !w.worked.Load() {
-		w.worked.Store(true)
+	if err == nil && !c.worked.Load() {
+		c.worked.Store(true)
 	}
-	if err == nil && m.Error == nil && !l.remember(w, r) {
+	if err == nil && m.Error == nil && !l.remember(c, r) {
 		m.Release()
-		return nil, &bridge.Error{Server: l.route.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"} // it may as well not have been sent
+		return nil, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"} // it may as well not have been sent
 	}
 	return m, err
 }
 
-// perform makes the call on the wire.
-func (l *lane) perform(ctx context.Context, w *wire, r *bridge.Request) (*jsonrpc.Message, error) {
-	return l.route.b.tracing.Call(ctx, l.route.o.Name, w.up, r)
-}
-
-// pick returns what the allow-list forwards of h, under the names that the
-// server knows. It is nil only where h is, or where there is no list: a client
-// that sends nothing of it is not taken for another one that did.
-func pick(h http.Header, list []bridge.Forward) http.Header {
-	if h == nil || len(list) == 0 {
-		return nil
-	}
-	out := http.Header{}
-	for _, f := range list {
-		if values := h[f.From]; len(values) > 0 {
-			out[f.To] = values
-		}
-	}
-	return out
+// perform makes the call on the connection.
+func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
+	return l.o.Tracing.Call(ctx, l.o.Name, c.up, r)
 }
 
 // full reports whether there is no room for a subscription to one more URI.
-func (l *lane) full(uri string) bool {
+func (l *Lane) full(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, known := l.subs[uri]
@@ -237,11 +213,11 @@ func (l *lane) full(uri string) bool {
 
 // forget ends a subscription while there is no connection: the next one will
 // not be told of it. It reports false when the server has to be told.
-func (l *lane) forget(uri string) bool {
+func (l *Lane) forget(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, known := l.subs[uri]
-	if !known || l.wire != nil || l.opening != nil || l.closed != nil {
+	if !known || l.conn != nil || l.opening != nil || l.closed != nil {
 		return false
 	}
 	delete(l.subs, uri)
@@ -250,7 +226,7 @@ func (l *lane) forget(uri string) bool {
 
 // remember notes what a fresh connection has to be told again. It reports false
 // when that is too late: the connection that was told is the lane's no more.
-func (l *lane) remember(w *wire, r *bridge.Request) bool {
+func (l *Lane) remember(c *conn, r *bridge.Request) bool {
 	switch r.Method {
 	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 	default:
@@ -258,7 +234,7 @@ func (l *lane) remember(w *wire, r *bridge.Request) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wire != w && r.Method != "resources/unsubscribe" {
+	if l.conn != c && r.Method != "resources/unsubscribe" {
 		return false
 	}
 	switch r.Method {
@@ -284,12 +260,12 @@ const (
 
 // Notify sends a notification. While there is no connection it is opened in
 // the background.
-func (l *lane) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header = pick(r.Header, l.route.o.Forward)
+func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
+	r.Header = bridge.Forwarded(r.Header, l.o.Forward)
 	l.mu.Lock()
-	if w := l.wire; w != nil {
+	if c := l.conn; c != nil {
 		l.mu.Unlock()
-		return w.up.Notify(ctx, r)
+		return c.up.Notify(ctx, r)
 	}
 	defer l.mu.Unlock()
 	if l.closed != nil {
@@ -300,7 +276,7 @@ func (l *lane) Notify(ctx context.Context, r *bridge.Request) error {
 		size += n.Len()
 	}
 	if len(l.notes) >= maxNotes || size > maxNoteBytes {
-		l.route.b.dropped.Add(1)
+		l.o.Dropped.Add(1)
 		return bridge.ErrOverloaded
 	}
 	mine := *r
@@ -312,8 +288,8 @@ func (l *lane) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // deliver opens the connection and sends the notifications that wait for it.
-func (l *lane) deliver() {
-	w, err := l.enter(l.ctx)
+func (l *Lane) deliver() {
+	c, err := l.enter(l.ctx)
 	l.mu.Lock()
 	notes := l.notes
 	l.notes = nil
@@ -323,42 +299,63 @@ func (l *lane) deliver() {
 	}
 	defer l.leave()
 	for _, n := range notes {
-		_ = w.up.Notify(l.ctx, n) // the loss is logged by the lane
+		_ = c.up.Notify(l.ctx, n) // the loss is logged by the lane
 	}
 }
 
-// spawn runs f in a goroutine that Close waits for. It reports false when the lane
-// is closed.
-func (l *lane) spawn(f func()) bool {
+// Go runs f in a goroutine that Close waits for; ctx ends when Close begins. It
+// reports false when the lane is closed.
+func (l *Lane) Go(f func(ctx context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
 		return false
 	}
-	l.wg.Go(f)
+	l.wg.Go(func() { f(l.ctx) })
 	return true
 }
 
-// current returns the open connection, or nil.
-func (l *lane) current() *wire {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.wire
+// Known returns what the handshake of the connection said, which is opened if there
+// is none, and whether the connection says which call a question is about.
+func (l *Lane) Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error) {
+	c, err := l.enter(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer l.leave()
+	return c.up.Server(), c.attributes(), nil
+}
+
+// attributes reports whether the connection says which call a question is about.
+func (c *conn) attributes() bool {
+	a, ok := c.raw.(bridge.Attributing)
+	return ok && a.Attributes()
+}
+
+// Keep opens the connection if there is none, and keeps it open, also without
+// calls, until release is called. When it is lost it is opened again.
+func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
+	if _, err := l.enter(ctx); err != nil {
+		return nil, err
+	}
+	l.need(1)
+	l.leave()
+	return func() { l.need(-1) }, nil
 }
 
 // enter returns the open connection and counts the caller as using it until
 // leave.
-func (l *lane) enter(ctx context.Context) (*wire, error) {
+func (l *Lane) enter(ctx context.Context) (*conn, error) {
 	for {
 		l.mu.Lock()
 		switch {
 		case l.closed != nil:
 			defer l.mu.Unlock()
 			return nil, l.closed
-		case l.wire != nil:
+		case l.conn != nil:
 			defer l.mu.Unlock()
 			l.active++
-			return l.wire, nil
+			return l.conn, nil
 		case l.opening == nil:
 			o := &opening{done: make(chan struct{})}
 			l.opening = o
@@ -366,7 +363,7 @@ func (l *lane) enter(ctx context.Context) (*wire, error) {
 		}
 		o := l.opening
 		l.mu.Unlock()
-		ended := l.route.b.tracing.Opening(ctx, l.route.o.Name)
+		ended := l.o.Tracing.Opening(ctx, l.o.Name)
 		select {
 		case <-o.done:
 			if ended(o.err); o.err != nil {
@@ -379,99 +376,99 @@ func (l *lane) enter(ctx context.Context) (*wire, error) {
 	}
 }
 
-func (l *lane) leave() {
+func (l *Lane) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active--
-	if l.active > 0 || l.route.idle <= 0 && l.pulse == nil {
+	if l.active > 0 || l.o.Idle <= 0 && l.pulse == nil {
 		return
 	}
 	l.used = time.Now()
-	if l.route.idle > 0 && l.timer == nil && l.closed == nil {
-		l.timer = time.AfterFunc(l.route.idle, l.doze)
+	if l.o.Idle > 0 && l.timer == nil && l.closed == nil {
+		l.timer = time.AfterFunc(l.o.Idle, l.doze)
 	}
 }
 
 // need notes that somebody wants the connection to be there, or with -1 does so
 // no more.
-func (l *lane) need(n int) {
+func (l *Lane) need(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.needs += n; n > 0 && l.wire == nil {
+	if l.needs += n; n > 0 && l.conn == nil {
 		l.hold()
 	}
-	if n < 0 && l.route.idle > 0 && l.timer == nil && l.closed == nil {
+	if n < 0 && l.o.Idle > 0 && l.timer == nil && l.closed == nil {
 		l.used = time.Now()
-		l.timer = time.AfterFunc(l.route.idle, l.doze)
+		l.timer = time.AfterFunc(l.o.Idle, l.doze)
 	}
 }
 
 // needed reports whether the connection has to be there although nobody uses
 // it. The caller holds l.mu.
-func (l *lane) needed() bool { return len(l.subs) > 0 || l.needs > 0 }
+func (l *Lane) needed() bool { return len(l.subs) > 0 || l.needs > 0 }
 
 // doze closes a connection that nobody uses. It looks again later when
 // somebody did in the meantime: cheaper than a timer that each call resets.
-func (l *lane) doze() {
+func (l *Lane) doze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
-	if l.closed != nil || l.wire == nil || l.active > 0 || l.needed() {
+	if l.closed != nil || l.conn == nil || l.active > 0 || l.needed() {
 		return // leave, or the end of a subscription, arms the timer again
 	}
-	if left := l.route.idle - time.Since(l.used); left > 0 {
+	if left := l.o.Idle - time.Since(l.used); left > 0 {
 		l.timer = time.AfterFunc(left, l.doze)
 		return
 	}
-	w := l.wire
-	l.wire, l.lost = nil, nil
-	l.route.log.Debug("connection closed: idle")
-	l.retireSoon(w)
+	c := l.conn
+	l.conn, l.lost = nil, nil
+	l.o.Log.Debug("connection closed: idle")
+	l.retireSoon(c)
 }
 
 // retire closes a connection that is not the lane's any more.
-func (l *lane) retire(w *wire) {
-	l.heard.Closed()
-	_ = w.up.Close(l.force) // the wire logs what matters
-	l.route.released(l.caller.Principal)
+func (l *Lane) retire(c *conn) {
+	l.observer.Closed()
+	_ = c.up.Close(l.force) // the connection logs what matters
+	l.o.Budget.release(l.caller.Principal)
 }
 
 // retireSoon does so in the background. The caller holds l.mu.
-func (l *lane) retireSoon(w *wire) {
-	left := l.route.leave.begin()
+func (l *Lane) retireSoon(c *conn) {
+	left := l.o.Budget.Leaving()
 	l.wg.Go(func() {
 		defer left()
-		l.retire(w)
+		l.retire(c)
 	})
 }
 
 // open makes one attempt.
-func (l *lane) open(o *opening) {
-	w, err := l.attempt()
+func (l *Lane) open(o *opening) {
+	c, err := l.attempt()
 	l.mu.Lock()
 	l.opening, o.err = nil, err
 	before := l.server
 	var gone error
 	switch {
 	case errors.Is(err, bridge.ErrReplaced):
-		l.wg.Go(func() { l.retire(w) })
+		l.wg.Go(func() { l.retire(c) })
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
-		l.retireSoon(w)
-	case w.gone != nil: // it has ended between its handshake and now
-		gone, o.err = w.gone, w.gone
+		l.retireSoon(c)
+	case c.gone != nil: // it has ended between its handshake and now
+		gone, o.err = c.gone, c.gone
 		l.began = time.Now()
-		l.lose(w)
+		l.lose(c)
 	default:
-		l.wire, l.began = w, time.Now()
+		l.conn, l.began = c, time.Now()
 		l.used = l.began
 		l.watch()
 	}
 	l.mu.Unlock()
 	if errors.Is(err, bridge.ErrReplaced) {
-		l.heard.Replaced()
-		l.rest.Gone(err)
+		l.observer.Replaced()
+		l.client.Gone(err)
 		l.mu.Lock() // those who come from now on do not share this attempt, and know nothing of what was before
 		if l.server == before {
 			l.server = nil
@@ -480,19 +477,19 @@ func (l *lane) open(o *opening) {
 	}
 	close(o.done)
 	if gone != nil {
-		l.route.failed(gone)
+		l.o.Health.Failed(gone)
 		l.mourn(gone)
 	}
 }
 
 // nextStart returns when the connection may be opened again after a loss. The
 // caller holds l.mu.
-func (l *lane) nextStart() time.Time {
+func (l *Lane) nextStart() time.Time {
 	again := l.ended
 	if l.losses > 0 {
-		again = again.Add(min(time.Second<<min(l.losses-1, 20), l.route.maxPause))
+		again = again.Add(min(time.Second<<min(l.losses-1, 20), l.o.MaxPause))
 	}
-	now, most := time.Now(), l.route.restarts
+	now, most := time.Now(), l.o.Restarts
 	l.reopens = slices.DeleteFunc(l.reopens, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
 	later := func(t time.Time) {
 		if t.After(again) {
@@ -508,44 +505,38 @@ func (l *lane) nextStart() time.Time {
 	return again
 }
 
-var _ bridge.Hearer = (*wire)(nil)
-
-// Unheard implements Hearer.
-func (w *wire) Unheard() { w.l.heard.Deaf() }
+// Unheard implements bridge.Hearer.
+func (c *conn) Unheard() { c.l.observer.Deaf() }
 
 // Notify passes on what the server says by itself.
-func (w *wire) Notify(n *jsonrpc.Message) {
-	w.l.heard.Heard(n)
-	w.l.rest.Notify(n)
+func (c *conn) Notify(n *jsonrpc.Message) {
+	c.l.observer.Heard(n)
+	c.l.client.Notify(n)
 }
 
 // Room implements bridge.Roomy: what a server says on the lane takes room of the
 // principal that it is for, if that is one alone.
-func (w *wire) Room() bridge.Room {
-	principal := w.l.caller.Principal
-	if w.l.route.share == ShareAll {
-		principal = ""
+func (c *conn) Room() bridge.Room {
+	if c.l.o.Shared {
+		return c.l.o.Room("")
 	}
-	return w.l.route.b.Room(principal).Incoming()
+	return c.l.o.Room(c.l.caller.Principal)
 }
 
 // Ask passes on what the server asks.
-func (w *wire) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	w.asks.Add(1)
-	if w.l.asks == nil {
-		return w.l.rest.Ask(q, reply)
-	}
-	return limits.Asking(w.l.rest, q, reply, w.l.asks)
+func (c *conn) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	c.asked.Add(1)
+	return c.l.client.Ask(q, reply)
 }
 
 // Close ends the connection for good.
-func (l *lane) Close(ctx context.Context) error {
+func (l *Lane) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if l.closed == nil {
 		l.closed = bridge.ErrShutdown
 	}
-	w := l.wire
-	l.wire = nil
+	c := l.conn
+	l.conn = nil
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
@@ -554,12 +545,12 @@ func (l *lane) Close(ctx context.Context) error {
 		l.pulse.Stop()
 	}
 	l.mu.Unlock()
-	l.heard.Ended()
+	l.observer.Ended()
 	l.cancel()
 	stop := context.AfterFunc(ctx, l.hurry)
 	defer stop()
-	if w != nil {
-		l.retire(w)
+	if c != nil {
+		l.retire(c)
 	}
 	l.wg.Wait()
 	l.hurry()

@@ -1,4 +1,4 @@
-package gateway
+package lane
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 // subscription is made: they come in crowds.
 const gatherFor = 50 * time.Millisecond
 
-// answered is how a subscription has ended.
-type answered struct {
+// outcome is how a subscription has ended.
+type outcome struct {
 	m   *jsonrpc.Message
 	err error
 }
@@ -32,7 +32,7 @@ type answered struct {
 // Limits on what may be asked for where subscriptions are shared.
 const (
 	maxInterests = 2 * list.MaxSubscriptions // by one
-	maxJoint     = 4 * maxListenSize         // by all of a connection, in bytes
+	maxJoint     = 4 << 20                   // by all of a connection, in bytes
 )
 
 // joint is the one subscription of all who listen to a modern server over a
@@ -44,7 +44,7 @@ const (
 // hears of: those who listened before are told that something may have changed
 //
 type joint struct {
-	w *wire
+	c *conn
 
 	mu      sync.Mutex // guards the rest, and the order of what sharers are told
 	sharers map[*sharer]struct{}
@@ -68,11 +68,11 @@ const (
 type sharer struct {
 	r     bridge.Request // outlives the call
 	asks  map[interest]struct{}
-	uris  []string      // of asks
-	other bool          // it asks for something that we do not know
-	in    *joined       // what it is a part of, or nil
-	begun bool          // it was acknowledged
-	end   chan answered // takes one: how it has ended
+	uris  []string     // of asks
+	other bool         // it asks for something that we do not know
+	in    *joined      // what it is a part of, or nil
+	begun bool         // it was acknowledged
+	end   chan outcome // takes one: how it has ended
 }
 
 // joined is one joint subscription at the server, and the Client of its request.
@@ -146,7 +146,7 @@ func filterOf(asks iter.Seq[interest]) []byte {
 }
 
 func newSharer(r *bridge.Request) *sharer {
-	p := &sharer{r: *r, end: make(chan answered, 1)}
+	p := &sharer{r: *r, end: make(chan outcome, 1)}
 	p.r.Message = r.Clone()
 	p.asks = asksOf(gjson.GetBytes(p.r.Params, "notifications"))
 	for a := range p.asks {
@@ -211,7 +211,7 @@ func (j *joint) join(p *sharer) (no *jsonrpc.Message, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.running {
-		if j.running = j.w.l.spawn(j.run); !j.running {
+		if j.running = j.c.l.Go(j.run); !j.running {
 			return nil, bridge.ErrShutdown
 		}
 	}
@@ -266,13 +266,13 @@ func (j *joint) remove(p *sharer) {
 }
 
 // run makes one subscription after the other, for as long as there are sharers.
-func (j *joint) run() {
+func (j *joint) run(context.Context) {
 	for {
 		n, r, ctx := j.next()
 		if n == nil {
 			return
 		}
-		a, err := j.w.l.subscription(ctx, j.w, r)
+		a, err := j.c.l.subscription(ctx, j.c, r)
 		n.stop(nil)
 		j.ended(n, a, err)
 	}
@@ -353,11 +353,11 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 		j.remove(p)
 		switch {
 		case err == nil:
-			p.end <- answered{m: a.Clone()}
+			p.end <- outcome{m: a.Clone()}
 		case p.begun && errors.Is(err, bridge.ErrUnsent): // but the one before was
-			p.end <- answered{err: &bridge.Error{Server: j.w.l.route.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
+			p.end <- outcome{err: &bridge.Error{Server: j.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
 		default:
-			p.end <- answered{err: err}
+			p.end <- outcome{err: err}
 		}
 	}
 }
