@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// expand replaces the references in s and says whether there was one. The error
+// Expand replaces the references in s and says whether there was one. The error
 // names every reference that cannot be replaced, and no value.
-func (d *Decoder) expand(s string) (string, bool, error) {
+func (d *Decoder) Expand(s string) (string, bool, error) {
 	var out strings.Builder
 	var errs []error
 	found := false

@@ -200,7 +200,7 @@ func (d *Decoder) Scalar(x *Slot, n ast.Node, t reflect.Type) (Text, bool) {
 
 func (d *Decoder) replaced(x *Slot, n ast.Node, s string) (Text, bool) {
 	d.looked = nil
-	value, expanded, err := d.expand(s)
+	value, expanded, err := d.Expand(s)
 	if len(d.looked) > 0 && d.schema.Expanded != nil {
 		d.schema.Expanded(x, value, d.looked)
 	}

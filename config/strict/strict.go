@@ -27,7 +27,7 @@ type Decoder struct {
 
 	schema  Schema
 	anchors map[string]ast.Node
-	looked  []string // values from the environment that the last expand has found
+	looked  []string // values from the environment that the last Expand has found
 	data    []byte   // the file
 }
 

@@ -1,8 +1,6 @@
 package flags
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/strict"
 )
 
 // Program is the flags about a server that is a program to run.
@@ -104,6 +103,7 @@ func AddEra(f *pflag.FlagSet, era *string) {
 // may be secrets.
 func parseHeaders(flags []string, env func(string) (string, bool)) (map[string]string, error) {
 	headers := map[string]string{}
+	text := strict.Decoder{Env: env, Program: "the bridge", Secrets: map[string]string{}} // as in a configuration file
 	for _, f := range flags {
 		name, value, ok := strings.Cut(f, ":")
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
@@ -113,45 +113,13 @@ func parseHeaders(flags []string, env func(string) (string, bool)) (map[string]s
 		if _, twice := headers[name]; twice {
 			return nil, exit.Usagef("--header %s is given twice", name)
 		}
-		value, err := expand(strings.TrimSpace(value), env)
+		value, _, err := text.Expand(strings.TrimSpace(value))
 		if err != nil {
 			return nil, exit.Usagef("--header %s: %w", name, err)
 		}
 		headers[name] = value
 	}
 	return headers, nil
-}
-
-// expand takes ${NAME} and ${NAME:-default} from the environment, and $${ as
-// ${, as the configuration file does.
-func expand(s string, env func(string) (string, bool)) (string, error) {
-	var out strings.Builder
-	for {
-		before, rest, ok := strings.Cut(s, "${")
-		if !ok {
-			out.WriteString(s)
-			return out.String(), nil
-		}
-		if literal, ok := strings.CutSuffix(before, "$"); ok {
-			out.WriteString(literal + "${")
-			s = rest
-			continue
-		}
-		inner, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", errors.New("a ${ has no }")
-		}
-		name, fallback, hasFallback := strings.Cut(inner, ":-")
-		value, set := env(name)
-		if value == "" && hasFallback {
-			value, set = fallback, true
-		}
-		if !set {
-			return "", fmt.Errorf("the variable %s is not set", name)
-		}
-		out.WriteString(before + value)
-		s = after
-	}
 }
 
 // nameOf makes the name of a server of its command's, by the rules for

@@ -27,7 +27,7 @@ func TestParseHeaders(t *testing.T) {
 		{flag: "x: ${FLAGS_B:-two}${FLAGS_EMPTY:-three}${FLAGS_EMPTY}", want: "twothree"},
 		{flag: "x: $${FLAGS_A} $FLAGS_A", want: "${FLAGS_A} $FLAGS_A"},
 		{flag: "x: ${FLAGS_B}", fault: "the variable FLAGS_B is not set"},
-		{flag: "x: secret ${FLAGS_A", fault: "a ${ has no }"},
+		{flag: "x: secret ${FLAGS_A", fault: "has no closing brace"},
 		{flag: "secret", fault: "needs 'NAME: VALUE'"},
 		{flag: ": secret", fault: "needs 'NAME: VALUE'"},
 	} {
