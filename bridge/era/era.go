@@ -40,6 +40,14 @@ func Legacy() []string { return slices.Clone(legacy) }
 // IsLegacy reports whether rev is a legacy revision that we know.
 func IsLegacy(rev string) bool { return slices.Contains(legacy, rev) }
 
+// Name returns the name of the era of a revision: "modern" or "legacy".
+func Name(rev string) string {
+	if IsModern(rev) {
+		return "modern"
+	}
+	return "legacy"
+}
+
 // IsModern reports whether rev is of the stateless era, known to us or not.
 func IsModern(rev string) bool { return rev >= FirstModern && len(rev) == len(FirstModern) }
 

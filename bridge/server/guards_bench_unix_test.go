@@ -22,6 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/bridge/server/accesslog"
+	"github.com/mcp-bridge/bridge/bridge/server/metrics"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -71,15 +73,15 @@ func BenchmarkGuards(b *testing.B) {
 	often := limits.Rate{PerSecond: 1e8, Burst: 1e8}
 	for _, era := range []string{"legacy", "modern"} {
 		b.Run(era, func(b *testing.B) {
-			access, err := openAccessLog(config.AccessLog{To: filepath.Join(b.TempDir(), "calls.jsonl")}, quiet)
+			access, err := accesslog.Open(config.AccessLog{To: filepath.Join(b.TempDir(), "calls.jsonl")}, quiet)
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer access.Close(nil)
-			m := newMetrics([]string{"i"})
+			m := metrics.New("", []string{"i"})
 			watch := func(p report.Report) {
-				m.take(&p)
-				access.take(&p)
+				m.Take(&p)
+				access.Take(&p)
 			}
 			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: gateway.Cache{Off: true}, Breaker: breaker.Options{Off: true},
 				Retry: retry.Options{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
@@ -131,7 +133,7 @@ func BenchmarkGuards(b *testing.B) {
 			b.ReportMetric(float64(each(0)), "off-ns/call")
 			b.ReportMetric(float64(each(1)-each(0)), "guards-ns/call")
 			b.ReportMetric(float64(each(2)-each(0)), "guards+rules-ns/call")
-			if lost := access.lost.Load(); lost > 0 {
+			if lost := access.Lost(); lost > 0 {
 				b.Logf("%d lines of the access log were lost", lost)
 			}
 			if rounds >= 10 && each(2)-each(0) > guardLimit {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,14 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -52,7 +48,7 @@ func TestMetricsLint(t *testing.T) {
 	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		id := r.begin("/mcp")
 		r.Do("POST", "/mcp", call("1", "one__echo"), "Mcp-Session-Id", id).Wait()
-		problems, err := testutil.GatherAndLint(r.s.metrics.registry)
+		problems, err := testutil.GatherAndLint(r.s.metrics)
 		if err != nil || len(problems) > 0 {
 			t.Errorf("GatherAndLint = %v, %v", problems, err)
 		}
@@ -85,7 +81,7 @@ func TestMetricsDocumented(t *testing.T) {
 	}
 	run(t, func(c *config.Config) { c.AccessLog.To = filepath.Join(t.TempDir(), "calls") }, []string{"one"}, func(t *testing.T, r *rig) {
 		r.begin("/mcp")
-		families, err := r.s.metrics.registry.Gather()
+		families, err := r.s.metrics.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,99 +168,6 @@ func TestMetricsInFlight(t *testing.T) {
 			t.Errorf("how long somebody listens is counted as a duration: %q", got)
 		}
 	})
-}
-
-// Strangers choose names of tools and methods, and who they are: none of that
-// makes a metric of its own.
-func TestMetricsBounded(t *testing.T) {
-	m := newMetrics([]string{"one"})
-	count := func() int {
-		n, err := testutil.GatherAndCount(m.registry, "mcp_bridge_calls_total", "mcp_bridge_call_duration_seconds", "mcp_bridge_request_bytes_total")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	flood := func() {
-		for range 2000 {
-			name := fmt.Sprintf("x%d", rand.Uint64())
-			for _, method := range append(methodNames[:], name) {
-				q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"name":"` + name + `"}}`))
-				if err != nil {
-					t.Fatal(err)
-				}
-				m.take(&report.Report{Server: []string{"", "one"}[rand.IntN(2)], Principal: name, Session: name, Revision: []string{"2026-07-28", "2025-11-25", name}[rand.IntN(3)],
-					Outcome: bridge.Outcome(rand.IntN(bridge.Outcomes)), Request: q})
-			}
-		}
-	}
-	flood()
-	most := 2*(methods*eras*bridge.Outcomes+methods) + 2
-	before := count()
-	if before > most {
-		t.Errorf("%d series, want at most %d", before, most)
-	}
-	flood()
-	if after := count(); after > before+10 { // what chance has left out before
-		t.Errorf("%d series, and %d after more of the same", before, after)
-	}
-}
-
-// Metrics may be read while calls go on.
-func TestMetricsConcurrently(t *testing.T) {
-	m := newMetrics([]string{"one", "two"})
-	q, err := jsonrpc.Parse([]byte(call("1", "echo")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	const each = 500
-	for i := range 4 {
-		wg.Go(func() {
-			for range each {
-				m.take(&report.Report{Server: []string{"one", "two"}[i%2], Request: q, Took: time.Millisecond})
-			}
-		})
-	}
-	wg.Go(func() {
-		for range 20 {
-			if _, err := m.registry.Gather(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	wg.Wait()
-	for _, server := range []string{"one", "two"} {
-		if got := testutil.ToFloat64(m.calls.WithLabelValues(server, "tools/call", "ok", "legacy")); got != 2*each {
-			t.Errorf("%s: %v calls, want %d", server, got, 2*each)
-		}
-	}
-}
-
-// A registry checks that the same metric is not described twice, and differently.
-func TestMetricsDescribed(t *testing.T) {
-	r := newRig(t, func(c *config.Config) {}, "one")
-	if err := testutil.CollectAndCompare(newGauges(r.s), strings.NewReader(""), "mcp_bridge_nothing"); err != nil {
-		t.Error(err)
-	}
-	pedantic := prometheus.NewPedanticRegistry()
-	pedantic.MustRegister(newGauges(r.s), r.s.metrics.calls, r.s.metrics.durations)
-	if _, err := pedantic.Gather(); err != nil {
-		t.Error(err)
-	}
-}
-
-func BenchmarkMetrics(b *testing.B) {
-	m := newMetrics([]string{"one"})
-	q, err := jsonrpc.Parse([]byte(call("1", "echo")))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p := report.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
-	b.ReportAllocs()
-	for b.Loop() {
-		m.take(&p)
-	}
 }
 
 // What guards refuse, and what goes wrong at a server, has an outcome of its own.

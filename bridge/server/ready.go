@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
@@ -130,7 +131,7 @@ func (s *Server) state(place int, st *gateway.Status) state {
 		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
 	}
 	if st.Revision != "" {
-		row.Era = eraNames[eraOf(st.Revision)]
+		row.Era = era.Name(st.Revision)
 	}
 	return row
 }

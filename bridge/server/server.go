@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/server/accesslog"
+	"github.com/mcp-bridge/bridge/bridge/server/metrics"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -45,9 +48,9 @@ type Server struct {
 	complaints complaints // about requests without a good key
 	wrong      *wrongKeys
 	unfollow   func() // ends following the files of keys, and returns when it has
-	metrics    *metrics
-	access     *accessLog // nil when there is none
-	fault      error      // why the bridge cannot be served as it is configured
+	metrics    *metrics.Metrics
+	access     *accesslog.Log // nil when there is none
+	fault      error          // why the bridge cannot be served as it is configured
 	http       *http.Server
 	clients    *connections
 	cert       *certificate // nil without TLS
@@ -73,14 +76,14 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		s.reached = append(s.reached, r)
 		o.Servers = append(o.Servers, options(&c.Servers[i], r))
 	}
-	s.metrics = newMetrics(names(c))
+	s.metrics = metrics.New(Version(), names(c))
 	var err error
-	if s.access, err = openAccessLog(c.AccessLog, log); err != nil {
+	if s.access, err = accesslog.Open(c.AccessLog, log); err != nil {
 		s.fault = err
 		log.Error("there is no access log", "err", err)
 	}
 	s.b = gateway.New(o)
-	s.metrics.registry.MustRegister(newGauges(s))
+	s.measure()
 	s.streamable = streamable.New(s.b, streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat})
 	s.sse = sse.New(s.b, sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat})
 	s.unfollow = s.follow()
@@ -111,10 +114,39 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 
 // watch takes what became of a request.
 func (s *Server) watch(p report.Report) {
-	s.metrics.take(&p)
+	s.metrics.Take(&p)
 	if s.access != nil {
-		s.access.take(&p)
+		s.access.Take(&p)
 	}
+}
+
+// measure has the metrics show how the bridge fares.
+func (s *Server) measure() {
+	b := metrics.Bridge{
+		Totals: s.b.Totals, Status: s.b.Status,
+		Ready: func(all []gateway.Status) bool {
+			why, _ := s.unready(all)
+			return why == ""
+		},
+		Stdio: func(server string) bool {
+			i := slices.IndexFunc(s.c.Servers, func(c config.Server) bool { return c.Name == server })
+			return s.reached[i].transport() == transportStdio
+		},
+		Refused: func() uint64 { return s.clients.refused.Load() },
+	}
+	if s.access != nil {
+		b.LogLost = s.access.Lost
+	}
+	s.metrics.Ask(b)
+}
+
+// serveMetrics serves the metrics that the caller may see.
+func (s *Server) serveMetrics(c *gin.Context) {
+	sees := s.sight(auth.Principal(c.Request.Context()))
+	if sees.all {
+		sees.of = nil
+	}
+	s.metrics.Serve(c.Writer, c.Request, sees.of)
 }
 
 // names returns the names of the configured servers.

@@ -103,7 +103,7 @@ func AddEra(f *pflag.FlagSet, era *string) {
 // may be secrets.
 func parseHeaders(flags []string, env func(string) (string, bool)) (map[string]string, error) {
 	headers := map[string]string{}
-	text := strict.Decoder{Env: env, Program: "the bridge", Secrets: map[string]string{}} // as in a configuration file
+	text := strict.Decoder{Env: env, Program: "bridge", Secrets: map[string]string{}} // as in a configuration file
 	for _, f := range flags {
 		name, value, ok := strings.Cut(f, ":")
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))

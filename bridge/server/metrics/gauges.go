@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -6,9 +6,26 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
-// gauges are the metrics that the bridge is asked for when they are read.
+// Bridge is what is asked when the metrics are read.
+type Bridge struct {
+	Totals func() gateway.Totals
+	Status func() []gateway.Status
+	// Ready reports whether servers that fare so make the bridge ready.
+	Ready func([]gateway.Status) bool
+	// Stdio reports whether connections to a server are child processes.
+	Stdio func(server string) bool
+	// Refused returns how many connections of clients were refused.
+	Refused func() uint64
+	// LogLost returns how many lines of the access log were lost; nil without one.
+	LogLost func() uint64
+}
+
+// Ask has the bridge asked when the metrics are read.
+func (m *Metrics) Ask(b Bridge) { m.registry.MustRegister(newGauges(b)) }
+
+// gauges are the metrics that the bridge is asked for.
 type gauges struct {
-	s        *Server
+	b        Bridge
 	whole    []wholeGauge
 	each     []eachGauge
 	children *prometheus.Desc
@@ -40,8 +57,8 @@ type eachGauge struct {
 
 var _ prometheus.Collector = (*gauges)(nil)
 
-func newGauges(s *Server) *gauges {
-	g := &gauges{s: s}
+func newGauges(b Bridge) *gauges {
+	g := &gauges{b: b}
 	g.breaker = prometheus.NewDesc("mcp_bridge_circuit_breaker_state", "1 for the state that the circuit breaker of a server is in: closed, open (the server is left alone) or half-open (it is tried).", []string{"server", "state"}, nil)
 	g.cached = prometheus.NewDesc("mcp_bridge_cache_requests_total", "Requests for lists, by whether they were answered from what is kept (hit), were not (miss), waited for the answer to another (joined), or got something stale because the server cannot be asked (stale).", []string{"server", "result"}, nil)
 	g.refused = prometheus.NewDesc("mcp_bridge_refused_total", "What a limit of the server has refused, by the limit. Without a server: a limit of what one caller, one address or all may have.", []string{"server", "limit"}, nil)
@@ -74,8 +91,8 @@ func newGauges(s *Server) *gauges {
 	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *gateway.Status) float64 { return float64(st.Losses) })
 	each("restarts_total", "Attempts to open a connection again that was lost, or could not be opened.", counter, func(st *gateway.Status) float64 { return float64(st.Restarts) })
 	each("server_failures_total", "How often a connection could not be opened, or the server was out of reach.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
-	if g.s.access != nil {
-		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(g.s.access.lost.Load()) })
+	if b.LogLost != nil {
+		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(b.LogLost()) })
 	}
 	return g
 }
@@ -109,18 +126,17 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
-	totals, servers := g.s.b.Totals(), g.s.b.Status()
-	why, _ := g.s.unready(servers)
-	all := overview{totals, why == ""}
+	totals, servers := g.b.Totals(), g.b.Status()
+	all := overview{totals, g.b.Ready(servers)}
 	for _, w := range g.whole {
 		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&all))
 	}
 	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Together), "")
-	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.s.clients.refused.Load()), "", "connections")
+	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.b.Refused()), "", "connections")
 	for limit, n := range totals.Refused {
 		to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), "", limit)
 	}
-	for i, st := range servers {
+	for _, st := range servers {
 		to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(st.Sessions), st.Name)
 		for _, e := range g.each {
 			to <- prometheus.MustNewConstMetric(e.desc, e.kind, e.value(&st), st.Name)
@@ -139,7 +155,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		for limit, n := range st.Refused {
 			to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), st.Name, limit)
 		}
-		if g.s.reached[i].transport() == transportStdio {
+		if g.b.Stdio(st.Name) {
 			to <- prometheus.MustNewConstMetric(g.children, prometheus.GaugeValue, float64(st.Lanes), st.Name)
 		}
 	}

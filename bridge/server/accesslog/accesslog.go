@@ -1,4 +1,7 @@
-package server
+// Package accesslog writes a line of JSON for each request of a client: who has asked
+// what of which server, and what became of it. Secrets are not in it, also where the
+// configuration has payloads shown.
+package accesslog
 
 import (
 	"errors"
@@ -12,15 +15,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/visible"
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// accessLog writes a line of JSON for each request of a client. Who makes the
-// request does not wait for it: lines are queued, up to a limit, and one
-// goroutine writes them.
-type accessLog struct {
+// Log writes the lines. Who makes a request does not wait for that: lines are
+// queued, up to a limit, and one goroutine writes them.
+type Log struct {
 	path     string // empty for what is not a file of ours
 	payloads bool
 	log      *slog.Logger
@@ -48,10 +51,10 @@ const (
 	logMost  = 4 << 20
 )
 
-// openAccessLog opens what the configuration names; nil when there is to be no
+// Open opens what the configuration names; nil when there is to be no
 // access log. A file is made readable by its owner only.
-func openAccessLog(c config.AccessLog, log *slog.Logger) (*accessLog, error) {
-	l := &accessLog{payloads: c.Payloads, log: log, full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+func Open(c config.AccessLog, log *slog.Logger) (*Log, error) {
+	l := &Log{payloads: c.Payloads, log: log, full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	switch c.To {
 	case "":
 		return nil, nil
@@ -73,7 +76,7 @@ func openAccessLog(c config.AccessLog, log *slog.Logger) (*accessLog, error) {
 }
 
 // open opens the file. What stands there is kept.
-func (l *accessLog) open() error {
+func (l *Log) open() error {
 	if info, err := os.Stat(l.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return errors.New("is a pipe, whose reader would be waited for: name a file, stdout or stderr")
 	}
@@ -85,8 +88,8 @@ func (l *accessLog) open() error {
 	return nil
 }
 
-// take queues the line of a report. It does not wait.
-func (l *accessLog) take(p *report.Report) {
+// Take queues the line of a report. It does not wait.
+func (l *Log) Take(p *report.Report) {
 	var room [512]byte
 	line := l.line(room[:0], p)
 	l.mu.Lock()
@@ -107,8 +110,11 @@ func (l *accessLog) take(p *report.Report) {
 	}
 }
 
+// Lost returns how many lines could not be written.
+func (l *Log) Lost() uint64 { return l.lost.Load() }
+
 // line appends the line of a report, with its line break.
-func (l *accessLog) line(b []byte, p *report.Report) []byte {
+func (l *Log) line(b []byte, p *report.Report) []byte {
 	b = append(b, `{"time":"`...)
 	b = p.Began.AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
 	b = append(b, `","level":"INFO","msg":"call","server":`...)
@@ -123,9 +129,9 @@ func (l *accessLog) line(b []byte, p *report.Report) []byte {
 	if p.Session != "" {
 		b = appendText(append(b, `,"session":`...), p.Session)
 	}
-	b = appendText(append(b, `,"era":`...), eraNames[eraOf(p.Revision)])
+	b = appendText(append(b, `,"era":`...), era.Name(p.Revision))
 	if p.Speaks != "" {
-		b = appendText(append(b, `,"server_era":`...), eraNames[eraOf(p.Speaks)])
+		b = appendText(append(b, `,"server_era":`...), era.Name(p.Speaks))
 	}
 	b = appendText(append(b, `,"outcome":`...), p.Outcome.String())
 	if p.Code != 0 {
@@ -174,7 +180,7 @@ func clipped(s string) string {
 }
 
 // run writes what is queued, until Close.
-func (l *accessLog) run() {
+func (l *Log) run() {
 	defer close(l.done)
 	tick := time.NewTicker(logEvery)
 	defer tick.Stop()
@@ -205,7 +211,7 @@ func (l *accessLog) run() {
 
 // follow opens the file again when somebody has moved or removed it, as
 // programs do that rotate logs.
-func (l *accessLog) follow() {
+func (l *Log) follow() {
 	if l.path == "" {
 		return
 	}
@@ -224,7 +230,7 @@ func (l *accessLog) follow() {
 }
 
 // fail says that the log cannot be written, once for as long as that lasts.
-func (l *accessLog) fail(err error) {
+func (l *Log) fail(err error) {
 	if !l.broken {
 		l.broken = true
 		l.log.Error("the access log cannot be written: lines are lost", "err", err)
@@ -232,7 +238,7 @@ func (l *accessLog) fail(err error) {
 }
 
 // write writes whole lines. Those that cannot be written are lost.
-func (l *accessLog) write(lines []byte) {
+func (l *Log) write(lines []byte) {
 	switch {
 	case len(lines) == 0:
 	case l.out == nil:
@@ -273,7 +279,7 @@ func count(b []byte) (n uint64) {
 
 // Close writes what is queued. A place that takes nothing is waited for no
 // longer than until done.
-func (l *accessLog) Close(done <-chan struct{}) {
+func (l *Log) Close(done <-chan struct{}) {
 	l.once.Do(func() { close(l.stop) })
 	select {
 	case <-l.done:

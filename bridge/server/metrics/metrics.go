@@ -1,26 +1,26 @@
-package server
+// Package metrics counts what clients do, and how servers fare, for Prometheus.
+package metrics
 
 import (
+	"net/http"
 	"runtime"
 	"slices"
 	"sync/atomic"
 
-	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/auth"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 )
 
-// metrics are what Prometheus reads. Labels have values from the configuration
+// Metrics are what Prometheus reads. Labels have values from the configuration
 // and from the tables here only: nothing that a client can make up is one, so
 // that nobody can make the bridge count without end.
-type metrics struct {
+type Metrics struct {
 	registry  *prometheus.Registry
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -57,10 +57,8 @@ var methodPlaces = func() map[string]int {
 	return places
 }()
 
-// eraNames are the eras of clients.
-var eraNames = [...]string{"legacy", "modern"}
-
-const eras = len(eraNames)
+// eras are those of clients: legacy and modern ones.
+const eras = 2
 
 // eraOf returns the place of a revision's era.
 func eraOf(revision string) int {
@@ -74,8 +72,9 @@ func eraOf(revision string) int {
 // may take that does real work.
 var durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
-func newMetrics(servers []string) *metrics {
-	m := &metrics{
+// New makes the metrics of a bridge of that version with servers of those names.
+func New(version string, servers []string) *Metrics {
+	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mcp_bridge_calls_total",
@@ -98,7 +97,7 @@ func newMetrics(servers []string) *metrics {
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mcp_bridge_build_info", Help: "Always 1; the labels say what is running.",
-		ConstLabels: prometheus.Labels{"version": Version(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
 	m.registry.MustRegister(m.calls, m.durations, request, response, build,
@@ -106,14 +105,14 @@ func newMetrics(servers []string) *metrics {
 	return m
 }
 
-// take counts a report.
-func (m *metrics) take(p *report.Report) {
+// Take counts a report.
+func (m *Metrics) Take(p *report.Report) {
 	s := m.servers[p.Server]
 	method, known := methodPlaces[p.Request.Method]
 	if !known {
 		method = methods - 1
 	}
-	m.counter(s, method, eraOf(p.Revision), p.Outcome).Inc()
+	m.counter(s, method, p.Revision, p.Outcome).Inc()
 	if p.Request.Method != listen {
 		m.observer(s, method).Observe(p.Took.Seconds())
 	}
@@ -123,17 +122,17 @@ func (m *metrics) take(p *report.Report) {
 	}
 }
 
-func (m *metrics) counter(s *serverMetrics, method, of int, o bridge.Outcome) prometheus.Counter {
-	at := &s.calls[method][of][o]
+func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridge.Outcome) prometheus.Counter {
+	at := &s.calls[method][eraOf(revision)][o]
 	if c := at.Load(); c != nil {
 		return *c
 	}
-	c := m.calls.WithLabelValues(s.name, methodNames[method], o.String(), eraNames[of])
+	c := m.calls.WithLabelValues(s.name, methodNames[method], o.String(), era.Name(revision))
 	at.Store(&c)
 	return c
 }
 
-func (m *metrics) observer(s *serverMetrics, method int) prometheus.Observer {
+func (m *Metrics) observer(s *serverMetrics, method int) prometheus.Observer {
 	at := &s.durations[method]
 	if o := at.Load(); o != nil {
 		return *o
@@ -143,17 +142,22 @@ func (m *metrics) observer(s *serverMetrics, method int) prometheus.Observer {
 	return o
 }
 
-// serveMetrics serves the metrics that the caller may see.
-func (s *Server) serveMetrics(c *gin.Context) {
-	sees := s.sight(auth.Principal(c.Request.Context()))
+var _ prometheus.Gatherer = (*Metrics)(nil)
+
+// Gather implements prometheus.Gatherer.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
+
+// Serve answers a request for the metrics: for those of the servers that of allows,
+// or for all when it is nil.
+func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server string) bool) {
 	from := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		all, err := s.metrics.registry.Gather()
-		if !sees.all {
-			all = seen(all, sees.of)
+		all, err := m.Gather()
+		if of != nil {
+			all = seen(all, of)
 		}
 		return all, err
 	})
-	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: s.metrics.registry}).ServeHTTP(c.Writer, c.Request)
+	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
 // seen returns what is about servers that may be seen.
