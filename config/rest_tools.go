@@ -17,6 +17,8 @@ import (
 
 // toolKeys is how a file writes a toolset.Entry, and argKeys what is not JSON Schema
 // of a toolset.Arg.
+//
+// It has many fields: each is a key of the file.
 type toolKeys struct {
 	Name    string             `yaml:"name"`
 	Title   string             `yaml:"title"`

@@ -56,6 +56,8 @@ const (
 )
 
 // ServerOptions describe one server.
+//
+// It has many fields: each is a setting.
 type ServerOptions struct {
 	Name    string
 	Adapter bridge.Adapter
@@ -151,6 +153,9 @@ type Options struct {
 }
 
 // Gateway connects sessions with servers.
+//
+// It has many fields: all that starts and stops with it, and what its servers
+// share.
 type Gateway struct {
 	log           *slog.Logger
 	routes        []*route

@@ -40,6 +40,8 @@ type whole struct {
 }
 
 // state is how a server fares.
+//
+// It has many fields: each is a member of the JSON that is shown.
 type state struct {
 	Name   string     `json:"name"`
 	State  string     `json:"state"`

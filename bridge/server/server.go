@@ -36,6 +36,8 @@ import (
 )
 
 // Server is a bridge and the HTTP server in front of it.
+//
+// It has many fields: all that starts and stops with it.
 type Server struct {
 	c          *config.Config
 	log        *slog.Logger

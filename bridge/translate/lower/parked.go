@@ -16,6 +16,8 @@ import (
 // answers (protocol.md D1.4). Requests, the server, timers and what makes room for
 // others may all come at once, and one lock decides between them: so its state is
 // in one piece.
+//
+// It has many fields: see above.
 type parked struct {
 	l      *Translator
 	s      *legacy
