@@ -35,8 +35,8 @@ var layers = []struct {
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
-	{"bridge/{guard,list,translate}/*", false, func(pkg string) bool {
-		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/translate")(pkg)
+	{"bridge/aggregate and bridge/{guard,list,translate}/*", false, func(pkg string) bool {
+		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/aggregate", "bridge/translate")(pkg)
 	}},
 	{"bridge/lane", false, under("bridge/lane")},
 	{"bridge/observe/*", false, under("bridge/observe")},
@@ -215,6 +215,10 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/guard/breaker", module + "/bridge/guard/limits", false, false},
 		{"bridge/guard/limits", module + "/bridge/guard", false, true},
 		{"bridge/gateway", module + "/bridge/list", false, true},
+		{"bridge/gateway", module + "/bridge/aggregate", false, true},
+		{"bridge/aggregate", module + "/bridge/gateway", false, false},
+		{"bridge/aggregate", module + "/bridge/translate/lift", false, false},
+		{"bridge/aggregate", module + "/bridge/list/filter", false, false},
 		{"bridge/gateway", module + "/bridge/translate/lift", false, true},
 		{"bridge/translate/lift", module + "/bridge/list", false, true},
 		{"bridge/translate/lift", module + "/bridge/gateway", false, false},

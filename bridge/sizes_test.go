@@ -27,7 +27,7 @@ func bound(pkg string) (lines, files int) {
 // needed any more goes.
 var tooLarge = map[string][2]int{
 	"adapters/stdio": {3900, 25},
-	"bridge/gateway": {9925, 45},
+	"bridge/gateway": {6203, 30},
 }
 
 // TestSizes holds packages to their bounds.

@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
@@ -82,3 +84,18 @@ func (g gate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn,
 	opened, err := g.Breaker.Opening(ctx, from, g.own)
 	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream { return opened(c, up, err) }, err
 }
+
+// member returns the server as the aggregate has it: a chain of those above for
+// each session, and one for all stateless clients.
+func (r *route) member() aggregate.Server {
+	return aggregate.Server{
+		Name: r.o.Name, Prefix: r.o.Prefix, Log: r.log, Remembers: r.cache != nil && len(r.o.Forward) == 0,
+		Stateless: r.guests, Session: r.session, Serves: r.filter.Serves, Shows: r.filter.Shows, Greeting: r.said, Failing: r.failing,
+		Await:  func(from *bridge.Caller, told func()) (stop func()) { return r.await(r.caller(from), told) },
+		Missed: r.missed,
+	}
+}
+
+// missed notes what may have changed while nobody listened: what is kept of it will
+// not do any more.
+func (r *route) missed(n *jsonrpc.Message) { r.cache.heard(nil, n) }

@@ -279,49 +279,6 @@ func TestCommonsTasksOfPrincipals(t *testing.T) {
 	})
 }
 
-// What is kept of principals is bounded, and no reason to refuse another one: who
-// has not been there for longest is forgotten.
-func TestCommonsOfManyPrincipals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, two := modernShop("one", nil), modernShop("two", nil)
-		b := commonsOf(t, one, two)
-		defer b.Close(context.Background())
-		whose := func(n int) visitor { return visitor{principal: fmt.Sprint("p", n)} }
-		kept := func() int {
-			synctest.Wait()
-			c := b.commons.(*commons)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return len(c.merges)
-		}
-		first := whose(0).ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		first.take()
-		for i := range maxMerges + 2 {
-			bridgetest.Contains(t, whose(i).call(t, b, "tools/call", `"name":"one__x"`), `"by":"one"`)
-			time.Sleep(time.Hour)
-		}
-		if n := kept(); n != maxMerges {
-			t.Errorf("%d are kept, want %d", n, maxMerges)
-		}
-		all := []*visiting{first}
-		for i := range maxMerges + 1 { // in use, and one too many
-			v := whose(1000+i).ask(t, b, "1", era.Listen, `"notifications":{}`)
-			bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
-			all = append(all, v)
-		}
-		for _, v := range all {
-			if v.over() {
-				t.Errorf("a subscription has ended with %s", v.answer)
-			}
-			v.cancel(nil)
-			<-v.done
-		}
-		if n := kept(); n > maxMerges {
-			t.Errorf("%d are kept, want %d", n, maxMerges)
-		}
-	})
-}
-
 // What a legacy server says about the part of a list that it was asked for is
 // nobody's: the list is of all servers.
 func TestCommonsListWithProgress(t *testing.T) {

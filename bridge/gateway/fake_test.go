@@ -24,6 +24,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// For how long slow servers are waited for, where several are offered as one.
+const (
+	greetPatience = 5 * time.Second
+	listPatience  = 10 * time.Second
+	ackPatience   = 10 * time.Second
+	slowPatience  = 250 * time.Millisecond // beside others
+)
+
 // everything is the result of initialize of a server with all capabilities.
 const everything = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},` +
 	`"logging":{},"tasks":{"list":{}},"x-vendor.new":{"k":1}},"serverInfo":{"name":"fake","version":"1"},"instructions":"be kind"}`

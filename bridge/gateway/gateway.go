@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
@@ -157,37 +157,36 @@ type Options struct {
 // It has many fields: all that starts and stops with it, and what its servers
 // share.
 type Gateway struct {
-	log           *slog.Logger
-	routes        []*route
-	prefixes      map[string]int          // places of servers, by the prefix that only they have
-	prefixLengths []int                   // of those, the longest first
-	forwards      []string                // headers of clients that some server gets
-	grants        map[string]filter.Grant // what each principal may use; nil when there are no rules
-	store         session.Store
-	idle          time.Duration
-	quota         *limits.Quota // what each principal may have
-	revoked       revocations
-	guests        atomic.Int64 // calls under way of clients without sessions
-	bytes         *limits.Bytes
-	version       string
-	offer         Offer
-	tracing       *tracing.Tracing // nil without
-	ownParams     []byte           // of initialize, where no client's will do
-	lanes         *lane.Total
-	portions      *limits.Shares // of these connections, by principal
-	dropped       atomic.Uint64  // notifications
-	reports       *report.Reporter
-	seals         *seal.Key // of the handles that clients without sessions keep
-	instance      string    // of the bridge, for handles that are good for this one only
-	flight        flight
-	commons       bridge.Upstream // all servers as one, for clients without sessions
-	hearing       context.Context // ends when the bridge begins to stop: subscriptions do too
-	deafen        context.CancelFunc
-	life          context.Context // ends with Close
-	stop          context.CancelFunc
-	force         context.Context // ends when Close has no more time
-	hurry         context.CancelFunc
-	wg            sync.WaitGroup
+	log       *slog.Logger
+	routes    []*route
+	forwards  []string                // headers of clients that some server gets
+	grants    map[string]filter.Grant // what each principal may use; nil when there are no rules
+	store     session.Store
+	idle      time.Duration
+	quota     *limits.Quota // what each principal may have
+	revoked   revocations
+	guests    atomic.Int64 // calls under way of clients without sessions
+	bytes     *limits.Bytes
+	version   string
+	offer     Offer
+	tracing   *tracing.Tracing // nil without
+	ownParams []byte           // of initialize, where no client's will do
+	lanes     *lane.Total
+	portions  *limits.Shares // of these connections, by principal
+	dropped   atomic.Uint64  // notifications
+	reports   *report.Reporter
+	seals     *seal.Key // of the handles that clients without sessions keep
+	instance  string    // of the bridge, for handles that are good for this one only
+	flight    flight
+	aggregate *aggregate.Aggregate // all servers as one
+	stateless bridge.Upstream      // the same, for clients without sessions
+	hearing   context.Context      // ends when the bridge begins to stop: subscriptions do too
+	deafen    context.CancelFunc
+	life      context.Context // ends with Close
+	stop      context.CancelFunc
+	force     context.Context // ends when Close has no more time
+	hurry     context.CancelFunc
+	wg        sync.WaitGroup
 
 	mu       sync.Mutex // guards the rest
 	sessions map[*Session]struct{}
@@ -231,38 +230,23 @@ func New(o Options) *Gateway {
 	if b.store == nil {
 		b.store = session.NewMemory(10_000)
 	}
+	var members []aggregate.Server
 	for _, s := range o.Servers {
-		b.routes = append(b.routes, newRoute(b, s))
+		r := newRoute(b, s)
+		b.routes, members = append(b.routes, r), append(members, r.member())
 		for _, f := range s.Forward {
 			b.forwards = append(b.forwards, f.From)
 		}
 	}
-	b.commons = newCommons(b)
-	b.index()
+	b.aggregate = aggregate.New(aggregate.Options{
+		Servers: members, Info: []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}`), Params: b.ownParams,
+		Force: b.force, Following: b.tracing.Following,
+	})
+	b.stateless = b.aggregate.Stateless()
 	slices.Sort(b.forwards)
 	b.forwards = slices.Compact(b.forwards)
 	b.wg.Go(func() { b.sweep(ctx) })
 	return b
-}
-
-// index notes by what prefix a server is found, and whose prefixes do not tell.
-func (b *Gateway) index() {
-	b.prefixes = map[string]int{}
-	for i, r := range b.routes {
-		own := r.o.Prefix
-		for j, other := range b.routes {
-			if i != j && (strings.HasPrefix(own, other.o.Prefix) || strings.HasPrefix(other.o.Prefix, own)) {
-				r.rivals = true
-			}
-		}
-		if _, taken := b.prefixes[own]; !taken && own != "" {
-			b.prefixes[own] = i
-			b.prefixLengths = append(b.prefixLengths, len(own))
-		}
-	}
-	slices.Sort(b.prefixLengths)
-	b.prefixLengths = slices.Compact(b.prefixLengths)
-	slices.Reverse(b.prefixLengths)
 }
 
 func or[T comparable](v, otherwise T) T {
@@ -271,12 +255,6 @@ func or[T comparable](v, otherwise T) T {
 		return otherwise
 	}
 	return v
-}
-
-// serverInfo is how the bridge introduces itself where it stands for several
-// servers.
-func (b *Gateway) serverInfo() []byte {
-	return []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}`)
 }
 
 // Room returns the room of a principal among the bytes under way
@@ -341,7 +319,7 @@ func (b *Gateway) Close(ctx context.Context) {
 		wg.Go(func() { s.close(ctx, bridge.ErrShutdown) })
 	}
 	wg.Wait()
-	wg.Go(func() { _ = b.commons.Close(ctx) })
+	wg.Go(func() { _ = b.stateless.Close(ctx) })
 	for _, r := range b.routes {
 		wg.Go(func() { r.close(ctx) })
 	}

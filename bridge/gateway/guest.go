@@ -204,7 +204,7 @@ func (b *Gateway) reception(server string) bridge.Upstream {
 	case len(b.routes) == 1:
 		return b.routes[0].guests
 	}
-	return b.commons
+	return b.stateless
 }
 
 // mirrors returns the headers that repeat arguments of a call.

@@ -269,7 +269,7 @@ func (b *Gateway) upstream(server string, from *bridge.Caller, rest bridge.Clien
 	case len(b.routes) == 1:
 		return b.routes[0].session(from, rest)
 	}
-	return newMerge(b, from, rest), nil
+	return b.aggregate.Session(from, rest), nil
 }
 
 // Server returns the name of the session's server; empty means all as one.

@@ -2,10 +2,9 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
-	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
 // hang is what happens in the opening of a server that never gets ready.
@@ -116,7 +114,7 @@ func TestMergeNoEmptyList(t *testing.T) {
 				t.Errorf("the list: %s", got)
 			}
 		}
-		if got := do(t, s, "1", "tools/list", `{"cursor":"`+(&cursor{list.Tools, map[string]*list.Mark{"gone": {}}}).String()+`"}`); strings.Contains(got, `"error"`) {
+		if got := do(t, s, "1", "tools/list", `{"cursor":"`+base64.RawURLEncoding.EncodeToString([]byte(`{"k":0,"at":{"gone":{"c":""}}}`))+`"}`); strings.Contains(got, `"error"`) {
 			t.Errorf("the cursor of a server that is gone: %s", got)
 		}
 	})
@@ -196,32 +194,6 @@ func TestMergeCancelledListIsLeftAlone(t *testing.T) {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":1}}`)
 			_, _ = s.up.Call(ctx, &bridge.Request{Message: m, From: s.caller})
 			m.Release()
-		}
-	})
-}
-
-// slowLog takes its time.
-type slowLog struct{ slog.Handler }
-
-func (slowLog) Enabled(context.Context, slog.Level) bool { time.Sleep(time.Millisecond); return false }
-
-// Two lists that find a server dead at the same time leave it out once: nobody
-// waits for it when the session has ended.
-func TestMergeLeavesOutOnce(t *testing.T) {
-	one, dead := shop("one", nil), &fake{before: func(context.Context, int) error { return errors.New("no") }}
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "dead", prefix: "dead__", f: dead}}, func(t *testing.T, b *Gateway) {
-		b.routes[1].log = slog.New(slowLog{slog.DiscardHandler})
-		g := newMerge(b, &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() { g.members[1].leaveOut(errors.New("no")) })
-		}
-		wg.Wait()
-		_ = g.Close(context.Background())
-		b.routes[1].mu.Lock()
-		defer b.routes[1].mu.Unlock()
-		if n := len(b.routes[1].waiters); n > 0 {
-			t.Errorf("%d wait for a server on behalf of sessions that have ended", n)
 		}
 	})
 }

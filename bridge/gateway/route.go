@@ -14,7 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/list"
@@ -42,7 +41,6 @@ type route struct {
 	filter   *filter.Filter
 	guests   bridge.Upstream  // what calls of clients without sessions go to
 	pool     *pool            // their connections
-	rivals   bool             // other servers' prefixes are such that names can be the same
 	tools    *tools.Tools     // what its list of them asks of calls
 	gate     *limits.Queue    // that calls pass
 	rates    *limits.Rates    // of calls; nil when they are not limited
@@ -53,17 +51,16 @@ type route struct {
 	cache    *cache           // of what it lists; nil when nothing is kept
 	tasks    *filter.Tasks    // whose they are; nil when nobody need know
 
-	mu       sync.Mutex // guards the rest
-	hubs     map[string]*hub
-	catalogs map[string]*catalog         // by principal
-	known    *bridge.Greeting            // what the last handshake said; nil before the first
-	told     map[string]*bridge.Greeting // the same, by principal
-	waiters  map[*waiter]struct{}
-	probing  bool      // a goroutine tries whether the server works again
-	served   bool      // a connection was opened
-	failure  error     // the last one, nil when the server works
-	since    time.Time // the first one of these
-	latest   time.Time // the last one
+	mu      sync.Mutex // guards the rest
+	hubs    map[string]*hub
+	known   *bridge.Greeting            // what the last handshake said; nil before the first
+	told    map[string]*bridge.Greeting // the same, by principal
+	waiters map[*waiter]struct{}
+	probing bool      // a goroutine tries whether the server works again
+	served  bool      // a connection was opened
+	failure error     // the last one, nil when the server works
+	since   time.Time // the first one of these
+	latest  time.Time // the last one
 }
 
 func newRoute(b *Gateway, o ServerOptions) *route {
@@ -71,11 +68,10 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	r := &route{
 		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
 		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
-		hubs:     map[string]*hub{},
-		catalogs: map[string]*catalog{},
-		told:     map[string]*bridge.Greeting{},
-		waiters:  map[*waiter]struct{}{},
-		gate:     limits.NewQueue(o.Name, o.Limits),
+		hubs:    map[string]*hub{},
+		told:    map[string]*bridge.Greeting{},
+		waiters: map[*waiter]struct{}{},
+		gate:    limits.NewQueue(o.Name, o.Limits),
 	}
 	r.reports = b.reports.Server(o.Name, r.speaks)
 	r.rates = limits.NewRates(o.Name, o.Limits)
@@ -91,7 +87,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 		r.tasks = filter.NewTasks()
 	}
 	r.cache = newCache(r)
-	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: func(n *jsonrpc.Message) { r.cache.heard(nil, n) }}
+	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: r.missed}
 	r.pool = newPool(r)
 	r.guests = r.stateless()
 	users := 0

@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"context"
@@ -10,34 +10,32 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
-// commons is an Upstream that offers all servers as one to clients without
+// Stateless is an Upstream that offers all servers as one to clients without
 // sessions. Those of one principal share what is known of the servers' lists.
-type commons struct {
-	b  *Gateway
+type Stateless struct {
+	a  *Aggregate
 	wg sync.WaitGroup // merges that are being closed
 
 	mu     sync.Mutex // guards the rest
-	merges map[string]*common
+	merges map[string]*shared
 	uses   uint64 // numbers uses in their order
 	closed bool
 }
 
-// common is what one principal's clients see of all servers.
-type common struct {
+// shared is what one principal's clients see of all servers.
+type shared struct {
 	*merge
 	principal string
 	users     int    // requests under way
 	use       uint64 // the last one
 }
 
-func newCommons(b *Gateway) *commons { return &commons{b: b, merges: map[string]*common{}} }
-
 // Server returns nothing: what clients are told is made for each of them.
-func (c *commons) Server() *bridge.Greeting { return nil }
+func (c *Stateless) Server() *bridge.Greeting { return nil }
 
 // Notify drops the notification: clients without sessions have none that are
 // defined.
-func (c *commons) Notify(context.Context, *bridge.Request) error { return nil }
+func (c *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
 
 // maxMerges bounds the principals of which it is kept what they see while they
 // have no request under way. Without access rules there is one.
@@ -45,7 +43,7 @@ const maxMerges = 256
 
 // enter returns what a principal's clients see of all servers, and counts it as
 // in use until leave.
-func (c *commons) enter(principal string) (*common, error) {
+func (c *Stateless) enter(principal string) (*shared, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -56,10 +54,10 @@ func (c *commons) enter(principal string) (*common, error) {
 		if len(c.merges) >= maxMerges {
 			c.evict()
 		}
-		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.b.ownParams}
-		ears := &listeners{all: map[*list.Listener]struct{}{}}
-		m = &common{merge: newMerge(c.b, from, ears), principal: principal}
-		m.ears = ears
+		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.a.o.Params}
+		all := &listeners{all: map[*list.Listener]struct{}{}}
+		m = &shared{merge: newMerge(c.a, from, all), principal: principal}
+		m.listeners = all
 		c.merges[principal] = m
 	}
 	c.uses++
@@ -67,8 +65,8 @@ func (c *commons) enter(principal string) (*common, error) {
 	return m, nil
 }
 
-// leave ends what enter began.
-func (c *commons) leave(m *common) {
+// leave counts a use less.
+func (c *Stateless) leave(m *shared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.users--; m.users == 0 && len(c.merges) > maxMerges {
@@ -78,8 +76,8 @@ func (c *commons) leave(m *common) {
 
 // evict drops what was not used for longest, unless all are in use: those are
 // as many as there are requests. The caller holds c.mu.
-func (c *commons) evict() {
-	var oldest *common
+func (c *Stateless) evict() {
+	var oldest *shared
 	for _, m := range c.merges {
 		if m.users == 0 && (oldest == nil || m.use < oldest.use) {
 			oldest = m
@@ -92,13 +90,13 @@ func (c *commons) evict() {
 
 // drop forgets what nobody uses: it is made again when it is needed. The caller
 // holds c.mu.
-func (c *commons) drop(m *common) {
+func (c *Stateless) drop(m *shared) {
 	delete(c.merges, m.principal)
-	c.wg.Go(func() { _ = m.Close(c.b.force) })
+	c.wg.Go(func() { _ = m.Close(c.a.o.Force) })
 }
 
 // Call makes a call to the server that it is for, or to all.
-func (c *commons) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (c *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g, err := c.enter(r.From.Principal)
 	if err != nil {
 		return nil, err
@@ -117,7 +115,7 @@ func (c *commons) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // Close ends what serves the principals.
-func (c *commons) Close(ctx context.Context) error {
+func (c *Stateless) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	merges := c.merges

@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"bytes"
@@ -41,12 +41,10 @@ func (g *merge) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 // ofTask returns the server of a task, and its own id of it.
 func (g *merge) ofTask(id string) (*member, string) {
 	name, own, ok := strings.Cut(id, ":")
-	for _, m := range g.members {
-		if ok && m.r.o.Name == name {
-			return m, own
-		}
+	if !ok {
+		return nil, ""
 	}
-	return nil, ""
+	return g.named(name), own
 }
 
 // claim marks the task in an answer as one of this server's. The id may have been
@@ -60,7 +58,7 @@ func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 	return a.Replaced(rawjson.SetFirst(whole, "taskId", []byte(rawjson.Quote(m.taskID(id.Str)))))
 }
 
-func (m *member) taskID(own string) string { return m.r.o.Name + ":" + own }
+func (m *member) taskID(own string) string { return m.s.Name + ":" + own }
 
 // created marks the task that a call has become, if it has.
 func (m *member) created(a *jsonrpc.Message) *jsonrpc.Message {

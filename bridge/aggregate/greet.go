@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	known := 0
 	for _, m := range g.members {
 		switch {
-		case m.r.failing() != nil:
+		case m.s.Failing() != nil:
 			failing = append(failing, m)
 		case m.said() == nil:
 			fresh = append(fresh, m)
@@ -44,7 +44,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 				m.leaveOut(err)
 				return
 			}
-			m.r.log.Debug("it has joined what all servers offer as one")
+			m.s.Log.Debug("it has joined what all servers offer as one")
 			m.back()
 		},
 	}
@@ -112,7 +112,7 @@ func (g *merge) greeting() []byte {
 		}
 		caps = union(caps, s.Capabilities)
 		if text := gjson.GetBytes(s.Result, "instructions").String(); text != "" {
-			instructions = append(instructions, m.r.o.Name+":\n"+text)
+			instructions = append(instructions, m.s.Name+":\n"+text)
 		}
 	}
 	caps = withoutTasks(caps) // a task's id does not say whose it is
@@ -122,7 +122,7 @@ func (g *merge) greeting() []byte {
 		}
 	}
 	result := `{"protocolVersion":` + rawjson.Quote(g.caller.Revision) + `,"capabilities":` + string(caps) +
-		`,"serverInfo":` + string(g.b.serverInfo())
+		`,"serverInfo":` + string(g.a.o.Info)
 	if len(instructions) > 0 {
 		result += `,"instructions":` + rawjson.Quote(strings.Join(instructions, "\n\n"))
 	}

@@ -1,10 +1,10 @@
-package gateway
+package aggregate
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,8 +20,7 @@ import (
 // its connection speaks to.
 type member struct {
 	g       *merge
-	r       *route
-	place   int // among the members
+	s       *server
 	catalog *catalog
 
 	mu     sync.Mutex      // guards the rest
@@ -59,10 +58,10 @@ func (m *member) upstream() (bridge.Upstream, error) {
 		return nil, bridge.ErrEnded
 	}
 	if m.g.caller.Modern() {
-		m.up = kept{m.r.guests}
+		m.up = kept{m.s.Stateless}
 		return m.up, nil
 	}
-	up, err := m.r.session(m.g.caller, m)
+	up, err := m.s.Session(m.g.caller, m)
 	if err == nil {
 		m.up = up
 	}
@@ -121,7 +120,7 @@ func (m *member) tell(ctx context.Context, up bridge.Upstream, method string, pa
 // call makes a call.
 func (m *member) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Call != nil {
-		r.Call.At(m.r.o.Name)
+		r.Call.At(m.s.Name)
 	}
 	up, err := m.ready(ctx)
 	if err != nil {
@@ -197,7 +196,7 @@ func (m *member) marked(q *jsonrpc.Message) *jsonrpc.Message {
 	if token == nil {
 		return q
 	}
-	ours := rawjson.Quote(strconv.Itoa(m.place) + " " + string(token))
+	ours := rawjson.Quote(m.s.Name + " " + string(token))
 	if marked, err := jsonrpc.Parse(q.Append(nil, q.ID, []byte(ours))); err == nil {
 		return marked
 	}
@@ -217,12 +216,8 @@ func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 
 // asker returns the server that a progress token is of, and its own token.
 func (g *merge) asker(token []byte) (*member, []byte) {
-	place, own, ok := strings.Cut(gjson.ParseBytes(token).Str, " ")
-	i, err := strconv.Atoi(place)
-	if !ok || err != nil || i < 0 || i >= len(g.members) {
-		return nil, nil
-	}
-	return g.members[i], []byte(own)
+	name, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
+	return g.named(name), []byte(own)
 }
 
 // Gone notes that the server has ended and will not come back as it was. The
@@ -233,9 +228,9 @@ func (m *member) Gone(err error) {
 	m.up, m.told, m.owes = nil, nil, true
 	m.late = [list.Kinds]*late{}
 	m.mu.Unlock()
-	m.r.log.Warn("connection ended", "err", err)
+	m.s.Log.Warn("connection ended", "err", err)
 	if up != nil {
-		m.g.spawn(func() { _ = up.Close(m.g.b.force) })
+		m.g.spawn(func() { _ = up.Close(m.g.a.o.Force) })
 	}
 	m.changed()
 }
@@ -263,11 +258,11 @@ func (m *member) leaveOut(err error) {
 	again := m.stop != nil
 	m.absent = true
 	if !again {
-		m.stop = m.r.await(m.r.caller(m.g.caller), m.back)
+		m.stop = m.s.Await(m.g.caller, m.back)
 	}
 	m.mu.Unlock()
 	if !again {
-		m.r.log.Debug("left out of what all servers offer as one, until it works", "err", err) // why is a warning of the route's
+		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // why is a warning of the route's
 	}
 }
 
@@ -315,7 +310,7 @@ func (m *member) offers(k list.Kind) bool {
 }
 
 // said returns what the server has said of itself to the caller, or nil.
-func (m *member) said() *bridge.Greeting { return m.r.said(m.g.caller.Principal) }
+func (m *member) said() *bridge.Greeting { return m.s.Greeting(m.g.caller.Principal) }
 
 func (m *member) leftOut() bool {
 	m.mu.Lock()
@@ -333,19 +328,25 @@ func (m *member) expose(k list.Kind) func(key string) string {
 		if k == list.Resources || k == list.Templates {
 			return key
 		}
-		seen := exposed(m.r.o.Prefix, key)
+		seen := exposed(m.s.Prefix, key)
 		if by := m.g.byPrefix(seen); by != nil && by != m {
-			return exposed(m.r.o.Name+"__", key)
+			return exposed(m.s.Name+"__", key)
 		}
-		if m.r.rivals {
-			for _, other := range m.g.members[:m.place] {
+		if m.s.rivals {
+			for _, other := range m.before() {
 				if _, taken := other.catalog.meant(k, seen); taken {
-					return exposed(m.r.o.Name+"__", key)
+					return exposed(m.s.Name+"__", key)
 				}
 			}
 		}
 		return seen
 	}
+}
+
+// before returns the servers that come before this one in the order of the
+// configuration.
+func (m *member) before() []*member {
+	return m.g.members[:slices.Index(m.g.members, m)]
 }
 
 // show returns the item as clients see it; nil when another server's has its
@@ -354,7 +355,7 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 	if k == list.Tools || k == list.Prompts {
 		return rawjson.SetFirst(item, "name", []byte(rawjson.Quote(m.expose(k)(key))))
 	}
-	for _, other := range m.g.members[:m.place] {
+	for _, other := range m.before() {
 		if _, taken := other.catalog.meant(k, key); taken {
 			return nil
 		}

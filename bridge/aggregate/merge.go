@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"context"
@@ -22,35 +22,38 @@ import (
 // wanted of its server, and a server that cannot be had is left out until it
 // can.
 type merge struct {
-	b       *Gateway
-	caller  *bridge.Caller
-	rest    bridge.Client
-	members []*member                     // the servers that the caller may use
-	places  []*member                     // the same, as Gateway.routes; nil for one that it may not
-	ears    *listeners                    // of clients without sessions; nil for a session
-	last    atomic.Pointer[bridge.Caller] // the last of those
-	ctx     context.Context               // ends when Close is called
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	level   atomic.Pointer[[]byte] // params of the last logging/setLevel
+	a         *Aggregate
+	caller    *bridge.Caller
+	rest      bridge.Client
+	members   []*member // the servers that the caller may use, in the order of the configuration
+	by        map[*server]*member
+	listeners *listeners                    // of clients without sessions; nil for a session
+	last      atomic.Pointer[bridge.Caller] // the last of those
+	ctx       context.Context               // ends when Close is called
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	level     atomic.Pointer[[]byte] // params of the last logging/setLevel
 
 	mu     sync.Mutex // guards the rest
 	closed bool
 	subs   map[string]*member // who was told of a subscription, by URI
 }
 
-func newMerge(b *Gateway, from *bridge.Caller, rest bridge.Client) *merge {
-	g := &merge{b: b, caller: from, rest: rest, subs: map[string]*member{}}
+func newMerge(a *Aggregate, from *bridge.Caller, rest bridge.Client) *merge {
+	g := &merge{a: a, caller: from, rest: rest, by: map[*server]*member{}, subs: map[string]*member{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.places = make([]*member, len(b.routes))
-	for i, r := range b.routes {
-		if r.filter.Serves(from.Principal) {
-			g.places[i] = &member{g: g, r: r, place: len(g.members), catalog: r.catalog(from.Principal)}
-			g.members = append(g.members, g.places[i])
+	for _, s := range a.servers {
+		if s.Serves(from.Principal) {
+			m := &member{g: g, s: s, catalog: s.catalog(from.Principal)}
+			g.members = append(g.members, m)
+			g.by[s] = m
 		}
 	}
 	return g
 }
+
+// named returns the server of that name, or nil.
+func (g *merge) named(name string) *member { return g.by[g.a.named[name]] }
 
 // request makes a request of the bridge's own to one of the servers. Of clients
 // without sessions it is on behalf of the last one: what it finds open, that
@@ -101,9 +104,9 @@ func (g *merge) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	case "initialize":
 		return g.initialize(ctx)
 	case "tools/call":
-		return g.named(ctx, list.Tools, r)
+		return g.use(ctx, list.Tools, r)
 	case "prompts/get":
-		return g.named(ctx, list.Prompts, r)
+		return g.use(ctx, list.Prompts, r)
 	case era.Complete:
 		return g.complete(ctx, r)
 	case "resources/read":
@@ -147,16 +150,16 @@ func (g *merge) Notify(ctx context.Context, r *bridge.Request) error {
 	return first
 }
 
-// named makes a call about a tool or a prompt.
-func (g *merge) named(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+// use makes a call about a tool or a prompt.
+func (g *merge) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
-	if m == nil || !m.r.filter.Shows(k, own, r.From.Principal) {
+	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
 		return k.Unknown(r.Name()), nil
 	}
 	inner := *r
 	inner.Message = r.Renamed(own)
 	a, err := m.call(ctx, &inner)
-	if err == nil && k == list.Tools && g.ears != nil {
+	if err == nil && k == list.Tools && g.listeners != nil {
 		a = m.created(a)
 	}
 	return a, err
@@ -166,8 +169,8 @@ func (g *merge) named(ctx context.Context, k list.Kind, r *bridge.Request) (*jso
 // calls it. As a rule the prefix tells; otherwise what was listed does.
 func (g *merge) find(ctx context.Context, k list.Kind, seen string) (*member, string) {
 	by := g.byPrefix(seen)
-	if by != nil && !by.r.rivals && !hashed(seen) {
-		return by, seen[len(by.r.o.Prefix):]
+	if by != nil && !by.s.rivals && !hashed(seen) {
+		return by, seen[len(by.s.Prefix):]
 	}
 	look := func() (*member, string) {
 		for _, m := range g.members {
@@ -181,26 +184,26 @@ func (g *merge) find(ctx context.Context, k list.Kind, seen string) (*member, st
 		return m, own
 	}
 	short, cancel := ctx, func() {}
-	if by == nil || by.r.rivals { // what is wanted may well be another's than that of a slow one
+	if by == nil || by.s.rivals { // what is wanted may well be another's than that of a slow one
 		short, cancel = context.WithTimeout(ctx, listPatience)
 	}
 	defer cancel()
-	g.fetch(short, k, func(m *member) bool { return m.r.rivals || m == by })
+	g.fetch(short, k, func(m *member) bool { return m.s.rivals || m == by })
 	if m, own := look(); m != nil {
 		return m, own
 	}
 	if by != nil {
-		return by, seen[len(by.r.o.Prefix):] // it may have what it does not list
+		return by, seen[len(by.s.Prefix):] // it may have what it does not list
 	}
 	return nil, ""
 }
 
 // byPrefix returns the server with the longest prefix that the name has.
 func (g *merge) byPrefix(seen string) *member {
-	for _, n := range g.b.prefixLengths {
+	for _, n := range g.a.lengths {
 		if n < len(seen) {
-			if i, ok := g.b.prefixes[seen[:n]]; ok && g.places[i] != nil {
-				return g.places[i]
+			if m := g.by[g.a.prefixes[seen[:n]]]; m != nil {
+				return m
 			}
 		}
 	}
@@ -395,7 +398,7 @@ func (g *merge) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 		if m.begun() {
 			wg.Go(func() {
 				if _, err := m.ready(ctx); err != nil {
-					m.r.log.Debug("could not set the level", "err", err) // it is told when it is needed
+					m.s.Log.Debug("could not set the level", "err", err) // it is told when it is needed
 				}
 			})
 		}

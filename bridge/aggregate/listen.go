@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"context"
@@ -53,6 +53,9 @@ func (e *listeners) Gone(error) {}
 // acknowledged without them.
 const ackPatience = 10 * time.Second
 
+// maxPause is how long a server is left alone at most that cannot be listened to.
+const maxPause = time.Minute
+
 // listen serves a subscription: each server is listened to for what it has of
 // what is wanted. It lasts until ctx ends.
 func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
@@ -61,13 +64,13 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		return jsonrpc.InvalidParams(fault), nil
 	}
 	l := list.NewListener(r.Back, wants)
-	g.ears.mu.Lock()
-	g.ears.all[l] = struct{}{}
-	g.ears.mu.Unlock()
+	g.listeners.mu.Lock()
+	g.listeners.all[l] = struct{}{}
+	g.listeners.mu.Unlock()
 	defer func() {
-		g.ears.mu.Lock()
-		delete(g.ears.all, l)
-		g.ears.mu.Unlock()
+		g.listeners.mu.Lock()
+		delete(g.listeners.all, l)
+		g.listeners.mu.Unlock()
 	}()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer context.AfterFunc(g.ctx, func() { stop(bridge.ErrShutdown) })()
@@ -155,7 +158,7 @@ var _ bridge.Client = (*following)(nil)
 // listened to again as soon as it is there.
 func (f *following) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
-	for wait := time.Second; ; wait = min(2*wait, maxBackOff) {
+	for wait := time.Second; ; wait = min(2*wait, maxPause) {
 		f.begun.Store(false)
 		began := time.Now()
 		a, err := f.m.call(ctx, &bridge.Request{Message: f.from.Request(era.Listen, params), From: f.from, Back: f})
@@ -166,10 +169,10 @@ func (f *following) run(ctx context.Context) {
 			return
 		}
 		if refused || errors.Is(err, bridge.ErrUnknownServer) {
-			f.m.r.log.Debug("it cannot be listened to")
+			f.m.s.Log.Debug("it cannot be listened to")
 			return
 		}
-		if f.begun.Load() && time.Since(began) > maxBackOff {
+		if f.begun.Load() && time.Since(began) > maxPause {
 			wait = time.Second
 		}
 		if pause.For(ctx, wait) != nil {
@@ -212,7 +215,7 @@ func (f *following) Notify(n *jsonrpc.Message) {
 	}
 	what.Changes = f.part.Changes
 	what.Missed(func(n *jsonrpc.Message) {
-		f.m.r.cache.heard(nil, n)
+		f.m.s.Missed(n)
 		f.l.Hear(n)
 	})
 }

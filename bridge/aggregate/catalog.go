@@ -1,4 +1,4 @@
-package gateway
+package aggregate
 
 import (
 	"crypto/sha256"
@@ -12,14 +12,13 @@ import (
 )
 
 // catalog holds what one server has listed for one principal: what there is,
-// after filters and new names, and under which name clients see it where
-// several servers are offered as one. All of the principal's sessions write to
-// it, so it may know things that are gone; it is asked where something is, and
-// never whether it may be used.
+// after filters and new names, and under which name clients see it. All of the
+// principal's sessions write to it, so it may know things that are gone; it is
+// asked where something is, and never whether it may be used.
 type catalog struct {
 	slow slow
 
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards each
 	each [list.Kinds]listing
 }
 
@@ -136,19 +135,19 @@ func (c *catalog) like(uri string) bool {
 const maxCatalogs = 256
 
 // catalog returns the server's catalogue for the principal.
-func (r *route) catalog(principal string) *catalog {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.catalogs[principal]
+func (s *server) catalog(principal string) *catalog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.catalogs[principal]
 	if c == nil {
-		for other := range r.catalogs {
-			if len(r.catalogs) < maxCatalogs {
+		for other := range s.catalogs {
+			if len(s.catalogs) < maxCatalogs {
 				break
 			}
-			delete(r.catalogs, other) // it is filled again when it is needed
+			delete(s.catalogs, other) // it is filled again when it is needed
 		}
 		c = &catalog{}
-		r.catalogs[principal] = c
+		s.catalogs[principal] = c
 	}
 	return c
 }
