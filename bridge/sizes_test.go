@@ -26,7 +26,6 @@ func bound(pkg string) (lines, files int) {
 // until they are cut. A number is only ever lowered, and an entry that is not
 // needed any more goes.
 var tooLarge = map[string][2]int{
-	"adapters/stdio": {3900, 25},
 	"bridge/gateway": {6203, 30},
 }
 

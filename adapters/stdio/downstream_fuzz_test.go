@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -83,31 +82,6 @@ func FuzzDownstream(f *testing.F) {
 			if answers[id] < n || answers[id] > n+unsure[id] {
 				t.Fatalf("Serve(%.300q): %d answers to %s, want %d:\n%.2000q", input, answers[id], id, n, out.lines())
 			}
-		}
-	})
-}
-
-// FuzzSketch compares what a sketch sees with what a parser sees, for what is a
-// message.
-func FuzzSketch(f *testing.F) {
-	for _, text := range []string{
-		`{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":[{"id":5}],"method":{}}}`, `{"result":{"method":"x"},"id" : "a\"b" , "jsonrpc":"2.0"}`,
-		`{"jsonrpc":"2.0","error":{"id":7}}`, `{"jsonrpc":"2.0","id":null,"error":{}}`, ` {"a":"{[\\","id":-1.5e3,"jsonrpc":"2.0","method":"m"}`, `{"jsonrpc":"2.0","method":"m","x":[[],{}],"id":0}`,
-	} {
-		f.Add([]byte(text), []byte{1})
-	}
-	f.Fuzz(func(t *testing.T, text, cuts []byte) {
-		m, err := jsonrpc.Parse(text)
-		if err != nil || bytes.Contains(text, []byte(`\u`)) { // names may be written in two ways; a sketch knows one
-			return
-		}
-		var s sketch
-		if _, err := io.Copy(&s, &pieces{text: bytes.Clone(text), cuts: cuts}); err != nil {
-			t.Fatal(err)
-		}
-		all := s.outlines()
-		if len(all) != 1 || !bytes.Equal(all[0].answerable(), m.ID) || all[0].method != (m.Method != "") || all[0].payload != m.IsResponse() {
-			t.Errorf("sketch of %q: %d, id %q, method %t, payload %t", text, len(all), all[0].id, all[0].method, all[0].payload)
 		}
 	})
 }

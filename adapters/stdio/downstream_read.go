@@ -52,7 +52,7 @@ func (p *peer) read(in io.Reader) error {
 			buf.Free()
 			return bridge.ErrEnded
 		}
-		if big, ok := over.(*sketch); ok {
+		if big, ok := over.(*unkept); ok {
 			buf.Free()
 			p.refuseSize(big)
 			continue
@@ -84,10 +84,16 @@ func (p *peer) room(size int) bool {
 	return !p.noRoom
 }
 
+// unkept takes a line that is not kept.
+type unkept struct {
+	jsonrpc.Finder
+	full bool // there was no room for it, although it was not too large
+}
+
 // tooMuch returns what takes a line that is not kept.
 func (p *peer) tooMuch() io.Writer {
 	p.b.Room("").Return(p.reserved)
-	s := &sketch{full: p.noRoom}
+	s := &unkept{full: p.noRoom}
 	p.reserved, p.noRoom = 0, false
 	return s
 }
@@ -119,11 +125,11 @@ func (p *peer) refuse(line []byte, err error) {
 		p.answer(jsonrpc.NewError(nil, jsonrpc.CodeParse, err.Error(), nil)) // R-014
 		return
 	}
-	var s sketch
-	_, _ = s.Write(line)
-	o := s.outlines()[0]
-	if o.id != nil || invalid.ID != nil {
-		o.id = invalid.ID // which was parsed; null becomes none, and there is an answer all the same (R-002)
+	var f jsonrpc.Finder
+	_, _ = f.Write(line)
+	o := f.Outlines()[0]
+	if o.ID != nil || invalid.ID != nil {
+		o.ID = invalid.ID // which was parsed; null becomes none, and there is an answer all the same (R-002)
 		p.useless(o, true, invalid.Code(), invalid.Error(), nil)
 		return
 	}
@@ -131,15 +137,15 @@ func (p *peer) refuse(line []byte, err error) {
 }
 
 // refuseSize answers a line that was not kept (R-009).
-func (p *peer) refuseSize(s *sketch) {
+func (p *peer) refuseSize(s *unkept) {
 	code, message, data := jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is larger than the limit of %d bytes", p.o.MaxMessage), []byte(nil)
 	if s.full {
 		code, message, data = jsonrpc.CodeInternal, "the bridge is overloaded: too many bytes are under way; try again later", []byte(`{"bridge":"overloaded"}`)
 	}
 	p.o.Log.Warn("line dropped", "err", message)
-	for _, o := range s.outlines() {
-		had := o.id != nil
-		o.id = o.answerable()
+	for _, o := range s.Outlines() {
+		had := o.ID != nil
+		o.ID = o.Answerable()
 		p.useless(o, had, code, message, data)
 	}
 }
@@ -149,17 +155,17 @@ func (p *peer) refuseSize(s *sketch) {
 // does not wait for another one. Notifications (R-005) and other answers are
 // dropped. had says that there was an id, although o may have none that can be
 // used.
-func (p *peer) useless(o outline, had bool, code int, message string, data []byte) {
-	if !o.method && o.id != nil {
-		if s := p.current(); s != nil && s.Answer(jsonrpc.NewError(o.id, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
+func (p *peer) useless(o jsonrpc.Outline, had bool, code int, message string, data []byte) {
+	if !o.Method && o.ID != nil {
+		if s := p.current(); s != nil && s.Answer(jsonrpc.NewError(o.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
 			return
 		}
 	}
-	if o.payload && !o.method || o.method && !had {
+	if o.Payload && !o.Method || o.Method && !had {
 		p.o.Log.Debug("message dropped", "err", message)
 		return
 	}
-	p.answer(jsonrpc.NewError(o.id, code, message, data))
+	p.answer(jsonrpc.NewError(o.ID, code, message, data))
 }
 
 // batch takes the messages of an array: 2025-03-26 knows them, and 2024-11-05

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -272,6 +273,57 @@ func FuzzFinder(f *testing.F) {
 			t.Fatalf("Finder(%q) = %s, want %s", b, finder.ID(), want)
 		}
 	})
+}
+
+// FuzzOutlines compares what a Finder sees with what a parser sees, for what is a
+// message.
+func FuzzOutlines(f *testing.F) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":[{"id":5}],"method":{}}}`, `{"result":{"method":"x"},"id" : "a\"b" , "jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","error":{"id":7}}`, `{"jsonrpc":"2.0","id":null,"error":{}}`, ` {"a":"{[\\","id":-1.5e3,"jsonrpc":"2.0","method":"m"}`, `{"jsonrpc":"2.0","method":"m","x":[[],{}],"id":0}`,
+	} {
+		f.Add([]byte(text), []byte{1})
+	}
+	f.Fuzz(func(t *testing.T, text, cuts []byte) {
+		m, err := Parse(text)
+		if err != nil || bytes.Contains(text, []byte(`\u`)) { // names may be written in two ways; a Finder knows one
+			return
+		}
+		var s Finder
+		for in, n := bytes.Clone(text), 0; len(in) > 0; n++ {
+			size := len(in)
+			if len(cuts) > 0 {
+				size = min(1+int(cuts[n%len(cuts)]), size)
+			}
+			s.Write(in[:size])
+			in = in[size:]
+		}
+		all := s.Outlines()
+		if len(all) != 1 || !bytes.Equal(all[0].Answerable(), m.ID) || all[0].Method != (m.Method != "") || all[0].Payload != m.IsResponse() {
+			t.Errorf("outline of %q: %d, id %q, method %t, payload %t", text, len(all), all[0].ID, all[0].Method, all[0].Payload)
+		}
+	})
+}
+
+// The messages of a batch have an outline each, and the batch is nobody's answer.
+func TestOutlines(t *testing.T) {
+	var f Finder
+	f.Write([]byte(` [{"id":1,"method":"a","params":[{"id":7}]}, 5, {"result":{"method":1},"id":"b"},{"method":"c"},{"id":[1,{"x":2}],"error":0}]`))
+	got := f.Outlines()
+	want := []Outline{{[]byte("1"), true, false}, {[]byte(`"b"`), false, true}, {nil, true, false}, {[]byte(`[1,{"x":2}]`), false, true}}
+	if !reflect.DeepEqual(got, want) || f.ID() != nil || f.Asks() {
+		t.Errorf("outlines %+v, id %s", got, f.ID())
+	}
+	if got[0].Answerable() == nil || got[3].Answerable() != nil {
+		t.Error("an answer can carry a number, and no list")
+	}
+	for _, text := range []string{"", "7", `"{"`, "[1,2]", `{"id":1`} {
+		f = Finder{}
+		f.Write([]byte(text))
+		if got := f.Outlines(); len(got) != 1 || !reflect.DeepEqual(got[0], Outline{}) {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
 }
 
 func BenchmarkParse(b *testing.B) {
