@@ -101,9 +101,9 @@ func New(o Options) *Aggregate {
 	return a
 }
 
-// Session returns what the calls of a session go to, which is told at rest.
-func (a *Aggregate) Session(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
-	return newMerge(a, from, rest)
+// Session returns what the calls of a session go to, which is told at to.
+func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstream {
+	return newMerge(a, from, to)
 }
 
 // Stateless returns what the calls of all clients without sessions go to.

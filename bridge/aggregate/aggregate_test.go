@@ -32,15 +32,15 @@ func TestExposed(t *testing.T) {
 		{"a__", long, "a__" + strings.Repeat("x", 52) + "_a0a9eb4f"},
 		{"a__", "größe", "a__gr__e_"},
 	} {
-		got := exposed(test.prefix, test.name)
+		got := externalName(test.prefix, test.name)
 		if !strings.HasPrefix(got, test.want[:min(len(test.want), 9)]) || len(got) > maxName || strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
-			t.Errorf("exposed(%q, %q) = %q", test.prefix, test.name, got)
+			t.Errorf("externalName(%q, %q) = %q", test.prefix, test.name, got)
 		}
-		if got != exposed(test.prefix, test.name) {
+		if got != externalName(test.prefix, test.name) {
 			t.Error("the name is not stable")
 		}
 	}
-	if exposed("a__", "x/y") == exposed("a__", "x y") {
+	if externalName("a__", "x/y") == externalName("a__", "x y") {
 		t.Error("two names become one")
 	}
 }

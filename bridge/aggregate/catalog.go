@@ -66,24 +66,24 @@ func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string
 	case l.names == nil || len(l.names)+len(fresh) > maxCatalog:
 		*l = listing{names: map[string]string{}}
 	}
-	for seen, own := range fresh {
-		if _, known := l.names[seen]; !known && k == list.Templates {
+	for external, own := range fresh {
+		if _, known := l.names[external]; !known && k == list.Templates {
 			for _, t := range match {
 				if t.text == own {
 					l.match = append(l.match, t)
 				}
 			}
 		}
-		l.names[seen] = own
+		l.names[external] = own
 	}
 	l.whole = l.whole || last
 }
 
-// meant returns the server's name or URI of what clients call seen.
-func (c *catalog) meant(k list.Kind, seen string) (string, bool) {
+// internal returns the server's name or URI of what clients call external.
+func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	own, ok := c.each[k].names[seen]
+	own, ok := c.each[k].names[external]
 	return own, ok
 }
 
@@ -122,8 +122,8 @@ func (c *catalog) like(uri string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range []list.Kind{list.Resources, list.Templates} {
-		for seen := range c.each[k].names {
-			if s, _, ok := strings.Cut(seen, ":"); ok && s == scheme {
+		for external := range c.each[k].names {
+			if s, _, ok := strings.Cut(external, ":"); ok && s == scheme {
 				return true
 			}
 		}
@@ -155,12 +155,12 @@ func (s *server) catalog(principal string) *catalog {
 // maxName is the length that model providers allow a tool's name.
 const maxName = 64
 
-// exposed returns the name under which clients see what the server calls name,
+// externalName returns the name under which clients see what the server calls name,
 // where several servers are offered as one. It is always the same for the same
 // prefix and name: as it is behind the prefix if that is a name that model
 // providers take, and otherwise with what they do not take replaced, cut, and
 // made unmistakable by a hash of the whole.
-func exposed(prefix, name string) string {
+func externalName(prefix, name string) string {
 	full := prefix + name
 	odd := func(r rune) rune {
 		if r == '_' || r == '-' || r == '.' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {

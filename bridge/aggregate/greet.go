@@ -25,10 +25,10 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 		switch {
 		case m.s.Failing() != nil:
 			failing = append(failing, m)
-		case m.said() == nil:
+		case m.greeting() == nil:
 			fresh = append(fresh, m)
 		}
-		if m.said() != nil {
+		if m.greeting() != nil {
 			known++
 		}
 	}
@@ -75,7 +75,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 func (g *merge) discovered() []byte {
 	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
 	for _, m := range g.members {
-		if s := m.said(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
+		if s := m.greeting(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
 			caps := []byte(gjson.GetBytes(result, "capabilities").Raw)
 			caps = union(caps, []byte(`{"extensions":{"`+era.TasksExtension+`":{}}}`))
 			return rawjson.SetFirst(result, "capabilities", caps)
@@ -105,7 +105,7 @@ func (g *merge) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
 	for _, m := range g.members {
-		s := m.said()
+		s := m.greeting()
 		if s == nil {
 			caps = union(caps, []byte(`{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`))
 			continue

@@ -20,6 +20,7 @@ import (
 // listeners are the subscriptions of one principal to all servers as one. They
 // are told what belongs to none of the servers: that one has come or gone.
 type listeners struct {
+	bridge.Nobody
 	mu  sync.Mutex // guards all
 	all map[*list.Listener]struct{}
 }
@@ -40,14 +41,6 @@ func (e *listeners) Notify(n *jsonrpc.Message) {
 		l.Hear(n)
 	}
 }
-
-// Ask refuses: there is no call that it could be about.
-func (e *listeners) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return bridge.Nobody{}.Ask(q, reply)
-}
-
-// Gone is of no interest: those who listen go on.
-func (e *listeners) Gone(error) {}
 
 // ackPatience is how long a subscription waits for slow servers before it is
 // acknowledged without them.
@@ -117,19 +110,13 @@ func (g *merge) shares(ctx context.Context, wants *list.Wanted) map[*member]*lis
 			continue
 		}
 		for _, m := range g.members {
-			if s := m.said(); s == nil || k.Announces(s.Capabilities) {
+			if s := m.greeting(); s == nil || k.Announces(s.Capabilities) {
 				of(m).Changes[k.Changed()] = true
 			}
 		}
 	}
 	for _, uri := range wants.URIs {
-		m := g.owner(ctx, list.Resources, uri)
-		for i := 0; m == nil && i < len(g.members); i++ {
-			if g.members[i].catalog.like(uri) {
-				m = g.members[i]
-			}
-		}
-		if m != nil {
+		if m := g.likely(ctx, uri); m != nil {
 			of(m).URIs = append(of(m).URIs, uri)
 		}
 	}
@@ -143,6 +130,7 @@ func (g *merge) shares(ctx context.Context, wants *list.Wanted) map[*member]*lis
 
 // following is the part of a subscription that one server has.
 type following struct {
+	bridge.Nobody
 	l     *list.Listener
 	m     *member
 	part  *list.Wanted
@@ -219,11 +207,3 @@ func (f *following) Notify(n *jsonrpc.Message) {
 		f.l.Hear(n)
 	})
 }
-
-// Ask refuses: it is no call that anybody could be asked about.
-func (f *following) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return bridge.Nobody{}.Ask(q, reply)
-}
-
-// Gone is of no interest: the call itself fails.
-func (f *following) Gone(error) {}

@@ -181,7 +181,7 @@ func (c *listCall) after(m *member, err error) {
 		}
 	}
 	if m.keepPage(c.k, p.late, page) || err != nil && p.known != nil {
-		c.g.rest.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
+		c.g.to.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
 	}
 	if err != nil {
 		m.leaveOut(err)
@@ -285,7 +285,7 @@ func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
 		}
 		good++
 		last := c.goesOn(m, result, all)
-		m.catalog.learn(c.k, result, m.expose(c.k), c.from == nil, last)
+		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, last)
 		all.add(m, c.k, result)
 	}
 	if good == 0 && no != nil {

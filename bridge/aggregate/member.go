@@ -86,7 +86,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 		if err := m.tell(ctx, up, "initialize", m.g.caller.Params); err != nil {
 			return nil, err // it says whether there is logging
 		}
-		if s := m.said(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
+		if s := m.greeting(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
 			err := m.tell(short, up, "logging/setLevel", *level)
 			cancel()
@@ -178,7 +178,7 @@ func (m *member) Notify(n *jsonrpc.Message) {
 			return
 		}
 	}
-	m.g.rest.Notify(n)
+	m.g.to.Notify(n)
 }
 
 // Ask passes on what the server asks.
@@ -186,7 +186,7 @@ func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 	if c := m.sole(); c != nil {
 		return c.Ask(m.marked(q), reply)
 	}
-	return m.g.rest.Ask(m.marked(q), reply)
+	return m.g.to.Ask(m.marked(q), reply)
 }
 
 // marked returns the question with a progress token that says which server it
@@ -237,10 +237,10 @@ func (m *member) Gone(err error) {
 
 // changed tells the client to look again at what this server may have.
 func (m *member) changed() {
-	s := m.said()
+	s := m.greeting()
 	for _, k := range list.Announced {
 		if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
-			m.g.rest.Notify(jsonrpc.NewNotification(k.Changed(), nil))
+			m.g.to.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (m *member) leaveOut(err error) {
 	}
 	m.mu.Unlock()
 	if !again {
-		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // why is a warning of the route's
+		m.s.Log.Debug("left out of what all servers offer as one, until it works", "err", err) // the server itself warns of why
 	}
 }
 
@@ -297,7 +297,7 @@ func (m *member) close(ctx context.Context) {
 // nothing says that it has not. One that announces nothing at all which could be
 // listed may have everything: some servers have tools and do not say so.
 func (m *member) offers(k list.Kind) bool {
-	s := m.said()
+	s := m.greeting()
 	if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
 		return true
 	}
@@ -309,8 +309,8 @@ func (m *member) offers(k list.Kind) bool {
 	return true
 }
 
-// said returns what the server has said of itself to the caller, or nil.
-func (m *member) said() *bridge.Greeting { return m.s.Greeting(m.g.caller.Principal) }
+// greeting returns what the server has said of itself to the caller, or nil.
+func (m *member) greeting() *bridge.Greeting { return m.s.Greeting(m.g.caller.Principal) }
 
 func (m *member) leftOut() bool {
 	m.mu.Lock()
@@ -318,28 +318,28 @@ func (m *member) leftOut() bool {
 	return m.absent
 }
 
-// expose returns the name under which clients see what the server calls key. A
+// external returns the name under which clients see what the server calls key. A
 // name with a server's prefix is that server's, whether it has one like it now
 // or not. Of two servers without a prefix that have the same name, the first in
 // the order of the configuration has it. In both cases the other's is made with
 // the server's own name.
-func (m *member) expose(k list.Kind) func(key string) string {
+func (m *member) external(k list.Kind) func(key string) string {
 	return func(key string) string {
 		if k == list.Resources || k == list.Templates {
 			return key
 		}
-		seen := exposed(m.s.Prefix, key)
-		if by := m.g.byPrefix(seen); by != nil && by != m {
-			return exposed(m.s.Name+"__", key)
+		external := externalName(m.s.Prefix, key)
+		if by := m.g.byPrefix(external); by != nil && by != m {
+			return externalName(m.s.Name+"__", key)
 		}
 		if m.s.rivals {
 			for _, other := range m.before() {
-				if _, taken := other.catalog.meant(k, seen); taken {
-					return exposed(m.s.Name+"__", key)
+				if _, taken := other.catalog.internal(k, external); taken {
+					return externalName(m.s.Name+"__", key)
 				}
 			}
 		}
-		return seen
+		return external
 	}
 }
 
@@ -353,10 +353,10 @@ func (m *member) before() []*member {
 // place.
 func (m *member) show(k list.Kind, item []byte, key string) []byte {
 	if k == list.Tools || k == list.Prompts {
-		return rawjson.SetFirst(item, "name", []byte(rawjson.Quote(m.expose(k)(key))))
+		return rawjson.SetFirst(item, "name", []byte(rawjson.Quote(m.external(k)(key))))
 	}
 	for _, other := range m.before() {
-		if _, taken := other.catalog.meant(k, key); taken {
+		if _, taken := other.catalog.internal(k, key); taken {
 			return nil
 		}
 	}
@@ -368,6 +368,6 @@ func (m *member) fetch(ctx context.Context, k list.Kind) {
 	list.Pages(func(params []byte) (*jsonrpc.Message, error) { // whoever needs what does not come finds out
 		return m.call(ctx, m.g.request(k.Method(), params))
 	}, func(page []byte, first, last bool) {
-		m.catalog.learn(k, bytes.Clone(page), m.expose(k), first, last)
+		m.catalog.learn(k, bytes.Clone(page), m.external(k), first, last)
 	})
 }

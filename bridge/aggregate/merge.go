@@ -15,18 +15,17 @@ import (
 )
 
 // merge is an Upstream that offers all servers as one, to one session, or to
-// the clients of one principal that have no sessions. Tools
-// and prompts have their server's prefix before their names; resources are
-// found by their URI: of two servers that list the same one, the first in the
-// order of the configuration has it. A connection is opened when something is
+// the clients of one principal that have no sessions. Tools and prompts have their
+// server's prefix before their names; resources are found by their URI: of two
+// servers that list the same one, the first in the order of the configuration has
+// it. A connection is opened when something is
 // wanted of its server, and a server that cannot be had is left out until it
 // can.
 type merge struct {
 	a         *Aggregate
 	caller    *bridge.Caller
-	rest      bridge.Client
-	members   []*member // the servers that the caller may use, in the order of the configuration
-	by        map[*server]*member
+	to        bridge.Client
+	members   []*member                     // the servers that the caller may use, in the order of the configuration
 	listeners *listeners                    // of clients without sessions; nil for a session
 	last      atomic.Pointer[bridge.Caller] // the last of those
 	ctx       context.Context               // ends when Close is called
@@ -39,21 +38,29 @@ type merge struct {
 	subs   map[string]*member // who was told of a subscription, by URI
 }
 
-func newMerge(a *Aggregate, from *bridge.Caller, rest bridge.Client) *merge {
-	g := &merge{a: a, caller: from, rest: rest, by: map[*server]*member{}, subs: map[string]*member{}}
+func newMerge(a *Aggregate, from *bridge.Caller, to bridge.Client) *merge {
+	g := &merge{a: a, caller: from, to: to, subs: map[string]*member{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	for _, s := range a.servers {
 		if s.Serves(from.Principal) {
-			m := &member{g: g, s: s, catalog: s.catalog(from.Principal)}
-			g.members = append(g.members, m)
-			g.by[s] = m
+			g.members = append(g.members, &member{g: g, s: s, catalog: s.catalog(from.Principal)})
 		}
 	}
 	return g
 }
 
 // named returns the server of that name, or nil.
-func (g *merge) named(name string) *member { return g.by[g.a.named[name]] }
+func (g *merge) named(name string) *member { return g.member(g.a.named[name]) }
+
+// member returns what the caller has of a server; nil when that is nothing.
+func (g *merge) member(s *server) *member {
+	for _, m := range g.members {
+		if m.s == s {
+			return m
+		}
+	}
+	return nil
+}
 
 // request makes a request of the bridge's own to one of the servers. Of clients
 // without sessions it is on behalf of the last one: what it finds open, that
@@ -167,14 +174,14 @@ func (g *merge) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonr
 
 // find returns the server that has what clients know by that name, and what it
 // calls it. As a rule the prefix tells; otherwise what was listed does.
-func (g *merge) find(ctx context.Context, k list.Kind, seen string) (*member, string) {
-	by := g.byPrefix(seen)
-	if by != nil && !by.s.rivals && !hashed(seen) {
-		return by, seen[len(by.s.Prefix):]
+func (g *merge) find(ctx context.Context, k list.Kind, external string) (*member, string) {
+	by := g.byPrefix(external)
+	if by != nil && !by.s.rivals && !hashed(external) {
+		return by, external[len(by.s.Prefix):]
 	}
 	look := func() (*member, string) {
 		for _, m := range g.members {
-			if own, ok := m.catalog.meant(k, seen); ok {
+			if own, ok := m.catalog.internal(k, external); ok {
 				return m, own
 			}
 		}
@@ -193,16 +200,16 @@ func (g *merge) find(ctx context.Context, k list.Kind, seen string) (*member, st
 		return m, own
 	}
 	if by != nil {
-		return by, seen[len(by.s.Prefix):] // it may have what it does not list
+		return by, external[len(by.s.Prefix):] // it may have what it does not list
 	}
 	return nil, ""
 }
 
 // byPrefix returns the server with the longest prefix that the name has.
-func (g *merge) byPrefix(seen string) *member {
+func (g *merge) byPrefix(external string) *member {
 	for _, n := range g.a.lengths {
-		if n < len(seen) {
-			if m := g.by[g.a.prefixes[seen[:n]]]; m != nil {
+		if n < len(external) {
+			if m := g.member(g.a.prefixes[external[:n]]); m != nil {
 				return m
 			}
 		}
@@ -210,10 +217,10 @@ func (g *merge) byPrefix(seen string) *member {
 	return nil
 }
 
-// hashed reports whether a name looks as if exposed had to change it.
-func hashed(seen string) bool {
-	i := len(seen) - 9
-	return i > 0 && seen[i] == '_' && strings.Trim(seen[i+1:], "0123456789abcdef") == ""
+// hashed reports whether a name looks as if externalName had to change it.
+func hashed(external string) bool {
+	i := len(external) - 9
+	return i > 0 && external[i] == '_' && strings.Trim(external[i+1:], "0123456789abcdef") == ""
 }
 
 // fetch reads the lists that are not known yet of those servers that want says,
@@ -257,7 +264,7 @@ func (g *merge) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
 			for _, m := range g.members {
-				if _, ok := m.catalog.meant(kind, uri); ok {
+				if _, ok := m.catalog.internal(kind, uri); ok {
 					return m
 				}
 			}
@@ -280,6 +287,18 @@ func (g *merge) owner(ctx context.Context, k list.Kind, uri string) *member {
 	wg.Go(func() { g.fetch(short, list.Templates, everybody) })
 	wg.Wait()
 	return look()
+}
+
+// likely returns the server that has the resource, or else the first that lists
+// something of the same scheme; nil when there is none.
+func (g *merge) likely(ctx context.Context, uri string) *member {
+	if m := g.owner(ctx, list.Resources, uri); m != nil {
+		return m
+	}
+	if i := slices.IndexFunc(g.members, func(m *member) bool { return m.catalog.like(uri) }); i >= 0 {
+		return g.members[i]
+	}
+	return nil
 }
 
 // read makes a call about a resource. Servers have resources that they do not
@@ -329,15 +348,7 @@ func (g *merge) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 
 func (g *merge) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
-	m := g.owner(ctx, list.Resources, uri)
-	if m == nil {
-		for _, other := range g.members {
-			if other.catalog.like(uri) {
-				m = other
-				break
-			}
-		}
-	}
+	m := g.likely(ctx, uri)
 	if m == nil {
 		return list.NoResource(r.From, uri), nil
 	}
