@@ -26,7 +26,7 @@ var twenty = func() string {
 // and servers of both eras, and what it takes to write the answer.
 func BenchmarkCachedList(b *testing.B) {
 	legacy := &fake{serve: says(map[string]string{"tools/list": "{" + twenty + "}"})}
-	modern := &stateless{serve: completely("{" + twenty + `,"ttlMs":86400000,"cacheScope":"private"}`)}
+	modern := &statelessFake{serve: completely("{" + twenty + `,"ttlMs":86400000,"cacheScope":"private"}`)}
 	for _, server := range []struct {
 		name    string
 		adapter bridge.Adapter

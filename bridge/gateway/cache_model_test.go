@@ -174,7 +174,7 @@ func (s *fickle) check(answer string, edition int64) {
 func TestCacheModernChangeIsSeenByTheNextList(t *testing.T) {
 	for seed := range uint64(30) {
 		server := &fickle{rng: rand.New(rand.NewPCG(seed, 0)), listens: map[string]bool{}}
-		run(t, ServerOptions{Adapter: &stateless{serve: server.serve}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *Gateway) {
 			var wg sync.WaitGroup
 			for c := range 6 {
 				rng := rand.New(rand.NewPCG(seed, uint64(c+1)))

@@ -16,7 +16,7 @@ import (
 func TestCacheBecomesPublic(t *testing.T) {
 	for _, before := range []string{`"ttlMs":0,"cacheScope":"private"`, `"ttlMs":1000,"cacheScope":"private"`} {
 		asked := 0
-		f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 			if m.Method == "tools/list" {
 				terms := before
 				if asked++; asked > 1 {
@@ -68,7 +68,7 @@ func (s *editions) serve(w *statelessWire, m *jsonrpc.Message) bool {
 func TestCachePublicPages(t *testing.T) {
 	s := &editions{now: 1}
 	a, b := visitor{principal: "a"}, visitor{principal: "b"}
-	run(t, ServerOptions{Adapter: &stateless{serve: s.serve}}, func(t *testing.T, br *Gateway) {
+	run(t, ServerOptions{Adapter: &statelessFake{serve: s.serve}}, func(t *testing.T, br *Gateway) {
 		a.call(t, br, "tools/list", "")
 		s.now = 2
 		bridgetest.Contains(t, b.call(t, br, "tools/list", ""), `"a1"`)
@@ -77,7 +77,7 @@ func TestCachePublicPages(t *testing.T) {
 		bridgetest.Contains(t, b.call(t, br, "tools/list", `"cursor":"c2"`), `"b2"`)
 	})
 	s = &editions{now: 1, steady: true}
-	run(t, ServerOptions{Adapter: &stateless{serve: s.serve}}, func(t *testing.T, br *Gateway) {
+	run(t, ServerOptions{Adapter: &statelessFake{serve: s.serve}}, func(t *testing.T, br *Gateway) {
 		a.call(t, br, "tools/list", "")
 		time.Sleep(50 * time.Second)
 		bridgetest.Contains(t, b.call(t, br, "tools/list", `"cursor":"2"`), `"b1"`)
@@ -110,7 +110,7 @@ func TestCacheSharedIsForLists(t *testing.T) {
 // until it has answered: also when nothing but resources is asked for.
 func TestCacheStaleReadsEnd(t *testing.T) {
 	dead := false
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method != "resources/read":
 		case dead:

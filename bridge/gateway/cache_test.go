@@ -65,10 +65,10 @@ func (l *lister) times() int {
 
 // hinted makes a modern server that answers tools/list with these members, and
 // counts how often. %d in them is the number of the answer.
-func hinted(members string) (*stateless, func() int) {
+func hinted(members string) (*statelessFake, func() int) {
 	var mu sync.Mutex
 	asked := 0
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
 			w.acknowledge(m)

@@ -224,7 +224,7 @@ func TestCacheRefusalsAreNotShared(t *testing.T) {
 // is asked for anew, also where they say something that is forwarded.
 func TestCacheRefreshed(t *testing.T) {
 	lists, calls := 0, 0
-	f := &stateless{mirrors: true, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{mirrors: true, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
 			w.acknowledge(m)
@@ -264,7 +264,7 @@ func TestCacheRefreshed(t *testing.T) {
 // too.
 func TestCacheRetries(t *testing.T) {
 	calls := 0
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case "tools/list":
 			w.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)

@@ -86,7 +86,7 @@ func TestChains(t *testing.T) {
 	const (
 		refined   = "report.reported > filter.granted > filter.filtered > "
 		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
-		visitor   = refined + "limits.paced > pool > "
+		visitor   = refined + "limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > "
 		modern    = "tools.checked > "
 		guards    = "keeper > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"

@@ -73,8 +73,8 @@ func visitLife(t *testing.T, life []byte) {
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
 	}
-	time.Sleep(2 * guestIdle)
-	if n := g.b.routes[0].pool.remains(); n.parked+n.waiting+n.bytes+n.busy+n.all != 0 {
+	time.Sleep(2 * statelessIdle)
+	if n := remainsOf(g.b.routes[0].pool); n.parked+n.waiting+n.bytes+n.busy+n.all != 0 {
 		t.Errorf("left: %+v", n)
 	}
 	g.b.Close(context.Background())

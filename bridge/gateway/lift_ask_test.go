@@ -37,7 +37,7 @@ func asksFirst(w *statelessWire, m *jsonrpc.Message) bool {
 func TestLiftParallel(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
-			f := &stateless{discover: silentServer, serve: asksFirst}
+			f := &statelessFake{discover: silentServer, serve: asksFirst}
 			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
 				var all []*Session
 				var calls [][]*pendingCall
@@ -83,7 +83,7 @@ func TestLiftSessionEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 12 { // it is a race that has to be won every time
-				f := &stateless{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+				f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 					w.reply(m, `{"resultType":"input_required",`+answer+`}`)
 					return true
 				}}
@@ -110,7 +110,7 @@ func TestLiftSessionEnds(t *testing.T) {
 func TestLiftNulls(t *testing.T) {
 	for _, answer := range []string{`"requestState":"s","inputRequests":null`, `"requestState":null,"inputRequests":{"r":{"method":"roots/list"}}`} {
 		n := 0
-		f := &stateless{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 			if n++; n == 1 {
 				w.reply(m, `{"resultType":"input_required",`+answer+`}`)
 			} else {
@@ -134,7 +134,7 @@ func TestLiftNulls(t *testing.T) {
 // call ends once, and a cancelled one is either answered or not.
 func TestLiftRace(t *testing.T) {
 	for round := range 60 {
-		f := &stateless{discover: silentServer, serve: asksFirst}
+		f := &statelessFake{discover: silentServer, serve: asksFirst}
 		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, ShareAll}[round%2]}, func(t *testing.T, b *Gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))
 			call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
@@ -164,7 +164,7 @@ func TestLiftRace(t *testing.T) {
 // R-116: a call whose connection is lost in the middle of questions and answers
 // fails, and is not made again.
 func TestLiftLost(t *testing.T) {
-	f := &stateless{discover: silentServer}
+	f := &statelessFake{discover: silentServer}
 	f.serve = func(w *statelessWire, m *jsonrpc.Message) bool {
 		if gjson.GetBytes(m.Params, "inputResponses").Exists() {
 			w.die()
@@ -193,7 +193,7 @@ func TestLiftLost(t *testing.T) {
 // With a question unanswered the server may be lost and come back: the next
 // attempt goes over the new connection.
 func TestLiftComesBack(t *testing.T) {
-	f := &stateless{discover: silentServer, serve: asksFirst}
+	f := &statelessFake{discover: silentServer, serve: asksFirst}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)

@@ -36,8 +36,8 @@ const (
 	longestState = 256 << 10        // of a requestState, in bytes
 )
 
-// stateless is a modern server in memory.
-type stateless struct {
+// statelessFake is a modern server in memory.
+type statelessFake struct {
 	line     bool   // its wire has no streams for calls, as that of stdio
 	discover string // empty means announced
 	mirrors  bool
@@ -49,7 +49,7 @@ type stateless struct {
 
 type statelessWire struct {
 	*conn.Conn
-	f      *stateless
+	f      *statelessFake
 	rest   bridge.Client
 	server *bridge.Greeting
 	queue  chan func()
@@ -61,7 +61,7 @@ type statelessWire struct {
 	got []string   // what the server received, one line each
 }
 
-func (f *stateless) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+func (f *statelessFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	w := &statelessWire{f: f, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{})}
 	w.Conn = conn.New("fake", w, rest, conn.Timeouts{})
 	w.wg.Go(func() {
@@ -170,14 +170,14 @@ func (w *statelessWire) Close(context.Context) error {
 }
 
 // wire returns the nth connection that was opened, from 1, when all is quiet.
-func (f *stateless) wire(n int) *statelessWire {
+func (f *statelessFake) wire(n int) *statelessWire {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wires[n-1]
 }
 
-func (f *stateless) opened() int {
+func (f *statelessFake) opened() int {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -41,7 +41,7 @@ const bothLists = `"toolsListChanged":true,"resourcesListChanged":true`
 
 // R-147, R-148, R-151, protocol.md D2.5: the life of a session's subscription.
 func TestListen(t *testing.T) {
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
 			w.acknowledge(m, "x:no")
 		}
@@ -112,7 +112,7 @@ func TestListen(t *testing.T) {
 }
 
 // wire1 is the first connection, outside of a bubble.
-func (f *stateless) wire1(t *testing.T) *statelessWire {
+func (f *statelessFake) wire1(t *testing.T) *statelessWire {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,7 +122,7 @@ func (f *stateless) wire1(t *testing.T) *statelessWire {
 // What comes on the stream of another call, which is read at the same time, is
 // not of the subscription, whatever it says.
 func TestListenOnItsOwnStream(t *testing.T) {
-	f := &stateless{serve: func(*statelessWire, *jsonrpc.Message) bool { return true }}
+	f := &statelessFake{serve: func(*statelessWire, *jsonrpc.Message) bool { return true }}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
@@ -152,7 +152,7 @@ func TestListenOnItsOwnStream(t *testing.T) {
 // What the server has refused once it is asked for again: it may exist by now.
 func TestListenRefusesResource(t *testing.T) {
 	var exists atomic.Bool
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == era.Listen && exists.Load():
 			w.acknowledge(m)
@@ -178,7 +178,7 @@ func TestListenRefusesResource(t *testing.T) {
 // A server that announces no changes is not listened to before there is a
 // resource to hear of, and not when there is none any more.
 func TestListenForResourcesOnly(t *testing.T) {
-	f := &stateless{discover: strings.Replace(silentServer, `"resources":{}`, `"resources":{"subscribe":true}`, 1), serve: completely("{}")}
+	f := &statelessFake{discover: strings.Replace(silentServer, `"resources":{}`, `"resources":{"subscribe":true}`, 1), serve: completely("{}")}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		if got := f.wire(1).filters(); len(got) > 0 {
@@ -200,10 +200,12 @@ func TestListenForResourcesOnly(t *testing.T) {
 func TestListenAgain(t *testing.T) {
 	changed := []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`,
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`}
-	ends := map[string]func(f *stateless, s *Session, m *jsonrpc.Message){
-		"with a result":       func(f *stateless, _ *Session, m *jsonrpc.Message) { f.wire(1).reply(m, `{"resultType":"complete"}`) },
-		"with the connection": func(f *stateless, _ *Session, _ *jsonrpc.Message) { f.wire(1).die() },
-		"with the connection, which another call opens again": func(f *stateless, s *Session, _ *jsonrpc.Message) {
+	ends := map[string]func(f *statelessFake, s *Session, m *jsonrpc.Message){
+		"with a result": func(f *statelessFake, _ *Session, m *jsonrpc.Message) {
+			f.wire(1).reply(m, `{"resultType":"complete"}`)
+		},
+		"with the connection": func(f *statelessFake, _ *Session, _ *jsonrpc.Message) { f.wire(1).die() },
+		"with the connection, which another call opens again": func(f *statelessFake, s *Session, _ *jsonrpc.Message) {
 			f.wire(1).die()
 			synctest.Wait()
 			_, _ = s.Call(parseRaw(`{"jsonrpc":"2.0","id":"again","method":"tools/list"}`), nil, nil)
@@ -213,7 +215,7 @@ func TestListenAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var slow chan *jsonrpc.Message
 			var hold atomic.Bool
-			f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+			f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 				if hold.Load() && m.Method == era.Listen {
 					slow <- m
 					return true
@@ -254,7 +256,7 @@ func parseRaw(text string) *jsonrpc.Message {
 // without, and what the lane has to tell is told.
 func TestListenRefused(t *testing.T) {
 	var accept atomic.Bool
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method != era.Listen || accept.Load() {
 			return completely("{}")(w, m)
 		}
@@ -283,7 +285,7 @@ func TestListenRefused(t *testing.T) {
 // told too.
 func TestListenLate(t *testing.T) {
 	var open atomic.Bool
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && !open.Swap(true) {
 			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"too much to do"}}`)
 			return true
@@ -300,7 +302,7 @@ func TestListenLate(t *testing.T) {
 // A server's error may have line breaks between its tokens; on the client's wire
 // it is one line.
 func TestListenErrorIsOneLine(t *testing.T) {
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method != era.Listen {
 			return completely("{}")(w, m)
 		}
@@ -319,7 +321,7 @@ func TestListenErrorIsOneLine(t *testing.T) {
 // and what there was before goes on.
 func TestListenUnacknowledged(t *testing.T) {
 	first := true
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && !first {
 			return true
 		}
@@ -345,7 +347,7 @@ func TestListenUnacknowledged(t *testing.T) {
 // A subscription that ends as soon as it has begun is opened less and less
 // often.
 func TestListenBackOff(t *testing.T) {
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
 			w.acknowledge(m)
 			w.reply(m, `{"resultType":"complete"}`)
@@ -365,7 +367,7 @@ func TestListenBackOff(t *testing.T) {
 // and what is not wanted any more goes.
 func TestListenWhileBeginning(t *testing.T) {
 	var hold atomic.Bool
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && hold.Load() {
 			return true
 		}
@@ -417,7 +419,7 @@ func TestListenWhileBeginning(t *testing.T) {
 // begin is answered when the one after that has begun.
 func TestListenWantedAgain(t *testing.T) {
 	var hold atomic.Bool
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && hold.Load() {
 			return true
 		}
@@ -448,7 +450,7 @@ func TestListenWantedAgain(t *testing.T) {
 // it: that asking for it again came to nothing changes nothing.
 func TestListenWantedTwice(t *testing.T) {
 	var refuse atomic.Bool
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && refuse.Load() {
 			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
 			return true
@@ -483,7 +485,7 @@ func TestListenWantedByTwo(t *testing.T) {
 		"-32602": func(w *statelessWire, m *jsonrpc.Message) { w.acknowledge(m, "x:a") },
 	} {
 		var hold atomic.Bool
-		f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 			if m.Method == era.Listen && hold.Load() {
 				return true
 			}
@@ -516,7 +518,7 @@ func TestListenWantedByTwo(t *testing.T) {
 
 // When all is quiet the server hears exactly what the client wants.
 func TestListenConverges(t *testing.T) {
-	f := &stateless{serve: completely("{}")}
+	f := &statelessFake{serve: completely("{}")}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		want := map[string]bool{}

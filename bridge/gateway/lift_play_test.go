@@ -46,7 +46,7 @@ func TestLiftDialogues(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				d := &liftDialogue{t: t, f: &stateless{discover: silentServer}, names: map[string]string{}}
+				d := &liftDialogue{t: t, f: &statelessFake{discover: silentServer}, names: map[string]string{}}
 				b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: d.f}}, Log: slog.New(slog.DiscardHandler)})
 				defer b.Close(context.Background())
 				d.b = b
@@ -64,7 +64,7 @@ func TestLiftDialogues(t *testing.T) {
 type liftDialogue struct {
 	t     *testing.T
 	b     *Gateway
-	f     *stateless
+	f     *statelessFake
 	s     *Session
 	heard stream // all that the client gets
 	calls []*liftLeg

@@ -19,7 +19,7 @@ import (
 func TestListenShared(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
-			f := &stateless{serve: completely("{}")}
+			f := &statelessFake{serve: completely("{}")}
 			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
 				s, st, _ := beginAs(t, b, able("2025-11-25"))
 				other, others, _ := beginAs(t, b, able("2025-11-25"))
@@ -53,7 +53,7 @@ func TestListenShared(t *testing.T) {
 		})
 	}
 	t.Run("call", func(t *testing.T) {
-		f := &stateless{serve: completely("{}")}
+		f := &statelessFake{serve: completely("{}")}
 		run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Gateway) {
 			s, _, a := beginAs(t, b, able("2025-11-25"))
 			bridgetest.Lacks(t, a, "listChanged", `"subscribe"`)
@@ -73,7 +73,7 @@ func TestListenShared(t *testing.T) {
 func TestListenMerged(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal} {
 		synctest.Test(t, func(t *testing.T) {
-			f, old := &stateless{serve: completely(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)}, &fake{}
+			f, old := &statelessFake{serve: completely(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)}, &fake{}
 			b := New(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
 			defer b.Close(context.Background())
 			for i := range 2 { // the second session is told what is known
@@ -108,7 +108,7 @@ func TestListenMerged(t *testing.T) {
 // at once: nobody waits for ever, and nothing is left.
 func TestListenRace(t *testing.T) {
 	for round := range 20 {
-		f := &stateless{serve: completely("{}")}
+		f := &statelessFake{serve: completely("{}")}
 		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, SharePrincipal}[round%2]}, func(t *testing.T, b *Gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))
 			var wg sync.WaitGroup

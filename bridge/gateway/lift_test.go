@@ -27,7 +27,7 @@ func TestLiftInitialize(t *testing.T) {
 			`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"unknown"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: &stateless{discover: tc.discover}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: &statelessFake{discover: tc.discover}}, func(t *testing.T, b *Gateway) {
 				_, _, a := beginAs(t, b, able(tc.asked))
 				if want := `{"jsonrpc":"2.0","id":"init","result":` + tc.want + `}`; a != want {
 					t.Errorf("got  %s\nwant %s", a, want)
@@ -52,7 +52,7 @@ func TestLiftMeta(t *testing.T) {
 		{"no object", `,"params":{"_meta":"no","x":1}`, `{"_meta":{` + who + `},"x":1}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := &stateless{discover: silentServer, serve: completely("{}")}
+			f := &statelessFake{discover: silentServer, serve: completely("{}")}
 			run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
 				s, _, _ := beginAs(t, b, able("2025-11-25"))
 				a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
@@ -111,7 +111,7 @@ func TestLiftAnswers(t *testing.T) {
 		{"lines", "2025-03-26", "tools/call", result("{\n \"content\":[{\"type\":\"resource_link\",\n\"uri\":\"x:\",\"name\":\"n\"}],\n\"resultType\":\"complete\"\n}"), result(`{  "content":[{"type":"text","text":"n: x:"}] }`)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := &stateless{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+			f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, tc.answer))
 				return true
 			}}
@@ -142,7 +142,7 @@ func TestLiftMethods(t *testing.T) {
 		{"resources/unsubscribe", able("2025-11-25"), silentServer, false},
 		{"logging/setLevel", able("2025-11-25"), silentServer, false},
 	} {
-		f := &stateless{discover: tc.discover, serve: completely("{}")}
+		f := &statelessFake{discover: tc.discover, serve: completely("{}")}
 		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 			s, _, _ := beginAs(t, b, tc.client)
 			before := len(f.wire(1).received(tc.method))
@@ -156,7 +156,7 @@ func TestLiftMethods(t *testing.T) {
 
 // D2.1: notifications of the client are between it and the bridge.
 func TestLiftNotifications(t *testing.T) {
-	f := &stateless{serve: completely("{}")}
+	f := &statelessFake{serve: completely("{}")}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		f.wire(1).take()
@@ -172,7 +172,7 @@ func TestLiftNotifications(t *testing.T) {
 // R-153: the level of one session goes with its later requests, and with nobody
 // else's; what is below it the client does not get.
 func TestLiftLevel(t *testing.T) {
-	f := &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method != "tools/call" {
 			return completely("{}")(w, m)
 		}
@@ -229,7 +229,7 @@ func TestRunaway(t *testing.T) {
 		{"too many", `"inputRequests":{` + strings.TrimSuffix(many, ",") + `}`, "too much at a time"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := &stateless{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+			f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 				w.reply(m, `{"resultType":"input_required",`+tc.result+`}`)
 				return true
 			}}
@@ -246,7 +246,7 @@ func TestRunaway(t *testing.T) {
 
 // R-141: a URL that is asked for again and again does not keep a call for ever.
 func TestRunawayTime(t *testing.T) {
-	f := &stateless{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		w.reply(m, `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example"}}}}`)
 		return true
 	}}

@@ -295,7 +295,7 @@ func TestLowerCancelAgainstParking(t *testing.T) {
 			}
 		}
 		time.Sleep(parkTTL + time.Minute)
-		if n := b.routes[0].pool.remains(); n != (remains{}) {
+		if n := remainsOf(b.routes[0].pool); n != (remains{}) {
 			t.Errorf("left: %+v", n)
 		}
 		calls, cancels := 0, 0
@@ -338,7 +338,7 @@ func TestLowerCancelAgainstAnswer(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := b.routes[0].pool.remains(); n.busy != 0 || answered+gone != 100 {
+		if n := remainsOf(b.routes[0].pool); n.busy != 0 || answered+gone != 100 {
 			t.Errorf("%d answered, %d not; left: %+v", answered, gone, n)
 		}
 	})
@@ -566,13 +566,13 @@ func TestParkedForgotten(t *testing.T) {
 			t.Errorf("got %s\nand then %s", first, again)
 		}
 		p := b.routes[0].pool
-		if n := p.remains(); n.bytes == 0 || n.parked != 1 || n.waiting != 0 {
+		if n := remainsOf(p); n.bytes == 0 || n.parked != 1 || n.waiting != 0 {
 			t.Errorf("kept: %+v", n)
 		}
 		time.Sleep(parkTTL)
 		synctest.Wait()
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602")
-		if n := p.remains(); n.bytes != 0 || n.parked != 0 || n.waiting != 0 {
+		if n := remainsOf(p); n.bytes != 0 || n.parked != 0 || n.waiting != 0 {
 			t.Errorf("left: %+v", n)
 		}
 	})
@@ -728,7 +728,7 @@ func TestLowerListenGivenUp(t *testing.T) {
 			got := f.wire(1).received()
 			bridgetest.Contains(t, got[len(got)-1], "resources/unsubscribe", "slow:")
 		}
-		if n := b.routes[0].pool.remains(); n.busy != 0 {
+		if n := remainsOf(b.routes[0].pool); n.busy != 0 {
 			t.Errorf("left: %+v", n)
 		}
 	})

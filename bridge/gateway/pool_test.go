@@ -18,19 +18,25 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
+	"github.com/mcp-bridge/bridge/bridge/translate/stateless"
 )
 
-// remains says what a pool has.
+// What clients meet of the limits of package stateless.
+const (
+	maxProfiles   = 8
+	claimPatience = 100 * time.Millisecond
+	statelessIdle = 10 * time.Minute
+	givingUp      = 5 * time.Minute
+)
+
+// remains says what the stateless clients of a server have.
 type remains struct{ slots, all, parked, waiting, bytes, busy int }
 
-func (p *pool) remains() (n remains) {
+// remainsOf returns what there is, when all is quiet.
+func remainsOf(p *stateless.Pool) remains {
 	synctest.Wait()
-	p.mu.Lock()
-	n = remains{slots: len(p.slots), all: len(p.all)}
-	p.mu.Unlock()
-	st := p.legacy.Status()
-	n.parked, n.waiting, n.bytes, n.busy = st.Kept, st.Waiting, st.Bytes, st.Requests+st.Subscriptions
-	return n
+	st := p.Status()
+	return remains{st.Found, st.Open, st.Kept, st.Waiting, st.Bytes, st.Requests + st.Subscriptions}
 }
 
 // capsOf makes the nth of many different capabilities.
@@ -211,27 +217,27 @@ func TestPoolIdle(t *testing.T) {
 		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
 			p := b.routes[0].pool
 			visitor{}.call(t, b, "tools/list", "")
-			time.Sleep(guestIdle - time.Second)
+			time.Sleep(statelessIdle - time.Second)
 			visitor{}.call(t, b, "tools/list", "")
-			time.Sleep(guestIdle - time.Second)
+			time.Sleep(statelessIdle - time.Second)
 			if b.lanes.Open() != 1 {
 				t.Errorf("%s: closed too soon", share)
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if n := p.remains(); b.lanes.Open() != 0 || n != (remains{}) {
+			if n := remainsOf(p); b.lanes.Open() != 0 || n != (remains{}) {
 				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Open(), n)
 			}
 			v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-			time.Sleep(3 * guestIdle)
+			time.Sleep(3 * statelessIdle)
 			if f.opened() != 2 || v.over() {
 				t.Errorf("%s: opened %d times", share, f.opened())
 			}
 			f.wire(2).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged", "tools/list_changed")
 			v.cancel(bridge.ErrCancelled)
-			time.Sleep(2 * guestIdle)
-			if n := p.remains(); b.lanes.Open() != 0 || n != (remains{}) {
+			time.Sleep(2 * statelessIdle)
+			if n := remainsOf(p); b.lanes.Open() != 0 || n != (remains{}) {
 				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Open(), n)
 			}
 		})
@@ -270,7 +276,7 @@ func TestPoolShareCall(t *testing.T) {
 		}
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
-		if n := b.routes[0].pool.remains(); n.all+n.slots+n.waiting != 0 {
+		if n := remainsOf(b.routes[0].pool); n.all+n.slots+n.waiting != 0 {
 			t.Errorf("left: %+v", n)
 		}
 	})
@@ -359,7 +365,7 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"name":"new"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "prompts/list", ""), `"name":"new"`)
-		if n := b.routes[0].pool.remains(); n.slots != 1 || n.all != 1 {
+		if n := remainsOf(b.routes[0].pool); n.slots != 1 || n.all != 1 {
 			t.Errorf("left: %+v", n)
 		}
 	})
@@ -440,7 +446,7 @@ func TestPoolClose(t *testing.T) {
 		<-l.done
 		bridgetest.Contains(t, l.answer, `"resultType":"complete"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"bridge":"stopping"`)
-		if n := b.routes[0].pool.remains(); b.lanes.Open() != 0 || n != (remains{}) {
+		if n := remainsOf(b.routes[0].pool); b.lanes.Open() != 0 || n != (remains{}) {
 			t.Errorf("left: %d connections, %+v", b.lanes.Open(), n)
 		}
 	})

@@ -36,7 +36,7 @@ func (b *Gateway) Revoke(principal string) {
 		s.End(revoked)
 	}
 	for _, r := range b.routes {
-		r.pool.legacy.Revoke(principal, revoked)
+		r.pool.Revoke(principal, revoked)
 	}
 	b.log.Info("what a caller had was ended: its key was taken away", "principal", principal, "sessions", len(ended))
 }

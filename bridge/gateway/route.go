@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/list/tools"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/translate/lift"
+	"github.com/mcp-bridge/bridge/bridge/translate/stateless"
 )
 
 // route is what the bridge knows of one server: its settings, the connections
@@ -40,7 +41,7 @@ type route struct {
 	lacked   atomic.Int64 // when Lacked last said so; Unix nanoseconds
 	filter   *filter.Filter
 	guests   bridge.Upstream  // what calls of clients without sessions go to
-	pool     *pool            // their connections
+	pool     *stateless.Pool  // their connections
 	tools    *tools.Tools     // what its list of them asks of calls
 	gate     *limits.Queue    // that calls pass
 	rates    *limits.Rates    // of calls; nil when they are not limited
@@ -88,8 +89,6 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	}
 	r.cache = newCache(r)
 	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: r.missed}
-	r.pool = newPool(r)
-	r.guests = r.stateless()
 	users := 0
 	for principal := range b.grants {
 		if r.filter.Serves(principal) {
@@ -98,10 +97,12 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	}
 	maxLanes := or(o.MaxLanes, 256)
 	r.portions = limits.NewShares(int64(maxLanes), users)
+	r.pool = newPool(r, maxLanes)
+	r.guests = r.stateless()
 	r.lane = lane.Options{
 		Name: o.Name, Adapter: o.Adapter, Log: r.log, Tracing: b.tracing, Forward: o.Forward, Shared: r.share == ShareAll, EndWithServer: o.EndWithServer,
 		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: or(o.MaxPause, maxBackOff),
-		Budget: lane.NewBudget(o.Name, maxLanes, r.portions, b.lanes, r.pool.yield), Health: r,
+		Budget: lane.NewBudget(o.Name, maxLanes, r.portions, b.lanes, r.pool.Yield), Health: r,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
 	}
 	if o.Idle == 0 && shared {
@@ -118,12 +119,8 @@ func (r *route) newLane(from *bridge.Caller, rest bridge.Client, level []byte) *
 	return lane.New(&r.lane, from, lane.Ends{Client: rest, Observer: r.cache.source(from), Gate: gate{r.breaker, false}, Level: level})
 }
 
-// maxBackOff is how long the pauses between attempts grow, and givingUp for how long
-// these are made for the sake of a subscription before its client is told.
-const (
-	maxBackOff = 60 * time.Second
-	givingUp   = 5 * time.Minute
-)
+// maxBackOff is how long the pauses between attempts grow.
+const maxBackOff = 60 * time.Second
 
 // Failed notes that a connection could not be opened, or not be used.
 func (r *route) Failed(err error) {
@@ -330,7 +327,9 @@ func (b *Gateway) Status() []Status {
 	for _, r := range b.routes {
 		st := r.status()
 		st.Status = r.gate.Status()
-		st.Queued += r.pool.queued()
+		of := r.pool.Status()
+		st.Queued += of.Queued
+		st.Parked = of.Waiting
 		st.Refused["rate"] = r.rates.Refused()
 		st.Sessions = sessions[r.o.Name]
 		if len(b.routes) == 1 {
@@ -342,7 +341,7 @@ func (b *Gateway) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Parked: r.pool.legacy.Status().Waiting, Cache: r.cache.status()}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Cache: r.cache.status()}
 	r.mu.Lock()
 	failure, since, latest, served := r.failure, r.since, r.latest, r.served
 	if r.known != nil {

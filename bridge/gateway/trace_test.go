@@ -129,7 +129,7 @@ func TestTraceContext(t *testing.T) {
 		for _, modernServer := range []bool{false, true} {
 			for _, modernClient := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%t-%t", tc.name, modernClient, modernServer), func(t *testing.T) {
-					old, stateless := &fake{}, &stateless{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+					old, stateless := &fake{}, &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 						w.reply(m, `{"resultType":"complete","content":[]}`)
 						return true
 					}}

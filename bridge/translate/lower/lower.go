@@ -131,7 +131,8 @@ type Line interface {
 	// Keep opens it, and keeps it open until release is called.
 	Keep(ctx context.Context) (release func(), err error)
 	// Go runs f in a goroutine that Close waits for, with a context that Close ends.
-	Go(f func(ctx context.Context))
+	// It reports false when the connection was closed.
+	Go(f func(ctx context.Context)) bool
 	// Ping asks for a sign of life, if there is a connection. The error is an
 	// ErrTimeout when there is none in time.
 	Ping(ctx context.Context, within time.Duration) error

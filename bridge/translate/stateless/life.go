@@ -1,4 +1,4 @@
-package gateway
+package stateless
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const maxOwn = lower.MaxParked
 // room makes room for one more connection of a principal's. The one that was
 // not used for longest goes; when all are in use there is none. The caller holds
 // p.mu.
-func (p *pool) room(principal, group, key string) error {
+func (p *Pool) room(principal, group, key string) error {
 	full := func(most int, which func(*slot) bool) bool {
 		n := 0
 		for _, all := range p.slots {
@@ -38,7 +38,7 @@ func (p *pool) room(principal, group, key string) error {
 		return n > most
 	}
 	limited := func(what string, most int) error {
-		return &bridge.Error{Server: p.r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
+		return &bridge.Error{Server: p.o.Legacy.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
 	}
 	// Without access rules everybody is one principal: only each lane's own
 	// connections count then, and all together.
@@ -51,11 +51,11 @@ func (p *pool) room(principal, group, key string) error {
 	if principal != "" && full(maxOwn, mine) {
 		return limited("one caller has too many connections to it", maxOwn)
 	}
-	if most := int(p.r.portions.Most()); most > 0 && principal != "" && full(most, mine) {
-		return p.r.portions.Refusal(p.r.o.Name)
+	if most := int(p.o.Shares.Most()); most > 0 && principal != "" && full(most, mine) {
+		return p.o.Shares.Refusal(p.o.Legacy.Name)
 	}
-	if full(int(p.r.lane.Budget.Most()), func(*slot) bool { return true }) {
-		return limited("it has too many connections", int(p.r.lane.Budget.Most()))
+	if full(p.o.Lanes, func(*slot) bool { return true }) {
+		return limited("it has too many connections", p.o.Lanes)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (p *pool) room(principal, group, key string) error {
 // roomForKey makes room for connections for one more set of capabilities, if
 // there are too many of some: those of the set that was not used for longest go.
 // It reports false when all are in use. The caller holds p.mu.
-func (p *pool) roomForKey(which func(*slot) bool) bool {
+func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	n, oldest, use := 0, "", uint64(0)
 	for key, all := range p.slots {
 		if !which(all[0]) {
@@ -87,10 +87,10 @@ func (p *pool) roomForKey(which func(*slot) bool) bool {
 	return oldest != "" && n == maxProfiles
 }
 
-// yield gives up the connection that was not used for longest, for one that is
+// Yield gives up the connection that was not used for longest, for one that is
 // needed; with own only one of the principal's. It reports false when all are in
 // use.
-func (p *pool) yield(principal string, own bool) bool {
+func (p *Pool) Yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	oldest := p.oldest(func(l *slot) bool { return !own || l.line.Caller().Principal == principal })
@@ -103,7 +103,7 @@ func (p *pool) yield(principal string, own bool) bool {
 
 // oldest returns the connection of some that was not used for longest, or nil
 // when all are in use. The caller holds p.mu.
-func (p *pool) oldest(which func(*slot) bool) (l *slot) {
+func (p *Pool) oldest(which func(*slot) bool) (l *slot) {
 	for _, all := range p.slots {
 		for _, other := range all {
 			if which(other) && other.users == 0 && (l == nil || other.use < l.use) {
@@ -116,7 +116,7 @@ func (p *pool) oldest(which func(*slot) bool) (l *slot) {
 
 // leave ends what enter began, of a call or of another request. Calls that wait
 // are served.
-func (p *pool) leave(l *slot, call bool) {
+func (p *Pool) leave(l *slot, call bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.users--
@@ -134,21 +134,21 @@ func (p *pool) leave(l *slot, call bool) {
 		return
 	}
 	l.used = time.Now()
-	if p.idle > 0 && l.timer == nil {
-		l.timer = time.AfterFunc(p.idle, func() { p.doze(l) })
+	if p.o.Idle > 0 && l.timer == nil {
+		l.timer = time.AfterFunc(p.o.Idle, func() { p.doze(l) })
 	}
 }
 
 // doze closes a connection that nobody uses. It looks again later when somebody
 // did in the meantime: cheaper than a timer that each call resets.
-func (p *pool) doze(l *slot) {
+func (p *Pool) doze(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.timer = nil
 	if p.closed || l.users > 0 || !p.found(l) {
 		return
 	}
-	if left := p.idle - time.Since(l.used); left > 0 {
+	if left := p.o.Idle - time.Since(l.used); left > 0 {
 		l.timer = time.AfterFunc(left, func() { p.doze(l) })
 		return
 	}
@@ -156,11 +156,11 @@ func (p *pool) doze(l *slot) {
 }
 
 // found reports whether requests find the connection. The caller holds p.mu.
-func (p *pool) found(l *slot) bool { return slices.Contains(p.slots[l.key], l) }
+func (p *Pool) found(l *slot) bool { return slices.Contains(p.slots[l.key], l) }
 
 // drop lets no more requests find the connection, which is closed when nobody
 // uses it any more. The caller holds p.mu.
-func (p *pool) drop(l *slot) {
+func (p *Pool) drop(l *slot) {
 	left := slices.DeleteFunc(p.slots[l.key], func(o *slot) bool { return o == l })
 	if p.slots[l.key] = left; len(left) == 0 {
 		delete(p.slots, l.key)
@@ -171,20 +171,20 @@ func (p *pool) drop(l *slot) {
 }
 
 // shut closes a connection that no request finds. The caller holds p.mu.
-func (p *pool) shut(l *slot) {
+func (p *Pool) shut(l *slot) {
 	if _, open := p.all[l]; !open {
 		return
 	}
 	delete(p.all, l)
-	left := p.r.lane.Budget.Leaving()
+	ctx, left := p.o.Leaving()
 	p.wg.Go(func() {
 		defer left()
-		l.lower.Close(p.r.b.force)
+		l.lower.Close(ctx)
 	})
 }
 
 // Close ends all connections.
-func (p *pool) Close(ctx context.Context) error {
+func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	all := p.all
@@ -231,7 +231,7 @@ func (l *slot) Doubted(yes bool) {
 // the server's are about. One that share has chosen stays. Who waits for it finds
 // another.
 func (l *slot) Part() {
-	if l.p.r.share != ShareSession {
+	if l.p.o.Sharing != Apart {
 		return
 	}
 	l.p.mu.Lock()
@@ -242,7 +242,7 @@ func (l *slot) Part() {
 
 // Gone drops a connection whose server came back another, or not at all.
 func (l *slot) Gone() {
-	l.circle.learn(nil)
+	l.identity.learn(nil)
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	select {

@@ -1,4 +1,4 @@
-package gateway
+package stateless
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // that it cannot tell whose they are. Where there are principals, what a client
 // gets is sealed, and opens for its own principal only (protocol.md D0, R-180).
 type handles struct {
-	p    *pool
+	p    *Pool
 	from *bridge.Caller
 	ids  map[string]string // of the tasks that the request is about: as the client has them, by the server's own
 }
@@ -39,22 +39,22 @@ type handle struct {
 }
 
 func (h *handles) seal(kind, value string) string {
-	raw, err := json.Marshal(handle{seal.Fingerprint(h.from.Principal), h.p.r.o.Name, value})
+	raw, err := json.Marshal(handle{seal.Fingerprint(h.from.Principal), h.p.o.Legacy.Name, value})
 	if err != nil {
 		panic(err) // texts always have a JSON form
 	}
-	return h.p.r.b.seals.Seal(kind, raw)
+	return h.p.o.Legacy.Seals.Seal(kind, raw)
 }
 
 // open returns the server's own value of a handle; false when it is not this
 // client's.
 func (h *handles) open(kind, token string) (string, bool) {
-	raw, err := h.p.r.b.seals.Open(kind, token)
+	raw, err := h.p.o.Legacy.Seals.Open(kind, token)
 	if err != nil {
 		return "", false
 	}
 	var v handle
-	if json.Unmarshal(raw, &v) != nil || v.Principal != seal.Fingerprint(h.from.Principal) || v.Server != h.p.r.o.Name {
+	if json.Unmarshal(raw, &v) != nil || v.Principal != seal.Fingerprint(h.from.Principal) || v.Server != h.p.o.Legacy.Name {
 		return "", false
 	}
 	return v.Value, true

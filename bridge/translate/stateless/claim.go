@@ -1,4 +1,4 @@
-package gateway
+package stateless
 
 import (
 	clist "container/list"
@@ -27,12 +27,12 @@ type claim struct {
 	again  bool // it had one that could not be opened, since there was no room
 
 	// Set when it gets one of its own.
-	circle     *circle
+	identity   *identity
 	from       *bridge.Caller
 	group, key string
 	until      time.Time // it waits no longer
 
-	// In the line. Guarded by pool.mu.
+	// In the line. Guarded by Pool.mu.
 	got     chan *slot // takes one
 	patient bool       // it waits for one that becomes free, no other is opened
 	at      *clist.Element
@@ -47,15 +47,15 @@ const (
 // no other call uses: those about which the client can be asked something, unless
 // the wire says which call a question is about, or the client has chosen a
 // connection, or share has. The caller holds p.mu.
-func (p *pool) lonely(r *bridge.Request, lane string, of profile) bool {
-	return of.asked && !unasked[r.Method] && lane == "" && p.r.share == ShareSession && !(p.told.Load() && !p.legacy.Strays())
+func (p *Pool) lonely(r *bridge.Request, lane string, of profile) bool {
+	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.told.Load() && !p.legacy.Strays())
 }
 
 // claim returns a connection that no other call uses. It returns nothing when the
 // request has to wait for one. The caller holds p.mu.
-func (p *pool) claim(c *claim) (*slot, error) {
+func (p *Pool) claim(c *claim) (*slot, error) {
 	if c.until.IsZero() {
-		c.until = time.Now().Add(p.r.gate.Wait())
+		c.until = time.Now().Add(p.o.Queue.Wait())
 	}
 	if p.queue.Len() == 0 && !c.again {
 		if l := p.free(c); l != nil {
@@ -67,8 +67,8 @@ func (p *pool) claim(c *claim) (*slot, error) {
 			}
 		}
 	}
-	if p.queue.Len() >= p.r.gate.Length() {
-		return nil, p.r.gate.Refusal("all its connections are taken by calls of clients that may be asked something, and %d more wait for one (limits: queue)", p.queue.Len())
+	if p.queue.Len() >= p.o.Queue.Length() {
+		return nil, p.o.Queue.Refusal("all its connections are taken by calls of clients that may be asked something, and %d more wait for one (limits: queue)", p.queue.Len())
 	}
 	return nil, nil
 }
@@ -76,7 +76,7 @@ func (p *pool) claim(c *claim) (*slot, error) {
 // free returns a connection that is there and has no call, and enters the request.
 // Where the server is one that asks, it is done with all calls that were cancelled.
 // The caller holds p.mu.
-func (p *pool) free(c *claim) *slot {
+func (p *Pool) free(c *claim) *slot {
 	for _, l := range p.slots[c.key] {
 		if l.calls == 0 && !(l.doubted && p.legacy.Strays()) {
 			p.enter(l, c.r)
@@ -87,17 +87,17 @@ func (p *pool) free(c *claim) *slot {
 }
 
 // grow makes one more connection, and enters the request. The caller holds p.mu.
-func (p *pool) grow(c *claim) (*slot, error) {
+func (p *Pool) grow(c *claim) (*slot, error) {
 	if err := p.room(c.from.Principal, c.group, c.key); err != nil {
 		return nil, err
 	}
-	l := p.add(c.circle, c.from, c.group, c.key, false)
+	l := p.add(c.identity, c.from, c.group, c.key, false)
 	p.enter(l, c.r)
 	return l, nil
 }
 
 // await waits in line for a connection of the request's own.
-func (p *pool) await(ctx context.Context, c claim) (*slot, error) {
+func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	c.got, c.patient = make(chan *slot, 1), true
 	p.mu.Lock()
 	c.at = p.queue.PushBack(&c)
@@ -124,8 +124,8 @@ func (p *pool) await(ctx context.Context, c claim) (*slot, error) {
 		}
 		if !time.Now().Before(c.until) {
 			p.quit(&c)
-			p.r.log.Debug("no connection for a call of its own", "err", why)
-			return nil, p.r.gate.Lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.r.gate.Wait())
+			p.o.Legacy.Log.Debug("no connection for a call of its own", "err", why)
+			return nil, p.o.Queue.Lapsed("its connections are all taken by calls of clients that may be asked something, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
 		}
 		if why = p.press(&c); why != nil {
 			p.legacy.GiveWay(c.from.Principal)
@@ -136,7 +136,7 @@ func (p *pool) await(ctx context.Context, c claim) (*slot, error) {
 
 // press has one more connection opened for a call that has waited for long
 // enough. The error says why there is no room for one.
-func (p *pool) press(c *claim) error {
+func (p *Pool) press(c *claim) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.patient = false
@@ -151,7 +151,7 @@ func (p *pool) press(c *claim) error {
 }
 
 // serve gives connections to those who wait in line. The caller holds p.mu.
-func (p *pool) serve() {
+func (p *Pool) serve() {
 	var none map[string]bool // keys of which there is no connection
 	for e := p.queue.Front(); e != nil; {
 		c := e.Value.(*claim)
@@ -180,14 +180,14 @@ func (p *pool) serve() {
 
 // hand gives a connection to one that waits, or nil when there will be none. The
 // caller holds p.mu.
-func (p *pool) hand(c *claim, l *slot) {
+func (p *Pool) hand(c *claim, l *slot) {
 	p.queue.Remove(c.at)
 	c.at = nil
 	c.got <- l
 }
 
 // quit leaves the line. What was got meanwhile is given back.
-func (p *pool) quit(c *claim) {
+func (p *Pool) quit(c *claim) {
 	p.mu.Lock()
 	waits := c.at != nil
 	if waits {
@@ -203,17 +203,10 @@ func (p *pool) quit(c *claim) {
 }
 
 // forgo drops a connection that was not opened, since there was no room.
-func (p *pool) forgo(l *slot) {
+func (p *Pool) forgo(l *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.users == 1 {
 		p.drop(l)
 	}
-}
-
-// queued returns how many calls wait for a connection of their own.
-func (p *pool) queued() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.queue.Len()
 }

@@ -1,4 +1,4 @@
-package gateway
+package stateless
 
 import (
 	"bytes"
@@ -19,40 +19,42 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 )
 
-// pool is an Upstream for the clients without sessions of one server: it finds
-// the connection that a request goes over, and talks to the server in the era
-// that it speaks (protocol.md D1.2, D4).
+// Pool is an Upstream for the stateless clients of one server: it finds the
+// connection that a request goes over, and talks to the server in the era that it
+// speaks.
 //
-// A legacy server is told once what its client can do, and a client without a
-// session says it with each request. So there are connections for each set of
-// capabilities; requests about which nothing can be asked use whichever there is.
-// A call whose client can be asked something has its connection to itself (see
-// claim), unless the wire says which call a question is about.
-type pool struct {
-	r        *route
-	idle     time.Duration  // after which a connection that nobody uses is closed; 0 means never
-	wg       sync.WaitGroup // connections that are being closed
-	told     atomic.Bool    // whether the wire says of each question which call it is about
-	legacy   *lower.Server  // what its calls are when the server is a legacy one
-	mu       sync.Mutex     // guards the rest
-	all      map[*slot]struct{}
-	slots    map[string][]*slot // those that new requests find, by key, the oldest first
-	queue    clist.List         // *claim: calls that wait for a connection of their own, in their order
-	circles  map[string]*circle // by their key
-	profiles map[string]profile // capabilities, by how clients write them
-	uses     uint64             // numbers uses in their order
-	closed   bool
+// A legacy server is told once what its client can do, and a stateless client says
+// it with each request. So there are connections for each set of capabilities;
+// requests about which nothing can be asked use whichever there is. A call whose
+// client can be asked something has its connection to itself (see claim), unless
+// the wire says which call a question is about.
+type Pool struct {
+	o      Options
+	wg     sync.WaitGroup // connections that are being closed
+	told   atomic.Bool    // whether the wire says of each question which call it is about
+	legacy *lower.Server  // what its calls are when the server is a legacy one
+
+	mu         sync.Mutex // guards the rest
+	all        map[*slot]struct{}
+	slots      map[string][]*slot   // those that new requests find, by key, the oldest first
+	queue      clist.List           // *claim: calls that wait for a connection of their own, in their order
+	identities map[string]*identity // by their key
+	profiles   map[string]profile   // capabilities, by how clients write them
+	uses       uint64               // numbers uses in their order
+	closed     bool
 }
+
+var _ bridge.Upstream = (*Pool)(nil)
 
 // slot is a connection that requests may use, with who translates for it.
 type slot struct {
-	p      *pool
-	circle *circle
-	key    string // by which requests find it
-	group  string // of those that do when it does not matter what can be asked
-	once   bool   // it serves one request
-	line   poolLine
-	lower  *lower.Translator
+	p        *Pool
+	identity *identity
+	key      string // by which requests find it
+	group    string // of those that do when it does not matter what can be asked
+	once     bool   // it serves one request
+	line     Line
+	lower    *lower.Translator
 
 	// Guarded by p.mu.
 	users   int
@@ -66,21 +68,9 @@ type slot struct {
 
 var _ lower.Slot = (*slot)(nil)
 
-// poolLine is a connection with its guards, as the pool uses it.
-type poolLine interface {
-	lower.Line
-	// Known returns what the handshake of the connection said, which is opened if
-	// there is none, and whether its wire says which call a question is about.
-	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
-	// Holds reports whether the answer to a server that has said so is kept, and may
-	// be given: also in place of why, the error of Known. Then it is known to the
-	// connection what the server has said, until it says it itself.
-	Holds(r *bridge.Request, s *bridge.Greeting, why error) bool
-}
-
-// circle is the clients whose requests may go over the same connections: those
+// identity is the clients whose requests may go over the same connections: those
 // of one principal that send the same of the headers that are forwarded.
-type circle struct {
+type identity struct {
 	key   string
 	tools list.TaskTools
 
@@ -91,35 +81,73 @@ type circle struct {
 
 // Limits of what is kept for clients without sessions (protocol.md F).
 const (
-	maxProfiles  = 8                // connections of one principal to one server
-	maxLaneKey   = 256              // bytes
-	maxCircles   = 1024             // of which it is kept what the server said to them
-	maxSpellings = 256              // of capabilities whose canonical form is kept
-	maxSpelling  = 4 << 10          // bytes of one of those
-	guestIdle    = 10 * time.Minute // how long a connection is kept that nobody uses
+	maxProfiles   = 8                // connections of one principal to one server
+	maxLaneKey    = 256              // bytes
+	maxIdentities = 1024             // of which it is kept what the server said to them
+	maxSpellings  = 256              // of capabilities whose canonical form is kept
+	maxSpelling   = 4 << 10          // bytes of one of those
+	usualIdle     = 10 * time.Minute // how long a connection is kept that nobody uses
 )
 
-func newPool(r *route) *pool {
-	p := &pool{
-		r: r, all: map[*slot]struct{}{}, slots: map[string][]*slot{}, circles: map[string]*circle{}, profiles: map[string]profile{},
+// New returns what the calls of a server's stateless clients go to. Close ends it.
+func New(o Options) *Pool {
+	if o.Idle == 0 {
+		o.Idle = usualIdle
 	}
-	p.legacy = lower.New(r.lowering())
-	if p.idle = max(r.o.Idle, 0); r.o.Idle == 0 {
-		p.idle = guestIdle
+	p := &Pool{
+		o: o, all: map[*slot]struct{}{}, slots: map[string][]*slot{}, identities: map[string]*identity{}, profiles: map[string]profile{},
 	}
+	o.Legacy.Lasting, o.Legacy.Alone = o.Sharing != EachCall, o.Sharing == Apart
+	o.Legacy.Identity, o.Legacy.Refusal = p.identify, o.Queue.Refusal
+	p.o.Legacy, p.legacy = o.Legacy, lower.New(o.Legacy)
 	return p
 }
 
+// Status says what stateless clients have at a server.
+type Status struct {
+	lower.Status     // while it is a legacy one
+	Open         int // connections that are used, or may be
+	Found        int // of these, those that new requests may use
+	Queued       int // calls that wait for a connection of their own
+}
+
+// Status returns what there is.
+func (p *Pool) Status() Status {
+	st := Status{Status: p.legacy.Status()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st.Open, st.Queued = len(p.all), p.queue.Len()
+	for _, all := range p.slots {
+		st.Found += len(all)
+	}
+	return st
+}
+
+// Revoke ends the calls of a principal that wait for their clients, for that reason.
+func (p *Pool) Revoke(principal string, why error) { p.legacy.Revoke(principal, why) }
+
+// identify says who the client of a request is, as far as it matters to the server:
+// the principal, and what is forwarded of the headers.
+func (p *Pool) identify(r *bridge.Request) string {
+	key := r.From.Principal
+	for _, f := range p.o.Forward {
+		for _, value := range r.From.Header[f.From] {
+			key += "\x00" + f.To + ":" + value
+		}
+	}
+	return key
+}
+
 // Server returns nothing: what clients are told is made for each of them.
-func (p *pool) Server() *bridge.Greeting { return nil }
+func (p *Pool) Server() *bridge.Greeting { return nil }
 
 // Notify drops the notification: clients without sessions have none that are
 // defined.
-func (p *pool) Notify(context.Context, *bridge.Request) error { return nil }
+func (p *Pool) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Call makes the call of a client without a session.
-func (p *pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if no := p.r.tools.Misheaded(r); no != nil {
+func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if no := p.o.Refuse(r); no != nil {
 		return no, nil
 	}
 	if r.Back == nil { // a call of the bridge's own, which may look like a client's
@@ -156,28 +184,28 @@ func (p *pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	a, err := l.lower.Call(ctx, r, s, held, again)
 	if now := l.line.Server(); err == nil && now != nil && r.Method != "server/discover" && r.Method != era.Listen {
-		l.circle.learn(now)
+		l.identity.learn(now)
 	}
 	return a, err
 }
 
 // isLegacy reports whether it is known that the server is a legacy one, for the
 // client of a request.
-func (p *pool) isLegacy(r *bridge.Request) bool {
-	key := p.r.identity(r)
-	if p.r.share == ShareAll {
+func (p *Pool) isLegacy(r *bridge.Request) bool {
+	key := p.identify(r)
+	if p.o.Sharing == Everybody {
 		key = ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.circle(key).known()
+	s := p.identity(key).known()
 	return s != nil && !s.Modern()
 }
 
 // connect returns the connection for a request, counted as in use until leave,
 // what its server has said, and whether the answer is kept. When the server came back as another than it was
 // the request goes over a new connection: its client has agreed to nothing.
-func (p *pool) connect(ctx context.Context, r *bridge.Request, lane string) (*slot, *bridge.Greeting, bool, error) {
+func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*slot, *bridge.Greeting, bool, error) {
 	c := claim{r: r, lane: lane}
 	for tried := false; ; {
 		l, err := p.slot(ctx, &c)
@@ -209,8 +237,8 @@ func (p *pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 // known returns what the server said in a handshake, and whether the answer to the
 // request is kept. A connection is opened for it when there is none, but for those
 // who only want to know what is known.
-func (p *pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge.Greeting, held bool, err error) {
-	own, common := l.line.Server(), l.circle.known()
+func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge.Greeting, held bool, err error) {
+	own, common := l.line.Server(), l.identity.known()
 	if s = own; s == nil {
 		s = common
 	}
@@ -220,17 +248,17 @@ func (p *pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge
 	if r.Method == "server/discover" && own != nil && !own.Modern() {
 		return own, false, nil
 	}
-	if common != nil && (r.Method == "server/discover" && !common.Modern() || p.r.share == ShareCall) {
+	if common != nil && (r.Method == "server/discover" && !common.Modern() || p.o.Sharing == EachCall) {
 		return common, false, nil
 	}
-	if p.r.share == ShareCall {
-		s, err = l.circle.meet(ctx, p, l.line)
+	if p.o.Sharing == EachCall {
+		s, err = l.identity.meet(ctx, p, l.line)
 		return s, false, err
 	}
 	now, err := p.greeted(ctx, l.line)
 	switch {
 	case err == nil:
-		l.circle.learn(now)
+		l.identity.learn(now)
 	case l.line.Holds(r, s, err):
 		return s, true, nil
 	}
@@ -239,7 +267,7 @@ func (p *pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge
 
 // greeted returns what the handshake of a connection said. It opens one if there
 // is none.
-func (p *pool) greeted(ctx context.Context, of poolLine) (*bridge.Greeting, error) {
+func (p *Pool) greeted(ctx context.Context, of Line) (*bridge.Greeting, error) {
 	s, told, err := of.Known(ctx)
 	if err == nil && told != p.told.Load() {
 		p.told.Store(told)
@@ -247,7 +275,7 @@ func (p *pool) greeted(ctx context.Context, of poolLine) (*bridge.Greeting, erro
 	return s, err
 }
 
-// meeting is the first handshake for a circle.
+// meeting is the first handshake for an identity.
 type meeting struct {
 	done   chan struct{} // closed when the rest is there
 	server *bridge.Greeting
@@ -256,9 +284,9 @@ type meeting struct {
 }
 
 // meet returns what the server says in a handshake of the lane, or in one that
-// another of the circle is about: the calls that come first start one process and
+// another of the identity is about: the calls that come first start one process and
 // not one each, which they would have while they wait in line.
-func (c *circle) meet(ctx context.Context, p *pool, of poolLine) (*bridge.Greeting, error) {
+func (c *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting, error) {
 	for {
 		c.mu.Lock()
 		s, m := c.server, c.meeting
@@ -293,15 +321,15 @@ func (c *circle) meet(ctx context.Context, p *pool, of poolLine) (*bridge.Greeti
 	}
 }
 
-func (c *circle) known() *bridge.Greeting {
+func (c *identity) known() *bridge.Greeting {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.server
 }
 
-// learn notes what the server said to one of the circle. nil means that it is
+// learn notes what the server said to one of the identity. nil means that it is
 // not true any more.
-func (c *circle) learn(s *bridge.Greeting) {
+func (c *identity) learn(s *bridge.Greeting) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.server
@@ -334,11 +362,11 @@ var unasked = map[string]bool{
 
 // slot returns the connection for a request, and counts it as in use until
 // leave.
-func (p *pool) slot(ctx context.Context, c *claim) (*slot, error) {
+func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	r := c.r
-	from, key, lane := p.r.caller(r.From), p.r.identity(r), c.lane
-	if p.r.share == ShareAll {
-		key, from = "", &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Params: p.r.b.ownParams}
+	from, key, lane := r.From, p.identify(r), c.lane
+	if p.o.Sharing == Everybody {
+		key, from = "", &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}")}
 		lane = ""
 	}
 	p.mu.Lock()
@@ -350,29 +378,29 @@ func (p *pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	return l, err
 }
 
-// seek returns the connection for a request of the circle of that key, or nothing
+// seek returns the connection for a request of the identity of that key, or nothing
 // when the request has to wait for one of its own. The caller holds p.mu.
-func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, error) {
+func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, error) {
 	r := c.r
 	if p.closed {
 		return nil, bridge.ErrShutdown
 	}
-	circle := p.circle(key)
-	said := circle.known()
-	if p.r.share == ShareCall && !said.Modern() {
-		l := p.newSlot(circle, from, "", "", lower.Clients{Once: true})
+	id := p.identity(key)
+	server := id.known()
+	if p.o.Sharing == EachCall && !server.Modern() {
+		l := p.newSlot(id, from, "", "", lower.Clients{Once: true})
 		p.enter(l, r)
 		return l, nil
 	}
-	group := circle.key
-	if lane != "" && !said.Modern() {
+	group := id.key
+	if lane != "" && !server.Modern() {
 		group += "\x00\x01" + lane
 	}
 	pr := p.profile(from.Capabilities)
 	full := group + "\x00\x02" + pr.canonical
 	c.lonely = p.lonely(r, lane, pr)
-	if c.alone = c.lonely && (c.legacy || said != nil) && !said.Modern(); c.alone {
-		c.circle, c.from, c.group, c.key = circle, from, group, full
+	if c.alone = c.lonely && (c.legacy || server != nil) && !server.Modern(); c.alone {
+		c.identity, c.from, c.group, c.key = id, from, group, full
 		return p.claim(c)
 	}
 	var l *slot
@@ -380,7 +408,7 @@ func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 		l = all[0]
 	}
 	// What a client lists and hears is that of the connection that its calls use.
-	if said.Modern() || l == nil && !era.MayAsk(r.Method) && r.Method != era.Listen {
+	if server.Modern() || l == nil && !era.MayAsk(r.Method) && r.Method != era.Listen {
 		if latest := p.latest(group); latest != nil {
 			l = latest
 		}
@@ -392,31 +420,31 @@ func (p *pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 	if err := p.room(from.Principal, group, full); err != nil {
 		return nil, err
 	}
-	l = p.add(circle, from, group, full, lane != "")
+	l = p.add(id, from, group, full, lane != "")
 	p.enter(l, r)
 	return l, nil
 }
 
 // add makes one more connection that requests find. The caller holds p.mu.
-func (p *pool) add(c *circle, from *bridge.Caller, group, key string, keyed bool) *slot {
+func (p *Pool) add(c *identity, from *bridge.Caller, group, key string, keyed bool) *slot {
 	l := p.newSlot(c, from, group, key, lower.Clients{Keyed: keyed})
 	p.slots[key] = append(p.slots[key], l)
 	return l
 }
 
 // newSlot makes one for such clients. Its connection is opened when it is needed.
-func (p *pool) newSlot(c *circle, from *bridge.Caller, group, key string, of lower.Clients) *slot {
-	l := &slot{p: p, circle: c, key: key, group: group, once: of.Once, gone: make(chan struct{})}
+func (p *Pool) newSlot(c *identity, from *bridge.Caller, group, key string, of lower.Clients) *slot {
+	l := &slot{p: p, identity: c, key: key, group: group, once: of.Once, gone: make(chan struct{})}
 	of.Tools, of.Group = &c.tools, group
 	l.lower = p.legacy.Translator(of, l, func(rest bridge.Client) lower.Line {
-		l.line = p.r.line(from, rest)
+		l.line = p.o.Open(from, rest)
 		return l.line
 	})
 	return l
 }
 
 // enter counts a use of the connection by a request. The caller holds p.mu.
-func (p *pool) enter(l *slot, r *bridge.Request) {
+func (p *Pool) enter(l *slot, r *bridge.Request) {
 	p.all[l] = struct{}{}
 	p.uses++
 	l.users, l.use = l.users+1, p.uses
@@ -425,18 +453,18 @@ func (p *pool) enter(l *slot, r *bridge.Request) {
 	}
 }
 
-// circle returns the circle of that key. The caller holds p.mu.
-func (p *pool) circle(key string) *circle {
-	c := p.circles[key]
+// identity returns the identity of that key. The caller holds p.mu.
+func (p *Pool) identity(key string) *identity {
+	c := p.identities[key]
 	if c == nil {
-		for other := range p.circles {
-			if len(p.circles) < maxCircles {
+		for other := range p.identities {
+			if len(p.identities) < maxIdentities {
 				break
 			}
-			delete(p.circles, other) // it is filled again when it is needed
+			delete(p.identities, other) // it is filled again when it is needed
 		}
-		c = &circle{key: key}
-		p.circles[key] = c
+		c = &identity{key: key}
+		p.identities[key] = c
 	}
 	return c
 }
@@ -448,7 +476,7 @@ type profile struct {
 }
 
 // profile returns what a legacy server would be told. The caller holds p.mu.
-func (p *pool) profile(capabilities []byte) profile {
+func (p *Pool) profile(capabilities []byte) profile {
 	if known, ok := p.profiles[string(capabilities)]; ok {
 		return known
 	}
@@ -465,7 +493,7 @@ func (p *pool) profile(capabilities []byte) profile {
 
 // latest returns the connection of the group that was used last, or nil. The
 // caller holds p.mu.
-func (p *pool) latest(group string) (l *slot) {
+func (p *Pool) latest(group string) (l *slot) {
 	for _, all := range p.slots {
 		for _, other := range all {
 			if other.group == group && (l == nil || other.use > l.use) {

@@ -1,4 +1,4 @@
-package gateway
+package stateless
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 	if r.Method == era.Listen {
 		return l.relayListen(ctx, up, &inner, &h)
 	}
-	inner.Back = &relayedCall{r.Back, l, era.LogLevel(r.Meta())}
+	inner.Back = &relayed{r.Back, l, era.LogLevel(r.Meta())}
 	a, err := up.Call(ctx, &inner)
 	switch {
 	case err != nil:
@@ -59,8 +59,8 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 	return a, nil
 }
 
-// relayedCall is the Client of a call to a modern server.
-type relayedCall struct {
+// relayed is the Client of a call to a modern server.
+type relayed struct {
 	bridge.Client
 	slot  *slot
 	level string // from which on the client wants log messages; empty means none
@@ -68,20 +68,20 @@ type relayedCall struct {
 
 // Notify passes on what the server says about the call, which may be anything
 //
-func (c *relayedCall) Notify(n *jsonrpc.Message) {
-	c.slot.p.r.cache.heard(nil, n)
+func (c *relayed) Notify(n *jsonrpc.Message) {
+	c.slot.p.o.Heard(n)
 	if era.Wanted(n, c.level) {
 		c.Client.Notify(n)
 	}
 }
 
 // Ask takes a question, which a modern server has no business to ask.
-func (c *relayedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.slot.lower.Ask(q, reply)
 }
 
 // Gone is of no interest: the call itself fails.
-func (c *relayedCall) Gone(error) {}
+func (c *relayed) Gone(error) {}
 
 // remembered returns in place of an error what the server said when it was found
 // to be a modern one: to a client, an error would say that it is none, although

@@ -1,4 +1,4 @@
-package gateway
+package stateless
 
 import (
 	"context"
@@ -15,15 +15,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/list"
 )
 
+const (
+	maxPause = time.Minute     // before a lost subscription is asked for again
+	givingUp = 5 * time.Minute // after which a server that stays away is not asked any more
+)
+
 // relayListen serves a subscription with one at the server. When the connection
 // is lost the server is asked again, and the client, whose subscription goes on,
 // is told that what it listens to may have changed (protocol.md D4, R-113). It
 // lasts until ctx or the server ends it, or the server stays away for too long.
 func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := list.ReadWanted(r.Whole()) // what is wrong with them, the server says
-	back := &relayed{back: r.Back, h: h, wants: wants}
+	back := &subscription{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
-	for pause := time.Second; ; pause = min(2*pause, maxBackOff) {
+	for pause := time.Second; ; pause = min(2*pause, maxPause) {
 		inner := *r
 		inner.Back = back
 		began := time.Now()
@@ -36,7 +41,7 @@ func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Re
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 		now := time.Now()
-		if heard && now.Sub(began) >= maxBackOff {
+		if heard && now.Sub(began) >= maxPause {
 			lost, pause = time.Time{}, time.Second
 		}
 		if lost.IsZero() {
@@ -58,8 +63,8 @@ func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Re
 	}
 }
 
-// relayed is the Client of a subscription at a modern server.
-type relayed struct {
+// subscription is the Client of one at a modern server.
+type subscription struct {
 	back  bridge.Client
 	h     *handles
 	wants list.Wanted // as the server was asked
@@ -70,12 +75,12 @@ type relayed struct {
 	early []*jsonrpc.Message
 }
 
-var _ bridge.Client = (*relayed)(nil)
+var _ bridge.Client = (*subscription)(nil)
 
 // interrupted notes that the subscription has ended at the server. It reports
 // whether the client knows that it had begun, and whether the server had
 // acknowledged it this time.
-func (c *relayed) interrupted() (begun, heard bool) {
+func (c *subscription) interrupted() (begun, heard bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	heard = c.begun && !c.again
@@ -85,7 +90,7 @@ func (c *relayed) interrupted() (begun, heard bool) {
 
 // wanted reports whether the client may be told. Of methods that we do
 // not know, extensions may have made subscriptions.
-func (c *relayed) wanted(n *jsonrpc.Message) bool {
+func (c *subscription) wanted(n *jsonrpc.Message) bool {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		return c.wants.Changes[n.Method]
@@ -102,7 +107,7 @@ func (c *relayed) wanted(n *jsonrpc.Message) bool {
 // Notify passes on what the server says, after the acknowledgement. That
 // is passed on once; instead of a second one come the changes that may have been
 // missed.
-func (c *relayed) Notify(n *jsonrpc.Message) {
+func (c *subscription) Notify(n *jsonrpc.Message) {
 	if !c.wanted(n) {
 		return
 	}
@@ -129,15 +134,15 @@ func (c *relayed) Notify(n *jsonrpc.Message) {
 	c.again = false
 	had, _ := list.ReadWanted(n.Params)
 	had.Missed(func(n *jsonrpc.Message) {
-		c.h.p.r.cache.heard(nil, n)
+		c.h.p.o.Heard(n)
 		c.back.Notify(n)
 	})
 }
 
 // Ask refuses: it is no call that anybody could be asked about.
-func (c *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c *subscription) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return bridge.Nobody{}.Ask(q, reply)
 }
 
 // Gone is of no interest: the call itself fails.
-func (c *relayed) Gone(error) {}
+func (c *subscription) Gone(error) {}
