@@ -42,13 +42,13 @@ var (
 	// ErrOpen: the server has failed so often that it is left alone for a while;
 	// the request was not delivered. It is a kind of ErrUnavailable.
 	ErrOpen = fmt.Errorf("left alone: %w", ErrUnavailable)
-	// ErrDeclined: the server is there, and does not take the request as it is,
+	// ErrRejected: the server is there, and does not take the request as it is,
 	// or not now. That says nothing about other requests. It is a kind of
 	// ErrUnavailable.
-	ErrDeclined = fmt.Errorf("declined: %w", ErrUnavailable)
+	ErrRejected = fmt.Errorf("declined: %w", ErrUnavailable)
 	// ErrCredentials: the server does not accept who the bridge says it is. It is
-	// a kind of ErrDeclined.
-	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrDeclined)
+	// a kind of ErrRejected.
+	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrRejected)
 	// ErrDenied: the caller may not use it.
 	ErrDenied = errors.New("not allowed")
 	// ErrRevoked: the caller's key was taken away. It is a kind of ErrDenied.
@@ -59,9 +59,9 @@ var (
 	ErrIdle = errors.New("session was idle for too long")
 	// ErrEnded: the client ended the session.
 	ErrEnded = errors.New("session was ended by the client")
-	// ErrRefused: the server has answered initialize with an error, or with a
+	// ErrNoHandshake: the server has answered initialize with an error, or with a
 	// revision that has no sessions. It may be a modern one.
-	ErrRefused = errors.New("refused to initialize")
+	ErrNoHandshake = errors.New("refused to initialize")
 	// ErrReplaced: the server came back as one that those who use the connection
 	// cannot go on with: with another revision, or fewer capabilities.
 	ErrReplaced = errors.New("came back another")

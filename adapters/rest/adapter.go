@@ -41,12 +41,12 @@ type Adapter struct {
 }
 
 var (
-	_ bridge.Adapter   = (*Adapter)(nil)
-	_ bridge.Announcer = (*Adapter)(nil)
+	_ bridge.Adapter          = (*Adapter)(nil)
+	_ bridge.AnnouncesChanges = (*Adapter)(nil)
 )
 
-// Announce has changed called when the tools or the resources are others.
-func (a *Adapter) Announce(changed func(method string)) (stop func()) {
+// AnnounceChanges has changed called when the tools or the resources are others.
+func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	told := &changed

@@ -67,8 +67,8 @@ func TestReload(t *testing.T) {
 	log := &said{}
 	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	announced := make(chan string, 10)
-	defer a.Announce(func(method string) { announced <- method })()
-	a.Announce(func(string) { t.Error("who does not want to know any more was told of a change") })()
+	defer a.AnnounceChanges(func(method string) { announced <- method })()
+	a.AnnounceChanges(func(string) { t.Error("who does not want to know any more was told of a change") })()
 	one, other := &adaptertest.Client{}, &adaptertest.Client{}
 	up := connect(t, a, one)
 	connect(t, a, other)

@@ -148,7 +148,7 @@ func (u *Upstream) refused(res *http.Response) error {
 		}
 		return u.name.Unavailable("it answers with something else than a stream of events: is the address right?", httpclient.ErrOtherTransport)
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
-		return u.name.Declined(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), httpclient.ErrOtherTransport)
+		return u.name.Rejected(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), httpclient.ErrOtherTransport)
 	}
 	return u.refusal(res)
 }

@@ -11,11 +11,11 @@ import (
 // What a refusal says about the server: only its own faults count against it.
 func TestUpstreamRefusalKinds(t *testing.T) {
 	for status, want := range map[int]error{
-		204: bridge.ErrUnavailable, 302: bridge.ErrUnavailable, 400: bridge.ErrDeclined, 401: bridge.ErrCredentials, 403: bridge.ErrCredentials,
-		413: bridge.ErrDeclined, 422: bridge.ErrDeclined, 429: bridge.ErrDeclined, 500: bridge.ErrLost, 501: bridge.ErrUnavailable, 503: bridge.ErrUnavailable,
+		204: bridge.ErrUnavailable, 302: bridge.ErrUnavailable, 400: bridge.ErrRejected, 401: bridge.ErrCredentials, 403: bridge.ErrCredentials,
+		413: bridge.ErrRejected, 422: bridge.ErrRejected, 429: bridge.ErrRejected, 500: bridge.ErrLost, 501: bridge.ErrUnavailable, 503: bridge.ErrUnavailable,
 	} {
 		err := (&Upstream{name: "s"}).refusal(&http.Response{StatusCode: status, Request: &http.Request{Method: http.MethodPost}})
-		if !errors.Is(err, want) || errors.Is(err, bridge.ErrDeclined) != errors.Is(want, bridge.ErrDeclined) {
+		if !errors.Is(err, want) || errors.Is(err, bridge.ErrRejected) != errors.Is(want, bridge.ErrRejected) {
 			t.Errorf("HTTP %d is %v, want %v", status, err.Kind, want)
 		}
 	}

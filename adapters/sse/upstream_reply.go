@@ -128,18 +128,18 @@ func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return u.name.Error(bridge.ErrCredentials, fmt.Sprintf("it refuses our credentials (HTTP %d): configure headers for it, such as Authorization", status), nil)
 	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
-		return late(u.name.Declined(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
+		return late(u.name.Rejected(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
 	case status == http.StatusServiceUnavailable:
 		return late(u.name.Unavailable(fmt.Sprintf("it is overloaded (HTTP %d)%s", status, later), nil))
 	case status == http.StatusRequestEntityTooLarge:
-		return u.name.Declined(fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
+		return u.name.Rejected(fmt.Sprintf("the request is too large for it (HTTP %d)", status), nil)
 	case status >= 500 && status != http.StatusNotImplemented && res.Request.Method == http.MethodPost:
 		return u.name.Lost(fmt.Sprintf("it failed (HTTP %d)", status), nil)
 	case status >= 500:
 		return late(u.name.Unavailable(fmt.Sprintf("it failed (HTTP %d)%s", status, later), nil))
 	}
 	if status/100 == 4 {
-		return u.name.Declined(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
+		return u.name.Rejected(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 	}
 	return u.name.Unavailable(fmt.Sprintf("it refused the request (HTTP %d)", status), nil)
 }

@@ -93,7 +93,7 @@ func (u *child) Server() *bridge.Greeting { return u.server }
 // is the reason, unless it has said before what it thinks of the handshake.
 func (u *child) unopened(err error) error {
 	u.lastWords(context.Background())
-	if errors.Is(err, bridge.ErrRefused) {
+	if errors.Is(err, bridge.ErrNoHandshake) {
 		return err
 	}
 	return u.a.name.Ended(u.life.Over(), err)

@@ -100,7 +100,7 @@ func (c outcome) ended() bool { return errors.Is(c.err, bridge.ErrLost) }
 
 // refused reports whether initialize was answered, but not as a legacy server
 // does.
-func (c outcome) refused() bool { return errors.Is(c.err, bridge.ErrRefused) }
+func (c outcome) refused() bool { return errors.Is(c.err, bridge.ErrNoHandshake) }
 
 func (o *opening) discover(ctx context.Context) (c outcome) {
 	c.server, c.verdict, c.err = conn.Discover(ctx, o.u.Conn, o.from)

@@ -402,7 +402,7 @@ func TestRefusedAndSilent(t *testing.T) {
 	a, _ := scripted(t, upstream.Options{}, part{Discover: "mute", Initialize: tooOld})
 	a.silence = 100 * time.Millisecond
 	_, err := opened(t, a, adaptertest.Caller(""))
-	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "it refused to initialize") {
+	if !errors.Is(err, bridge.ErrNoHandshake) || !strings.Contains(err.Error(), "it refused to initialize") {
 		t.Errorf("Open: %v, want that it refused to initialize", err)
 	}
 }

@@ -28,7 +28,7 @@ func (a *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest br
 	if err == nil {
 		return w, nil
 	}
-	if !other || ctx.Err() != nil || !errors.Is(err, bridge.ErrRefused) && !errors.Is(err, httpclient.ErrOtherTransport) {
+	if !other || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoHandshake) && !errors.Is(err, httpclient.ErrOtherTransport) {
 		return nil, err
 	}
 	m, undiscovered, also := a.discover(ctx, from, rest)
@@ -118,7 +118,7 @@ func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
 	m := newStateless(a, from, rest)
 	m.undiscovered = true
-	s, err := conn.Undiscovered(ctx, m.Conn, from)
+	s, err := conn.DiscoverByListing(ctx, m.Conn, from)
 	switch {
 	case err == nil && s == nil:
 		err = a.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)

@@ -276,7 +276,7 @@ func (e *exchange) refused(r *refusal) {
 		w.Deliver(r.message)
 		r.message = nil
 	case e.method == "initialize" && r.otherTransport():
-		w.Abort(e.call, w.a.name.Declined(r.said("it refused to initialize"), otherTransport(r.status)))
+		w.Abort(e.call, w.a.name.Rejected(r.said("it refused to initialize"), otherTransport(r.status)))
 	default:
 		w.Abort(e.call, w.verdict(r))
 	}

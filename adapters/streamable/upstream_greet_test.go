@@ -147,7 +147,7 @@ func TestUpstreamListensFirst(t *testing.T) {
 				if server.most > 1 {
 					t.Errorf("%d streams at a time", server.most)
 				}
-				if got := up.(*wire).Deaf(); got != c.deaf {
+				if got := !up.(*wire).ListensToChanges(); got != c.deaf {
 					t.Errorf("deaf is %v, want %v", got, c.deaf)
 				}
 				_ = up.Close(t.Context())

@@ -72,7 +72,7 @@ func TestUpstreamNoStanding(t *testing.T) {
 				if gone := rest.Gones(); len(gone) > 0 {
 					t.Errorf("Gone(%v)", gone)
 				}
-				if d, ok := up.(interface{ Deaf() bool }); !ok || !d.Deaf() {
+				if d, ok := up.(bridge.ListensToChanges); !ok || d.ListensToChanges() {
 					t.Error("it is not said that changes of lists will not be heard")
 				}
 				_ = up.Close(t.Context())
@@ -81,17 +81,17 @@ func TestUpstreamNoStanding(t *testing.T) {
 	}
 }
 
-// hearer is told when a connection ceases to hear.
-type hearer struct {
+// misser is told when a connection ceases to hear.
+type misser struct {
 	*adaptertest.Client
 	told atomic.Int64
 }
 
-func (h *hearer) Unheard() { h.told.Add(1) }
+func (h *misser) MissesChanges() { h.told.Add(1) }
 
 // While the standing stream is broken off the connection says that it does not
 // hear what the server says, and tells it when that begins.
-func TestUpstreamUnheard(t *testing.T) {
+func TestUpstreamMissesChanges(t *testing.T) {
 	s := &script{session: "s"}
 	var tries atomic.Int64
 	s.get = func(w http.ResponseWriter, r *http.Request) {
@@ -107,14 +107,14 @@ func TestUpstreamUnheard(t *testing.T) {
 		}
 	}
 	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		h := &hearer{Client: rest}
+		h := &misser{Client: rest}
 		up := open(t, a, h)
-		d := up.(bridge.Deafening)
-		if d.Deaf() || h.told.Load() != 0 {
+		d := up.(bridge.ListensToChanges)
+		if !d.ListensToChanges() || h.told.Load() != 0 {
 			t.Error("it is deaf, though the stream is open")
 		}
 		deafFor := func() (n time.Duration) {
-			for d.Deaf() {
+			for !d.ListensToChanges() {
 				wiretest.Advance(100 * time.Millisecond)
 				synctest.Wait()
 				n += 100 * time.Millisecond
@@ -123,8 +123,8 @@ func TestUpstreamUnheard(t *testing.T) {
 		}
 		wiretest.Advance(30*time.Second + time.Millisecond)
 		synctest.Wait()
-		if !d.Deaf() || h.told.Load() != 1 {
-			t.Errorf("deaf is %v and told of %d times, after the stream has broken", d.Deaf(), h.told.Load())
+		if d.ListensToChanges() || h.told.Load() != 1 {
+			t.Errorf("deaf is %v and told of %d times, after the stream has broken", !d.ListensToChanges(), h.told.Load())
 		}
 		if n := deafFor(); n < 5*time.Second || tries.Load() != 4 {
 			t.Errorf("deaf for %v, %d tries", n, tries.Load())
@@ -132,8 +132,8 @@ func TestUpstreamUnheard(t *testing.T) {
 		told := h.told.Load()
 		wiretest.Advance(30*time.Second + time.Millisecond)
 		synctest.Wait()
-		if !d.Deaf() || h.told.Load() != told+1 {
-			t.Errorf("deaf is %v and told of %d times, after it has broken again", d.Deaf(), h.told.Load()-told)
+		if d.ListensToChanges() || h.told.Load() != told+1 {
+			t.Errorf("deaf is %v and told of %d times, after it has broken again", !d.ListensToChanges(), h.told.Load()-told)
 		}
 		if deafFor(); tries.Load() != 5 {
 			t.Errorf("%d tries", tries.Load())

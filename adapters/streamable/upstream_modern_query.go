@@ -189,7 +189,7 @@ func (q *query) take(m *jsonrpc.Message) {
 		q.again = true
 		m.Release()
 		return
-	case code == jsonrpc.CodeUnsupportedVersion && !q.early && conn.Judge(m.Error) != conn.NoVerdict:
+	case code == jsonrpc.CodeUnsupportedVersion && !q.early && conn.Classify(m.Error) != conn.NoVerdict:
 		m.Release()
 		w.Abort(q.call, w.changed("it names other revisions"))
 		return

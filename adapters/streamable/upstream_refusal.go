@@ -195,14 +195,14 @@ func (a *Upstream) refused(r *refusal) *bridge.Error {
 		e := a.name.Unavailable(what, nil)
 		e.After = r.after
 		if r.status == http.StatusTooManyRequests { // it works, for others perhaps, and says when it will for us
-			e.Kind = bridge.ErrDeclined
+			e.Kind = bridge.ErrRejected
 		}
 		return e
 	case r.status >= 500:
 		return a.name.Lost(r.said("it failed"), nil)
 	}
 	if r.status/100 == 4 {
-		return a.name.Declined(r.said("it refused the request"), nil)
+		return a.name.Rejected(r.said("it refused the request"), nil)
 	}
 	return a.name.Unavailable(r.said("it refused the request"), nil)
 }

@@ -119,8 +119,8 @@ func (w *wire) mute() {
 		return
 	}
 	w.muted.Store(true)
-	if h, ok := w.rest.(bridge.Hearer); ok {
-		h.Unheard()
+	if h, ok := w.rest.(bridge.MissesChanges); ok {
+		h.MissesChanges()
 	}
 }
 

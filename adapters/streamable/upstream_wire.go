@@ -207,9 +207,9 @@ func (w *wire) shut() {
 	w.hurry()
 }
 
-// Deaf implements bridge.Deafening: the server has no standing stream, or
-// it was broken off and is not open again.
-func (w *wire) Deaf() bool { return w.heed.Err() != nil || w.muted.Load() }
+// ListensToChanges implements bridge.ListensToChanges: it does not where the server
+// has no standing stream, or that was broken off and is not open again.
+func (w *wire) ListensToChanges() bool { return w.heed.Err() == nil && !w.muted.Load() }
 
 // Attributes implements bridge.Attributing: what the server asks on the stream of
 // a call is about that call.

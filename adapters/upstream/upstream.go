@@ -70,9 +70,9 @@ func (n Name) Unavailable(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrUnavailable, why, err)
 }
 
-// Declined is the error of a call that the server did not take, as it was.
-func (n Name) Declined(why string, err error) *bridge.Error {
-	return n.Error(bridge.ErrDeclined, why, err)
+// Rejected is the error of a call that the server did not take, as it was.
+func (n Name) Rejected(why string, err error) *bridge.Error {
+	return n.Error(bridge.ErrRejected, why, err)
 }
 
 // Unsent is the error of a call that may be made on another connection.

@@ -23,7 +23,7 @@ const server = upstream.Name("fake")
 // is wrong otherwise is said as it was.
 func TestUnopened(t *testing.T) {
 	cause := errors.New("cause")
-	declined := server.Declined("no", cause)
+	declined := server.Rejected("no", cause)
 	for _, tc := range []struct {
 		err  error
 		kind error
@@ -32,7 +32,7 @@ func TestUnopened(t *testing.T) {
 		{server.Lost("its stream has ended", cause), bridge.ErrUnavailable, "server fake: handshake: its stream has ended: cause"},
 		{server.Invalid("nonsense", nil), bridge.ErrUnavailable, "server fake: handshake: nonsense"},
 		{server.Unsent("its connection has ended", nil), bridge.ErrUnavailable, "server fake: handshake: its connection has ended"},
-		{declined, bridge.ErrDeclined, declined.Error()},
+		{declined, bridge.ErrRejected, declined.Error()},
 		{cause, cause, "cause"},
 	} {
 		if got := server.Unopened(tc.err); !errors.Is(got, tc.kind) || errors.Is(got, bridge.ErrLost) || got.Error() != tc.want {

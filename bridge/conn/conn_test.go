@@ -202,7 +202,7 @@ func TestConnTimeoutsOpening(t *testing.T) {
 	for name, open := range map[string]func(context.Context, *Conn) error{
 		"initialize": func(ctx context.Context, c *Conn) error { _, err := Handshake(ctx, c, from, ""); return err },
 		"discover":   func(ctx context.Context, c *Conn) error { _, _, err := Discover(ctx, c, from); return err },
-		"list":       func(ctx context.Context, c *Conn) error { _, err := Undiscovered(ctx, c, from); return err },
+		"list":       func(ctx context.Context, c *Conn) error { _, err := DiscoverByListing(ctx, c, from); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

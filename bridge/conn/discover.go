@@ -52,7 +52,7 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 	}
 	defer a.Release()
 	if a.Error != nil {
-		v := Judge(a.Error)
+		v := Classify(a.Error)
 		if refusesOurs(a.Error) {
 			v = SaysOther // no initialize follows
 		}
@@ -89,9 +89,9 @@ func refusesOurs(raw []byte) bool {
 	return gjson.GetBytes(raw, "code").Int() == jsonrpc.CodeUnsupportedVersion && revisions(gjson.GetBytes(raw, "data.supported")) == SaysModern
 }
 
-// Judge reads the error that answered server/discover, or any other request that
+// Classify reads the error that answered server/discover, or any other request that
 // a server refuses for its revision.
-func Judge(raw []byte) Verdict {
+func Classify(raw []byte) Verdict {
 	supported := gjson.GetBytes(raw, "data.supported")
 	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
 		return NoVerdict
@@ -130,10 +130,10 @@ func (c *Conn) modernize(result []byte) *bridge.Greeting {
 	return s
 }
 
-// Undiscovered is for a server that knows neither server/discover nor
+// DiscoverByListing is for a server that knows neither server/discover nor
 // initialize. If it answers any list, it is a modern one, and offers what it
 // lists (protocol.md C2.4, D2.2). It returns nil if it is none.
-func Undiscovered(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, error) {
+func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, error) {
 	caps := []byte("{}")
 	found := false
 	for _, k := range []string{"tools", "prompts", "resources"} {

@@ -15,7 +15,7 @@ import (
 // Handshake does the legacy handshake on a fresh connection on behalf of from:
 // initialize, and after its answer notifications/initialized. The
 // server is offered the revision most at most; empty means no limit. The error
-// wraps ErrRefused when the server may be a modern one.
+// wraps ErrNoHandshake when the server may be a modern one.
 func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
 	a, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", capped(from.Params, most)), From: from, Handshake: true})
 	if err != nil {
@@ -23,7 +23,7 @@ func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (
 	}
 	defer a.Release()
 	if a.Error != nil {
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Err: bridge.ErrRefused, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Err: bridge.ErrNoHandshake, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
 	}
 	result := rawjson.OneLine(a.Whole())
 	s := &bridge.Greeting{
@@ -32,7 +32,7 @@ func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (
 		Result:       result,
 	}
 	if !era.IsLegacy(s.Revision) {
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Err: bridge.ErrRefused, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Err: bridge.ErrNoHandshake, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
 	}
 	if len(s.Capabilities) == 0 || s.Capabilities[0] != '{' {
 		s.Capabilities = []byte("{}")

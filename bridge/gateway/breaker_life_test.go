@@ -211,7 +211,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 		case 2:
 			w.Abort(id, failure(bridge.ErrUnavailable))
 		case 3:
-			w.Abort(id, &bridge.Error{Server: "fake", Kind: bridge.ErrDeclined, Public: "later", After: time.Second})
+			w.Abort(id, &bridge.Error{Server: "fake", Kind: bridge.ErrRejected, Public: "later", After: time.Second})
 		case 4:
 			return true // never
 		default:

@@ -162,7 +162,7 @@ func (f *fetch) personal() bool {
 	if f.err == nil {
 		return f.e.m.Error != nil
 	}
-	return !excused(f.err) || errors.Is(f.err, bridge.ErrDeclined) || errors.Is(f.err, bridge.ErrOverloaded)
+	return !excused(f.err) || errors.Is(f.err, bridge.ErrRejected) || errors.Is(f.err, bridge.ErrOverloaded)
 }
 
 // enter notes that something is about to be asked for. What is asked over a

@@ -47,12 +47,12 @@ func (e *ears) hear(p *spot) bool {
 
 // follow has the adapter say what has changed, if it can. stop ends that.
 func (c *cache) follow(a bridge.Adapter) (stop func()) {
-	known, ok := a.(bridge.Announcer)
+	known, ok := a.(bridge.AnnouncesChanges)
 	if c == nil || !ok {
 		return func() {}
 	}
 	c.announced = true
-	return known.Announce(func(method string) { c.changed(nil, method) })
+	return known.AnnounceChanges(func(method string) { c.changed(nil, method) })
 }
 
 // Opened notes that a connection is open.

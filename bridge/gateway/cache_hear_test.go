@@ -106,7 +106,7 @@ type hardOfHearing struct{ *lister }
 
 type deafWire struct{ bridge.Upstream }
 
-func (deafWire) Deaf() bool { return true }
+func (deafWire) ListensToChanges() bool { return false }
 
 func (h hardOfHearing) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	up, err := h.lister.Open(ctx, from, rest)
@@ -139,7 +139,7 @@ func TestCacheDeafened(t *testing.T) {
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
 			time.Sleep(20 * time.Second)
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
-			l.wire(1).rest.(bridge.Hearer).Unheard()
+			l.wire(1).rest.(bridge.MissesChanges).MissesChanges()
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
 			time.Sleep(6 * time.Second)
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
@@ -156,7 +156,7 @@ type knowing struct {
 	stopped bool
 }
 
-func (k *knowing) Announce(changed func(string)) func() {
+func (k *knowing) AnnounceChanges(changed func(string)) func() {
 	k.changed = changed
 	return func() { k.stopped = true }
 }

@@ -13,7 +13,7 @@ func TestDeclinedWorks(t *testing.T) {
 	for _, test := range []struct {
 		kind  error
 		works bool
-	}{{bridge.ErrDeclined, true}, {bridge.ErrCredentials, false}, {bridge.ErrUnavailable, false}} {
+	}{{bridge.ErrRejected, true}, {bridge.ErrCredentials, false}, {bridge.ErrUnavailable, false}} {
 		f := newFaulty(always(failure(test.kind)))
 		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 			s, _ := begin(t, b, "")

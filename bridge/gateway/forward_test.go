@@ -172,7 +172,7 @@ func TestFared(t *testing.T) {
 
 // One caller's wrong token, or a request that the server does not take, is no
 // failure of the server; that it refuses what the bridge itself shows is one.
-func TestFaredDeclined(t *testing.T) {
+func TestFaredRejected(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		kind  error
@@ -181,7 +181,7 @@ func TestFaredDeclined(t *testing.T) {
 	}{
 		{"a caller's token", bridge.ErrCredentials, "wrong", "ready"},
 		{"the bridge's own", bridge.ErrCredentials, "", "failing"},
-		{"too large, or too often", bridge.ErrDeclined, "", "ready"},
+		{"too large, or too often", bridge.ErrRejected, "", "ready"},
 		{"out of reach", bridge.ErrUnavailable, "wrong", "failing"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestFaredDeclined(t *testing.T) {
 					t.Errorf("after a call: %s, usable %v, want %s", st.State, st.Usable, test.want)
 				}
 				do(t, s, "1", "tools/list", `{}`) // it works again
-				if test.kind == bridge.ErrDeclined {
+				if test.kind == bridge.ErrRejected {
 					return // a server to which no connection is made is of no use
 				}
 				opens = false

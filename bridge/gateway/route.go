@@ -160,7 +160,7 @@ func (r *route) Fared(err error, headers bool) {
 		if r.ill.Load() {
 			r.works()
 		}
-	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDeclined) && (headers || !errors.Is(err, bridge.ErrCredentials)):
+	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrRejected) && (headers || !errors.Is(err, bridge.ErrCredentials)):
 	case errors.Is(err, bridge.ErrUnavailable) && !r.ill.Load():
 		r.Failed(err)
 	}

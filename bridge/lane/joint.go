@@ -338,7 +338,7 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 			waiting = append(waiting, p)
 		}
 	}
-	refused := errors.Is(err, bridge.ErrDeclined) || err == nil && a.Error != nil
+	refused := errors.Is(err, bridge.ErrRejected) || err == nil && a.Error != nil
 	switch {
 	case n.over: // by us: another one follows, if anybody is left
 		j.silent = err != nil

@@ -86,10 +86,10 @@ type conn struct {
 }
 
 var (
-	_ bridge.Client = (*conn)(nil)
-	_ bridge.Hearer = (*conn)(nil)
-	_ bridge.Roomy  = (*conn)(nil)
-	_ Conn          = (*conn)(nil)
+	_ bridge.Client        = (*conn)(nil)
+	_ bridge.MissesChanges = (*conn)(nil)
+	_ bridge.Roomy         = (*conn)(nil)
+	_ Conn                 = (*conn)(nil)
 )
 
 // New makes a lane on behalf of from. Nothing is opened yet.
@@ -121,7 +121,7 @@ func (l *Lane) State() State {
 	case l.closed != nil:
 		return Ended
 	case l.conn != nil:
-		if d, ok := l.conn.raw.(bridge.Deafening); ok && d.Deaf() {
+		if d, ok := l.conn.raw.(bridge.ListensToChanges); ok && !d.ListensToChanges() {
 			return Deaf
 		}
 		return Open
@@ -505,8 +505,8 @@ func (l *Lane) nextStart() time.Time {
 	return again
 }
 
-// Unheard implements bridge.Hearer.
-func (c *conn) Unheard() { c.l.observer.Deaf() }
+// MissesChanges implements bridge.MissesChanges.
+func (c *conn) MissesChanges() { c.l.observer.Deaf() }
 
 // Notify passes on what the server says by itself.
 func (c *conn) Notify(n *jsonrpc.Message) {

@@ -39,7 +39,7 @@ func (l *Lane) subscription(ctx context.Context, c *conn, r *bridge.Request) (*j
 func (l *Lane) begins(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	within := l.o.Handshake
 	// It is a request that the server does not take, and no reason to leave it alone.
-	silent := &bridge.Error{Server: l.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrDeclined,
+	silent := &bridge.Error{Server: l.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrRejected,
 		Public: fmt.Sprintf("it did not acknowledge the subscription within %v", within)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

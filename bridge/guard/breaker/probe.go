@@ -15,7 +15,7 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 		defer done()
 	}
 	j := judge(b.s.Life, err)
-	if errors.Is(err, bridge.ErrDeclined) || errors.Is(err, bridge.ErrRefused) {
+	if errors.Is(err, bridge.ErrRejected) || errors.Is(err, bridge.ErrNoHandshake) {
 		j = works // it is there, and says so
 	}
 	switch j {

@@ -167,7 +167,7 @@ func (u *retrying) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 // as random as can be: what has failed together does not come again together.
 func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	switch {
-	case ctx.Err() != nil, errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrRefused), errors.Is(err, bridge.ErrReplaced):
+	case ctx.Err() != nil, errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrNoHandshake), errors.Is(err, bridge.ErrReplaced):
 		return 0, false
 	case !errors.Is(err, bridge.ErrUnavailable) && !errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrTimeout):
 		return 0, false
@@ -175,7 +175,7 @@ func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	most := min(firstPause<<(n-1), maxPauses)
 	pause := rand.N(most) + 1
 	after := bridge.RetryAfter(err)
-	if errors.Is(err, bridge.ErrDeclined) && after == 0 || after > maxPauses {
+	if errors.Is(err, bridge.ErrRejected) && after == 0 || after > maxPauses {
 		return 0, false // nothing will have changed
 	}
 	pause += after
