@@ -35,10 +35,10 @@ var layers = []struct {
 	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", false, helper},
 	{"bridge/gateway", false, under("bridge/gateway")},
-	{"bridge/aggregate and bridge/{guard,list,translate}/*", false, func(pkg string) bool {
-		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/aggregate", "bridge/translate")(pkg)
+	{"bridge/aggregate, bridge/lane/share and bridge/{guard,list,translate}/*", false, func(pkg string) bool {
+		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/aggregate", "bridge/lane/share", "bridge/translate")(pkg)
 	}},
-	{"bridge/lane", false, under("bridge/lane")},
+	{"bridge/lane", false, func(pkg string) bool { return pkg == "bridge/lane" }},
 	{"bridge/observe/*", false, under("bridge/observe")},
 	{"bridge/conn", false, under("bridge/conn")},
 	{"bridge/list", false, under("bridge/list")},
@@ -209,6 +209,9 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/guard/breaker", module + "/bridge/gateway", false, false},
 		{"bridge/gateway", module + "/bridge/lane", false, true},
 		{"bridge/lane", module + "/bridge/gateway", false, false},
+		{"bridge/lane", module + "/bridge/lane/share", false, false},
+		{"bridge/lane/share", module + "/bridge/lane", false, true},
+		{"bridge/lane/share", module + "/bridge/guard/limits", false, false},
 		{"bridge/lane", module + "/bridge/guard/breaker", false, false},
 		{"bridge/lane", module + "/bridge/observe/tracing", false, true},
 		{"bridge/observe/tracing", module + "/bridge/lane", false, false},

@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/lane"
+	"github.com/mcp-bridge/bridge/bridge/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/translate/lift"
 )
 
@@ -47,7 +48,7 @@ func (r *route) stateless() bridge.Upstream {
 func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	switch r.share {
 	case SharePrincipal, ShareAll:
-		return r.join(*from, rest)
+		return r.shared.Join(*from, rest, false)
 	case ShareCall:
 		return r.perCall(from, rest), nil
 	}
@@ -69,8 +70,12 @@ func (r *route) guarded(from *bridge.Caller, rest bridge.Client, own bool, given
 // so a call that waits has no process; it is made again within its own lane.
 func (r *route) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
 	places := r.gate.Places()
-	p := &perCall{route: r, caller: from, rest: places.Client(rest), inner: func(l *lane.Lane) bridge.Upstream { return r.retries.Wrap(l) }}
-	return r.cache.over(places.Wrap(p), from, nil, nil)
+	to := places.Client(rest)
+	up := places.Wrap(&share.PerCall{Name: r.o.Name, Client: to, Budget: r.lane.Budget, Force: r.b.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
+		l := lane.New(&r.lane, from, lane.Ends{Client: to, Observer: r.cache.source(from), Gate: gate{r.breaker, false}, Level: level})
+		return l, r.retries.Wrap(l)
+	}})
+	return r.cache.over(up, from, nil, nil)
 }
 
 // gate is the breaker as a lane asks it.

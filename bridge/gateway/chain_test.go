@@ -90,8 +90,8 @@ func TestChains(t *testing.T) {
 		legacy    = "lower.Translator > tools.checked > "
 		modern    = "tools.checked > "
 		guards    = "keeper > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
-		perCall   = "keeper > limits.bounded > perCall > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
-		viewed    = "view > " + guards
+		perCall   = "keeper > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
+		viewed    = "share.View > " + guards
 		askedLess = "tools.checked > " + guards // the translator makes a call that may be parked in a goroutine
 	)
 	for _, tc := range []struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
@@ -218,6 +219,11 @@ func restored(f *fake) (uris []string) {
 		}
 	}
 	return uris
+}
+
+// bare returns a lane without any guards.
+func bare(r *route, from *bridge.Caller) *lane.Lane {
+	return lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.source(from)})
 }
 
 // Limits of package lane.

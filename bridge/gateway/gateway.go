@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/aggregate"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
@@ -170,7 +171,7 @@ type Gateway struct {
 	version   string
 	offer     Offer
 	tracing   *tracing.Tracing // nil without
-	ownParams []byte           // of initialize, where no client's will do
+	ownParams []byte           // of initialize, where no client's will do: there is nobody in particular to ask (D3)
 	lanes     *lane.Total
 	portions  *limits.Shares // of these connections, by principal
 	dropped   atomic.Uint64  // notifications
@@ -197,7 +198,6 @@ type Gateway struct {
 const (
 	maxCallsPerClient = 128  // requests under way in a session
 	maxCalls          = 4096 // requests under way in all
-	maxHubs           = 8    // shared connections per principal and server
 )
 
 // New makes a bridge. Close ends it.
@@ -222,7 +222,7 @@ func New(o Options) *Gateway {
 	b.reports = report.New(o.Watch, b.bytes.Weigh)
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
-	b.ownParams = ownParams(b.version)
+	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.log == nil {
 		b.log = slog.Default()

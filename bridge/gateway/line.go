@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/lane"
+	"github.com/mcp-bridge/bridge/bridge/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/translate/lower"
 	"github.com/mcp-bridge/bridge/bridge/translate/stateless"
 )
@@ -37,13 +38,12 @@ func (r *route) line(from *bridge.Caller, rest bridge.Client) *line {
 	}
 	var l *lane.Lane
 	var up, guarded bridge.Upstream
-	v, err := (*view)(nil), error(bridge.ErrUnavailable)
+	v, err := (*share.View)(nil), error(bridge.ErrUnavailable)
 	if r.share == ShareAll {
-		v, err = r.join(*from, rest)
+		v, err = r.shared.Join(*from, rest, true)
 	}
 	if err == nil { // there is one for everybody, so there is room for it
-		v.stateless = true
-		l, up, guarded = v.h.lane, v, v.h.up
+		l, up, guarded = v.Lane(), v, v.Guarded()
 	} else {
 		l, up = r.guarded(from, rest, false, func() { rest.Gone(nil) })
 		guarded = up

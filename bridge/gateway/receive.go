@@ -19,7 +19,6 @@ type receiver struct{ s *Session }
 var (
 	_ bridge.Client = receiver{}
 	_ bridge.Client = (*Call)(nil)
-	_ bridge.Client = (*hub)(nil)
 )
 
 // Notify passes on what the server says outside of progress. A log message

@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/lane"
+	"github.com/mcp-bridge/bridge/bridge/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
 	"github.com/mcp-bridge/bridge/bridge/list/tools"
@@ -35,6 +34,7 @@ type route struct {
 	offer    Offer
 	lane     lane.Options
 	portions *limits.Shares // of the connections, by principal
+	shared   *share.Hubs    // lanes that sessions share
 	reports  *report.Server
 	tally    tally
 	ill      atomic.Bool  // failure is not nil
@@ -52,8 +52,7 @@ type route struct {
 	cache    *cache           // of what it lists; nil when nothing is kept
 	tasks    *filter.Tasks    // whose they are; nil when nobody need know
 
-	mu      sync.Mutex // guards the rest
-	hubs    map[string]*hub
+	mu      sync.Mutex                  // guards the rest
 	known   *bridge.Greeting            // what the last handshake said; nil before the first
 	told    map[string]*bridge.Greeting // the same, by principal
 	waiters map[*waiter]struct{}
@@ -69,7 +68,6 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	r := &route{
 		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
 		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
-		hubs:    map[string]*hub{},
 		told:    map[string]*bridge.Greeting{},
 		waiters: map[*waiter]struct{}{},
 		gate:    limits.NewQueue(o.Name, o.Limits),
@@ -108,16 +106,16 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	if o.Idle == 0 && shared {
 		r.lane.Idle = 10 * time.Minute
 	}
+	r.shared = share.New(share.Options{
+		Server: o.Name, All: r.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: r.lane.Budget, Force: b.force,
+		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+			return r.guarded(from, to, false, givenUp)
+		},
+	})
 	return r
 }
 
 var _ lane.Health = (*route)(nil)
-
-// newLane returns a lane without its guards but for the breaker. level is as in
-// lane.Ends.
-func (r *route) newLane(from *bridge.Caller, rest bridge.Client, level []byte) *lane.Lane {
-	return lane.New(&r.lane, from, lane.Ends{Client: rest, Observer: r.cache.source(from), Gate: gate{r.breaker, false}, Level: level})
-}
 
 // maxBackOff is how long the pauses between attempts grow.
 const maxBackOff = 60 * time.Second
@@ -202,80 +200,9 @@ func (r *route) failing() error {
 	return nil
 }
 
-// join returns the session's view of the connection that it shares: with those
-// of the same principal, whose clients can do the same and were sent here with
-// the same headers.
-func (r *route) join(from bridge.Caller, rest bridge.Client) (*view, error) {
-	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
-	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
-	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
-	for _, f := range r.o.Forward {
-		for _, value := range from.Header[f.To] {
-			key += "\x00" + f.To + ":" + value
-		}
-	}
-	if r.share == ShareAll {
-		// Clients of both eras are together: who comes first decides in which the
-		// server is spoken to first, if it is not known.
-		own := bridge.Caller{Revision: latest, Params: r.b.ownParams}
-		if from.Modern() {
-			own.Revision, own.Capabilities = era.LatestModern, []byte("{}")
-		}
-		key, from = "", own
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.hubs[key]
-	if h == nil {
-		if int64(len(r.hubs)) >= r.lane.Budget.Most() {
-			r.evict(func(*hub) bool { return true })
-		}
-		own := func(h *hub) bool { return h.lane.Caller().Principal == from.Principal }
-		if n := r.principalHubs(from.Principal); n >= maxHubs && !r.evict(own) {
-			return nil, &bridge.Error{Server: r.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-				Public: bridge.OverLimit("it has too many connections for clients of different revisions and capabilities", maxHubs)}
-		}
-		h = newHub(r, &from)
-		r.hubs[key] = h
-	}
-	return h.join(rest), nil
-}
-
-func (r *route) principalHubs(principal string) (n int) {
-	for _, h := range r.hubs {
-		if h.lane.Caller().Principal == principal {
-			n++
-		}
-	}
-	return n
-}
-
-// evict closes one of these shared connections that no session uses. The caller
-// holds r.mu.
-func (r *route) evict(which func(*hub) bool) bool {
-	for key, h := range r.hubs {
-		if which(h) && h.unused() {
-			delete(r.hubs, key)
-			left := r.lane.Budget.Leaving()
-			r.b.wg.Go(func() {
-				defer left()
-				_ = h.lane.Close(r.b.force)
-			})
-			return true
-		}
-	}
-	return false
-}
-
 func (r *route) close(ctx context.Context) {
-	r.mu.Lock()
-	hubs := r.hubs
-	r.hubs = map[string]*hub{}
-	r.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, h := range hubs {
-		wg.Go(func() { _ = h.lane.Close(ctx) })
-	}
+	wg.Go(func() { r.shared.Close(ctx) })
 	wg.Go(func() { _ = r.pool.Close(ctx) })
 	wg.Go(r.cache.close)
 	wg.Wait()

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/lane/share"
 )
 
 // echo answers slow calls only when told to, with what they said.
@@ -107,8 +108,8 @@ func TestShareUnsubscribeRefused(t *testing.T) {
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		bridgetest.Contains(t, do(t, s, "1", "resources/unsubscribe", `{"uri":"a:"}`), `"code":-1`)
-		if h, lane := below(s).(*view).h, restored(f); len(h.subs)+len(lane) != 0 {
-			t.Errorf("hub %v, lane %v", h.subs, lane)
+		if lane := restored(f); len(lane) != 0 {
+			t.Errorf("it is told again of %v", lane)
 		}
 	})
 }
@@ -296,7 +297,7 @@ func TestShareProfiles(t *testing.T) {
 		if f.opened() != 4 {
 			t.Errorf("%d connections, want 4", f.opened())
 		}
-		for n := 4; n <= maxHubs; n++ {
+		for n := 4; n <= share.MaxHubs; n++ {
 			if err := profile("p", "2025-11-25", fmt.Sprintf(`{"x":%d}`, n)); err != nil {
 				t.Errorf("profile %d: %v", n, err)
 			}
@@ -311,7 +312,7 @@ func TestShareProfiles(t *testing.T) {
 		b.mu.Lock()
 		var same []*Session
 		for s := range b.sessions {
-			if below(s).(*view).h == below(first).(*view).h {
+			if below(s).(*share.View).Lane() == below(first).(*share.View).Lane() {
 				same = append(same, s)
 			}
 		}

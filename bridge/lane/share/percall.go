@@ -1,4 +1,4 @@
-package gateway
+package share
 
 import (
 	"context"
@@ -12,14 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/lane"
 )
 
-// perCall is an Upstream that opens a connection for each request and closes
+// PerCall is an Upstream that opens a connection for each request and closes
 // it afterwards: nothing that a server keeps in memory lives on.
-type perCall struct {
-	route  *route
-	caller *bridge.Caller
-	rest   bridge.Client
-	inner  func(*lane.Lane) bridge.Upstream // what stands around the lane of one call
-	wg     sync.WaitGroup                   // connections that are being closed
+type PerCall struct {
+	Name   string        // of the server
+	Client bridge.Client // as of a lane
+	Budget *lane.Budget
+	Force  context.Context // ends when connections have no more time to be closed
+	// Open makes a lane whose server is told that level first, as params of
+	// logging/setLevel, and returns it also with what stands around that of one call.
+	Open func(level []byte) (*lane.Lane, bridge.Upstream)
+
+	wg sync.WaitGroup // connections that are being closed
 
 	mu     sync.Mutex // guards the rest
 	server *bridge.Greeting
@@ -28,14 +32,14 @@ type perCall struct {
 }
 
 // Server returns what the first handshake said, or nil.
-func (p *perCall) Server() *bridge.Greeting {
+func (p *PerCall) Server() *bridge.Greeting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.server
 }
 
 // Call opens a connection, makes the call and closes the connection.
-func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case "resources/subscribe", "resources/unsubscribe":
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is started anew for each call: it cannot keep a subscription", nil), nil
@@ -48,19 +52,19 @@ func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	}
 	p.wg.Add(1)
 	p.mu.Unlock()
-	l := p.route.newLane(p.caller, p.rest, level)
+	l, up := p.Open(level)
 	defer func() { // the caller does not wait for the process to end
-		left := p.route.lane.Budget.Leaving()
+		left := p.Budget.Leaving()
 		go func() {
 			defer p.wg.Done()
 			defer left()
-			_ = l.Close(p.route.b.force)
+			_ = l.Close(p.Force)
 		}()
 	}()
 	if err := p.same(ctx, l); err != nil {
 		return nil, err
 	}
-	m, err := p.inner(l).Call(ctx, r)
+	m, err := up.Call(ctx, r)
 	if err != nil || m.Error != nil {
 		return m, err
 	}
@@ -78,7 +82,7 @@ func (p *perCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 
 // same opens the connection and makes sure that the server still speaks the
 // revision that the session was told of: another one cannot be its.
-func (p *perCall) same(ctx context.Context, l *lane.Lane) error {
+func (p *PerCall) same(ctx context.Context, l *lane.Lane) error {
 	before := p.Server()
 	if before == nil {
 		return nil
@@ -87,8 +91,8 @@ func (p *perCall) same(ctx context.Context, l *lane.Lane) error {
 	if err != nil || now.Revision == before.Revision {
 		return err
 	}
-	err = &bridge.Error{Server: p.route.o.Name, Kind: bridge.ErrUnavailable, Public: "it came back with another revision: initialize again"}
-	p.rest.Gone(err)
+	err = &bridge.Error{Server: p.Name, Kind: bridge.ErrUnavailable, Public: "it came back with another revision: initialize again"}
+	p.Client.Gone(err)
 	return err
 }
 
@@ -105,10 +109,10 @@ func momentary(result []byte) []byte {
 }
 
 // Notify drops the notification: there is nobody to hear it.
-func (p *perCall) Notify(context.Context, *bridge.Request) error { return nil }
+func (p *PerCall) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Close waits until the connections of ended calls are closed.
-func (p *perCall) Close(context.Context) error {
+func (p *PerCall) Close(context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()

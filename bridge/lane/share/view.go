@@ -1,4 +1,4 @@
-package gateway
+package share
 
 import (
 	"context"
@@ -14,14 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/lane"
 )
 
-const latest = era.LatestLegacy
-
-// ownParams is the handshake of a connection that serves everybody: there is
-// nobody in particular to ask, so no capability is offered (D3).
-func ownParams(version string) []byte {
-	return []byte(`{"protocolVersion":"` + latest + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(version) + `}}`)
-}
-
 // hub lets several sessions share one lane. It is the lane's Client: it finds
 // the session that something from the server belongs to (D0, D3).
 type hub struct {
@@ -31,36 +23,36 @@ type hub struct {
 	turn chan struct{}   // held while the server is told a level
 
 	mu    sync.Mutex // guards the rest
-	views map[*view]struct{}
+	views map[*View]struct{}
 	subs  map[string]*subscription // by URI
 	level string                   // as the server was told; empty when it was not
-	said  map[string]*view         // elicitationId -> who was asked
+	said  map[string]*View         // elicitationId -> who was asked
 }
 
 // subscription is a resource that some of the sessions want to hear about.
 type subscription struct {
 	turn  chan struct{} // held while the server is told: subscribing takes turns
-	views map[*view]struct{}
+	views map[*View]struct{}
 	users int // that hold or wait for turn, or are in views
 }
 
-// view is one session's share of a hub.
-type view struct {
+// View is one session's share of a hub.
+type View struct {
 	h         *hub
-	s         bridge.Client
+	client    bridge.Client
 	calls     atomic.Int64 // under way
 	stateless bool         // it is for clients without sessions
 	level     string       // guarded by h.mu; empty means none was set
 }
 
-func newHub(r *route, from *bridge.Caller) *hub {
-	h := &hub{all: r.share == ShareAll, turn: make(chan struct{}, 1), views: map[*view]struct{}{}, subs: map[string]*subscription{}}
-	h.lane, h.up = r.guarded(from, h, false, h.give)
+func newHub(o *Options, from *bridge.Caller) *hub {
+	h := &hub{all: o.All, turn: make(chan struct{}, 1), views: map[*View]struct{}{}, subs: map[string]*subscription{}}
+	h.lane, h.up = o.Open(from, h, h.givenUp)
 	return h
 }
 
-func (h *hub) join(s bridge.Client) *view {
-	v := &view{h: h, s: s}
+func (h *hub) join(to bridge.Client, stateless bool) *View {
+	v := &View{h: h, client: to, stateless: stateless}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.views[v] = struct{}{}
@@ -74,10 +66,10 @@ func (h *hub) unused() bool {
 }
 
 // everybody returns the views there are.
-func (h *hub) everybody() []*view {
+func (h *hub) everybody() []*View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]*view, 0, len(h.views))
+	all := make([]*View, 0, len(h.views))
 	for v := range h.views {
 		all = append(all, v)
 	}
@@ -85,10 +77,10 @@ func (h *hub) everybody() []*view {
 }
 
 // busy returns the only view with calls under way, if there is exactly one.
-func (h *hub) busy() *view {
+func (h *hub) busy() *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var only *view
+	var only *View
 	for v := range h.views {
 		if v.calls.Load() == 0 {
 			continue
@@ -106,11 +98,11 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		for _, v := range h.everybody() {
-			v.s.Notify(n)
+			v.client.Notify(n)
 		}
 	case "notifications/resources/updated":
 		h.mu.Lock()
-		var to []*view
+		var to []*View
 		if sub := h.subs[n.URI()]; sub != nil {
 			for v := range sub.views {
 				to = append(to, v)
@@ -118,13 +110,13 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 		}
 		h.mu.Unlock()
 		for _, v := range to {
-			v.s.Notify(n)
+			v.client.Notify(n)
 		}
 	case "notifications/message":
 		h.log(n)
 	case "notifications/elicitation/complete":
 		if v := h.asked(n); v != nil {
-			v.s.Notify(n)
+			v.client.Notify(n)
 		} else if h.all { // they know themselves what they wait for
 			for _, l := range h.sessionless() {
 				l.Notify(n)
@@ -132,13 +124,13 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 		}
 	default:
 		if only := h.busy(); only != nil {
-			only.s.Notify(n)
+			only.client.Notify(n)
 		} // otherwise it cannot be told whose it is
 	}
 }
 
 // asked returns who was asked what a notification says is complete, or nil.
-func (h *hub) asked(n *jsonrpc.Message) *view {
+func (h *hub) asked(n *jsonrpc.Message) *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.said[gjson.GetBytes(n.Params, "elicitationId").String()]
@@ -150,29 +142,31 @@ func (h *hub) asked(n *jsonrpc.Message) *view {
 func (h *hub) log(n *jsonrpc.Message) {
 	to := h.everybody()
 	if only := h.busy(); only != nil {
-		to = []*view{only}
+		to = []*View{only}
 	} else if h.all {
 		return
 	}
 	level := gjson.GetBytes(n.Params, "level").String()
 	for _, v := range to {
 		if v.wants(level) {
-			v.s.Notify(n)
+			v.client.Notify(n)
 		}
 	}
 }
 
 // wants reports whether the session wants log messages of that level.
-func (v *view) wants(level string) bool {
+func (v *View) wants(level string) bool {
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
 	return v.level == "" || era.Severity(level) >= era.Severity(v.level)
 }
 
+var _ bridge.Client = (*hub)(nil)
+
 // viewCall is the Client of a call that is made over a shared connection.
 type viewCall struct {
 	bridge.Client
-	v *view
+	v *View
 }
 
 // Notify passes on what the server says about the call. That a question of
@@ -215,11 +209,11 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 	if h.all {
 		return h.ask(nil, q, reply, nil)
 	}
-	return h.ask(v, q, reply, v.s)
+	return h.ask(v, q, reply, v.client)
 }
 
 // ask passes on a question about a call of v's to to.
-func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
+func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
 	if h.all {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: there is nobody to ask", nil))
 		return nil
@@ -227,7 +221,7 @@ func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {
 		h.mu.Lock()
 		if h.said == nil || len(h.said) >= bridge.MaxQuestions {
-			h.said = map[string]*view{}
+			h.said = map[string]*View{}
 		}
 		h.said[id.String()] = v
 		h.mu.Unlock()
@@ -239,15 +233,15 @@ func (h *hub) ask(v *view, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 func (h *hub) sessionless() (all []bridge.Client) {
 	for _, v := range h.everybody() {
 		if v.stateless {
-			all = append(all, v.s)
+			all = append(all, v.client)
 		}
 	}
 	return all
 }
 
-// give ends the subscriptions of clients without sessions, whose connection could
+// givenUp ends the subscriptions of clients without sessions, whose connection could
 // not be opened again for long.
-func (h *hub) give() {
+func (h *hub) givenUp() {
 	for _, l := range h.sessionless() {
 		l.Gone(nil)
 	}
@@ -256,16 +250,22 @@ func (h *hub) give() {
 // Gone tells all sessions that the server has ended and will not be replaced.
 func (h *hub) Gone(err error) {
 	for _, v := range h.everybody() {
-		v.s.Gone(err)
+		v.client.Gone(err)
 	}
 }
 
+// Lane returns the lane that is shared.
+func (v *View) Lane() *lane.Lane { return v.h.lane }
+
+// Guarded returns the lane with what calls over it go through.
+func (v *View) Guarded() bridge.Upstream { return v.h.up }
+
 // Server returns what the shared handshake said, less what does not work when
 // shared.
-func (v *view) Server() *bridge.Greeting { return v.h.lane.Server() }
+func (v *View) Server() *bridge.Greeting { return v.h.lane.Server() }
 
 // Call makes a call over the shared connection.
-func (v *view) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (v *View) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case "logging/setLevel":
 		return v.setLevel(ctx, r)
@@ -289,7 +289,7 @@ func (v *view) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // Notify passes on a notification. Those about a client's own state are not
 // the server's business when it serves everybody.
-func (v *view) Notify(ctx context.Context, r *bridge.Request) error {
+func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	if v.h.all {
 		return nil
 	}
@@ -307,7 +307,7 @@ func capabilities(result []byte) []byte {
 
 // setLevel notes the session's level. The server is told the most verbose one
 // that any session wants.
-func (v *view) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wanted, fault := era.Level(r.Params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
@@ -344,7 +344,7 @@ func (h *hub) begin(ctx context.Context, uri string) (*subscription, error) {
 	h.mu.Lock()
 	sub := h.subs[uri]
 	if sub == nil {
-		sub = &subscription{turn: make(chan struct{}, 1), views: map[*view]struct{}{}}
+		sub = &subscription{turn: make(chan struct{}, 1), views: map[*View]struct{}{}}
 		h.subs[uri] = sub
 	}
 	sub.users++
@@ -371,7 +371,7 @@ func (h *hub) done(uri string, sub *subscription, hadTurn bool) {
 }
 
 // subscribe tells the server about the first subscriber only.
-func (v *view) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (v *View) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	h, uri := v.h, r.URI()
 	sub, err := h.begin(ctx, uri)
 	if err != nil {
@@ -400,7 +400,7 @@ func (v *view) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 }
 
 // abandon ends a subscription of a session that has ended.
-func (v *view) abandon(ctx context.Context, uri string) {
+func (v *View) abandon(ctx context.Context, uri string) {
 	m := jsonrpc.NewRequest("resources/unsubscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
 	if a, err := v.unsubscribe(ctx, &bridge.Request{Message: m, From: v.h.lane.Caller()}); err == nil {
 		a.Release()
@@ -408,7 +408,7 @@ func (v *view) abandon(ctx context.Context, uri string) {
 }
 
 // unsubscribe tells the server about the last subscriber only.
-func (v *view) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	h, uri := v.h, r.URI()
 	sub, err := h.begin(ctx, uri)
 	if err != nil {
@@ -429,7 +429,7 @@ func (v *view) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 // Close leaves the hub. The subscriptions that only this session had are
 // ended in the background; the connection stays for the others, or until it
 // was idle for long enough.
-func (v *view) Close(context.Context) error {
+func (v *View) Close(context.Context) error {
 	h := v.h
 	h.mu.Lock()
 	delete(h.views, v)
