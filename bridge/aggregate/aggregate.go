@@ -70,6 +70,7 @@ type Aggregate struct {
 // server is one of the servers, and what it has listed.
 type server struct {
 	Server
+	order  int  // of the configuration, by which members are sorted
 	rivals bool // other servers' prefixes are such that names can be the same
 
 	mu       sync.Mutex          // guards catalogs
@@ -79,8 +80,8 @@ type server struct {
 // New makes one of several servers.
 func New(o Options) *Aggregate {
 	a := &Aggregate{o: o, named: map[string]*server{}, prefixes: map[string]*server{}}
-	for _, one := range o.Servers {
-		s := &server{Server: one, catalogs: map[string]*catalog{}}
+	for i, one := range o.Servers {
+		s := &server{Server: one, order: i, catalogs: map[string]*catalog{}}
 		a.servers = append(a.servers, s)
 		a.named[s.Name] = s
 	}

@@ -54,12 +54,14 @@ func (g *merge) named(name string) *member { return g.member(g.a.named[name]) }
 
 // member returns what the caller has of a server; nil when that is nothing.
 func (g *merge) member(s *server) *member {
-	for _, m := range g.members {
-		if m.s == s {
-			return m
-		}
+	if s == nil {
+		return nil
 	}
-	return nil
+	i, found := slices.BinarySearchFunc(g.members, s.order, func(m *member, order int) int { return m.s.order - order })
+	if !found {
+		return nil
+	}
+	return g.members[i]
 }
 
 // request makes a request of the bridge's own to one of the servers. Of clients
