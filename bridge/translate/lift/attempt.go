@@ -26,10 +26,10 @@ type attempt struct {
 	begun chan struct{} // closed when the server has acknowledged it
 	ended chan struct{} // closed when it has ended, for whatever reason
 
-	kept   map[string]bool // what of uris the server has accepted; before begun is closed
-	answer []byte          // the error that outcome it; before ended is closed
-	err    error           // or why there was no answer
-	since  time.Time       // on the session's side: when it was seen to have begun
+	accepted map[string]bool // what of uris the server has accepted; before begun is closed
+	answer   []byte          // the error that outcome it; before ended is closed
+	err      error           // or why there was no answer
+	since    time.Time       // on the session's side: when it was seen to have begun
 }
 
 var _ bridge.Client = (*attempt)(nil)
@@ -95,9 +95,9 @@ func (e *attempt) acknowledged(n *jsonrpc.Message) {
 	if is(e.begun) {
 		return
 	}
-	e.kept = map[string]bool{}
+	e.accepted = map[string]bool{}
 	for _, uri := range gjson.GetBytes(n.Params, "notifications.resourceSubscriptions").Array() {
-		e.kept[uri.String()] = true
+		e.accepted[uri.String()] = true
 	}
 	e.late.Stop()
 	close(e.begun)
@@ -111,7 +111,7 @@ func (e *attempt) asked(uri string) bool {
 
 // honours reports whether the server tells of changes of that resource. The
 // subscription has begun.
-func (e *attempt) honours(uri string) bool { return e.kept[uri] }
+func (e *attempt) honours(uri string) bool { return e.accepted[uri] }
 
 // verdict is the answer to those for whose sake a subscription was opened that
 // has not begun.

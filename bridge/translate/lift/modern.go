@@ -46,7 +46,7 @@ func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 	}
 	l.caps.Store(k)
 	if len(k.changes) > 0 {
-		l.hear(k)
+		l.listen(k)
 	}
 	return jsonrpc.NewResult(a.ID, result)
 }

@@ -43,11 +43,11 @@ type subscription struct {
 	opened  chan struct{} // the lane has opened a connection again
 	tried   chan struct{} // closed, with mu held, when the first subscription has begun or failed
 
-	mu   sync.Mutex      // guards what follows
-	want map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
-	owes bool            // the client is to be told that something may have changed
-	seen map[string]bool // as changes, of lists that the client has asked for before it could hear of them
-	deaf bool            // the server takes no subscriptions
+	mu       sync.Mutex      // guards what follows
+	want     map[string]bool // URIs that the client wants to hear of; true once the server has accepted it
+	owes     bool            // the client is to be told that something may have changed
+	seen     map[string]bool // as changes, of lists that the client has asked for before it could hear of them
+	declined bool            // the server takes no subscriptions
 
 	// What follows belongs to run.
 	now, next *attempt  // the subscription, and the one that is to follow it
@@ -72,9 +72,9 @@ type outcome struct {
 	err error
 }
 
-// hear returns what the session hears of the server, which begins with that; nil
+// listen returns what the session hears of the server, which begins with that; nil
 // when the session has ended.
-func (l *Lift) hear(k *capabilities) *subscription {
+func (l *Lift) listen(k *capabilities) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.subscription == nil && !l.closed {
@@ -109,7 +109,7 @@ func (l *Lift) unsubscribe(ctx context.Context, uri string) (*jsonrpc.Message, e
 }
 
 func (l *Lift) tell(ctx context.Context, q *change) (*jsonrpc.Message, error) {
-	s := l.hear(l.caps.Load())
+	s := l.listen(l.caps.Load())
 	if s == nil {
 		return nil, bridge.ErrEnded
 	}
@@ -163,7 +163,7 @@ func (s *subscription) listing(ctx context.Context, k list.Kind) {
 func (s *subscription) lost() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.deaf || s.ctx.Err() != nil {
+	if s.declined || s.ctx.Err() != nil {
 		return false
 	}
 	s.owes = true
@@ -307,7 +307,7 @@ func (s *subscription) follow() {
 	e.since = time.Now()
 	s.mu.Lock()
 	missed, seen := s.gap || s.owes, s.seen
-	s.gap, s.owes, s.deaf, s.seen = false, false, false, nil
+	s.gap, s.owes, s.declined, s.seen = false, false, false, nil
 	s.settle()
 	answers := make([]*jsonrpc.Message, len(e.asks))
 	for i, q := range e.asks {
@@ -376,7 +376,7 @@ func (s *subscription) failed() {
 			s.unwant(q.uri)
 		}
 	}
-	done := s.deaf || len(s.want)+len(s.changes) == 0
+	done := s.declined || len(s.want)+len(s.changes) == 0
 	s.settle()
 	s.mu.Unlock()
 	s.gap = s.gap || s.now == nil && !done // also if it was the first
@@ -403,7 +403,7 @@ func (s *subscription) giveUp(e *attempt) {
 	s.l.o.Log.Warn("the server accepts no subscription: clients are not told of changes", "err", e.reason())
 	s.mu.Lock()
 	owes := s.owes
-	s.deaf, s.owes = true, false
+	s.declined, s.owes = true, false
 	s.mu.Unlock()
 	if owes {
 		s.changed(s.changes, nil)
