@@ -71,7 +71,7 @@ func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader,
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}
-	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), visits: map[*visit]struct{}{},
+	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
 		out: b.NewLog("", downstream.Limits(o.MaxMessage), false)}
 	defer p.out.Close()
 	// The end of ctx is for stay to see: what waits for p.ctx is to learn why.
@@ -137,22 +137,22 @@ type peer struct {
 	out      *replay.Log
 	ctx      context.Context // of the handshake
 	cancel   context.CancelCauseFunc
-	wg       sync.WaitGroup   // of the handshake, and of visits
+	wg       sync.WaitGroup   // of the handshake, and of calls without a session
 	ended    chan struct{}    // closed when the session has ended by itself
 	drained  chan struct{}    // has something when some of out was written
 	calls    downstream.Calls // under way, with the handshake and the notifications
 	reserved int              // bytes of the line that is being read; for read only
 	noRoom   bool             // the bridge had no room for more of it; for read only
 
-	mu      sync.Mutex // guards the rest
-	session *gateway.Session
-	begun   bool      // initialize has come
-	open    bool      // messages go to the session
-	over    bool      // no message is taken any more
-	held    []arrival // what came between the two
-	notes   []arrival // notifications on their way to the server
-	noting  bool      // a goroutine sees to them
-	visits  map[*visit]struct{}
+	mu        sync.Mutex // guards the rest
+	session   *gateway.Session
+	begun     bool      // initialize has come
+	open      bool      // messages go to the session
+	over      bool      // no message is taken any more
+	held      []arrival // what came between the two
+	notes     []arrival // notifications on their way to the server
+	noting    bool      // a goroutine sees to them
+	stateless map[*statelessCall]struct{}
 }
 
 var _ bridge.Stream = (*peer)(nil)
@@ -232,7 +232,7 @@ func (p *peer) leave(why error) {
 		reason = bridge.ErrShutdown
 	}
 	p.cancel(reason)
-	p.endVisits(reason)
+	p.endStateless(reason)
 	p.wg.Wait() // the handshake heeds p.ctx
 	s := p.current()
 	if s != nil {

@@ -178,7 +178,7 @@ func (p *peer) batch(line []byte, t *text) {
 	case err != nil:
 		p.refuse(line, err)
 		return
-	case p.modern && hasVisit(elements):
+	case p.modern && hasStateless(elements):
 		fault = downstream.NoBatches(era.FirstModern, onEach)
 	case s == nil:
 		fault = downstream.TooEarly
@@ -216,7 +216,7 @@ func (p *peer) batch(line []byte, t *text) {
 
 // take handles one message.
 func (p *peer) take(a arrival) {
-	if p.visited(a) {
+	if p.takeStateless(a) {
 		return
 	}
 	p.mu.Lock()

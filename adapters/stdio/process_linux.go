@@ -11,7 +11,7 @@ import (
 )
 
 // leaderAttr makes the child the leader of a group and asks for a pidfd. The
-// kernel kills the leader when the thread that forked it ends, see nursery.
+// kernel kills the leader when the thread that forked it ends, see starter.
 func leaderAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }

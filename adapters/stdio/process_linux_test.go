@@ -422,7 +422,7 @@ func bridgeToBeKilled() {
 	for range 3 {
 		pids = append(pids, run(`"$1" & wait`).Pid())
 	}
-	theNursery.do(func(w *watchdog) { pids = append(pids, w.proc.Pid) })
+	theStarter.do(func(w *watchdog) { pids = append(pids, w.proc.Pid) })
 	for _, pid := range pids {
 		fmt.Println(pid)
 	}
@@ -483,10 +483,10 @@ func TestWatchdogIsToldOfAllGroups(t *testing.T) {
 	}
 	defer r.Close()
 	var pipe *os.File
-	theNursery.do(func(w *watchdog) { pipe, w.pipe = w.pipe, tap })
+	theStarter.do(func(w *watchdog) { pipe, w.pipe = w.pipe, tap })
 	p := mustStart(t, sh("exec cat"))
 	p.Stop(t.Context(), patient)
-	theNursery.do(func(w *watchdog) { w.pipe = pipe })
+	theStarter.do(func(w *watchdog) { w.pipe = pipe })
 	tap.Close()
 	told, err := io.ReadAll(r)
 	if want := fmt.Sprintf("+ %[1]d\n- %[1]d\n", p.Pid()); string(told) != want || err != nil {
@@ -499,7 +499,7 @@ func TestWatchdogIsReplaced(t *testing.T) {
 	leaksNothing(t)
 	first := mustStart(t, sh("exec cat"))
 	pid := func() (pid int) {
-		theNursery.do(func(w *watchdog) { pid = w.proc.Pid })
+		theStarter.do(func(w *watchdog) { pid = w.proc.Pid })
 		return pid
 	}
 	old := hold(t, pid())
@@ -512,7 +512,7 @@ func TestWatchdogIsReplaced(t *testing.T) {
 		t.Fatal("the watchdog was not replaced")
 	}
 	// The new one knows both: its stdin ends as if the bridge were dead.
-	theNursery.do(func(w *watchdog) {
+	theStarter.do(func(w *watchdog) {
 		w.pipe.Close()
 		w.proc.Wait()
 		w.proc, w.pipe = nil, nil
@@ -529,7 +529,7 @@ func TestWatchdogIgnoresSIGTERM(t *testing.T) {
 	leaksNothing(t)
 	p := mustStart(t, sh("exec cat"))
 	var dog watched
-	theNursery.do(func(w *watchdog) { dog = hold(t, w.proc.Pid) })
+	theStarter.do(func(w *watchdog) { dog = hold(t, w.proc.Pid) })
 	eventually(t, "the shell has set its traps", func() bool {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", dog.pid))
 		if err != nil {

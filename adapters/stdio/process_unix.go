@@ -40,7 +40,7 @@ func spawn(path string, c command, files []*os.File) (*group, error) {
 	}
 	argv := append([]string{c.path}, c.args...)
 	// os.StartProcess would hold a second pidfd and a second idea of who reaps.
-	pid, err := theNursery.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+	pid, err := theStarter.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
 	runtime.KeepAlive(files)
 	if err != nil {
 		return nil, os.NewSyscallError("exec", err)
@@ -143,7 +143,7 @@ func (g *group) release() {
 	if g.leader != nil {
 		g.leader.Close()
 	}
-	theNursery.leave(g.pid)
+	theStarter.leave(g.pid)
 	thePoller.settle()
 }
 

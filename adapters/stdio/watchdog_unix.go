@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// theNursery is a variable of the package because what it stands for exists
+// theStarter is a variable of the package because what it stands for exists
 // once per process: threads that are parents, and the process's own death.
-var theNursery nursery
+var theStarter starter
 
-// nursery is where children are started and what dies with the bridge.
+// starter is where children are started and what dies with the bridge.
 //
 // Linux kills a child not when its parent process ends but when the thread
 // that forked it does, and Go ends threads: when a goroutine returns that has
 // locked itself to one. So all children are forked by one goroutine that keeps
 // its thread for as long as a child lives. It runs the watchdog too, and both
 // are there only while they are needed.
-type nursery struct {
+type starter struct {
 	mu    sync.Mutex           // guards the following
 	users int                  // starts under way and groups that live
 	jobs  chan func(*watchdog) // nil without users
@@ -32,7 +32,7 @@ type nursery struct {
 
 // fork calls the function where children are to be forked. Each success must
 // be followed by leave, when the group has ended.
-func (n *nursery) fork(f func() (pid int, err error)) (pid int, err error) {
+func (n *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	n.mu.Lock()
 	if n.users == 0 {
 		n.jobs, n.ended = make(chan func(*watchdog)), make(chan struct{})
@@ -55,13 +55,13 @@ func (n *nursery) fork(f func() (pid int, err error)) (pid int, err error) {
 
 // leave says that a group has ended. When it was the last one, leave returns
 // after the thread has been given back and the watchdog has been reaped.
-func (n *nursery) leave(pid int) {
+func (n *starter) leave(pid int) {
 	n.do(func(w *watchdog) { w.remove(pid) })
 	n.quit()
 }
 
-// do runs f on the nursery's thread. The caller is one of its users.
-func (n *nursery) do(f func(*watchdog)) {
+// do runs f on the starter's thread. The caller is one of its users.
+func (n *starter) do(f func(*watchdog)) {
 	n.mu.Lock()
 	jobs := n.jobs
 	n.mu.Unlock()
@@ -73,7 +73,7 @@ func (n *nursery) do(f func(*watchdog)) {
 	<-done
 }
 
-func (n *nursery) quit() {
+func (n *starter) quit() {
 	n.mu.Lock()
 	n.users--
 	last, ended := n.users == 0, n.ended
@@ -122,7 +122,7 @@ const shell = "/bin/sh"
 // Without a shell, as in an image that holds only the bridge, there is none.
 // It learns of a group when the leader runs already: a bridge that is killed
 // in that instant (microseconds) leaves what the leader has started in it.
-// It belongs to the nursery's goroutine.
+// It belongs to the starter's goroutine.
 type watchdog struct {
 	groups map[int]bool // those that live
 	proc   *os.Process  // nil when it does not run

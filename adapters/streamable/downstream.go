@@ -41,7 +41,7 @@ type Downstream struct {
 
 	mu        sync.RWMutex // guards the rest
 	peers     map[string]*peer
-	listening map[*visit]func() // subscriptions that have left the HTTP server, and what breaks their connections
+	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, and what breaks their connections
 	closed    bool
 }
 
@@ -56,7 +56,7 @@ func New(b *gateway.Gateway, o Options) *Downstream {
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 20 * time.Second
 	}
-	return &Downstream{b: b, o: o, peers: map[string]*peer{}, listening: map[*visit]func(){}}
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}, listening: map[*statelessCall]func(){}}
 }
 
 // The transport's headers, in the form that Go uses as key.

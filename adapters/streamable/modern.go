@@ -56,7 +56,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	g.Header = r.Header
-	newVisit(d, m, *g, body).reply(w, r)
+	newStatelessCall(d, m, *g, body).reply(w, r)
 }
 
 // maxHeader bounds the value of one header of the protocol (protocol.md F).

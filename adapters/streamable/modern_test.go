@@ -43,7 +43,7 @@ func modernBody(id, method, params string) string {
 }
 
 // modernCall makes a call of a tool.
-func modernCall(id, tool, args string) string {
+func modernCallBody(id, tool, args string) string {
 	return modernBody(id, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, tool, args))
 }
 
@@ -143,7 +143,7 @@ func TestEraOfRequest(t *testing.T) {
 // The checks of a request, in their order (protocol.md B7; R-067 to R-075, R-079, R-185, R-178). No request that is refused
 // by them gets to the server.
 func TestLadder(t *testing.T) {
-	good := modernCall(`"x"`, "echo", "1")
+	good := modernCallBody(`"x"`, "echo", "1")
 	cut := func(body string, keys ...string) string {
 		for _, k := range keys {
 			body = strings.Replace(body, `"io.modelcontextprotocol/`+k+`"`, `"x"`, 1)
@@ -252,7 +252,7 @@ func (h *modernRig) twice(body, name, one, other string) string {
 // What an answer's status says (protocol.md B6, B15, C4, D7; R-079, R-184, R-188).
 func TestModernAnswerStatus(t *testing.T) {
 	fail := func(code int) string {
-		return modernCall("7", "fail", fmt.Sprintf(`{"code":%d,"message":"m","data":{"d":1}}`, code))
+		return modernCallBody("7", "fail", fmt.Sprintf(`{"code":%d,"message":"m","data":{"d":1}}`, code))
 	}
 	find := modernBody("7", "server/discover", "")
 	tests := []struct {
@@ -260,7 +260,7 @@ func TestModernAnswerStatus(t *testing.T) {
 		status             int
 		want               string
 	}{
-		{"result", "", modernCall("7", "echo", "[1]"), 200, `"structuredContent":[1]`},
+		{"result", "", modernCallBody("7", "echo", "[1]"), 200, `"structuredContent":[1]`},
 		{"discover", "", find, 200, `"supportedVersions":["2026-07-28","2025-11-25"`},
 		{"method unknown to the server (R-079)", "", modernBody("7", "x/y", ""), 404, `-32601`},
 		{"-32601", "", fail(-32601), 404, `"code":-32601`},
@@ -270,14 +270,14 @@ func TestModernAnswerStatus(t *testing.T) {
 		{"-32021", "", fail(-32021), 400, `"code":-32021,"message":"m","data":{"d":1}`},
 		{"-32022", "", fail(-32022), 400, `"code":-32022`},
 		{"another code", "", fail(-31000), 200, `"code":-31000`},
-		{"lost", "lost", modernCall("7", "echo", "1"), 200, `"code":-32603`},
-		{"unavailable", "unavailable", modernCall("7", "echo", "1"), 200, `{"bridge":"upstream_unavailable"}`},
-		{"timeout", "timeout", modernCall("7", "echo", "1"), 200, `{"bridge":"upstream_timeout"}`},
-		{"overloaded", "overloaded", modernCall("7", "echo", "1"), 503, `{"bridge":"overloaded"}`},
-		{"limited", "limited", modernCall("7", "echo", "1"), 429, `{"bridge":"rate_limited","server":"fake","retryAfterMs":1500}`},
+		{"lost", "lost", modernCallBody("7", "echo", "1"), 200, `"code":-32603`},
+		{"unavailable", "unavailable", modernCallBody("7", "echo", "1"), 200, `{"bridge":"upstream_unavailable"}`},
+		{"timeout", "timeout", modernCallBody("7", "echo", "1"), 200, `{"bridge":"upstream_timeout"}`},
+		{"overloaded", "overloaded", modernCallBody("7", "echo", "1"), 503, `{"bridge":"overloaded"}`},
+		{"limited", "limited", modernCallBody("7", "echo", "1"), 429, `{"bridge":"rate_limited","server":"fake","retryAfterMs":1500}`},
 		{"listen limited", "limited", modernBody("7", listen, `"notifications":{}`), 429, `"code":-32603`},
-		{"circuit open", "open", modernCall("7", "echo", "1"), 503, `{"bridge":"circuit_open","server":"fake","retryAfterMs":10000}`},
-		{"busy server", "busy", modernCall("7", "echo", "1"), 200, `{"bridge":"upstream_unavailable","server":"fake","retryAfterMs":90000}`},
+		{"circuit open", "open", modernCallBody("7", "echo", "1"), 503, `{"bridge":"circuit_open","server":"fake","retryAfterMs":10000}`},
+		{"busy server", "busy", modernCallBody("7", "echo", "1"), 200, `{"bridge":"upstream_unavailable","server":"fake","retryAfterMs":90000}`},
 		{"discover limited (R-188)", "limited", find, 503, `"retryAfterMs":1500`},
 		{"discover, circuit open (R-188)", "open", find, 503, `{"bridge":"circuit_open"`},
 		{"discover, busy server (R-188)", "busy", find, 503, `{"bridge":"upstream_unavailable"`},
@@ -309,7 +309,7 @@ func TestModernAnswerStatus(t *testing.T) {
 		}
 		// All that was said before the code is known is that it takes long: discover waits for it.
 		h.m.Faulty("lost", 40*time.Second)
-		slow, call := h.send(find), h.send(modernCall("8", "echo", "1"))
+		slow, call := h.send(find), h.send(modernCallBody("8", "echo", "1"))
 		wiretest.Advance(39 * time.Second)
 		synctest.Wait()
 		if slow.Status() != 0 || call.Status() != 200 {

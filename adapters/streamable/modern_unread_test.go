@@ -126,7 +126,7 @@ func TestModernUnread(t *testing.T) {
 	})
 	t.Run("progress", func(t *testing.T) {
 		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(modernCall("1", "flood", `{"n":400,"bytes":50000}`)) // 20 MB
+			conn := h.unread(modernCallBody("1", "flood", `{"n":400,"bytes":50000}`)) // 20 MB
 			synctest.Wait()
 			go func() { _ = conn.SetReadDeadline(time.Now().Add(5 * time.Second)) }()
 			text, _ := io.ReadAll(conn)
@@ -138,7 +138,7 @@ func TestModernUnread(t *testing.T) {
 	})
 	t.Run("answer", func(t *testing.T) {
 		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(modernCall("1", "large", `{"n":262144}`))
+			conn := h.unread(modernCallBody("1", "large", `{"n":262144}`))
 			synctest.Wait()
 			wiretest.Advance(40 * time.Second)
 			if text, _ := io.ReadAll(conn); len(text) > 256<<10 {

@@ -33,7 +33,7 @@ func TestRefusals(t *testing.T) {
 	hold := func(n int) func(h *modernRig) {
 		return func(h *modernRig) {
 			for i := range n {
-				h.send(modernCall(fmt.Sprint(i), "wait", "{}"), who, "p")
+				h.send(modernCallBody(fmt.Sprint(i), "wait", "{}"), who, "p")
 			}
 			synctest.Wait()
 		}
@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 				began := h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
 				if test.before != nil {
 					test.before(h)
-				} else if a := h.send(modernCall("1", "echo", "1"), who, "p").Wait(); a.Status() != 200 {
+				} else if a := h.send(modernCallBody("1", "echo", "1"), who, "p").Wait(); a.Status() != 200 {
 					t.Fatalf("the first call = %d %s", a.Status(), a.Body())
 				}
 				check := func(what string, a *wiretest.Reply, status int) {
@@ -79,9 +79,9 @@ func TestRefusals(t *testing.T) {
 						t.Errorf("%s: %d, Retry-After %q, %s\nwant %d, %q, %s with %q", what, a.Status(), a.Header("Retry-After"), a.Body(), status, after, test.word, test.text)
 					}
 				}
-				check("modern", h.send(modernCall("7", "echo", "1"), who, "p"), test.modern)
+				check("modern", h.send(modernCallBody("7", "echo", "1"), who, "p"), test.modern)
 				check("legacy", h.Do("POST", "/mcp", call("7", "echo", "1"), sessionHeader, began.Header(sessionHeader), who, "p"), test.legacy)
-				if a := h.send(modernCall("7", "echo", "1"), who, "q").Wait(); (a.Status() == 200) != (test.name != "queue") {
+				if a := h.send(modernCallBody("7", "echo", "1"), who, "q").Wait(); (a.Status() == 200) != (test.name != "queue") {
 					t.Errorf("another principal's call = %d %s", a.Status(), a.Body())
 				}
 				for range 2 {

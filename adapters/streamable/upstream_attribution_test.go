@@ -12,7 +12,7 @@ import (
 )
 
 // What a legacy server says and asks on the stream of a call is about that call;
-// what it says and asks on the standing stream may be about anything.
+// what it says and asks on the standalone stream may be about anything.
 func TestUpstreamAttribution(t *testing.T) {
 	const question = `data: {"jsonrpc":"2.0","id":"%s","method":"roots/list"}` + "\n\n"
 	const log = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%s"}}` + "\n\n"

@@ -13,7 +13,7 @@ import (
 
 // What a legacy server says on the stream of a call reaches the client on the
 // stream of its own call, before the answer and nowhere else. That something has
-// changed is for all of the session: the standing stream tells it.
+// changed is for all of the session: the standalone stream tells it.
 func TestUpstreamBeforeAnswer(t *testing.T) {
 	const (
 		vendor   = `{"jsonrpc":"2.0","method":"notifications/vendor/x","params":{"n":1.0}}`
@@ -36,9 +36,9 @@ func TestUpstreamBeforeAnswer(t *testing.T) {
 	conn := r.Dial()
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:8808\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", c.id)
-	standing, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil || standing.StatusCode != http.StatusOK {
-		t.Fatalf("GET = %v, %v", standing, err)
+	standalone, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || standalone.StatusCode != http.StatusOK {
+		t.Fatalf("GET = %v, %v", standalone, err)
 	}
 
 	a := c.call("7", "x", "{}").Wait()
@@ -50,9 +50,9 @@ func TestUpstreamBeforeAnswer(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the POST was answered with\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	// The last that the server said for the standing stream came behind all else.
+	// The last that the server said for the standalone stream came behind all else.
 	got = nil
-	for lines := bufio.NewScanner(standing.Body); lines.Scan(); {
+	for lines := bufio.NewScanner(standalone.Body); lines.Scan(); {
 		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && data != "" {
 			if got = append(got, data); data == updated {
 				break

@@ -109,7 +109,7 @@ func BenchmarkUpstreamCall(b *testing.B) {
 	}
 }
 
-// BenchmarkUpstreamIdle tells what an open connection holds whose standing
+// BenchmarkUpstreamIdle tells what an open connection holds whose standalone
 // stream is silent, net/http's part included. The server keeps next to nothing.
 func BenchmarkUpstreamIdle(b *testing.B) {
 	silent(b, conn.EraLegacy, func(a *Upstream) func() {

@@ -80,7 +80,7 @@ func TestUpstreamEndless(t *testing.T) {
 	}
 }
 
-// An event without end on the standing stream has it opened again, behind that
+// An event without end on the standalone stream has it opened again, behind that
 // event; the connection lives.
 func TestUpstreamStandingEndless(t *testing.T) {
 	s := &script{session: "s"}

@@ -4,280 +4,259 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/tidwall/gjson"
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/mcp-bridge/bridge/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/adapters/upstream"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
-// exchange is the POST of one call and what comes back: a message, or a stream
-// of events that may break and be resumed.
+// exchange is the POST of one call, in either era: how far it has got, and the
+// messages of its response.
+//
+// It has many fields: how far a POST has got decides what each event means, so
+// its state is in one piece.
 type exchange struct {
-	posting
-	w *wire
+	l      *link
+	call   int64
+	id     []byte // the call's, raw
+	method string
+	header http.Header
+	traced bridge.Trace
+	line   *jsonrpc.Buffer
+	ctx    context.Context
+	stop   context.CancelFunc
 
-	// Used by run only.
-	last  string        // the id of the last event
-	retry time.Duration // what the server wants us to wait before we resume
+	// Used by the call's goroutine only.
+	deliver  func(*jsonrpc.Message) // takes the messages of the response
+	answered bool
+	adopted  bool // the answer had no id
+	lingers  *time.Timer
+
+	trace  httptrace.ClientTrace
+	writes atomic.Int32 // begun and not ended: the transport reads line
+
+	mu      sync.Mutex // guards the rest
+	written bool
+	over    bool
+	marked  upstream.Signal
 }
 
-func newExchange(w *wire, m conn.Outgoing) *exchange {
-	e := &exchange{w: w, retry: defaultRetry}
-	e.init(&w.link, m, e.take)
-	return e
+func (p *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
+	p.l, p.call, p.id, p.method, p.header, p.traced, p.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Trace, m.Line
+	p.deliver = deliver
+	p.ctx, p.stop = context.WithCancel(l.ctx)
+	p.trace.GotConn = func(httptrace.GotConnInfo) { p.writes.Add(1) }
+	p.trace.WroteRequest = p.wrote
 }
 
-// run sends the call and sees to it that it is settled.
-func (e *exchange) run() {
-	defer e.end()
-	w := e.w
-	res, err := e.send(w.a.do, func(ctx context.Context) *http.Request {
-		r := w.request(ctx, http.MethodPost, e.header, e.line.B)
-		e.traced.Put(r.Header)
-		return r
-	})
-	e.free()
-	switch {
-	case errors.Is(err, errUnwanted):
-	case err != nil:
-		w.Abort(e.call, w.a.failure(res, err))
-	default:
-		e.response(res)
-	}
-}
-
-// response takes the response to the POST.
-func (e *exchange) response(res *http.Response) {
-	w := e.w
-	if e.method == "initialize" && res.StatusCode/100 == 2 && !w.admit(res.Header.Get("Mcp-Session-Id")) {
-		abort(res)
-		w.Abort(e.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
+// wrote notes that the request is on its way.
+func (p *exchange) wrote(i httptrace.WroteRequestInfo) {
+	p.writes.Add(-1)
+	if i.Err != nil {
 		return
 	}
-	switch kind := kindOf(res); {
-	case res.StatusCode/100 != 2:
-		e.refused(readRefusal(res))
-	case kind == kindEvents:
-		e.follow(res)
-	case kind == kindJSON:
-		e.whole(res)
-	case e.method == "initialize":
-		abort(res)
-		w.Abort(e.call, w.a.name.Unavailable("it answered initialize with neither JSON nor events", otherTransport(res.StatusCode)))
-	case res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
-		discard(res)
-		e.elsewhere()
-	default:
-		e.otherwise(res)
-	}
+	p.mark(&p.written)
 }
 
-// whole takes an answer that is all of the response.
-func (e *exchange) whole(res *http.Response) {
-	e.single(res)
-	e.w.Abort(e.call, e.w.a.name.Invalid(notAnAnswer, nil)) // unless one was
+func (p *exchange) mark(what *bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*what = true
+	p.marked.Wake()
 }
 
-// notAnAnswer says that a response has only other messages in it.
-const notAnAnswer = "what it answered is not an answer to the request"
-
-// elsewhere waits for the answer to a call that the server has only taken. It
-// is wrong to do so, but some servers answer on the standing stream, if it is
-// open.
-func (e *exchange) elsewhere() {
-	select {
-	case <-e.ctx.Done():
-	case <-e.w.heed.Done():
-		e.w.Abort(e.call, e.w.a.name.Invalid("it took the request and gave no answer", nil))
+// sent waits until the request is on its way or never will be, and reports
+// which. It is for one goroutine.
+func (p *exchange) sent(ctx context.Context) bool {
+	p.mu.Lock()
+	if !p.written && !p.over {
+		_ = p.marked.Await(ctx, &p.mu)
+		p.mu.Lock()
 	}
+	defer p.mu.Unlock()
+	return p.written
 }
 
-// take takes a message from the call's own response. It owns m.
-func (e *exchange) take(m *jsonrpc.Message) {
-	w := e.w
-	if !m.IsResponse() {
-		w.hear(e.call, m)
-		return
-	}
-	if !e.mine(m) {
-		return
-	}
-	e.answered = true
-	if e.method == "initialize" {
-		w.agree(gjson.GetBytes(m.Result, "protocolVersion").String())
-	}
-	if session, _ := w.holds(); m.Error != nil && session != "" && forgets(m.Error) {
-		if harmless(e.method) {
-			m.Release()
-			w.Abort(e.call, w.forget("answered with an error"))
-			return
-		}
-		// It may be a tool that has sessions of its own and says so after it has
-		// acted. The call is not for us to repeat (D0.8); a ping tells.
-		w.wg.Go(w.doubt)
-	}
-	w.Deliver(m)
+// send sends the request. Nothing is sent twice of which a byte may have
+// reached the server (protocol.md D0.8).
+func (p *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
+	ctx := httptrace.WithClientTrace(p.ctx, &p.trace)
+	return p.l.a.reach(p.ctx, by,
+		func() *http.Request { return request(ctx) },
+		func() bool { return p.l.Waits(p.call) })
 }
 
-// harmless reports whether a request of that method may be made twice.
-func harmless(method string) bool {
-	switch method {
-	case "ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read",
-		"resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+// free gives back the memory of the request, which is not sent again.
+func (p *exchange) free() {
+	if p.writes.Load() == 0 {
+		p.line.Free()
+	} // otherwise the server has answered before it has read all: the memory is in use yet
+	p.line = nil
+}
+
+// end is the last that is done for the call. It sees to it that it is settled.
+func (p *exchange) end() {
+	if p.lingers != nil {
+		p.lingers.Stop()
+	}
+	p.stop()
+	p.mark(&p.over)
+	p.l.Abort(p.call, p.l.a.name.Lost("it did not answer", nil)) // unless it is settled, as it should be
+	p.l.ended(p.call)
+}
+
+// mine reports whether an answer is that to the call. If not it takes it. It may
+// be what somebody else asked for: ids are ours, and no server has a reason to
+// answer one call in the response to another.
+func (p *exchange) mine(m *jsonrpc.Message) bool {
+	if string(m.ID) == string(p.id) {
 		return true
 	}
+	p.l.a.o.Log.Debug("an answer to another request was dropped")
+	m.Release()
 	return false
 }
 
-// doubt asks the server for a sign that it still knows the session. If it does
-// not, its answer ends the connection.
-func (w *wire) doubt() {
-	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
-	defer cancel()
-	a, _ := w.Call(ctx, &bridge.Request{Message: &jsonrpc.Message{ID: []byte("0"), Method: "ping"}})
-	a.Release()
+// single takes an answer that is all of the response. 2025-03-26 allows more
+// messages before it, as a batch (A9).
+func (p *exchange) single(res *http.Response) {
+	a := p.l.a
+	in := p.l.Intake()
+	defer in.Drop()
+	buf, err := readBody(res, a.limit, &in)
+	switch {
+	case errors.Is(err, errUnkept):
+		p.l.Unkept(&in, p.id, a.o.MaxMessage)
+		return
+	case err != nil:
+		p.l.Abort(p.call, a.name.Lost("the connection to it broke", err))
+		return
+	}
+	batch := jsonrpc.IsBatch(buf.B)
+	p.l.messages(buf, &in, func(m *jsonrpc.Message) {
+		if m.IsResponse() && m.ID == nil && !batch {
+			m.ID, p.adopted = p.id, true // an error that names no request: there is only one that it can be about
+		}
+		p.deliver(m)
+	})
 }
 
-// Streams that break before the answer are resumed where they broke.
+// linger is how long a stream is read after the answer: its end lets the
+// connection be used again.
+const linger = time.Second
+
+// read takes events until the stream ends, or the call has had an answer that
+// leaves it open. seen, if not nil, is shown each of them first.
+func (p *exchange) read(res *http.Response, seen func(eventstream.Received)) error {
+	defer res.Body.Close()
+	in := p.l.Intake()
+	defer in.Drop()
+	r := eventstream.NewReader(res.Body, p.l.a.limit)
+	r.Room = in.Size
+	for ; ; in.Drop() {
+		ev, err := r.Next()
+		if errors.Is(err, eventstream.ErrEndless) && p.method != listen {
+			// Whatever it is, it is about this call, and nothing can come after it.
+			p.answered = true
+			p.l.Unkept(&in, p.id, p.l.a.o.MaxMessage)
+		}
+		if err != nil {
+			return err
+		}
+		if seen != nil {
+			seen(ev)
+		}
+		p.event(&ev, &in)
+		if !p.answered || p.lingers != nil {
+			continue
+		}
+		if p.l.Waits(p.call) {
+			return nil
+		}
+		p.lingers = time.AfterFunc(linger, p.stop)
+	}
+}
+
+// event takes the data of an event.
+func (p *exchange) event(ev *eventstream.Received, in *conn.Intake) {
+	switch {
+	case ev.Over != nil && string(ev.Over.ID()) == string(p.id):
+		p.answered = true
+		p.l.Unkept(in, p.id, p.l.a.o.MaxMessage)
+	case ev.Over != nil:
+		p.l.a.o.Log.Warn("message dropped", "why", in.Why(p.l.a.o.MaxMessage))
+	case ev.Data != nil && ev.Type == "message":
+		p.l.messages(ev.Data, in, p.deliver)
+	default:
+		ev.Data.Free()
+	}
+}
+
+// otherwise settles a call whose response is a success and neither JSON nor
+// events.
+func (p *exchange) otherwise(res *http.Response) {
+	abort(res)
+	p.l.Abort(p.call, p.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
+}
+
+// Attempts to reach a server that cannot be connected to: it may be about to
+// start.
 const (
-	defaultRetry = time.Second // unless the server says otherwise
-	minRetry     = 10 * time.Millisecond
-	maxRetries   = 10 // without an event between them
-	maxPause     = 30 * time.Second
-	// maxEventID bounds what goes into a header.
-	maxEventID = 4 << 10
+	reachFor   = 4 * time.Second
+	reachPause = 100 * time.Millisecond
 )
 
-// follow reads the stream of the call until its answer, resuming it as often
-// as it takes.
-func (e *exchange) follow(res *http.Response) {
-	w := e.w
-	retries := 0
+// patience returns for how long a server is tried that cannot be connected to:
+// not until the call times out, which would say that it may have been made.
+func (a *Upstream) patience() time.Duration {
+	t := a.o.Timeouts
+	most := reachFor
+	for _, limit := range []time.Duration{t.Idle, t.Max} {
+		if limit > 0 {
+			most = min(most, limit/2)
+		}
+	}
+	return most
+}
+
+// reach sends a request, again and again while it is certain that nothing of it
+// was sent, and somebody wants it.
+func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
+	most := a.patience()
+	began, wait := time.Now(), min(reachPause, most/2)
 	for {
-		news := false
-		err := e.read(res, func(ev eventstream.Received) { news = e.note(ev) || news })
-		if e.answered || !w.Waits(e.call) {
-			return
+		if !wanted() {
+			return nil, errUnwanted
 		}
-		if e.last == "" {
-			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
-			return
+		res, err := by(request())
+		if err == nil || !httpclient.Unsent(err) || httpclient.TLSFault(err) || time.Since(began)+wait > most || pause.For(ctx, wait) != nil {
+			return res, err
 		}
-		_, revision := w.holds()
-		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // it means us to come back (A8)
-		wait := max(e.retry, minRetry)
-		switch {
-		case news:
-			retries = 0
-		case polled:
-			wait = max(wait, defaultRetry)
-		default:
-			retries++
-			wait = max(wait, backOff(retries))
-		}
-		if res = e.resume(wait, &retries); res == nil {
-			return
-		}
+		wait = min(2*wait, time.Second)
 	}
 }
 
-// broken is the cause of a stream's end that is worth telling.
-func broken(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
+// errUnwanted says that nobody waits for the answer any more.
+var errUnwanted = errors.New("not wanted any more")
 
-// backOff is how long to wait before the next attempt after so many that were
-// of no use.
-func backOff(n int) time.Duration { return pause.Grown(defaultRetry, maxPause, n) }
-
-// resume opens the stream again behind its last event. It returns nil when
-// nobody waits for it, or when it cannot be resumed and the call is settled.
-func (e *exchange) resume(wait time.Duration, retries *int) *http.Response {
-	w := e.w
-	for {
-		if *retries >= maxRetries {
-			w.Abort(e.call, w.a.name.Lost("the stream of its answer broke and could not be resumed", nil))
-			return nil
-		}
-		if pause.For(e.ctx, wait) != nil || !w.Waits(e.call) {
-			return nil
-		}
-		r := w.request(e.ctx, http.MethodGet, e.header, nil)
-		r.Header["Last-Event-Id"] = []string{e.last}
-		res, err := w.a.do(r)
-		if err == nil && res.StatusCode == http.StatusOK && kindOf(res) == kindEvents {
-			return res
-		}
-		if err == nil && res.StatusCode == http.StatusOK && kindOf(res) == kindJSON {
-			e.whole(res)
-			return nil
-		}
-		if err == nil {
-			refusal := readRefusal(res)
-			if !refusal.passing() {
-				how := fmt.Sprintf("the stream of its answer broke and is not resumed (HTTP %d)", res.StatusCode)
-				if session, _ := w.holds(); session != "" && refusal.forgets() {
-					w.forget(refusal.String())
-				}
-				w.Abort(e.call, w.a.name.Lost(how, nil)) // the server has had the request
-				return nil
-			}
-		}
-		*retries++
-		wait = max(e.retry, backOff(*retries))
-	}
-}
-
-// note notes where the stream stands with an event. It reports whether the event
-// has a new id.
-func (e *exchange) note(ev eventstream.Received) (news bool) {
-	if ev.HasRetry {
-		e.retry = ev.Retry
-	}
-	if ev.HasID {
-		news = ev.ID != e.last
-		e.last = eventID(ev.ID)
-	}
-	return news
-}
-
-// eventID returns id if it can go into a header, otherwise the empty one, which
-// means that there is none.
-func eventID(id string) string {
-	if len(id) > maxEventID || !httpguts.ValidHeaderFieldValue(id) {
-		return ""
-	}
-	return id
-}
-
-// refused settles a call whose response is no success.
-func (e *exchange) refused(r *refusal) {
-	w := e.w
-	session, _ := w.holds()
-	if e.method == "initialize" && r.status == http.StatusNotFound && r.unknownMethod(e.id) {
-		w.unknown.Store(true)
-	}
+// failure is the error of a request that had no response. res is that of a
+// redirect that was not followed, or nil.
+func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
 	switch {
-	case session != "" && r.forgets() && !r.unknownMethod(e.id):
-		w.Abort(e.call, w.forget(r.String()))
-	case !r.credentials() && r.answers(e.id):
-		w.Deliver(r.message)
-		r.message = nil
-	case e.method == "initialize" && r.otherTransport():
-		w.Abort(e.call, w.a.name.Rejected(r.said("it refused to initialize"), otherTransport(r.status)))
-	default:
-		w.Abort(e.call, w.verdict(r))
+	case res != nil:
+		return a.name.Unavailable(err.Error(), nil)
+	case httpclient.Unsent(err):
+		return a.name.Unavailable("it cannot be reached", err)
 	}
+	return a.name.Lost("the connection to it broke", err)
 }

@@ -23,12 +23,12 @@ import (
 // shape is how a host answers.
 type shape struct {
 	name        string
-	json        bool // answers are JSON; what else there is to say goes to the standing stream
+	json        bool // answers are JSON; what else there is to say goes to the standalone stream
 	ids         bool // events have ids, and streams can be resumed
 	cut         bool // the connection is closed after each event
 	sessionless bool
-	apart       bool // questions go to the standing stream
-	modern      bool // 2026-07-28: no sessions, no standing stream
+	apart       bool // questions go to the standalone stream
+	modern      bool // 2026-07-28: no sessions, no standalone stream
 }
 
 // host serves the suite's server over HTTP, a new one for each session.
@@ -48,13 +48,13 @@ type hosted struct {
 	h    *host
 	dead chan struct{}
 
-	mu       sync.Mutex // guards the rest
-	streams  map[string]*hostStream
-	standing *hostStream
-	barriers map[string]chan struct{}
-	count    int
-	heard    []string      // what has no answer
-	news     chan struct{} // closed when more was heard
+	mu         sync.Mutex // guards the rest
+	streams    map[string]*hostStream
+	standalone *hostStream
+	barriers   map[string]chan struct{}
+	count      int
+	heard      []string      // what has no answer
+	news       chan struct{} // closed when more was heard
 }
 
 // hostStream is a stream of events, whoever reads it.
@@ -88,7 +88,7 @@ func adapter(t testing.TB, url string, headers map[string]string, o upstream.Opt
 }
 
 func (h *host) begin() (string, *hosted) {
-	s := &hosted{h: h, dead: make(chan struct{}), streams: map[string]*hostStream{}, standing: &hostStream{name: "g", changed: make(chan struct{})}, barriers: map[string]chan struct{}{}, news: make(chan struct{})}
+	s := &hosted{h: h, dead: make(chan struct{}), streams: map[string]*hostStream{}, standalone: &hostStream{name: "g", changed: make(chan struct{})}, barriers: map[string]chan struct{}{}, news: make(chan struct{})}
 	s.Server.Send, s.Server.Die, s.Server.Modern = s.send, s.die, h.modern
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,11 +141,11 @@ func (s *hosted) send(about, line []byte) {
 	answer := m.Method == "" && bytes.Equal(m.ID, about)
 	switch {
 	case st == nil, s.h.apart && (m.Method != "" && m.ID != nil || m.Method == "notifications/cancelled"):
-		st = s.standing
+		st = s.standalone
 	case s.h.json && st.answered:
 		return // whether it comes before or after the answer would be chance
 	case s.h.json && !answer:
-		st = s.standing
+		st = s.standalone
 	}
 	st.answered = st.answered || answer
 	st.append(line)
@@ -262,11 +262,11 @@ func (s *hosted) plain(w http.ResponseWriter, r *http.Request, st *hostStream) {
 	}
 }
 
-// barrier waits until what was said on the standing stream has been read, so
+// barrier waits until what was said on the standalone stream has been read, so
 // that an answer comes after it: it sends a ping there and waits for its answer.
 func (s *hosted) barrier(r *http.Request) {
 	s.mu.Lock()
-	if len(s.standing.events) == 0 {
+	if len(s.standalone.events) == 0 {
 		s.mu.Unlock()
 		return
 	}
@@ -274,7 +274,7 @@ func (s *hosted) barrier(r *http.Request) {
 	id := "barrier-" + strconv.Itoa(s.count)
 	passed := make(chan struct{})
 	s.barriers[id] = passed
-	s.standing.append([]byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`))
+	s.standalone.append([]byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`))
 	s.mu.Unlock()
 	s.wait(r, passed)
 }
@@ -293,7 +293,7 @@ func (s *hosted) wait(r *http.Request, what <-chan struct{}) {
 
 func (s *hosted) get(w http.ResponseWriter, r *http.Request) {
 	name, n, found := strings.Cut(r.Header.Get("Last-Event-ID"), "~")
-	st, at := s.standing, 0
+	st, at := s.standalone, 0
 	if found {
 		at, _ = strconv.Atoi(n)
 		at++
@@ -318,7 +318,7 @@ func (s *hosted) serve(w http.ResponseWriter, r *http.Request, st *hostStream, a
 	_ = flush()
 	for {
 		s.mu.Lock()
-		changed, events, over := st.changed, st.events, st.answered && st != s.standing
+		changed, events, over := st.changed, st.events, st.answered && st != s.standalone
 		s.mu.Unlock()
 		if over {
 			s.barrier(r)

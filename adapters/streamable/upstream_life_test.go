@@ -56,9 +56,9 @@ func open(t *testing.T, a *Upstream, rest bridge.Client) bridge.Upstream {
 	return up
 }
 
-// a server that has no standing stream is not asked again, whatever it
+// a server that has no standalone stream is not asked again, whatever it
 // says in place of 405, unless that was before the end of the handshake.
-func TestUpstreamNoStanding(t *testing.T) {
+func TestUpstreamNoStandalone(t *testing.T) {
 	for status, want := range map[int]int{405: 1, 501: 1, 404: 2, 400: 2, 200: 2} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			s := &script{session: "s", get: func(w http.ResponseWriter, r *http.Request) { respond(status, "no")(w, r, "") }}
@@ -89,7 +89,7 @@ type misser struct {
 
 func (h *misser) MissesChanges() { h.told.Add(1) }
 
-// While the standing stream is broken off the connection says that it does not
+// While the standalone stream is broken off the connection says that it does not
 // hear what the server says, and tells it when that begins.
 func TestUpstreamMissesChanges(t *testing.T) {
 	s := &script{session: "s"}
@@ -146,7 +146,7 @@ func TestUpstreamMissesChanges(t *testing.T) {
 	})
 }
 
-// Field-notes H: a standing stream that ends at once, or fails, is opened again
+// Field-notes H: a standalone stream that ends at once, or fails, is opened again
 // less and less often; one that lives is opened again soon.
 func TestUpstreamStandingRate(t *testing.T) {
 	for _, c := range []struct {
@@ -183,7 +183,7 @@ func TestUpstreamStandingRate(t *testing.T) {
 	}
 }
 
-// R-054, A8: the standing stream goes on behind its last event, also one
+// R-054, A8: the standalone stream goes on behind its last event, also one
 // without data; a server that cannot resume is asked without.
 func TestUpstreamStandingResumes(t *testing.T) {
 	var mu sync.Mutex

@@ -26,7 +26,7 @@ type link struct {
 	once sync.Once
 
 	mu      sync.Mutex // guards the rest, and what else a connection has
-	calls   map[int64]*posting
+	calls   map[int64]*exchange
 	open    bool            // Open has succeeded
 	closed  bool            // Close was called
 	why     error           // why nothing can be sent any more
@@ -37,7 +37,7 @@ type link struct {
 
 // init makes the link of a connection that sends by out.
 func (l *link) init(a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
-	l.a, l.from, l.rest, l.calls = a, from, rest, map[int64]*posting{}
+	l.a, l.from, l.rest, l.calls = a, from, rest, map[int64]*exchange{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
 }
@@ -46,7 +46,7 @@ func (l *link) init(a *Upstream, from *bridge.Caller, rest bridge.Client, out co
 func (l *link) Server() *bridge.Greeting { return l.server }
 
 // begin starts a call that run makes and sees to the end of.
-func (l *link) begin(p *posting, run func()) error {
+func (l *link) begin(p *exchange, run func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unfit(); err != nil {
@@ -67,8 +67,8 @@ func (l *link) unfit() error {
 	return l.why
 }
 
-// posting returns that of a call, or nil when it has ended.
-func (l *link) posting(call int64) *posting {
+// exchange returns that of a call, or nil when it has ended.
+func (l *link) exchange(call int64) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls[call]

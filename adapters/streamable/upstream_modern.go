@@ -59,12 +59,12 @@ func (w *stateless) opened(s *bridge.Greeting) error {
 // said to a modern server.
 func (w *stateless) Send(_ context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
-		q := newQuery(w, m)
-		return w.begin(&q.posting, q.run)
+		q := newModernCall(w, m)
+		return w.begin(&q.exchange, q.run)
 	}
 	m.Line.Free()
 	if m.Cancels != 0 {
-		if p := w.posting(m.Cancels); p != nil {
+		if p := w.exchange(m.Cancels); p != nil {
 			p.stop()
 		}
 	}
@@ -156,7 +156,7 @@ func (w *stateless) still(ctx context.Context) bool {
 // not acted on.
 func (w *stateless) changed(how string) *bridge.Error {
 	err := w.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
-	var listens []*posting
+	var listens []*exchange
 	w.retire(err, func() {
 		for _, p := range w.calls {
 			if p.method == listen {

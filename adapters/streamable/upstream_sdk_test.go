@@ -114,7 +114,7 @@ func TestUpstreamSDK(t *testing.T) {
 			}
 			back := &adaptertest.Client{}
 			o := adaptertest.Call(t.Context(), t, up, back, useTool("progress", "{}"))
-			for c.o.JSONResponse && strings.Contains(o.Answer, "stream not connected") { // it reports on the standing stream only
+			for c.o.JSONResponse && strings.Contains(o.Answer, "stream not connected") { // it reports on the standalone stream only
 				o = adaptertest.Call(t.Context(), t, up, back, useTool("progress", "{}"))
 			}
 			if got := o.Result(t); !strings.Contains(got, "done") {

@@ -48,7 +48,7 @@ func TestUpstreamOthersAnswer(t *testing.T) {
 	}
 }
 
-// Some servers only take a request, and answer it on the standing stream.
+// Some servers only take a request, and answer it on the standalone stream.
 func TestUpstreamElsewhere(t *testing.T) {
 	taken := make(chan string, 1)
 	s := newScript(t, &script{session: "s", post: func(w http.ResponseWriter, _ *http.Request, id string) { taken <- id; w.WriteHeader(202) }})

@@ -14,15 +14,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
-// wire is one connection: a session of the server's, if it has sessions. It
-// consists of exchanges, a POST for each call; of the courier, who carries what
-// has no answer; and of the standing stream, on which the server says what
-// belongs to no call.
+// wire is one connection: a session of the server's, if it has sessions. It consists
+// of an exchange for each call; of the queue of what has no answer; and of the
+// standalone stream, on which the server says what belongs to no call.
 type wire struct {
 	link
 	heed    context.Context // ends when there is nothing to listen to any more
 	deafen  context.CancelFunc
-	muted   atomic.Bool // the standing stream is not open now, after it was tried
+	muted   atomic.Bool // the standalone stream is not open now, after it was tried
 	over    atomic.Bool // rest has been told that the connection has ended
 	unknown atomic.Bool // the server says with 404 that it does not know initialize
 	greeting
@@ -30,7 +29,7 @@ type wire struct {
 	// link's mu guards the rest.
 	session  string // the id that the server gave; empty when it has no sessions
 	revision string // what Mcp-Protocol-Version says; empty before 2025-06-18
-	courier
+	queue
 }
 
 var (
@@ -49,8 +48,8 @@ func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
 // nobody waits for goes out one after the other.
 func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
 	if m.Call != 0 {
-		e := newExchange(w, m)
-		return w.begin(&e.posting, e.run)
+		e := newLegacyCall(w, m)
+		return w.begin(&e.exchange, e.run)
 	}
 	w.mu.Lock()
 	opening := !w.open && !w.closed
@@ -208,7 +207,7 @@ func (w *wire) shut() {
 }
 
 // ListensToChanges implements bridge.ListensToChanges: it does not where the server
-// has no standing stream, or that was broken off and is not open again.
+// has no standalone stream, or that was broken off and is not open again.
 func (w *wire) ListensToChanges() bool { return w.heed.Err() == nil && !w.muted.Load() }
 
 // Attributes implements bridge.Attributing: what the server asks on the stream of

@@ -27,7 +27,7 @@ import (
 // What is said before the answer makes a stream at once, without event ids; the answer ends it (R-093, R-155; B6).
 func TestModernStream(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
-		a := h.send(modernCall(`"s"`, "steps", `{"n":3}`)).Wait()
+		a := h.send(modernCallBody(`"s"`, "steps", `{"n":3}`)).Wait()
 		if a.Status() != 200 || a.Header("Content-Type") != "text/event-stream" || a.Header("X-Accel-Buffering") != "no" {
 			t.Errorf("status %d, type %q, X-Accel-Buffering %q", a.Status(), a.Header("Content-Type"), a.Header("X-Accel-Buffering"))
 		}
@@ -43,7 +43,7 @@ func TestModernStream(t *testing.T) {
 		if !strings.HasPrefix(e[3].Data, `{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete"`) || e[3].ID != "" {
 			t.Errorf("the answer = %+v", e[3])
 		}
-		if e := h.send(strings.Replace(modernCall("1", "log", "{}"), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
+		if e := h.send(strings.Replace(modernCallBody("1", "log", "{}"), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
 			t.Errorf("log = %+v", e)
 		}
 	})
@@ -53,7 +53,7 @@ func TestModernStream(t *testing.T) {
 func TestModernHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newModernRig(t, gateway.Options{}, Options{Heartbeat: 5 * time.Second})
-		for _, body := range []string{modernCall("1", "wait", "{}"), modernBody("2", listen, `"notifications":{}`)} {
+		for _, body := range []string{modernCallBody("1", "wait", "{}"), modernBody("2", listen, `"notifications":{}`)} {
 			a := h.send(body)
 			wiretest.Advance(1001 * time.Millisecond)
 			synctest.Wait()
@@ -85,8 +85,8 @@ func TestModernCancel(t *testing.T) {
 		after      time.Duration
 		want       string
 	}{
-		{"before anything is written", modernCall("1", "wait", "{}"), 0, "tools/call wait: cancelled by the client"},
-		{"while it is a stream", modernCall("1", "wait", "{}"), 3 * time.Second, "tools/call wait: cancelled by the client"},
+		{"before anything is written", modernCallBody("1", "wait", "{}"), 0, "tools/call wait: cancelled by the client"},
+		{"while it is a stream", modernCallBody("1", "wait", "{}"), 3 * time.Second, "tools/call wait: cancelled by the client"},
 		{"a subscription", modernBody("1", listen, `"notifications":{"toolsListChanged":true}`), 0, "subscriptions/listen: cancelled by the client"},
 		{"a subscription after hours", modernBody("1", listen, `"notifications":{}`), 5 * time.Hour, "subscriptions/listen: cancelled by the client"},
 	} {
@@ -126,7 +126,7 @@ func TestModernHalfClosed(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	defer func() { _ = srv.Close(); <-served }()
-	for _, body := range []string{modernCall("1", "linger", "{}"), modernBody("1", listen, `"notifications":{"toolsListChanged":true}`)} {
+	for _, body := range []string{modernCallBody("1", "linger", "{}"), modernBody("1", listen, `"notifications":{"toolsListChanged":true}`)} {
 		conn, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestModernHalfClosed(t *testing.T) {
 // A notification of the era cancels nothing, least of all what another client has under the same id (R-183).
 func TestModernCancelledNotification(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
-		call := h.send(modernCall("1", "wait", "{}"))
+		call := h.send(modernCallBody("1", "wait", "{}"))
 		synctest.Wait()
 		note := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 		for _, body := range []string{note, strings.Replace(note, "1}", "1,"+modernMeta+"}", 1)} {
@@ -211,7 +211,7 @@ func TestModernListen(t *testing.T) {
 		if a := h.send(modernBody("8", listen, filter)).Wait(); a.Status() != 503 || !strings.Contains(a.Body(), `"id":8`) || a.Header("Retry-After") == "" {
 			t.Errorf("after that = %d %s", a.Status(), a.Body())
 		}
-		if a := h.send(modernCall("9", "echo", "1")).Wait(); a.Status() != 503 || !strings.Contains(a.Body(), `"id":9`) || a.Header("Retry-After") == "" {
+		if a := h.send(modernCallBody("9", "echo", "1")).Wait(); a.Status() != 503 || !strings.Contains(a.Body(), `"id":9`) || a.Header("Retry-After") == "" {
 			t.Errorf("a call after that = %d %s", a.Status(), a.Body())
 		}
 	})
@@ -238,15 +238,15 @@ func TestModernListenLeaves(t *testing.T) {
 func TestModernLarge(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		for _, n := range []int{0, copied, 64 << 10, 1 << 20, 8 << 20} {
-			a := h.send(modernCall("1", "large", fmt.Sprintf(`{"n":%d}`, n))).Wait()
+			a := h.send(modernCallBody("1", "large", fmt.Sprintf(`{"n":%d}`, n))).Wait()
 			if want := `"large":"` + strings.Repeat("x", n) + `"`; a.Header("Content-Type") != "application/json" || !strings.Contains(a.Body(), want) {
 				t.Errorf("large %d: %q, %d bytes", n, a.Header("Content-Type"), len(a.Body()))
 			}
 			args := fmt.Sprintf(`{"n":12345678901234567890,"pad":"%s"}`, strings.Repeat("y", n))
-			if a := h.send(modernCall("1", "echo", args)).Wait(); !strings.Contains(a.Body(), args) {
+			if a := h.send(modernCallBody("1", "echo", args)).Wait(); !strings.Contains(a.Body(), args) {
 				t.Errorf("echo %d: %d %d bytes", n, a.Status(), len(a.Body()))
 			}
-			late := h.send(modernCall("1", "late", `{"after":"2s","pad":"`+strings.Repeat("z", n)+`"}`)).Wait()
+			late := h.send(modernCallBody("1", "late", `{"after":"2s","pad":"`+strings.Repeat("z", n)+`"}`)).Wait()
 			if e := late.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"late":true`) {
 				t.Errorf("late %d: %+v", n, e)
 			}
@@ -261,7 +261,7 @@ func TestModernLargeUncopied(t *testing.T) {
 	for _, kind := range []string{`"resultType":"complete",`, ""} { // the second is completed by the bridge (R-084)
 		k := &keeper{Modern: &wiretest.Modern{}, answer: []byte(`{"jsonrpc":"2.0","id":1,"result":{` + kind + `"content":[],"large":"` + strings.Repeat("x", size) + `"}}`)}
 		r := publish(t, k, gateway.Options{}, Options{})
-		body := modernCall("1", "echo", "1")
+		body := modernCallBody("1", "echo", "1")
 		ask := func() {
 			q := httptest.NewRequest("POST", "/mcp", strings.NewReader(body))
 			q.Header.Set("Content-Type", "application/json")
@@ -309,7 +309,7 @@ func TestModernKeepAlive(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1,
 			DialContext: func(context.Context, string, string) (net.Conn, error) { return h.Dial(), nil }}}
 		defer client.CloseIdleConnections()
-		for _, body := range []string{modernCall("1", "echo", "1"), modernCall("1", "log", "{}"), modernCall("1", "large", `{"n":100000}`), modernBody("1", "ping", ""), modernCall("1", "echo", "1")} {
+		for _, body := range []string{modernCallBody("1", "echo", "1"), modernCallBody("1", "log", "{}"), modernCallBody("1", "large", `{"n":100000}`), modernBody("1", "ping", ""), modernCallBody("1", "echo", "1")} {
 			req, _ := http.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
 			req.Header.Set("Content-Type", "application/json")
 			for h := range slices.Chunk(modernHeaders(body), 2) {
@@ -334,13 +334,13 @@ func TestModernCounts(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		var all []*wiretest.Reply
 		for range 600 { // more than one principal may have; without access rules there is none
-			all = append(all, h.send(modernCall("1", "wait", "{}")))
+			all = append(all, h.send(modernCallBody("1", "wait", "{}")))
 		}
 		for range 40 {
 			all = append(all, h.send(modernBody("1", listen, `"notifications":{}`)))
 		}
 		synctest.Wait()
-		if a := h.send(modernCall("2", "echo", "1")).Wait(); a.Status() != 200 {
+		if a := h.send(modernCallBody("2", "echo", "1")).Wait(); a.Status() != 200 {
 			t.Errorf("one more = %d %s", a.Status(), a.Body())
 		}
 		for _, a := range all {
@@ -354,7 +354,7 @@ func TestModernCounts(t *testing.T) {
 func TestBothEras(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		c := h.begin("2025-11-25")
-		old, young, again := c.call("1", "echo", `{"era":"old"}`), h.send(modernCall("1", "echo", `{"era":"young"}`)), h.send(modernCall("1", "echo", `{"era":"other"}`))
+		old, young, again := c.call("1", "echo", `{"era":"old"}`), h.send(modernCallBody("1", "echo", `{"era":"young"}`)), h.send(modernCallBody("1", "echo", `{"era":"other"}`))
 		if got := old.Wait().Body(); got != `{"jsonrpc":"2.0","id":1,"result":{"echo":{"era":"old"}}}` {
 			t.Errorf("old = %s", got)
 		}
@@ -373,7 +373,7 @@ func TestSharedBody(t *testing.T) {
 		kept := make(chan func(), 1)
 		keeper := &keeper{Modern: h.m, kept: kept}
 		r := publish(t, keeper, gateway.Options{MaxBytes: 1 << 20}, Options{})
-		body := modernCall("1", "echo", `"`+strings.Repeat("x", 700<<10)+`"`)
+		body := modernCallBody("1", "echo", `"`+strings.Repeat("x", 700<<10)+`"`)
 		a := r.Do("POST", "/mcp", body, modernHeaders(body)...).Wait()
 		if a.Status() != 200 {
 			t.Fatalf("%d %s", a.Status(), a.Body())

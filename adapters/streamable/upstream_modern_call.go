@@ -16,11 +16,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// query is the POST of one call to a modern server and what comes back: an
+// modernCall is one call to a modern server, a POST, and what comes back: an
 // answer, or a stream of events that ends with it. A stream that breaks is not
 // resumed, and the call not repeated.
-type query struct {
-	posting
+type modernCall struct {
+	exchange
 	w     *stateless
 	out   conn.Outgoing // but for Line and Header
 	early bool          // the server was not known to be modern when the call was made
@@ -31,8 +31,8 @@ type query struct {
 	again  bool // the server understands Mcp-Name only so, it seems
 }
 
-func newQuery(w *stateless, m conn.Outgoing) *query {
-	q := &query{w: w, out: m}
+func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
+	q := &modernCall{w: w, out: m}
 	q.out.Line, q.out.Header = nil, nil
 	q.init(&w.link, m, q.take)
 	w.mu.Lock()
@@ -42,7 +42,7 @@ func newQuery(w *stateless, m conn.Outgoing) *query {
 }
 
 // run sends the call and sees to it that it is settled.
-func (q *query) run() {
+func (q *modernCall) run() {
 	defer q.end()
 	if q.method == discover {
 		q.w.faulty(0, nil)
@@ -56,7 +56,7 @@ func (q *query) run() {
 }
 
 // post sends the request once and takes the response.
-func (q *query) post() {
+func (q *modernCall) post() {
 	w := q.w
 	res, err := q.dispatch()
 	if !q.repeatable() {
@@ -75,7 +75,7 @@ func (q *query) post() {
 // dispatch sends the request. Who listens gets a connection of its own, and the
 // request is sent in a goroutine of its own: to connect takes a deep stack, and
 // the one that waits for events would keep it.
-func (q *query) dispatch() (res *http.Response, err error) {
+func (q *modernCall) dispatch() (res *http.Response, err error) {
 	if q.method != listen {
 		return q.send(q.w.a.do, q.request)
 	}
@@ -91,7 +91,7 @@ func (q *query) dispatch() (res *http.Response, err error) {
 // request makes the request. What it says of the body (2026-07-28, B7) is ours to
 // say, whatever is configured or forwarded; sessions and places in streams are
 // no concern of the server's.
-func (q *query) request(ctx context.Context) *http.Request {
+func (q *modernCall) request(ctx context.Context) *http.Request {
 	header := q.header
 	if header == nil {
 		header = q.w.from.Header
@@ -119,7 +119,7 @@ func (q *query) request(ctx context.Context) *http.Request {
 // repeatable reports whether the request can be sent once more with the name as
 // it is: there are servers that compare it undecoded (2026-07-28, B7). Text that
 // HTTP changes, or that would be taken for encoded, must not go out so.
-func (q *query) repeatable() bool {
+func (q *modernCall) repeatable() bool {
 	name := q.out.Name
 	if !q.out.About || q.bare || era.EncodeHeader(name) == name {
 		return false
@@ -129,7 +129,7 @@ func (q *query) repeatable() bool {
 }
 
 // response takes the response to the POST.
-func (q *query) response(res *http.Response) {
+func (q *modernCall) response(res *http.Response) {
 	w := q.w
 	switch kind := kindOf(res); {
 	case res.StatusCode/100 != 2:
@@ -160,12 +160,12 @@ func (q *query) response(res *http.Response) {
 
 // unlike settles server/discover, unless it is settled: no modern server answers
 // so (protocol.md C2.5).
-func (q *query) unlike(what string) {
+func (q *modernCall) unlike(what string) {
 	q.w.Abort(q.call, q.w.a.name.Unavailable(what, errUnlike))
 }
 
 // take takes a message from the response. It owns m.
-func (q *query) take(m *jsonrpc.Message) {
+func (q *modernCall) take(m *jsonrpc.Message) {
 	w := q.w
 	switch {
 	case m.IsResponse() && !q.mine(m):
@@ -199,7 +199,7 @@ func (q *query) take(m *jsonrpc.Message) {
 
 // refused takes a response that is no success. A JSON-RPC error in it is the
 // answer, if it is certain that a modern server has made it.
-func (q *query) refused(r *refusal) {
+func (q *modernCall) refused(r *refusal) {
 	w := q.w
 	own := r.answers(q.id)
 	answer := own

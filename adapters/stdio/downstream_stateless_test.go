@@ -19,14 +19,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 )
 
-const visitMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"tok"}`
+const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"tok"}`
 
 // keyed makes a request of the stateless era; params are members, or empty.
 func keyed(id, method, params string) string {
 	if params != "" {
 		params += ","
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, visitMeta)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, statelessMeta)
 }
 
 func keyedTool(id, name, args string) string {
@@ -37,20 +37,20 @@ func cancelled(id string, more ...string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{%s}}`, strings.Join(append([]string{`"requestId":` + id}, more...), ","))
 }
 
-// visitor is a client whose server speaks both eras.
-type visitor struct {
+// statelessClient is a client whose server speaks both eras.
+type statelessClient struct {
 	*desk
 	m *wiretest.Modern
 }
 
-// visiting runs f in a bubble.
-func visiting(t *testing.T, o DownstreamOptions, f func(t *testing.T, v *visitor)) {
+// asStateless runs f in a bubble.
+func asStateless(t *testing.T, o DownstreamOptions, f func(t *testing.T, v *statelessClient)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
 		d := sitBy(t, gateway.ServerOptions{Adapter: both}, gateway.Options{}, o)
 		d.s = both.Legacy
-		f(t, &visitor{d, both.Modern})
+		f(t, &statelessClient{d, both.Modern})
 	})
 }
 
@@ -65,8 +65,8 @@ func result(id string) string {
 
 // Each message says of itself of which era it is; a client may speak both, one before, after and beside the other (C3,
 // R-079, R-095). Nothing is settled by the first.
-func TestVisitBesideSession(t *testing.T) {
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+func TestStatelessBesideSession(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		v.say(keyed("1", "server/discover", ""))
 		v.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25",…`)
 		v.say(keyed(`"a"`, "tools/list", ""))
@@ -86,7 +86,7 @@ func TestVisitBesideSession(t *testing.T) {
 		v.expect(result("6"))
 		v.say("["+tool("7", "echo", "1")+","+keyed("8", "tools/list", "")+"]", keyedTool("9", "echo", "12345678901234567890"))
 		v.expect(fault("7", -32600), fault("8", -32600), `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"structuredContent":12345678901234567890…`)
-		v.say(strings.Replace(keyed("10", "x", ""), `"id":10,`, "", 1), `{"jsonrpc":"2.0","id":10,"result":{},"params":{`+visitMeta+`}}`)
+		v.say(strings.Replace(keyed("10", "x", ""), `"id":10,`, "", 1), `{"jsonrpc":"2.0","id":10,"result":{},"params":{`+statelessMeta+`}}`)
 		v.expect() // notifications and answers of the era are nothing (R-183)
 		if err := v.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
@@ -95,8 +95,8 @@ func TestVisitBesideSession(t *testing.T) {
 }
 
 // What a request without a session is told before its answer comes on its own, and in order.
-func TestVisitProgress(t *testing.T) {
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+func TestStatelessProgress(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		v.say(keyedTool("1", "steps", `{"n":2}`))
 		v.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1,…`,
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2,…`, result("1"))
@@ -105,18 +105,18 @@ func TestVisitProgress(t *testing.T) {
 
 // A cancellation takes back the request of that id that has no session, and otherwise the session's; nothing more is sent
 // (R-092, R-156).
-func TestVisitCancelled(t *testing.T) {
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+func TestStatelessCancelled(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		v.handshake("2025-11-25")
 		v.say(keyedTool("1", "wait", "{}"), tool("1", "wait", "{}"), keyedTool(`"1"`, "wait", "{}"))
 		v.say(cancelled("1"))
 		if got := v.m.Cancelled(); !slices.Equal(got, []string{"tools/call wait: cancelled by the client"}) {
 			t.Errorf("cancelled %q", got)
 		}
-		v.say(cancelled("1", visitMeta)) // there is none any more, and it means no session's
+		v.say(cancelled("1", statelessMeta)) // there is none any more, and it means no session's
 		v.s.Answer(`{"still":"there"}`)
 		v.expect(`{"jsonrpc":"2.0","id":1,"result":{"still":"there"}}`)
-		v.say(cancelled(`"1"`, visitMeta))
+		v.say(cancelled(`"1"`, statelessMeta))
 		if got := v.m.Cancelled(); len(got) != 1 {
 			t.Errorf("cancelled %q", got)
 		}
@@ -142,14 +142,14 @@ func TestVisitCancelled(t *testing.T) {
 }
 
 // A server with sessions hears of a cancellation as it would from a client of its own era (R-156).
-func TestVisitOfLegacyServer(t *testing.T) {
+func TestStatelessOfLegacyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
 		d.say(keyedTool("1", "steps", `{"n":1}`))
 		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`, result("1"))
 		d.say(keyedTool("2", "wait", "{}"))
 		d.s.Got()
-		d.say(cancelled("2", visitMeta, `"reason":"the user has left"`))
+		d.say(cancelled("2", statelessMeta, `"reason":"the user has left"`))
 		if got := d.s.Got(); len(got) != 1 || gjson.Get(got[0], "method").Str != "notifications/cancelled" || gjson.Get(got[0], "params.reason").Str != "the user has left" {
 			t.Errorf("the server got %q", got)
 		}
@@ -162,8 +162,8 @@ func TestVisitOfLegacyServer(t *testing.T) {
 
 // Subscriptions share the output, each message with the id of its own; the client ends one by a cancellation, and hears
 // nothing more of it (R-142, R-143, R-146, R-092; B10).
-func TestVisitListen(t *testing.T) {
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+func TestStatelessListen(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		const filter = `"notifications":{"toolsListChanged":true}`
 		v.say(keyed("1", "subscriptions/listen", filter), keyed(`"1"`, "subscriptions/listen", filter))
 		acks := v.hear()
@@ -199,14 +199,14 @@ func TestVisitListen(t *testing.T) {
 }
 
 // When the bridge ends a subscription, its result comes first, then a cancellation (R-145, B10).
-func TestVisitTeardown(t *testing.T) {
-	for name, stop := range map[string]func(v *visitor){
-		"drain":  func(v *visitor) { _ = v.b.Drain(v.t.Context()) },
-		"signal": func(v *visitor) { v.stop(errStop) },
-		"EOF":    func(v *visitor) { _ = v.in.Close() },
+func TestStatelessTeardown(t *testing.T) {
+	for name, stop := range map[string]func(v *statelessClient){
+		"drain":  func(v *statelessClient) { _ = v.b.Drain(v.t.Context()) },
+		"signal": func(v *statelessClient) { v.stop(errStop) },
+		"EOF":    func(v *statelessClient) { _ = v.in.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+			asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 				v.say(keyed(`"s"`, "subscriptions/listen", `"notifications":{}`))
 				v.hear()
 				stop(v)
@@ -224,8 +224,8 @@ func TestVisitTeardown(t *testing.T) {
 }
 
 // The end of the input: calls under way may take two seconds more, and each has an answer (R-013, R-184).
-func TestVisitEOF(t *testing.T) {
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+func TestStatelessEOF(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		v.say(keyedTool("1", "late", `{"after":"1s"}`), keyedTool("2", "late", `{"after":"5s"}`), keyedTool("3", "echo", "1"))
 		v.hear()
 		began := time.Now()
@@ -240,14 +240,14 @@ func TestVisitEOF(t *testing.T) {
 			t.Errorf("cancelled %q", got)
 		}
 	})
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) { // of a script, in one piece
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) { // of a script, in one piece
 		v.write(keyed("1", "server/discover", "") + "\n" + keyedTool("2", "late", `{"after":"1s"}`))
 		if err := v.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 		v.expect(`{"jsonrpc":"2.0","id":1,"result":…`, result("2"))
 	})
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) { // a signal does not wait
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) { // a signal does not wait
 		v.say(keyedTool("1", "wait", "{}"))
 		v.stop(errStop)
 		<-v.served
@@ -259,10 +259,10 @@ func TestVisitEOF(t *testing.T) {
 }
 
 // Limits (R-178): requests under way.
-func TestVisitLimit(t *testing.T) {
-	visiting(t, DownstreamOptions{}, func(t *testing.T, v *visitor) {
+func TestStatelessLimit(t *testing.T) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
 		var lines []string
-		for i := range maxVisits {
+		for i := range maxStateless {
 			lines = append(lines, keyedTool(fmt.Sprint(i), "wait", "{}"))
 		}
 		v.say(lines...)
@@ -273,14 +273,14 @@ func TestVisitLimit(t *testing.T) {
 		v.expect(result(`"y"`))
 		for v.m.Answer(complete) {
 		}
-		if got := v.hear(); len(got) != maxVisits-1 {
+		if got := v.hear(); len(got) != maxStateless-1 {
 			t.Errorf("%d answers", len(got))
 		}
 	})
 }
 
 // A client that does not read: subscriptions are told the last of everything, each of its own, or end (D0.11).
-func TestVisitUnread(t *testing.T) {
+func TestStatelessUnread(t *testing.T) {
 	for name, uris := range map[string]int{"coalesced": 20, "too many": 2000} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestVisitUnread(t *testing.T) {
 }
 
 // A client of the official SDK talks in the stateless era over stdio.
-func TestVisitSDK(t *testing.T) {
+func TestStatelessSDK(t *testing.T) {
 	m := &wiretest.Modern{}
 	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())
@@ -392,10 +392,10 @@ func TestVisitSDK(t *testing.T) {
 
 // Where legacy revisions only are offered, a client of the stateless era finds what it would find at a legacy server: no
 // server/discover, and nothing before initialize.
-func TestVisitNotOffered(t *testing.T) {
+func TestStatelessNotOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := sitBy(t, gateway.ServerOptions{Adapter: &wiretest.Server{}, Offer: gateway.OfferLegacy}, gateway.Options{}, DownstreamOptions{})
-		d.say(keyed("1", "server/discover", ""), keyed("2", "tools/list", ""), cancelled("2", visitMeta), keyed("3", "ping", ""))
+		d.say(keyed("1", "server/discover", ""), keyed("2", "tools/list", ""), cancelled("2", statelessMeta), keyed("3", "ping", ""))
 		d.expect(fault("1", -32601), fault("2", -32600), `{"jsonrpc":"2.0","id":3,"result":{}}`)
 		d.handshake("2025-11-25")
 		d.say(keyedTool("4", "echo", "5"))

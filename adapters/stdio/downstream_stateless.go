@@ -14,13 +14,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// maxVisits bounds the requests without a session that are under way.
-const maxVisits = 512
+// maxStateless bounds the requests without a session that are under way.
+const maxStateless = 512
 
-// visit is a request that belongs to no session (2026-07-28, stdio). A client
+// statelessCall is a request that belongs to no session (2026-07-28, stdio). A client
 // may make such requests beside its session and without one: each message says
 // of itself which era it is of (protocol.md C3).
-type visit struct {
+type statelessCall struct {
 	p       *peer
 	id      []byte // raw
 	listens bool
@@ -31,10 +31,10 @@ type visit struct {
 	over bool       // nothing is sent for it any more
 }
 
-var _ bridge.Stream = (*visit)(nil)
+var _ bridge.Stream = (*statelessCall)(nil)
 
 // Send implements bridge.Stream.
-func (v *visit) Send(e replay.Event) bool {
+func (v *statelessCall) Send(e replay.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
@@ -53,9 +53,9 @@ func (v *visit) Send(e replay.Event) bool {
 	return v.p.Send(e)
 }
 
-// visited handles a message that is of no session. It reports false for those
+// takeStateless handles a message that is of no session. It reports false for those
 // that are of one, or are to begin one.
-func (p *peer) visited(a arrival) bool {
+func (p *peer) takeStateless(a arrival) bool {
 	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
 	switch {
 	case !p.modern || !gateway.IsGuest(a.m):
@@ -63,7 +63,7 @@ func (p *peer) visited(a arrival) bool {
 			return false
 		}
 	case a.m.IsRequest():
-		p.visit(a)
+		p.callStateless(a)
 		return true
 	case cancels:
 		p.takeBack(a.m)
@@ -72,9 +72,9 @@ func (p *peer) visited(a arrival) bool {
 	return true
 }
 
-// hasVisit reports whether one of the elements of a batch is of the stateless
+// hasStateless reports whether one of the elements of a batch is of the stateless
 // era.
-func hasVisit(elements [][]byte) bool {
+func hasStateless(elements [][]byte) bool {
 	for _, e := range elements {
 		if m, err := jsonrpc.Parse(e); err == nil && gateway.IsGuest(m) {
 			return true
@@ -83,15 +83,15 @@ func hasVisit(elements [][]byte) bool {
 	return false
 }
 
-// visit makes a call that belongs to no session.
-func (p *peer) visit(a arrival) {
+// callStateless makes a call that belongs to no session.
+func (p *peer) callStateless(a arrival) {
 	g, no := gateway.NewGuest(p.server, p.o.Principal, a.m)
 	if no != nil {
 		p.answer(no)
 		a.free()
 		return
 	}
-	v := &visit{p: p, id: bytes.Clone(a.m.ID), listens: a.m.Method == "subscriptions/listen"}
+	v := &statelessCall{p: p, id: bytes.Clone(a.m.ID), listens: a.m.Method == "subscriptions/listen"}
 	// Not below p.ctx: why a call ends decides what is said about it.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
 	v.stop = stop
@@ -100,10 +100,10 @@ func (p *peer) visit(a arrival) {
 	switch {
 	case p.over:
 		no = tooLate(a.m)
-	case len(p.visits) >= maxVisits:
+	case len(p.stateless) >= maxStateless:
 		no = jsonrpc.NewError(a.m.ID, jsonrpc.CodeInternal, "too many requests are under way; try again later", []byte(`{"bridge":"overloaded"}`))
 	default:
-		p.visits[v] = struct{}{}
+		p.stateless[v] = struct{}{}
 		if !v.listens {
 			p.calls.Add(1) // nobody waits for what lasts until it is ended
 		}
@@ -125,11 +125,11 @@ func (t *text) keep() (free func()) {
 }
 
 // call makes the call.
-func (v *visit) call(ctx context.Context, a arrival, g gateway.Guest) {
+func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Guest) {
 	m, _ := v.p.b.Call(ctx, a.m, g) // the answer says what went wrong
 	a.free()
 	v.p.mu.Lock()
-	delete(v.p.visits, v) // before its id may come again
+	delete(v.p.stateless, v) // before its id may come again
 	v.p.mu.Unlock()
 	v.answer(m, context.Cause(ctx))
 	v.stop(nil)
@@ -140,7 +140,7 @@ func (v *visit) call(ctx context.Context, a arrival, g gateway.Guest) {
 
 // answer sends the answer. There is none when the call was taken back: by the
 // client, who wants none (R-092), or by the bridge, whose reason is why.
-func (v *visit) answer(m *jsonrpc.Message, why error) {
+func (v *statelessCall) answer(m *jsonrpc.Message, why error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.over {
@@ -169,14 +169,14 @@ func (v *visit) answer(m *jsonrpc.Message, why error) {
 func (p *peer) takeBack(n *jsonrpc.Message) bool {
 	id := n.RequestID()
 	p.mu.Lock()
-	var found []*visit
-	for v := range p.visits {
+	var found []*statelessCall
+	for v := range p.stateless {
 		if bytes.Equal(v.id, id) {
 			found = append(found, v)
 		}
 	}
 	if len(found) == 1 {
-		delete(p.visits, found[0]) // its id may come again
+		delete(p.stateless, found[0]) // its id may come again
 	}
 	p.mu.Unlock()
 	if len(found) == 1 {
@@ -189,12 +189,12 @@ func (p *peer) takeBack(n *jsonrpc.Message) bool {
 	return len(found) > 0
 }
 
-// endVisits ends all calls without a session. Subscriptions end as they do when
+// endStateless ends all calls without a session. Subscriptions end as they do when
 // the bridge stops: with their result.
-func (p *peer) endVisits(reason error) {
+func (p *peer) endStateless(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for v := range p.visits {
+	for v := range p.stateless {
 		if v.listens {
 			v.stop(bridge.ErrShutdown)
 		} else {

@@ -10,11 +10,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
 
-// courier carries what has no answer, one POST after the other, so that it
-// arrives in the order in which it was sent. Its goroutine runs while there is
-// something to carry. The wire's lock guards it.
-type courier struct {
-	queue   []note
+// queue holds what has no answer: notifications, and answers to the server's
+// questions. They are sent by one POST after the other, so that they arrive in their
+// order. Its goroutine runs while there is something to send. The wire's lock guards
+// it.
+type queue struct {
+	notes   []note
 	bytes   int  // in the queue
 	busy    bool // the goroutine runs
 	room    upstream.Signal
@@ -24,7 +25,7 @@ type courier struct {
 // note is one message on its way.
 type note struct {
 	conn.Outgoing
-	about *posting // of the call that it takes back; nil means none
+	about *exchange // of the call that it takes back; nil means none
 }
 
 // drop gives a note up. The server does not learn that nobody waits for the call
@@ -47,7 +48,7 @@ var errFull = errors.New("too much waits to be taken by it")
 func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 	n := note{Outgoing: m}
 	if m.Cancels != 0 {
-		if n.about = w.posting(m.Cancels); n.about == nil {
+		if n.about = w.exchange(m.Cancels); n.about == nil {
 			m.Line.Free()
 			return nil // the call has just ended: there is nothing to take back
 		}
@@ -70,7 +71,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			return err
 		}
 		if ctx == nil || w.bytes == 0 || w.bytes+size <= limit {
-			w.queue = append(w.queue, n)
+			w.notes = append(w.notes, n)
 			w.bytes += size
 			if !w.busy {
 				w.busy = true
@@ -88,10 +89,10 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 
 // dismiss drops what is in the queue. The caller holds w.mu.
 func (w *wire) dismiss() {
-	for _, n := range w.queue {
+	for _, n := range w.notes {
 		n.drop()
 	}
-	w.queue, w.bytes = nil, 0
+	w.notes, w.bytes = nil, 0
 	w.room.Wake()
 }
 
@@ -99,14 +100,14 @@ func (w *wire) dismiss() {
 func (w *wire) carry() {
 	for {
 		w.mu.Lock()
-		if len(w.queue) == 0 {
-			w.queue, w.busy = nil, false
+		if len(w.notes) == 0 {
+			w.notes, w.busy = nil, false
 			w.mu.Unlock()
 			return
 		}
-		n := w.queue[0]
-		w.queue[0] = note{}
-		w.queue = w.queue[1:]
+		n := w.notes[0]
+		w.notes[0] = note{}
+		w.notes = w.notes[1:]
 		w.bytes -= len(n.Line.B) + noteRoom
 		w.room.Wake()
 		w.mu.Unlock()

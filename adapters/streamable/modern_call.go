@@ -19,10 +19,10 @@ const (
 	listen   = "subscriptions/listen"
 )
 
-// visit is one request of a client without a session, and what there is to say
+// statelessCall is one request of a client without a session, and what there is to say
 // in return (2026-07-28, Streamable HTTP). It lasts as long as its POST: when
 // the client goes, the call is cancelled, and there is nothing to come back for.
-type visit struct {
+type statelessCall struct {
 	d      *Downstream
 	method string
 	whose  string                  // the principal
@@ -36,17 +36,17 @@ type visit struct {
 	over bool // nothing may be said any more
 }
 
-var _ bridge.Stream = (*visit)(nil)
+var _ bridge.Stream = (*statelessCall)(nil)
 
-// visitLimits bound what waits for a client that reads slowly. Progress and log
+// statelessLimits bound what waits for a client that reads slowly. Progress and log
 // messages are dropped, the oldest first; of the changes that a subscription
 // tells about the last of each kind stays, and when those are too many, the
 // subscription ends: its client is not to be left in error.
-var visitLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
+var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
 
-// newVisit begins the call m, and frees body when that has ended.
-func newVisit(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) *visit {
-	v := &visit{d: d, method: m.Method, whose: g.From.Principal, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// newStatelessCall begins the call m, and frees body when that has ended.
+func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) *statelessCall {
+	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	// Not the request's context: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
@@ -56,7 +56,7 @@ func newVisit(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *httpbody
 }
 
 // call makes the call.
-func (v *visit) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) {
+func (v *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) {
 	defer close(v.done)
 	a, err := v.d.b.Call(ctx, m, g)
 	body.Free()
@@ -67,14 +67,14 @@ func (v *visit) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, b
 }
 
 // Send implements bridge.Stream.
-func (v *visit) Send(e replay.Event) bool {
+func (v *statelessCall) Send(e replay.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.over {
 		return false
 	}
 	if v.said == nil {
-		v.said = v.d.b.NewLog(v.whose, visitLimits, false)
+		v.said = v.d.b.NewLog(v.whose, statelessLimits, false)
 		e.Must = v.listens() // the acknowledgement comes first
 	}
 	if v.said.Append(e) != nil {
@@ -88,17 +88,17 @@ func (v *visit) Send(e replay.Event) bool {
 	return true
 }
 
-func (v *visit) listens() bool { return v.method == listen }
+func (v *statelessCall) listens() bool { return v.method == listen }
 
 // saying returns what was said so far, or nil.
-func (v *visit) saying() *replay.Log {
+func (v *statelessCall) saying() *replay.Log {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.said
 }
 
 // ended reports whether the call has.
-func (v *visit) ended() bool {
+func (v *statelessCall) ended() bool {
 	select {
 	case <-v.done:
 		return true
@@ -108,7 +108,7 @@ func (v *visit) ended() bool {
 }
 
 // end takes the call back, if it has not ended, and waits for its end.
-func (v *visit) end() {
+func (v *statelessCall) end() {
 	v.stop(bridge.ErrCancelled)
 	<-v.done
 	v.answer.m.Release()
@@ -119,7 +119,7 @@ func (v *visit) end() {
 
 // reply writes what there is to say as the response to the POST: as JSON when
 // the answer comes soon and alone, otherwise as a stream.
-func (v *visit) reply(w http.ResponseWriter, r *http.Request) {
+func (v *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 	var late <-chan time.Time
 	if v.method != discover { // its status has to say what went wrong
 		timer := time.NewTimer(streamAfter)
@@ -158,7 +158,7 @@ func (v *visit) reply(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve writes the stream until it ends, or the client goes.
-func (v *visit) serve(ctx context.Context, w *eventstream.Writer) {
+func (v *statelessCall) serve(ctx context.Context, w *eventstream.Writer) {
 	beat := time.NewTicker(v.d.o.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -184,7 +184,7 @@ func (v *visit) serve(ctx context.Context, w *eventstream.Writer) {
 }
 
 // write writes what was said since the last time.
-func (v *visit) write(w *eventstream.Writer) error {
+func (v *statelessCall) write(w *eventstream.Writer) error {
 	said := v.saying()
 	if said == nil {
 		return nil
@@ -193,7 +193,7 @@ func (v *visit) write(w *eventstream.Writer) error {
 }
 
 // last writes the answer. A call that was cancelled has none.
-func (v *visit) last(w *eventstream.Writer) {
+func (v *statelessCall) last(w *eventstream.Writer) {
 	m := v.answer.m
 	if m == nil {
 		return
@@ -210,9 +210,9 @@ func (v *visit) last(w *eventstream.Writer) {
 	}
 }
 
-// detach has serve run on behalf of a visit whose connection has left the HTTP
+// detach has serve run on behalf of a call whose connection has left the HTTP
 // server; abort breaks that.
-func (d *Downstream) detach(v *visit, abort, serve func()) {
+func (d *Downstream) detach(v *statelessCall, abort, serve func()) {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()

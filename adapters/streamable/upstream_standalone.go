@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/pause"
 )
 
-// standing is the stream on which the server says what belongs to no call.
+// standalone is the stream on which the server says what belongs to no call.
 // Servers may do without.
-type standing struct {
+type standalone struct {
 	w      *wire
 	last   string        // the id of the last event
 	retry  time.Duration // what the server wants us to wait
@@ -26,7 +26,7 @@ type standing struct {
 }
 
 // greeting is how far the wire is in saying that the handshake is over. The first
-// attempt to open the standing stream comes before that: what a server announces
+// attempt to open the standalone stream comes before that: what a server announces
 // at once, such as tools that depend on the client, it says to those who listen,
 // and there are servers that drop it otherwise. The specification forbids only
 // requests before it (2025-11-25, Lifecycle, Initialization).
@@ -45,8 +45,8 @@ const listenPatience = 250 * time.Millisecond
 const (
 	// stableAfter is how long a stream must have lived for the next attempt not
 	// to count as one more failure.
-	stableAfter = 10 * time.Second
-	maxStanding = time.Minute // between attempts, unless the server wants more
+	stableAfter   = 10 * time.Second
+	maxStandalone = time.Minute // between attempts, unless the server wants more
 )
 
 // greet says that the handshake is over, by m, and begins to listen before.
@@ -80,11 +80,11 @@ func (w *wire) patiently(ctx context.Context, done <-chan struct{}) bool {
 	return false
 }
 
-// listen keeps the standing stream open for as long as the connection lives. An
+// listen keeps the standalone stream open for as long as the connection lives. An
 // attempt that hangs is left to itself: there is never more than one stream.
 func (w *wire) listen() {
 	defer w.deafen()
-	s := &standing{w: w, early: true}
+	s := &standalone{w: w, early: true}
 	began := time.Now()
 	res, again := s.attempt(w.heed)
 	close(w.tried)
@@ -112,7 +112,7 @@ func (w *wire) listen() {
 	}
 }
 
-// mute notes that there is no standing stream, until it is open again. The end of
+// mute notes that there is no standalone stream, until it is open again. The end of
 // the connection is none of that: others may hear of the same changes.
 func (w *wire) mute() {
 	if w.heed.Err() != nil {
@@ -126,14 +126,14 @@ func (w *wire) mute() {
 
 // pause is how long to wait before the next attempt. Never less than a second:
 // there are servers that close each stream at once.
-func (s *standing) pause() time.Duration {
-	d := max(pause.Grown(time.Second, maxStanding, s.fails+1), s.retry)
+func (s *standalone) pause() time.Duration {
+	d := max(pause.Grown(time.Second, maxStandalone, s.fails+1), s.retry)
 	return d + rand.N(d/4)
 }
 
 // attempt opens the stream. It returns nil when the server does not, and reports
 // whether to try again when that has failed, or the stream has ended.
-func (s *standing) attempt(ctx context.Context) (res *http.Response, again bool) {
+func (s *standalone) attempt(ctx context.Context) (res *http.Response, again bool) {
 	r := s.w.request(ctx, http.MethodGet, nil, nil)
 	if s.last != "" {
 		r.Header["Last-Event-Id"] = []string{s.last}
@@ -152,7 +152,7 @@ func (s *standing) attempt(ctx context.Context) (res *http.Response, again bool)
 }
 
 // follow reads a stream to its end, which was asked for when it began.
-func (s *standing) follow(res *http.Response, began time.Time) {
+func (s *standalone) follow(res *http.Response, began time.Time) {
 	news := s.read(res)
 	if s.fails++; news || time.Since(began) >= stableAfter {
 		s.fails = 0
@@ -161,7 +161,7 @@ func (s *standing) follow(res *http.Response, began time.Time) {
 
 // open sends the request in a goroutine of its own: to connect takes a deep
 // stack, and the one that waits for events would keep it.
-func (s *standing) open(r *http.Request) (res *http.Response, err error) {
+func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 	done := make(chan struct{})
 	s.w.wg.Go(func() {
 		defer close(done)
@@ -172,7 +172,7 @@ func (s *standing) open(r *http.Request) (res *http.Response, err error) {
 }
 
 // refused takes a response that is no stream.
-func (s *standing) refused(res *http.Response) (again bool) {
+func (s *standalone) refused(res *http.Response) (again bool) {
 	w := s.w
 	refusal := readRefusal(res)
 	session, _ := w.holds()
@@ -196,7 +196,7 @@ func (s *standing) refused(res *http.Response) (again bool) {
 // read takes events until the stream ends. It reports whether there was a
 // message that is not a repetition. Here is where an idle connection waits: what
 // it does with an event is elsewhere, which keeps its stack small.
-func (s *standing) read(res *http.Response) (news bool) {
+func (s *standalone) read(res *http.Response) (news bool) {
 	defer res.Body.Close()
 	from := s.last
 	in := s.w.Intake()
@@ -218,7 +218,7 @@ func (s *standing) read(res *http.Response) (news bool) {
 }
 
 // event takes one event. It reports whether it was a message.
-func (s *standing) event(ev *eventstream.Received, in *conn.Intake) bool {
+func (s *standalone) event(ev *eventstream.Received, in *conn.Intake) bool {
 	w := s.w
 	if ev.HasRetry {
 		s.retry = ev.Retry
@@ -239,10 +239,10 @@ func (s *standing) event(ev *eventstream.Received, in *conn.Intake) bool {
 	return false
 }
 
-// deliver takes a message from the standing stream. Answers have no place here
+// deliver takes a message from the standalone stream. Answers have no place here
 // but for servers that know only one stream; then the call's own response has
 // nothing more to say. It owns m.
-func (s *standing) deliver(m *jsonrpc.Message) {
+func (s *standalone) deliver(m *jsonrpc.Message) {
 	if !m.IsResponse() {
 		s.w.hear(0, m)
 		return
@@ -252,7 +252,7 @@ func (s *standing) deliver(m *jsonrpc.Message) {
 	if err != nil {
 		return
 	}
-	if p := s.w.posting(call); p != nil {
+	if p := s.w.exchange(call); p != nil {
 		p.stop()
 	}
 }
