@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
@@ -156,7 +157,7 @@ type Server struct {
 	// schemas before the server gets them. Rest does so anyway. Default false.
 	Validate bool `yaml:"validate"`
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
-	Cache   gateway.Cache   `yaml:"cache"`
+	Cache   cache.Options   `yaml:"cache"`
 	Breaker breaker.Options `yaml:"breaker"`
 	Limits  limits.Options  `yaml:"limits"`
 	Retry   retry.Options   `yaml:"retry"`

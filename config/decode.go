@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
@@ -109,7 +109,7 @@ func ruleOf(in reflect.Type, key string) func(any) (any, error) {
 	switch in.PkgPath() {
 	case reflect.TypeFor[Config]().PkgPath():
 		return func(value any) (any, error) { return rule(key, value) }
-	case reflect.TypeFor[breaker.Options]().PkgPath(), reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[retry.Options]().PkgPath(), reflect.TypeFor[gateway.Cache]().PkgPath():
+	case reflect.TypeFor[breaker.Options]().PkgPath(), reflect.TypeFor[limits.Options]().PkgPath(), reflect.TypeFor[retry.Options]().PkgPath(), reflect.TypeFor[cache.Options]().PkgPath():
 		return notZero
 	case reflect.TypeFor[rest.Config]().PkgPath(), reflect.TypeFor[toolset.Entry]().PkgPath():
 		if notZeroInRest[key] {

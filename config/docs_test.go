@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/config/strict"
@@ -45,7 +45,7 @@ func TestReferenceTables(t *testing.T) {
 		{"### access_log: ", AccessLog{}},
 		// The core keeps its own defaults too.
 		{"### per_principal: ", limits.PerPrincipal{Sessions: 1000, Calls: 512}},
-		{"### cache: ", gateway.Cache{Stale: time.Hour, Bytes: 16 << 20}},
+		{"### cache: ", cache.Options{Stale: time.Hour, Bytes: 16 << 20}},
 		{"### breaker: ", breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
 		{"### limits: ", limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
 		{"### retry: ", retry.Options{Attempts: 2}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -51,7 +52,7 @@ func BenchmarkCachedList(b *testing.B) {
 }
 
 func benched(b *testing.B, a bridge.Adapter) *Gateway {
-	br := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: a, Cache: Cache{Lists: maxFresh}}}, Log: slog.New(slog.DiscardHandler)})
+	br := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: a, Cache: cache.Options{Lists: maxFresh}}}, Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() { br.Close(context.Background()) })
 	return br
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 )
 
 // A list of a server that announces changes is kept for a minute only as long as
@@ -59,9 +60,9 @@ func TestCacheHeardBy(t *testing.T) {
 		{"another session", ServerOptions{}, "p", 1},
 		{"another session of a shared connection", ServerOptions{Share: SharePrincipal}, "p", 1},
 		{"another caller", ServerOptions{}, "q", 2},
-		{"another caller, and the list is for all", ServerOptions{Cache: Cache{Shared: true}}, "q", 1},
+		{"another caller, and the list is for all", ServerOptions{Cache: cache.Options{Shared: true}}, "q", 1},
 		{"another caller of a connection for all", ServerOptions{Share: ShareAll}, "q", 1},
-		{"nobody, and the configuration says for how long", ServerOptions{Cache: Cache{Lists: time.Minute}}, "q", 1},
+		{"nobody, and the configuration says for how long", ServerOptions{Cache: cache.Options{Lists: time.Minute}}, "q", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLister()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -92,7 +93,7 @@ func TestCachePublicPages(t *testing.T) {
 // resources. Whose they are is for the server to say.
 func TestCacheSharedIsForLists(t *testing.T) {
 	f, asked := hinted(`"contents":[{"uri":"a:","text":"%d"}],"ttlMs":60000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: f, Cache: Cache{Shared: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Shared: true}}, func(t *testing.T, b *Gateway) {
 		for range 2 {
 			bridgetest.Contains(t, visitor{principal: "a"}.call(t, b, "resources/read", `"uri":"a:"`), `"text":"1"`)
 			bridgetest.Contains(t, visitor{principal: "b"}.call(t, b, "resources/read", `"uri":"a:"`), `"text":"2"`)

@@ -15,8 +15,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/list"
+)
+
+// What package cache promises.
+const (
+	maxFetch       = 5 * time.Minute
+	maxFresh       = 24 * time.Hour
+	unannouncedFor = 5 * time.Second
+	joinPatience   = 2 * time.Second
+	maxTries       = 3
 )
 
 // lister is a legacy server that counts how often it is asked for a list. The
@@ -148,7 +158,7 @@ func TestCacheLegacyTime(t *testing.T) {
 	} {
 		l := newLister()
 		l.result = test.result
-		run(t, ServerOptions{Adapter: l, Share: test.share, Cache: Cache{Lists: test.lists}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: l, Share: test.share, Cache: cache.Options{Lists: test.lists}}, func(t *testing.T, b *Gateway) {
 			v := visitor{}
 			v.call(t, b, "tools/list", "")
 			time.Sleep(test.want - time.Millisecond)
@@ -232,7 +242,7 @@ func TestCachePrincipals(t *testing.T) {
 		{"shared", `,"cacheScope":"private"`, true, 1},
 	} {
 		f, asked := hinted(`"tools":[{"name":"t%d"}],"ttlMs":60000` + test.scope)
-		run(t, ServerOptions{Adapter: f, Cache: Cache{Shared: test.shared}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Cache: cache.Options{Shared: test.shared}}, func(t *testing.T, b *Gateway) {
 			for range 2 {
 				visitor{principal: "a"}.call(t, b, "tools/list", "")
 				got := visitor{principal: "b"}.call(t, b, "tools/list", "")
@@ -245,7 +255,7 @@ func TestCachePrincipals(t *testing.T) {
 	}
 	for _, shared := range []bool{false, true} {
 		l := newLister()
-		run(t, ServerOptions{Adapter: l, Share: ShareAll, Cache: Cache{Shared: shared}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: l, Share: ShareAll, Cache: cache.Options{Shared: shared}}, func(t *testing.T, b *Gateway) {
 			one, _ := begin(t, b, "a")
 			two, _ := begin(t, b, "b")
 			do(t, one, "1", "tools/list", `{}`)
@@ -358,7 +368,7 @@ func TestCacheDiscover(t *testing.T) {
 func TestCacheEmptyAndFailed(t *testing.T) {
 	l := newLister()
 	l.list = `{"tools":[]}`
-	run(t, ServerOptions{Adapter: l, Cache: Cache{Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"tools":[]`)
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"tools":[]`)
@@ -495,7 +505,7 @@ func TestCacheOwnFromNowOn(t *testing.T) {
 // and meanwhile what is kept is given out, for as long as the settings allow.
 func TestCacheStale(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: Cache{Stale: 30 * time.Minute}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: cache.Options{Stale: 30 * time.Minute}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		v := visitor{}
 		do(t, s, "1", "tools/list", `{}`)
@@ -614,7 +624,7 @@ func TestCacheBytes(t *testing.T) {
 		l.mu.Unlock()
 		return serve(w, m)
 	}
-	run(t, ServerOptions{Adapter: l, Cache: Cache{Bytes: bound, Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Bytes: bound, Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		for i := range 500 {
 			do(t, s, "1", "tools/list", fmt.Sprintf(`{"cursor":"%d"}`, i))
@@ -635,8 +645,8 @@ func TestCacheBytes(t *testing.T) {
 			t.Errorf("it was asked %d times for what is too large", n-before)
 		}
 		c := b.routes[0].cache
-		c.source(&bridge.Caller{}).Replaced()
-		if st := c.status(); st.Entries != 0 || st.Bytes != 0 {
+		c.Source(&bridge.Caller{}).Replaced()
+		if st := c.Status(); st.Entries != 0 || st.Bytes != 0 {
 			t.Errorf("nothing is kept any more, and %+v", st)
 		}
 	})
@@ -677,7 +687,7 @@ func TestCacheDoubt(t *testing.T) {
 // the server.
 func TestCacheReopened(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: Cache{Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		other, _ := begin(t, b, "")
 		do(t, s, "1", "tools/list", `{}`)
@@ -711,12 +721,12 @@ func TestCachePages(t *testing.T) {
 // Off is off.
 func TestCacheOff(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		for range 3 {
 			do(t, s, "1", "tools/list", `{}`)
 		}
-		if n := l.times(); n != 3 || b.Status()[0].Cache != (CacheStatus{}) {
+		if n := l.times(); n != 3 || b.Status()[0].Cache != (cache.Status{}) {
 			t.Errorf("asked %d times, %+v", n, b.Status()[0].Cache)
 		}
 	})

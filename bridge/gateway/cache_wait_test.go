@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -209,7 +210,7 @@ func TestCacheRefusalsAreNotShared(t *testing.T) {
 		})
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: Cache{Shared: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Shared: true}}, func(t *testing.T, b *Gateway) {
 		alice, _ := begin(t, b, "alice")
 		bob, _ := begin(t, b, "bob")
 		first := start(t, alice, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)

@@ -6,7 +6,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/translate/lift"
@@ -60,10 +59,10 @@ func (r *route) connection(from *bridge.Caller, rest bridge.Client) (bridge.Upst
 // its connections, which it keeps from being opened too. own says that the lane is
 // one session's; givenUp is as in lane.Ends.
 func (r *route) guarded(from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
-	kept, places := r.cache.source(from), r.gate.Places() // they hear the lane, so they come before it
+	kept, places := r.cache.Source(from), r.gate.Places() // they hear the lane, so they come before it
 	l := lane.New(&r.lane, from, lane.Ends{Client: places.Client(rest), Observer: kept, Gate: gate{r.breaker, own}, GivenUp: givenUp})
-	up := places.Wrap(r.retries.Wrap(l))      // made again, a call keeps its place
-	return l, r.cache.over(up, from, l, kept) // what is kept needs neither place nor connection
+	up := places.Wrap(r.retries.Wrap(l)) // made again, a call keeps its place
+	return l, kept.Wrap(up, l)           // what is kept needs neither place nor connection
 }
 
 // perCall returns what opens a lane for each call. The guards stand around that,
@@ -72,10 +71,10 @@ func (r *route) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream
 	places := r.gate.Places()
 	to := places.Client(rest)
 	up := places.Wrap(&share.PerCall{Name: r.o.Name, Client: to, Budget: r.lane.Budget, Force: r.b.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
-		l := lane.New(&r.lane, from, lane.Ends{Client: to, Observer: r.cache.source(from), Gate: gate{r.breaker, false}, Level: level})
+		l := lane.New(&r.lane, from, lane.Ends{Client: to, Observer: r.cache.Source(from), Gate: gate{r.breaker, false}, Level: level})
 		return l, r.retries.Wrap(l)
 	}})
-	return r.cache.over(up, from, nil, nil)
+	return r.cache.Wrap(up, from)
 }
 
 // gate is the breaker as a lane asks it.
@@ -97,10 +96,6 @@ func (r *route) member() aggregate.Server {
 		Name: r.o.Name, Prefix: r.o.Prefix, Log: r.log, Remembers: r.cache != nil && len(r.o.Forward) == 0,
 		Stateless: r.guests, Session: r.session, Serves: r.filter.Serves, Shows: r.filter.Shows, Greeting: r.said, Failing: r.failing,
 		Await:  func(from *bridge.Caller, told func()) (stop func()) { return r.await(r.caller(from), told) },
-		Missed: r.missed,
+		Missed: r.cache.Heard,
 	}
 }
-
-// missed notes what may have changed while nobody listened: what is kept of it will
-// not do any more.
-func (r *route) missed(n *jsonrpc.Message) { r.cache.heard(nil, n) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -77,8 +78,8 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //   - filter.granted is about what the caller may use, and names tools as clients do.
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
-//   - tools.checked asks for lists as they are now, so it stands above keeper.
-//   - What keeper has needs no place in the queue of limits.bounded.
+//   - tools.checked asks for lists as they are now, so it stands above cache.Cached.
+//   - What cache.Cached has needs no place in the queue of limits.bounded.
 //   - The lane opens a connection and calls within spans.
 //   - A call that retry makes again keeps its place; and where each call has a
 //     process, one that waits has none.
@@ -89,8 +90,8 @@ func TestChains(t *testing.T) {
 		visitor   = refined + "limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > "
 		modern    = "tools.checked > "
-		guards    = "keeper > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
-		perCall   = "keeper > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
+		guards    = "cache.Cached > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
+		perCall   = "cache.Cached > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > breaker.guarded"
 		viewed    = "share.View > " + guards
 		askedLess = "tools.checked > " + guards // the translator makes a call that may be parked in a goroutine
 	)
@@ -134,7 +135,7 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 			Name: "fake", Adapter: c, Share: share, Prefix: "f__", Validate: true,
 			Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"x": "y"}}},
 			Limits: limits.Options{PerPrincipal: 10, Rate: limits.Rate{PerSecond: 100, Burst: 100}},
-			Retry:  retry.Options{Tools: true}, Cache: Cache{Lists: time.Minute},
+			Retry:  retry.Options{Tools: true}, Cache: cache.Options{Lists: time.Minute},
 		}
 		other := o
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}

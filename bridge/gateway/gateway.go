@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
@@ -105,7 +106,7 @@ type ServerOptions struct {
 	// work; 0 means no limit. The Adapter bounds all other calls.
 	MaxTask time.Duration
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
-	Cache   Cache
+	Cache   cache.Options
 	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -53,7 +54,7 @@ func TestLiftMeta(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 				s, _, _ := beginAs(t, b, able("2025-11-25"))
 				a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
 				if got := bridgetest.Text(a); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {

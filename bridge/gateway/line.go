@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/lane"
 	"github.com/mcp-bridge/bridge/bridge/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/translate/lower"
@@ -17,7 +18,7 @@ type line struct {
 	bridge.Upstream
 	connection
 	checked bridge.Upstream // with what the tools ask of calls
-	kept    *keeper         // nil when nothing is kept
+	kept    *cache.Cached   // nil when nothing is kept
 }
 
 // connection is what a lane has beside its Upstream, which has no guards.
@@ -48,7 +49,7 @@ func (r *route) line(from *bridge.Caller, rest bridge.Client) *line {
 		l, up = r.guarded(from, rest, false, func() { rest.Gone(nil) })
 		guarded = up
 	}
-	kept, _ := guarded.(*keeper)
+	kept, _ := guarded.(*cache.Cached)
 	return &line{up, l, r.tools.Wrap(up), kept}
 }
 
@@ -57,7 +58,7 @@ func (l *line) Checked() bridge.Upstream { return l.checked }
 
 // Holds reports whether the answer to a request is kept: see stateless.Line.
 func (l *line) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
-	if l.kept == nil || s == nil || why != nil && !excused(why) || !l.kept.holds(r, s, why != nil) {
+	if !l.kept.Holds(r, s, why) {
 		return false
 	}
 	l.Presume(s)
@@ -75,7 +76,7 @@ func newPool(r *route, lanes int) *stateless.Pool {
 		Sharing: sharing[r.share], Idle: r.o.Idle, Lanes: lanes, Forward: r.o.Forward, Queue: r.gate, Shares: r.portions,
 		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return r.line(from, to) },
 		Refuse:  r.tools.Misheaded,
-		Heard:   r.missed,
+		Heard:   r.cache.Heard,
 		Leaving: func() (context.Context, func()) { return r.b.force, r.lane.Budget.Leaving() },
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -29,7 +30,7 @@ func (w *fakeWire) sayOn(call int64, text string) {
 // whichever others there are.
 func TestLowerExactAttribution(t *testing.T) {
 	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}
-	run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		c := visitor{meta: `,"io.modelcontextprotocol/logLevel":"info"`}
 		one := c.ask(t, b, "1", "tools/call", `"name":"slow"`) // call 3, behind initialize and the level
 		synctest.Wait()
@@ -79,7 +80,7 @@ func TestLowerOnCall(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		c := visitor{}
 		slow := c.ask(t, b, "1", "tools/call", `"name":"slow"`)
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/translate/lower"
@@ -236,7 +237,7 @@ func TestLowerAnnotationGone(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		call := func() string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 			g, _ := NewGuest("", "", m)

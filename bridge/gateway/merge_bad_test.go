@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -71,7 +72,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *Gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -88,7 +89,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 	hangs = false
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *Gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -247,7 +248,7 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 // again, before anything else.
 func TestMergeSubscribesAnew(t *testing.T) {
 	one, two := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"a:2"}]}`}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: Cache{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: cache.Options{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
 		s, _, _ := enter(t, b)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:1"}`)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:2"}`)
@@ -281,7 +282,7 @@ func TestMergeWaitsOnce(t *testing.T) {
 		}
 		return false
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Lists: time.Millisecond}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *Gateway) {
 		list := func(s *Session) ([]string, time.Duration) {
 			began := time.Now()
 			return names(t, do(t, s, "1", "tools/list", `{}`)), time.Since(began)
@@ -330,7 +331,7 @@ func TestMergeWaitsOnce(t *testing.T) {
 	// Without sessions.
 	delay.Store(int64(12 * time.Second))
 	tools.Store(&first)
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Lists: time.Millisecond}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *Gateway) {
 		v := visitor{}.ask(t, b, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Minute)
 		v.take()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
 	"github.com/mcp-bridge/bridge/bridge/list"
@@ -356,7 +357,7 @@ func TestMergeSlowList(t *testing.T) {
 		}()
 		return true
 	}
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *Gateway) {
 		s, st, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		same(t, "meanwhile", names(t, do(t, s, "2", "tools/list", `{}`)), []string{"good__a"})
@@ -371,7 +372,7 @@ func TestMergeSlowList(t *testing.T) {
 	})
 	// While nothing has come an empty list would be wrong.
 	asked = 0
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: Cache{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *Gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "the only one", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"slow__s"})
 		done := make(chan string)

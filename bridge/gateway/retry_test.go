@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -170,7 +171,7 @@ func TestRetryThrough(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Cache: Cache{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `upstream_lost`)

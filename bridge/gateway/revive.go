@@ -86,7 +86,7 @@ func (r *route) retry(from *bridge.Caller) {
 
 // try opens a connection if g lets it; nil lets it in any case. done closes it.
 func (r *route) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
-	l := lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.source(from), Gate: g})
+	l := lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.Source(from), Gate: g})
 	_, _, err = l.Known(ctx)
 	return func() { _ = l.Close(r.b.force) }, err
 }

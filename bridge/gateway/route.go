@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/lane"
@@ -49,7 +50,7 @@ type route struct {
 	retries  *retry.Retries   // nil when calls are not made again
 	rewrites list.Rewrites    // of its lists
 	lifts    lift.Options     // of sessions
-	cache    *cache           // of what it lists; nil when nothing is kept
+	cache    *cache.Cache     // of what it lists; nil when nothing is kept
 	tasks    *filter.Tasks    // whose they are; nil when nobody need know
 
 	mu      sync.Mutex                  // guards the rest
@@ -85,8 +86,10 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
 		r.tasks = filter.NewTasks()
 	}
-	r.cache = newCache(r)
-	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: r.missed}
+	r.cache = cache.New(o.Cache, cache.Server{
+		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: r.share == ShareAll, PerCall: r.share == ShareCall, Log: r.log, Tracing: b.tracing,
+	})
+	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: r.cache.Heard}
 	users := 0
 	for principal := range b.grants {
 		if r.filter.Serves(principal) {
@@ -204,7 +207,7 @@ func (r *route) close(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.shared.Close(ctx) })
 	wg.Go(func() { _ = r.pool.Close(ctx) })
-	wg.Go(r.cache.close)
+	wg.Go(r.cache.Close)
 	wg.Wait()
 }
 
@@ -239,7 +242,7 @@ type Status struct {
 	RetryAt time.Time
 	Trips   uint64 // how often it began to be left alone
 	// Cache says what is kept of what it lists.
-	Cache CacheStatus
+	Cache cache.Status
 }
 
 // Status returns how each server fares, in the order of Options.
@@ -268,7 +271,7 @@ func (b *Gateway) Status() []Status {
 }
 
 func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Cache: r.cache.status()}
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Cache: r.cache.Status()}
 	r.mu.Lock()
 	failure, since, latest, served := r.failure, r.since, r.latest, r.served
 	if r.known != nil {

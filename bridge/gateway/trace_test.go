@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -379,7 +380,7 @@ func TestTraceAggregate(t *testing.T) {
 		if len(asked) != 2 || door.SpanContext().TraceID().String() != clientTrace {
 			t.Errorf("asked %v in trace %s", asked, door.SpanContext().TraceID())
 		}
-	}, ServerOptions{Name: "one", Adapter: one, Prefix: "one_", Cache: Cache{Off: true}}, ServerOptions{Name: "two", Adapter: two, Prefix: "two_", Cache: Cache{Off: true}})
+	}, ServerOptions{Name: "one", Adapter: one, Prefix: "one_", Cache: cache.Options{Off: true}}, ServerOptions{Name: "two", Adapter: two, Prefix: "two_", Cache: cache.Options{Off: true}})
 }
 
 // A question of the server is a part of the call that it is about: a child of
@@ -513,7 +514,7 @@ func TestTraceEmbedded(t *testing.T) {
 		if door, _ := spans.pair(t, "tools/list"); door.Parent().SpanID() != outer.SpanID() {
 			t.Errorf("the parent is %v", door.Parent())
 		}
-	}, ServerOptions{Name: "fake", Adapter: f, Cache: Cache{Off: true}})
+	}, ServerOptions{Name: "fake", Adapter: f, Cache: cache.Options{Off: true}})
 }
 
 // BenchmarkTracing measures a call of a session that goes to its server and back,

@@ -1,5 +1,5 @@
 // Package guard is the folder of what guards servers, and callers from each
-// other: breaker, limits and retry. It has what their settings share.
+// other: breaker, cache, limits and retry. It has what their settings share.
 package guard
 
 import (

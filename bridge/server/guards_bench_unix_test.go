@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -83,7 +84,7 @@ func BenchmarkGuards(b *testing.B) {
 				m.Take(&p)
 				access.Take(&p)
 			}
-			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: gateway.Cache{Off: true}, Breaker: breaker.Options{Off: true},
+			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: cache.Options{Off: true}, Breaker: breaker.Options{Off: true},
 				Retry: retry.Options{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
 			guarded := gateway.ServerOptions{Name: "i", Adapter: instant{}}
 			ruled := guarded

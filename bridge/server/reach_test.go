@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/list/filter"
@@ -258,7 +259,7 @@ func TestOptions(t *testing.T) {
 		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: rules("t"), Prompts: rules("p"), Resources: rules("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
-		Cache: gateway.Cache{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
+		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
@@ -271,7 +272,7 @@ func TestOptions(t *testing.T) {
 		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
 		MaxLanes: 4, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true,
-		Cache: gateway.Cache{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
+		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options = %+v, want %+v", got, want)

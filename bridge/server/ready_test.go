@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -122,7 +123,7 @@ func TestReadyTextFailing(t *testing.T) {
 	st := gateway.Status{
 		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 300), LastAt: now.Add(-2 * time.Second),
 		Breaker: "open", RetryAt: now.Add(3 * time.Second), Trips: 1,
-		Cache: gateway.CacheStatus{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
+		Cache: cache.Status{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
 	}
 	r := newRig(t, nil, "one")
 	all := &readiness{Reason: "no server works", Whole: &whole{}, Servers: []state{r.s.state(0, &st)}}

@@ -1,4 +1,4 @@
-package gateway
+package cache
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // fetch is something that a server is asked for which may be kept: for one
 // caller, or for all who want to know the same meanwhile.
 type fetch struct {
-	*spot
-	c     *keeper
+	*key
+	c     *Cached
 	began time.Time
 	void  bool  // it is outdated; guarded by the cache's mu
 	err   error // why there is no answer, once it has ended
@@ -47,9 +47,9 @@ var (
 	errDown   = errors.New("its connection was lost")
 )
 
-// visit finds out what becomes of a request for a list, which waits for no fetch
+// find finds out what becomes of a request for a list, which waits for no fetch
 // that began before after.
-func (c *cache) visit(of *keeper, p *spot, r *bridge.Request, after time.Time) (v found) {
+func (c *Cache) find(of *Cached, p *key, r *bridge.Request, after time.Time) (v found) {
 	v.now = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *cache) visit(of *keeper, p *spot, r *bridge.Request, after time.Time) (
 // way that did not begin before after; nil when the cache is closed. The caller
 // holds c.mu, and leaves the fetch if it does not wait until it is done; one that
 // is pinned need not be left.
-func (c *cache) fetch(of *keeper, p *spot, r *bridge.Request, after time.Time, pinned bool) *fetch {
-	f := c.fetches[p.key]
+func (c *Cache) fetch(of *Cached, p *key, r *bridge.Request, after time.Time, pinned bool) *fetch {
+	f := c.fetches[p.text]
 	if f != nil && !f.began.Before(after) {
 		c.joined.Add(1)
 		if pinned {
@@ -98,30 +98,30 @@ func (c *cache) fetch(of *keeper, p *spot, r *bridge.Request, after time.Time, p
 		return nil
 	}
 	c.misses.Add(1)
-	f = &fetch{spot: p, c: of, done: make(chan struct{}), pinned: pinned}
+	f = &fetch{key: p, c: of, done: make(chan struct{}), pinned: pinned}
 	if !pinned {
 		f.waiters = 1
 	}
 	var ctx context.Context
 	ctx, f.stop = context.WithCancelCause(c.ctx)
 	inner := of.fetching(r, of.Server())
-	if c.enter(f); !f.void {
-		c.fetches[p.key] = f
+	if c.begin(f); !f.void {
+		c.fetches[p.text] = f
 	}
 	c.wg.Go(func() { f.run(ctx, inner) })
 	return f
 }
 
 // leave says that one of those who wait for a fetch waits no more.
-func (c *cache) leave(f *fetch, cause error) {
+func (c *Cache) leave(f *fetch, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.waiters--; f.waiters > 0 || f.pinned {
 		return
 	}
 	f.stop(cause)
-	if c.fetches[f.key] == f {
-		delete(c.fetches, f.key)
+	if c.fetches[f.text] == f {
+		delete(c.fetches, f.text)
 	}
 }
 
@@ -129,30 +129,30 @@ func (c *cache) leave(f *fetch, cause error) {
 func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	defer f.stop(nil)
 	c := f.c.cache
-	limited, stop := context.WithTimeoutCause(ctx, maxFetch, &bridge.Error{Server: c.r.o.Name, Kind: bridge.ErrTimeout,
+	limited, stop := context.WithTimeoutCause(ctx, maxFetch, &bridge.Error{Server: c.server.Name, Kind: bridge.ErrTimeout,
 		Public: r.Method + " had no answer within " + maxFetch.String()})
 	defer stop()
 	a, err := f.c.Upstream.Call(limited, r)
 	if err != nil {
 		f.err, f.moot = err, f.c.lane != nil && f.c.lane.State() == lane.Ended
-		c.left(f, nil)
+		c.end(f, nil)
 		return
 	}
 	var t terms
 	if a.Error == nil {
-		t = f.c.terms(f.spot, a)
+		t = f.c.terms(f.key, a)
 		f.alone = f.c.Server().Modern() && era.ResultType(a) != era.ResultComplete
 	}
-	f.e = f.c.entry(f.spot, a, t)
+	f.e = f.c.entry(f.key, a, t)
 	a.Release()
 	switch {
 	case t.fresh > 0:
-		c.left(f, f.e)
+		c.end(f, f.e)
 		return
 	case f.e.m.Error != nil:
-		c.left(f, nil)
+		c.end(f, nil)
 	default:
-		c.left(f, &entry{spot: f.spot, pass: true, until: time.Now().Add(passFor), size: int64(len(f.key)) + entryBytes})
+		c.end(f, &entry{key: f.key, pass: true, until: time.Now().Add(passFor), size: int64(len(f.text)) + entryBytes})
 	}
 }
 
@@ -165,22 +165,22 @@ func (f *fetch) personal() bool {
 	return !excused(f.err) || errors.Is(f.err, bridge.ErrRejected) || errors.Is(f.err, bridge.ErrOverloaded)
 }
 
-// enter notes that something is about to be asked for. What is asked over a
+// begin notes that something is about to be asked for. What is asked over a
 // connection whose list has just become its own is not kept for others. The
 // caller holds c.mu.
-func (c *cache) enter(f *fetch) {
+func (c *Cache) begin(f *fetch) {
 	f.began = time.Now()
-	f.void = f.origin == nil && f.c.origin.differs(f.what)
+	f.void = f.source == nil && f.c.source.differs(f.what)
 	c.asked[f] = struct{}{}
 }
 
-// left notes how that went, and keeps e, unless it is nil or outdated.
-func (c *cache) left(f *fetch, e *entry) {
+// end notes how that went, and keeps e, unless it is nil or outdated.
+func (c *Cache) end(f *fetch, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.asked, f)
-	if c.fetches[f.key] == f {
-		delete(c.fetches, f.key)
+	if c.fetches[f.text] == f {
+		delete(c.fetches, f.text)
 	}
 	if f.err == nil {
 		c.old = false
@@ -188,24 +188,24 @@ func (c *cache) left(f *fetch, e *entry) {
 	if e != nil {
 		e.got = f.began
 	}
-	if f.origin == nil && (e != nil && e.goes || f.e != nil && f.e.goes) {
-		f.c.origin.said[f.what].Store(true)
+	if f.source == nil && (e != nil && e.goes || f.e != nil && f.e.goes) {
+		f.c.source.apart[f.what].Store(true)
 		f.bound = true
 		if e != nil {
-			e.spot = f.owned(f.c.origin)
+			e.key = f.owned(f.c.source)
 		}
 	}
-	if e != nil && e.announced && !c.overhears(f, e.spot) {
+	if e != nil && e.announced && !c.hears(f, e.key) {
 		e.unheard(time.Now().Add(unannouncedFor))
 	}
 	switch {
-	case e != nil && !f.void && !c.closed && (e.origin == nil || f.c.lane.State() != lane.Ended) && !c.outrun(e):
-		if e.key == f.public { // from now on it is everybody's: what there was stands before that
-			c.kept.Remove(f.key)
+	case e != nil && !f.void && !c.closed && (e.source == nil || f.c.lane.State() != lane.Ended) && !c.outrun(e):
+		if e.text == f.public { // from now on it is everybody's: what there was stands before that
+			c.entries.Remove(f.text)
 		}
 		c.put(e)
 	case f.done != nil && f.err == nil && f.e.m.Error != nil && f.paged: // the cursor is of a list that is no more (B13)
-		c.outdate(f.origin, func(p *spot) bool { return p.what == f.what && p.origin == f.origin && p.within(f.principal) })
+		c.outdate(f.source, func(p *key) bool { return p.what == f.what && p.source == f.source && p.within(f.principal) })
 	}
 	if f.done != nil {
 		close(f.done)
@@ -214,7 +214,7 @@ func (c *cache) left(f *fetch, e *entry) {
 
 // outrun reports whether what is kept in the place of an entry was asked for after
 // it. The caller holds c.mu.
-func (c *cache) outrun(e *entry) bool {
-	kept, ok := c.kept.Peek(e.key)
+func (c *Cache) outrun(e *entry) bool {
+	kept, ok := c.entries.Peek(e.text)
 	return ok && kept.got.After(e.got)
 }

@@ -1,4 +1,4 @@
-package gateway
+package cache
 
 import (
 	"errors"
@@ -7,11 +7,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// What follows are settings of what guards a server, and the other servers from
-// it. Zero values are the defaults.
-
-// Cache says for how long what a server lists is kept.
-type Cache struct {
+// Options say for how long what a server lists is kept. Zero values are the
+// defaults.
+type Options struct {
 	// Off keeps nothing.
 	Off bool `yaml:"-"`
 	// Lists is for how long the lists of a server are fresh that does not say so
@@ -30,10 +28,10 @@ type Cache struct {
 }
 
 // Validate reports what is out of bounds.
-func (c *Cache) Validate() error {
+func (o *Options) Validate() error {
 	var f guard.Faults
-	f.NotNegative("lists", c.Lists)
-	f.NotNegative("stale", c.Stale)
-	f.AtLeast("bytes", c.Bytes, 1<<10)
+	f.NotNegative("lists", o.Lists)
+	f.NotNegative("stale", o.Stale)
+	f.AtLeast("bytes", o.Bytes, 1<<10)
 	return errors.Join(f...)
 }
