@@ -116,8 +116,8 @@ func TestHubSubscriptionRaces(t *testing.T) {
 		}
 		wg.Wait()
 		stays.says(t, "resources/subscribe", "a:")
-		synctest.Wait()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if h := stays.h; !up.subs["a:"] || up.subs["b:"] || len(h.subs) != 1 {
 			t.Errorf("server %v, hub %v; want a: only", up.subs, h.subs)
 		}
@@ -136,6 +136,7 @@ func TestHubForgetsSubscriptions(t *testing.T) {
 		_ = v.Close(t.Context())
 		wg.Wait()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if up.subs["a:"] || len(v.h.subs) != 0 {
 			t.Errorf("server %v, hub %v; want none", up.subs, v.h.subs)
 		}
