@@ -58,7 +58,7 @@ func (v *statelessCall) Send(e replay.Event) bool {
 func (p *peer) takeStateless(a arrival) bool {
 	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
 	switch {
-	case !p.modern || !gateway.IsGuest(a.m):
+	case !p.modern || !gateway.IsStateless(a.m):
 		if !cancels || !p.takeBack(a.m) {
 			return false
 		}
@@ -76,7 +76,7 @@ func (p *peer) takeStateless(a arrival) bool {
 // era.
 func hasStateless(elements [][]byte) bool {
 	for _, e := range elements {
-		if m, err := jsonrpc.Parse(e); err == nil && gateway.IsGuest(m) {
+		if m, err := jsonrpc.Parse(e); err == nil && gateway.IsStateless(m) {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func hasStateless(elements [][]byte) bool {
 
 // callStateless makes a call that belongs to no session.
 func (p *peer) callStateless(a arrival) {
-	g, no := gateway.NewGuest(p.server, p.o.Principal, a.m)
+	g, no := gateway.NewStateless(p.server, p.o.Principal, a.m)
 	if no != nil {
 		p.answer(no)
 		a.free()
@@ -125,7 +125,7 @@ func (t *text) keep() (free func()) {
 }
 
 // call makes the call.
-func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Guest) {
+func (v *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
 	m, _ := v.p.b.Call(ctx, a.m, g) // the answer says what went wrong
 	a.free()
 	v.p.mu.Lock()

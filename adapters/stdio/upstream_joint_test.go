@@ -105,7 +105,7 @@ func TestJointSDK(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		g, no := gateway.NewGuest("fake", "", m)
+		g, no := gateway.NewStateless("fake", "", m)
 		if no != nil {
 			return no, nil
 		}

@@ -90,7 +90,7 @@ func partition(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Mes
 			if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
 				m.ID, code = invalid.ID, invalid.Code()
 			}
-		case offered && gateway.IsGuest(m):
+		case offered && gateway.IsStateless(m):
 			return nil, nil, true
 		default:
 			fault = batch.Fault(m)

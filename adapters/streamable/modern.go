@@ -20,7 +20,7 @@ import (
 // body decides, and where that says nothing, its header (protocol.md C3). Only
 // the handshake of the other era is never taken for it.
 func isModern(m *jsonrpc.Message, h http.Header) bool {
-	return gateway.IsGuest(m) || m.Method != "initialize" && namesModern(h)
+	return gateway.IsStateless(m) || m.Method != "initialize" && namesModern(h)
 }
 
 // namesModern reports whether the headers of a request name a revision of the
@@ -80,11 +80,11 @@ func tooLong(h http.Header) string {
 // admit reads who makes the request m. The message, if it is not nil, is the
 // error that answers a request which is not as it has to be: the first that is
 // wrong with it, in the order of protocol.md B7.
-func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*gateway.Guest, *jsonrpc.Message) {
+func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*gateway.Stateless, *jsonrpc.Message) {
 	if what := badVersion(h, m); what != "" {
 		return nil, mismatch(m, what)
 	}
-	g, no := gateway.NewGuest(server, principal, m)
+	g, no := gateway.NewStateless(server, principal, m)
 	if no != nil {
 		return nil, no
 	}

@@ -45,7 +45,7 @@ var _ bridge.Stream = (*statelessCall)(nil)
 var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
 
 // newStatelessCall begins the call m, and frees body when that has ended.
-func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) *statelessCall {
+func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, body *httpbody.Body) *statelessCall {
 	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	// Not the request's context: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -56,7 +56,7 @@ func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Guest, body *
 }
 
 // call makes the call.
-func (v *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Guest, body *httpbody.Body) {
+func (v *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Stateless, body *httpbody.Body) {
 	defer close(v.done)
 	a, err := v.d.b.Call(ctx, m, g)
 	body.Free()

@@ -41,7 +41,7 @@ func BenchmarkCachedList(b *testing.B) {
 		b.Run("guest/"+server.name, func(b *testing.B) {
 			br := benched(b, server.adapter)
 			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{`+guestReserved+`}}}`)
-			g, no := NewGuest("", "", m)
+			g, no := NewStateless("", "", m)
 			if no != nil {
 				b.Fatal(bridgetest.Text(no))
 			}

@@ -101,7 +101,7 @@ func guestCalls(t *testing.T, b *Gateway, ctx context.Context, server, method, p
 		params += ","
 	}
 	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{`+params+guestMeta+`}}`)
-	g, no := NewGuest(server, "", m)
+	g, no := NewStateless(server, "", m)
 	if no != nil {
 		return no
 	}

@@ -159,36 +159,36 @@ type Options struct {
 // It has many fields: all that starts and stops with it, and what its servers
 // share.
 type Gateway struct {
-	log       *slog.Logger
-	routes    []*route
-	forwards  []string                // headers of clients that some server gets
-	grants    map[string]filter.Grant // what each principal may use; nil when there are no rules
-	store     session.Store
-	idle      time.Duration
-	quota     *limits.Quota // what each principal may have
-	revoked   revocations
-	guests    atomic.Int64 // calls under way of clients without sessions
-	bytes     *limits.Bytes
-	version   string
-	offer     Offer
-	tracing   *tracing.Tracing // nil without
-	ownParams []byte           // of initialize, where no client's will do: there is nobody in particular to ask (D3)
-	lanes     *lane.Total
-	portions  *limits.Shares // of these connections, by principal
-	dropped   atomic.Uint64  // notifications
-	reports   *report.Reporter
-	seals     *seal.Key // of the handles that clients without sessions keep
-	instance  string    // of the bridge, for handles that are good for this one only
-	flight    flight
-	aggregate *aggregate.Aggregate // all servers as one
-	stateless bridge.Upstream      // the same, for clients without sessions
-	hearing   context.Context      // ends when the bridge begins to stop: subscriptions do too
-	deafen    context.CancelFunc
-	life      context.Context // ends with Close
-	stop      context.CancelFunc
-	force     context.Context // ends when Close has no more time
-	hurry     context.CancelFunc
-	wg        sync.WaitGroup
+	log               *slog.Logger
+	routes            []*route
+	forwards          []string                // headers of clients that some server gets
+	grants            map[string]filter.Grant // what each principal may use; nil when there are no rules
+	store             session.Store
+	idle              time.Duration
+	quota             *limits.Quota // what each principal may have
+	revoked           revocations
+	statelessInFlight atomic.Int64 // calls under way of clients without sessions
+	bytes             *limits.Bytes
+	version           string
+	offer             Offer
+	tracing           *tracing.Tracing // nil without
+	ownParams         []byte           // of initialize, where no client's will do: there is nobody in particular to ask (D3)
+	lanes             *lane.Total
+	portions          *limits.Shares // of these connections, by principal
+	dropped           atomic.Uint64  // notifications
+	reports           *report.Reporter
+	seals             *seal.Key // of the handles that clients without sessions keep
+	instance          string    // of the bridge, for handles that are good for this one only
+	flight            flight
+	aggregate         *aggregate.Aggregate // all servers as one
+	stateless         bridge.Upstream      // the same, for clients without sessions
+	hearing           context.Context      // ends when the bridge begins to stop: subscriptions do too
+	deafen            context.CancelFunc
+	life              context.Context // ends with Close
+	stop              context.CancelFunc
+	force             context.Context // ends when Close has no more time
+	hurry             context.CancelFunc
+	wg                sync.WaitGroup
 
 	mu       sync.Mutex // guards the rest
 	sessions map[*Session]struct{}

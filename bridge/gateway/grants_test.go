@@ -58,7 +58,7 @@ func asks(t *testing.T, b *Gateway, principal, server string, modern bool) (ask 
 				params += ","
 			}
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+guestMeta+`}}`)
-			g, no := NewGuest(server, principal, m)
+			g, no := NewStateless(server, principal, m)
 			if no != nil {
 				t.Fatalf("%s: %s", method, bridgetest.Text(no))
 			}
@@ -189,7 +189,7 @@ func TestGrantsNone(t *testing.T) {
 		if err := b.Allowed("two", ""); !errors.Is(err, bridge.ErrUnknownServer) {
 			t.Errorf("an unknown server: %v", err)
 		}
-		if r := b.route("one"); r.guests != bridge.Upstream(r.pool) {
+		if r := b.route("one"); r.statelessCalls != bridge.Upstream(r.pool) {
 			t.Error("something is in the way")
 		}
 	})

@@ -447,7 +447,7 @@ func TestAnswersUnderWay(t *testing.T) {
 			if session {
 				return s.Call(m, nil, nil)
 			}
-			g, no := NewGuest("", guest.principal, m)
+			g, no := NewStateless("", guest.principal, m)
 			if no != nil {
 				t.Fatal(bridgetest.Text(no))
 			}

@@ -54,7 +54,7 @@ func (c visitor) ask(t testing.TB, b *Gateway, id, method, params string) *visit
 	v := &visiting{done: make(chan struct{})}
 	var ctx context.Context
 	ctx, v.cancel = context.WithCancelCause(context.Background())
-	g, no := NewGuest(c.server, c.principal, m)
+	g, no := NewStateless(c.server, c.principal, m)
 	if no != nil {
 		v.answer = bridgetest.Text(no)
 		close(v.done)

@@ -48,9 +48,9 @@ func TestLowerWithSDK(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, no := gateway.NewGuest("sdk", "", m)
+		g, no := gateway.NewStateless("sdk", "", m)
 		if no != nil {
-			t.Fatalf("NewGuest = %s", no.Error)
+			t.Fatalf("NewStateless = %s", no.Error)
 		}
 		g.Back = deaf{}
 		a, err := b.Call(t.Context(), m, *g)

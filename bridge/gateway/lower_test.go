@@ -240,7 +240,7 @@ func TestLowerAnnotationGone(t *testing.T) {
 	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
 		call := func() string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-			g, _ := NewGuest("", "", m)
+			g, _ := NewStateless("", "", m)
 			g.Back, g.Header = &stream{}, http.Header{}
 			a, _ := b.Call(context.Background(), m, *g)
 			return bridgetest.Text(a)
@@ -695,7 +695,7 @@ func BenchmarkLower(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				g, _ := NewGuest("", "", m)
+				g, _ := NewStateless("", "", m)
 				g.Back = &stream{}
 				g.Keep = func() func() { return func() {} }
 				a, err := br.Call(context.Background(), m, *g)

@@ -194,7 +194,7 @@ func TestPoolForwarded(t *testing.T) {
 	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, b *Gateway) {
 		call := func(user, params string) string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+params+`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+ableVisitor+`}}}`)
-			g, _ := NewGuest("", "", m)
+			g, _ := NewStateless("", "", m)
 			g.Back, g.Header = &stream{}, http.Header{"X-User": {user}}
 			a, _ := b.Call(context.Background(), m, *g)
 			return bridgetest.Text(a)

@@ -139,7 +139,7 @@ func TestRatesOfAllClients(t *testing.T) {
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("seen")), `"result"`)
 		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
 		call := func(server, name string) string {
-			a, _ := b.Call(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), Guest{Server: server, From: from, Back: &stream{}})
+			a, _ := b.Call(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), Stateless{Server: server, From: from, Back: &stream{}})
 			return bridgetest.Text(a)
 		}
 		bridgetest.Contains(t, call("fake", "seen"), `"result"`)
@@ -173,7 +173,7 @@ func TestDoor(t *testing.T) {
 		done := make(chan error)
 		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte(`{"extensions":{"x-vendor.new":{}}}`), Params: []byte(bridgetest.InitializeParams)}
 		guest := func(ctx context.Context) (string, error) {
-			a, err := b.Call(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`), Guest{Server: "fake", From: from, Back: &stream{}})
+			a, err := b.Call(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`), Stateless{Server: "fake", From: from, Back: &stream{}})
 			return bridgetest.Text(a), err
 		}
 		go func() {

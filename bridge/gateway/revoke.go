@@ -10,9 +10,9 @@ import (
 // revocations keep out the callers whose key was taken away, and end what their
 // stateless clients wait for.
 type revocations struct {
-	mu    sync.Mutex            // guards the rest, and what it points at
-	calls map[string]*guestCall // of clients without sessions, by principal; the newest
-	out   map[string]struct{}   // principals whose key was taken away
+	mu    sync.Mutex                // guards the rest, and what it points at
+	calls map[string]*statelessCall // of clients without sessions, by principal; the newest
+	out   map[string]struct{}       // principals whose key was taken away
 }
 
 // revoked is why everything of a principal ends whose key was taken away.
@@ -82,14 +82,14 @@ func (d *revocations) isOut(principal string) error {
 
 // come enters a call of a client without a session, which stop ends.
 // Every success needs a gone.
-func (d *revocations) come(c *guestCall, principal string, stop context.CancelCauseFunc) error {
+func (d *revocations) come(c *statelessCall, principal string, stop context.CancelCauseFunc) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.isOut(principal); err != nil {
 		return err
 	}
 	if d.calls == nil {
-		d.calls = map[string]*guestCall{}
+		d.calls = map[string]*statelessCall{}
 	}
 	c.stop = stop
 	if c.next = d.calls[principal]; c.next != nil {
@@ -100,7 +100,7 @@ func (d *revocations) come(c *guestCall, principal string, stop context.CancelCa
 }
 
 // gone ends what come began.
-func (d *revocations) gone(c *guestCall, principal string) {
+func (d *revocations) gone(c *statelessCall, principal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.next != nil {

@@ -107,9 +107,9 @@ func TestDoorGuests(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	all := make([]*guestCall, 5)
+	all := make([]*statelessCall, 5)
 	for i := range all {
-		all[i] = &guestCall{}
+		all[i] = &statelessCall{}
 		if err := d.come(all[i], "p", stop); err != nil {
 			t.Fatal(err)
 		}

@@ -27,31 +27,31 @@ import (
 // route is what the bridge knows of one server: its settings, the connections
 // that sessions share, and how it fares.
 type route struct {
-	b        *Gateway
-	o        ServerOptions
-	place    int // in Options.Servers
-	log      *slog.Logger
-	share    Share
-	offer    Offer
-	lane     lane.Options
-	portions *limits.Shares // of the connections, by principal
-	shared   *share.Hubs    // lanes that sessions share
-	reports  *report.Server
-	tally    tally
-	ill      atomic.Bool  // failure is not nil
-	lacked   atomic.Int64 // when Lacked last said so; Unix nanoseconds
-	filter   *filter.Filter
-	guests   bridge.Upstream  // what calls of clients without sessions go to
-	pool     *stateless.Pool  // their connections
-	tools    *tools.Tools     // what its list of them asks of calls
-	gate     *limits.Queue    // that calls pass
-	rates    *limits.Rates    // of calls; nil when they are not limited
-	breaker  *breaker.Breaker // nil when the server is never left alone
-	retries  *retry.Retries   // nil when calls are not made again
-	rewrites list.Rewrites    // of its lists
-	lifts    lift.Options     // of sessions
-	cache    *cache.Cache     // of what it lists; nil when nothing is kept
-	tasks    *filter.Tasks    // whose they are; nil when nobody need know
+	b              *Gateway
+	o              ServerOptions
+	place          int // in Options.Servers
+	log            *slog.Logger
+	share          Share
+	offer          Offer
+	lane           lane.Options
+	portions       *limits.Shares // of the connections, by principal
+	shared         *share.Hubs    // lanes that sessions share
+	reports        *report.Server
+	tally          tally
+	ill            atomic.Bool  // failure is not nil
+	lacked         atomic.Int64 // when Lacked last said so; Unix nanoseconds
+	filter         *filter.Filter
+	statelessCalls bridge.Upstream  // what calls of clients without sessions go to
+	pool           *stateless.Pool  // their connections
+	tools          *tools.Tools     // what its list of them asks of calls
+	gate           *limits.Queue    // that calls pass
+	rates          *limits.Rates    // of calls; nil when they are not limited
+	breaker        *breaker.Breaker // nil when the server is never left alone
+	retries        *retry.Retries   // nil when calls are not made again
+	rewrites       list.Rewrites    // of its lists
+	lifts          lift.Options     // of sessions
+	cache          *cache.Cache     // of what it lists; nil when nothing is kept
+	tasks          *filter.Tasks    // whose they are; nil when nobody need know
 
 	mu      sync.Mutex                  // guards the rest
 	known   *bridge.Greeting            // what the last handshake said; nil before the first
@@ -99,7 +99,7 @@ func newRoute(b *Gateway, o ServerOptions) *route {
 	maxLanes := or(o.MaxLanes, 256)
 	r.portions = limits.NewShares(int64(maxLanes), users)
 	r.pool = newPool(r, maxLanes)
-	r.guests = r.stateless()
+	r.statelessCalls = r.stateless()
 	r.lane = lane.Options{
 		Name: o.Name, Adapter: o.Adapter, Log: r.log, Tracing: b.tracing, Forward: o.Forward, Shared: r.share == ShareAll, EndWithServer: o.EndWithServer,
 		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: or(o.MaxPause, maxBackOff),

@@ -73,7 +73,7 @@ func (b *Gateway) Totals() Totals {
 		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Open(), MaxLanes: b.lanes.Most(), Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
-	t.Guests, t.Listens = int(b.guests.Load()), b.quota.Subscriptions()
+	t.Guests, t.Listens = int(b.statelessInFlight.Load()), b.quota.Subscriptions()
 	t.Refused = b.quota.Refused()
 	t.Refused["bytes"] = b.bytes.Refused()
 	b.mu.Lock()

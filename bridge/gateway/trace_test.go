@@ -143,7 +143,7 @@ func TestTraceContext(t *testing.T) {
 						const arguments = `"name":"echo","arguments":{"n":12345678901234567890, "x" : 1.50}`
 						if modernClient {
 							m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+arguments+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},`+tc.meta+`}}}`)
-							g, no := NewGuest("", "", m)
+							g, no := NewStateless("", "", m)
 							if no != nil {
 								t.Fatal(bridgetest.Text(no))
 							}
@@ -506,7 +506,7 @@ func TestTraceEmbedded(t *testing.T) {
 	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
 		outer := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-		g, _ := NewGuest("", "", m)
+		g, _ := NewStateless("", "", m)
 		g.Back, g.Header = &stream{}, http.Header{"Traceparent": {clientParent}}
 		if _, err := b.Call(trace.ContextWithSpanContext(t.Context(), outer), m, *g); err != nil {
 			t.Fatal(err)

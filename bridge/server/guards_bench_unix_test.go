@@ -153,7 +153,7 @@ func caller(br *gateway.Gateway, era string) (func() error, error) {
 			if err != nil {
 				return err
 			}
-			g, no := gateway.NewGuest("i", "p", q)
+			g, no := gateway.NewStateless("i", "p", q)
 			if no != nil {
 				return errNo
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 )
 
-// Guest is one request of a client that has no session: 2026-07-28 and later.
-type Guest struct {
+// Stateless is one request of a client that has no session: 2026-07-28 and later.
+type Stateless struct {
 	// Server is the name of the server; empty means all as one, or the only one.
 	Server string
 	// From is who asks, as the request itself says it.
@@ -36,10 +36,10 @@ type Guest struct {
 	Keep func() (free func())
 }
 
-// IsGuest reports whether a message says of itself that it is of a stateless
+// IsStateless reports whether a message says of itself that it is of a stateless
 // revision, whatever it is that it says: that decides, before sessions and
 // headers (protocol.md C3).
-func IsGuest(m *jsonrpc.Message) bool {
+func IsStateless(m *jsonrpc.Message) bool {
 	meta := m.Meta()
 	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
 		return false
@@ -52,11 +52,11 @@ var (
 	versionName = era.KeyVersion[strings.IndexByte(era.KeyVersion, '/')+1:] // the slash is often escaped
 )
 
-// NewGuest reads who asks from a request of a stateless revision. The message,
+// NewStateless reads who asks from a request of a stateless revision. The message,
 // if it is not nil, is the error that answers a request which is not one as it
 // has to be (protocol.md B7.7, B7.8, B7.9). server and principal are as in
 // Bridge.Initialize.
-func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Message) {
+func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)
 	if v := gjson.GetBytes(m.Meta(), versionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(v.Str))
@@ -73,7 +73,7 @@ func NewGuest(server, principal string, m *jsonrpc.Message) (*Guest, *jsonrpc.Me
 	}
 	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
 	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
-	return &Guest{Server: server, From: c}, nil
+	return &Stateless{Server: server, From: c}, nil
 }
 
 // NotDiscovered answers server/discover where clients of stateless revisions are
@@ -109,7 +109,7 @@ const maxListenSize = 1 << 20
 //
 // A subscription lasts until ctx ends or the bridge has to end it; its answer
 // is the closing one (2026-07-28, subscriptions).
-func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonrpc.Message, error) {
+func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	if err := b.Allowed(g.Server, g.From.Principal); err != nil {
 		return b.reject("", g.From, m, err), err
@@ -126,13 +126,13 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Guest) (*jsonr
 }
 
 // admitted answers a request that is in its span.
-func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := b.receive(g.From, m)
 	if err != nil {
 		return b.reject("", g.From, m, err), err
 	}
 	defer done()
-	c := &guestCall{back: g.Back}
+	c := &statelessCall{back: g.Back}
 	if principal := g.From.Principal; m.Method == era.Listen || principal != "" {
 		var stop context.CancelCauseFunc
 		ctx, stop = context.WithCancelCause(ctx)
@@ -153,7 +153,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Guest, id 
 	from.Header = b.forwarded(g.Header)
 	came := b.reports.Arrive(&c.arrival, "")
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
-	a, err := b.reception(g.Server).Call(ctx, r)
+	a, err := b.statelessUpstream(g.Server).Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
 	if c.changes != nil {
 		c.changes.end(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
@@ -189,20 +189,20 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 	if err := b.enter(from, m); err != nil {
 		return nil, err
 	}
-	b.guests.Add(1)
+	b.statelessInFlight.Add(1)
 	return func() {
-		b.guests.Add(-1)
+		b.statelessInFlight.Add(-1)
 		b.leave(from)
 	}, nil
 }
 
-// reception returns what the calls of clients without sessions go to.
-func (b *Gateway) reception(server string) bridge.Upstream {
+// statelessUpstream returns what the calls of clients without sessions go to.
+func (b *Gateway) statelessUpstream(server string) bridge.Upstream {
 	switch {
 	case server != "":
-		return b.route(server).guests
+		return b.route(server).statelessCalls
 	case len(b.routes) == 1:
-		return b.routes[0].guests
+		return b.routes[0].statelessCalls
 	}
 	return b.stateless
 }
@@ -221,8 +221,8 @@ func mirrors(h http.Header) http.Header {
 	return out
 }
 
-// guestCall is the Client of a call of a client without a session.
-type guestCall struct {
+// statelessCall is the Client of a call of a client without a session.
+type statelessCall struct {
 	back         bridge.Stream
 	subscription []byte   // the id of the request, raw, if it is a subscription
 	changes      *changes // that it is told of, if it is a subscription
@@ -230,14 +230,14 @@ type guestCall struct {
 
 	// Of a call of a principal.
 	stop       context.CancelCauseFunc
-	prev, next *guestCall // in the door's list, whose mu guards them
+	prev, next *statelessCall // in the door's list, whose mu guards them
 }
 
-var _ bridge.Client = (*guestCall)(nil)
+var _ bridge.Client = (*statelessCall)(nil)
 
 // Notify passes on what belongs to the call. What belongs to a subscription
 // says so.
-func (c *guestCall) Notify(n *jsonrpc.Message) {
+func (c *statelessCall) Notify(n *jsonrpc.Message) {
 	if c.subscription == nil {
 		c.back.Send(event(n))
 		return
@@ -250,16 +250,16 @@ func (c *guestCall) Notify(n *jsonrpc.Message) {
 }
 
 // tell passes on what belongs to the subscription.
-func (c *guestCall) tell(n *jsonrpc.Message) { c.back.Send(event(tagged(n, c.subscription))) }
+func (c *statelessCall) tell(n *jsonrpc.Message) { c.back.Send(event(tagged(n, c.subscription))) }
 
 // Ask refuses: nobody asks a client without a session.
-func (c *guestCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c *statelessCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
 	return nil
 }
 
 // Gone is of no interest: the call itself fails.
-func (c *guestCall) Gone(error) {}
+func (c *statelessCall) Gone(error) {}
 
 // tagged returns the notification with the id of the subscription that it
 // belongs to.
