@@ -29,7 +29,6 @@ import (
 type route struct {
 	b              *Gateway
 	o              ServerOptions
-	place          int // in Options.Servers
 	log            *slog.Logger
 	share          Share
 	offer          Offer
@@ -67,7 +66,7 @@ type route struct {
 func newRoute(b *Gateway, o ServerOptions) *route {
 	handshake := or(o.Handshake, time.Minute)
 	r := &route{
-		b: b, o: o, place: len(b.routes), log: b.log.With("server", o.Name),
+		b: b, o: o, log: b.log.With("server", o.Name),
 		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
 		told:    map[string]*bridge.Greeting{},
 		waiters: map[*waiter]struct{}{},
