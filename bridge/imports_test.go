@@ -240,6 +240,7 @@ func TestImportsWrong(t *testing.T) {
 		{"bridge/gateway", module + "/bridge/observe/report", false, true},
 		{"bridge/observe/report", module + "/bridge/observe/tracing", false, false},
 		{"bridge/observe/report", module + "/bridge/gateway", false, false},
+		{"bridge/observe/health", module + "/bridge/lane", false, false},
 		{"bridge/list", module + "/bridge/conn", false, false},
 		{"bridge/list", module + "/bridge/list/filter", false, false},
 		{"bridge/list/filter", module + "/bridge/list", false, true},

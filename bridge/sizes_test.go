@@ -26,7 +26,7 @@ func bound(pkg string) (lines, files int) {
 // until they are cut. A number is only ever lowered, and an entry that is not
 // needed any more goes.
 var tooLarge = map[string][2]int{
-	"bridge/gateway": {2780, 16},
+	"bridge/gateway": {2551, 15},
 }
 
 // TestSizes holds packages to their bounds.

@@ -94,8 +94,8 @@ func (g gate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn,
 func (r *route) member() aggregate.Server {
 	return aggregate.Server{
 		Name: r.o.Name, Prefix: r.o.Prefix, Log: r.log, Remembers: r.cache != nil && len(r.o.Forward) == 0,
-		Stateless: r.statelessCalls, Session: r.session, Serves: r.filter.Serves, Shows: r.filter.Shows, Greeting: r.said, Failing: r.failing,
-		Await:  func(from *bridge.Caller, told func()) (stop func()) { return r.await(r.caller(from), told) },
+		Stateless: r.statelessCalls, Session: r.session, Serves: r.filter.Serves, Shows: r.filter.Shows, Greeting: r.health.Greeting, Failing: r.health.Failing,
+		Await:  func(from *bridge.Caller, told func()) (stop func()) { return r.health.Await(r.caller(from), told) },
 		Missed: r.cache.Heard,
 	}
 }

@@ -330,6 +330,18 @@ func (b *Gateway) Close(ctx context.Context) {
 	b.hurry()
 }
 
+// goes runs f in a goroutine that Close awaits. It reports false when the
+// bridge has been closed.
+func (b *Gateway) goes(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.wg.Go(f)
+	return true
+}
+
 // sweepEvery is how often idle sessions are looked for: more often where they
 // are not kept for long, so that none is kept for much longer.
 const sweepEvery = 30 * time.Second

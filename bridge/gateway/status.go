@@ -4,49 +4,107 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
-// tally counts what has happened to the connections of a server.
-type tally struct {
-	opened, restarts, losses atomic.Uint64
-
-	// Guarded by route.mu.
-	failures uint64
-	last     error // the last failure or loss
-	at       time.Time
+// Status says how a server fares.
+type Status struct {
+	Name     string
+	Usable   bool      // it works, or nothing speaks against trying it
+	State    string    // "ready", "starting", "idle" or "failing"
+	Reason   string    // of failing, for people; it may name programs and files
+	Since    time.Time // it is failing
+	Lanes    int       // connections open or being opened
+	Sessions int
+	// Calls are the requests of clients under way, when Options.Watch is set.
+	Calls    int
+	Parked   int    // calls that wait for clients without sessions to come back
+	Revision string // what the last handshake agreed on; empty before the first
+	// Opened counts the connections that were opened, Failures those that could not
+	// be, or whose server was out of reach, Losses those that ended by themselves,
+	// and Restarts the openings after that.
+	Opened, Failures, Losses, Restarts uint64
+	// Last is the last failure or loss, also after the server has recovered from
+	// it. It may name programs and files.
+	Last   string
+	LastAt time.Time
+	// Status is what is under way, as Limits count it. Queued has also those that
+	// wait for a connection of their own, and Refused what came too often, as rate.
+	limits.Status
+	// Breaker is whether the server is used: "closed" when it is, "open" when it
+	// is left alone until RetryAt, or no connection to it is opened until then,
+	// "half-open" while it is tried, and "off".
+	Breaker string
+	RetryAt time.Time
+	Trips   uint64 // how often it began to be left alone
+	// Cache says what is kept of what it lists.
+	Cache cache.Status
 }
 
-// failed notes a failure. The caller holds route.mu.
-func (t *tally) failed(err error) {
-	t.failures++
-	t.last, t.at = err, time.Now()
-}
-
-// Lost notes that a connection has ended by itself.
-func (r *route) Lost(err error) {
-	r.tally.losses.Add(1)
-	r.noted(err)
-}
-
-// Opened implements lane.Health.
-func (r *route) Opened() { r.tally.opened.Add(1) }
-
-// Restarted implements lane.Health.
-func (r *route) Restarted() { r.tally.restarts.Add(1) }
-
-// noted notes what went wrong last.
-func (r *route) noted(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tally.last, r.tally.at = err, time.Now()
-}
-
-// show enters the tally into the status. The caller holds route.mu.
-func (t *tally) show(st *Status) {
-	st.Opened, st.Failures, st.Losses, st.Restarts = t.opened.Load(), t.failures, t.losses.Load(), t.restarts.Load()
-	if t.last != nil {
-		st.Last, st.LastAt = fmt.Sprint(t.last), t.at
+// Status returns how each server fares, in the order of Options.
+func (b *Gateway) Status() []Status {
+	sessions := map[string]int{}
+	b.mu.Lock()
+	for s := range b.sessions {
+		sessions[s.server]++
 	}
+	b.mu.Unlock()
+	all := make([]Status, 0, len(b.routes))
+	for _, r := range b.routes {
+		st := r.status()
+		st.Status = r.gate.Status()
+		of := r.pool.Status()
+		st.Queued += of.Queued
+		st.Parked = of.Waiting
+		st.Refused["rate"] = r.rates.Refused()
+		st.Sessions = sessions[r.o.Name]
+		if len(b.routes) == 1 {
+			st.Sessions += sessions[""]
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+func (r *route) status() Status {
+	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Cache: r.cache.Status()}
+	h := r.health.Status()
+	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
+	if h.Last != nil {
+		st.Last, st.LastAt = fmt.Sprint(h.Last), h.LastAt
+	}
+	switch {
+	case st.Lanes > 0 && h.Served:
+		st.State = "ready"
+	case st.Lanes > 0:
+		st.State = "starting"
+	}
+	failure, usable := h.Failure, h.Usable
+	if failure == nil && !h.Served && r.o.Check != nil {
+		failure, usable = r.o.Check(), false
+	}
+	if failure != nil {
+		st.Usable, st.State, st.Reason, st.Since = usable, "failing", fmt.Sprint(failure), h.Since
+	}
+	br := r.breaker.Status()
+	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
+		return st
+	}
+	if br.State == "open" {
+		st.RetryAt = br.Again
+	}
+	if time.Now().Before(br.Again) { // from then on somebody has to try it
+		st.Usable = false
+	}
+	if st.State != "failing" {
+		st.State, st.Reason = "failing", br.Why.Error()
+	}
+	if st.Since.IsZero() || br.Since.Before(st.Since) {
+		st.Since = br.Since
+	}
+	return st
 }
 
 // Totals says what the bridge as a whole has to do.

@@ -85,7 +85,7 @@ func TestStatusFailing(t *testing.T) {
 			if st := state(b); st.State != "failing" || st.Usable || !st.Since.Equal(began) || !st.LastAt.Equal(time.Now()) {
 				t.Errorf("%v later: %+v", time.Since(began), st)
 			}
-			time.Sleep(failingFor + time.Second)
+			time.Sleep(time.Minute + time.Second)
 			if st := state(b); st.State != "failing" || !st.Usable {
 				t.Errorf("%v later, when somebody has to try it: %+v", time.Since(began), st)
 			}
