@@ -116,6 +116,7 @@ func TestRelayHandles(t *testing.T) {
 		}
 		bridgetest.Contains(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"taskId":"T1"`)
 		bridgetest.Lacks(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"T2"`)
+		bridgetest.Lacks(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","TaskId":"T2"`), `"T2"`)
 		bridgetest.Contains(t, bob.call(t, b, era.Listen, `"notifications":{"taskIds":["`+id+`"]}`), "-32602")
 
 		v := ann.ask(t, b, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"],"toolsListChanged":true}`)

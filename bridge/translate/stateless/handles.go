@@ -83,7 +83,13 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 		}
 		h.ids = map[string]string{own: id.Str}
 		// Made anew, since the task's id is also in a header. A member that stands
-		// twice must not get by.
+		// twice must not get by, nor one that some readers take for it.
+		params = rawjson.Edit(params, func(name, value []byte) []byte {
+			if string(name) != "taskId" && bytes.EqualFold(name, []byte("taskId")) {
+				return nil
+			}
+			return value
+		})
 		r.Message = jsonrpc.NewRequest(r.Method, rawjson.Set(params, "taskId", []byte(rawjson.Quote(own))))
 	case r.Method == era.Listen:
 		return h.unwrapTasks(r)
