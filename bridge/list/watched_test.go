@@ -50,7 +50,7 @@ func TestWatched(t *testing.T) {
 		go func() { done <- w.Add(ctx, "a:", "y", tell) }()
 		synctest.Wait()
 		close(end)
-		if told = 0; !<-done {
+		if !<-done {
 			t.Error("the second is not in")
 		}
 		if w.Remove(ctx, "a:", "y", func() {}); w.Len() != 0 {

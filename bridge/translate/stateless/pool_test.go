@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ type line struct {
 	n      int
 	from   *bridge.Caller
 	server bridge.Greeting
-	closed *int
+	closed *atomic.Int64
 }
 
 func (l *line) Server() *bridge.Greeting                              { return &l.server }
@@ -44,18 +45,18 @@ func (l *line) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, err
 }
 
 func (l *line) Close(context.Context) error {
-	*l.closed++
+	l.closed.Add(1)
 	return nil
 }
 
 // pool returns a Pool of connections to a server of that revision, and how many
 // were made and closed.
-func pool(t *testing.T, revision string, o stateless.Options) (p *stateless.Pool, made, closed *int) {
+func pool(t *testing.T, revision string, o stateless.Options) (p *stateless.Pool, made *int, closed *atomic.Int64) {
 	key, err := seal.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, closed = new(int), new(int)
+	made, closed = new(int), new(atomic.Int64)
 	o.Legacy = lower.Options{
 		Name: "fake", Log: slog.New(slog.DiscardHandler), Seals: key, Rewrites: &list.Rewrites{},
 		Following: func(ctx, _ context.Context) context.Context { return ctx },
@@ -113,8 +114,8 @@ func TestSharing(t *testing.T) {
 				if err := p.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if st := p.Status(); *closed != *made || st != (stateless.Status{}) {
-					t.Errorf("%d of %d connections closed, left: %+v", *closed, *made, st)
+				if st := p.Status(); closed.Load() != int64(*made) || st != (stateless.Status{}) {
+					t.Errorf("%d of %d connections closed, left: %+v", closed.Load(), *made, st)
 				}
 			})
 		})
@@ -128,8 +129,8 @@ func TestIdle(t *testing.T) {
 		over(t, p, "", `{}`, "")
 		<-time.After(time.Minute + time.Second)
 		synctest.Wait()
-		if *closed != 1 {
-			t.Errorf("%d connections closed, want 1", *closed)
+		if closed.Load() != 1 {
+			t.Errorf("%d connections closed, want 1", closed.Load())
 		}
 		over(t, p, "", `{}`, "")
 		if p.Yield("q", true) {
@@ -139,8 +140,8 @@ func TestIdle(t *testing.T) {
 			t.Error("the one connection gives way once")
 		}
 		_ = p.Close(t.Context())
-		if *made != 2 || *closed != 2 {
-			t.Errorf("%d made, %d closed; want 2", *made, *closed)
+		if *made != 2 || closed.Load() != 2 {
+			t.Errorf("%d made, %d closed; want 2", *made, closed.Load())
 		}
 	})
 }
