@@ -95,7 +95,7 @@ func (s *Session) finish(err error) bool {
 	questions, pending := s.questions, s.pending
 	s.questions, s.onEnd, s.pending = nil, nil, nil
 	s.mu.Unlock()
-	s.changes.end(false)
+	s.changes.End(false)
 	if pending != nil {
 		pending.Close()
 	}

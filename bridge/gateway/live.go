@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/replay"
@@ -41,7 +42,7 @@ type Session struct {
 	wg     sync.WaitGroup // calls and other goroutines of the session
 	seen   atomic.Int64   // last use, Unix nanoseconds
 
-	changes changes // that the client is told of
+	changes *list.Changes // that the client is told of
 
 	mu        sync.Mutex // guards the rest
 	ready     bool       // the client has finished the handshake
@@ -113,7 +114,7 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 	}
 	defer b.leave(caller)
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
-	s.changes.send = s.tell
+	s.changes = list.NewChanges(s.tell)
 	if server != "" {
 		s.log = b.route(server).log
 	}

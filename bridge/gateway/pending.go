@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
@@ -16,7 +17,7 @@ var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
 // event makes the event of a notification.
 func event(n *jsonrpc.Message) replay.Event {
 	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
-	if e.Key = changed(n); n.Method == "notifications/tasks" { // which says all of the task
+	if e.Key = list.Changed(n); n.Method == "notifications/tasks" { // which says all of the task
 		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
 	}
 	return e

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
@@ -25,8 +26,8 @@ var (
 // goes with the call under way when there is only one that it can be about.
 func (r receiver) Notify(n *jsonrpc.Message) {
 	s := r.s
-	if what := changed(n); what != "" {
-		s.changes.tell(what, n)
+	if what := list.Changed(n); what != "" {
+		s.changes.Tell(what, n)
 		return
 	}
 	e := event(n)

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc/rawjson"
+	"github.com/mcp-bridge/bridge/bridge/list"
 	"github.com/mcp-bridge/bridge/bridge/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/observe/tracing"
 )
@@ -138,8 +139,8 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
 		if m.Method == era.Listen {
-			c.subscription, c.changes = id, &changes{send: c.tell}
-			defer c.changes.end(false) // whatever becomes of it
+			c.subscription, c.changes = id, list.NewChanges(c.tell)
+			defer c.changes.End(false) // whatever becomes of it
 			defer context.AfterFunc(b.hearing, func() { stop(bridge.ErrShutdown) })()
 		}
 		if principal != "" {
@@ -156,7 +157,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	a, err := b.statelessUpstream(g.Server).Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
 	if c.changes != nil {
-		c.changes.end(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
+		c.changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
 	}
 	switch {
 	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
@@ -224,8 +225,8 @@ func mirrors(h http.Header) http.Header {
 // statelessCall is the Client of a call of a client without a session.
 type statelessCall struct {
 	back         bridge.Stream
-	subscription []byte   // the id of the request, raw, if it is a subscription
-	changes      *changes // that it is told of, if it is a subscription
+	subscription []byte        // the id of the request, raw, if it is a subscription
+	changes      *list.Changes // that it is told of, if it is a subscription
 	arrival      report.Arrival
 
 	// Of a call of a principal.
@@ -242,8 +243,8 @@ func (c *statelessCall) Notify(n *jsonrpc.Message) {
 		c.back.Send(event(n))
 		return
 	}
-	if what := changed(n); what != "" {
-		c.changes.tell(what, n)
+	if what := list.Changed(n); what != "" {
+		c.changes.Tell(what, n)
 		return
 	}
 	c.tell(n)

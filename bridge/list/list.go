@@ -1,6 +1,6 @@
 // Package list knows the four things that servers list. It edits their lists as the
-// bytes they are, and reads requests about what is listed: for completions, and for
-// subscriptions. It keeps nothing but which list was looked at last.
+// bytes they are, reads requests about what is listed (for completions, and for
+// subscriptions), and tells clients of changes no more often than they can use.
 package list
 
 import (

@@ -1,10 +1,10 @@
-package gateway
+package list
 
 import (
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -16,12 +16,12 @@ const changeEvery = 100 * time.Millisecond
 // that is passed on as it comes.
 const maxChanges = 1024
 
-// changes passes on to one client that something has changed: for the first time at
+// Changes passes on to one client that something has changed: for the first time at
 // once, and then once in changeEvery. The last is never lost. Clients fetch what has
 // changed each time that they hear of it, and a server may say so thousands of times
 // a second.
-type changes struct {
-	send func(*jsonrpc.Message) // tells the client; called by one at a time
+type Changes struct {
+	send func(*jsonrpc.Message)
 
 	mu    sync.Mutex // guards the rest
 	told  map[string]*change
@@ -35,8 +35,12 @@ type change struct {
 	again []byte // what came since, as a message; nil for nothing
 }
 
-// changed returns what has changed by a notification, or "" if it does not say so.
-func changed(n *jsonrpc.Message) string {
+// NewChanges returns what passes changes on to the client that send tells. It is
+// called by one at a time. End must be called.
+func NewChanges(send func(*jsonrpc.Message)) *Changes { return &Changes{send: send} }
+
+// Changed returns what has changed by a notification, or "" if it does not say so.
+func Changed(n *jsonrpc.Message) string {
 	switch {
 	case !era.TellsChange(n.Method):
 		return ""
@@ -46,8 +50,8 @@ func changed(n *jsonrpc.Message) string {
 	return n.Method
 }
 
-// tell passes on that something has changed, now or in a while.
-func (c *changes) tell(what string, n *jsonrpc.Message) {
+// Tell passes on that something has changed, now or in a while.
+func (c *Changes) Tell(what string, n *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -70,7 +74,7 @@ func (c *changes) tell(what string, n *jsonrpc.Message) {
 }
 
 // due passes on what was held back for long enough.
-func (c *changes) due() {
+func (c *Changes) due() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -95,7 +99,7 @@ func (c *changes) due() {
 }
 
 // pass passes on what came again. The caller holds c.mu.
-func (c *changes) pass(t *change) {
+func (c *Changes) pass(t *change) {
 	n, err := jsonrpc.Parse(t.again)
 	t.again = nil
 	if err == nil { // it was parsed before
@@ -103,9 +107,9 @@ func (c *changes) pass(t *change) {
 	}
 }
 
-// end passes nothing on any more, but for what is held back, if the client is still
+// End passes nothing on any more, but for what is held back, if the client is still
 // there for it.
-func (c *changes) end(there bool) {
+func (c *Changes) End(there bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
