@@ -2,6 +2,10 @@ package bridge_test
 
 import (
 	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -13,20 +17,10 @@ import (
 // A package is read whole or not at all. So it has a bound: of the core's 2,500
 // lines and 12 files, of others 4,500 and 24. Tests do not count.
 func bound(pkg string) (lines, files int) {
-	if b, ok := tooLarge[pkg]; ok {
-		return b[0], b[1]
-	}
 	if pkg == "bridge" || strings.HasPrefix(pkg, "bridge/") {
 		return 2500, 12
 	}
 	return 4500, 24
-}
-
-// tooLarge are the packages that are above their bound, with what they may have
-// until they are cut. A number is only ever lowered, and an entry that is not
-// needed any more goes.
-var tooLarge = map[string][2]int{
-	"bridge/gateway": {2551, 15},
 }
 
 // TestSizes holds packages to their bounds.
@@ -66,11 +60,89 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s has %d lines in %d files, more than %d or %d: cut it where it falls apart", pkg, s.lines, s.files, lines, files)
 		}
 	}
-	for pkg, b := range tooLarge {
-		delete(tooLarge, pkg)
-		if lines, files := bound(pkg); sizes[pkg].lines <= lines && sizes[pkg].files <= files {
-			t.Errorf("%s keeps to its bound: it needs no exception", pkg)
+}
+
+// most is how many fields a struct may have. One that has more says why in its
+// comment, which begins that sentence with "It has many fields".
+const most = 15
+
+// TestStructs holds structs to that.
+func TestStructs(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		switch base := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && name != ".." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules" || base == "integration"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
 		}
-		tooLarge[pkg] = b
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		n, faults := large(name, string(text))
+		seen += n
+		for _, fault := range faults {
+			t.Error(fault)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 300 {
+		t.Errorf("looked at %d structs: too few, the test looks in the wrong place", seen)
+	}
+}
+
+// large returns how many structs a file has, and which of them are too large.
+func large(name, text string) (structs int, faults []string) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, text, parser.ParseComments)
+	if err != nil {
+		return 0, []string{err.Error()}
+	}
+	for _, d := range file.Decls {
+		group, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range group.Specs {
+			named, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			body, ok := named.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			structs++
+			n := 0
+			for _, field := range body.Fields.List {
+				n += max(1, len(field.Names))
+			}
+			doc := named.Doc.Text() + group.Doc.Text()
+			if n > most && !strings.Contains(strings.ReplaceAll(doc, "\n", " "), "It has many fields: ") {
+				faults = append(faults, fmt.Sprintf("%s: %s has %d fields, more than %d, and its comment does not say why", files.Position(named.Pos()), named.Name, n, most))
+			}
+		}
+	}
+	return structs, faults
+}
+
+// The test does see a large struct.
+func TestStructsWrong(t *testing.T) {
+	fields := "a, b, c, d, e, f, g, h, i, j, k, l, m, n, o"
+	for text, wrong := range map[string]bool{
+		"type x struct { " + fields + " int }":                                               false,
+		"type x struct { " + fields + ", p int }":                                            true,
+		"type x struct { " + fields + " int; error }":                                        true,
+		"// x is.\n//\n// It has many fields: why.\ntype x struct { " + fields + ", p int }": false,
+	} {
+		if _, faults := large("x.go", "package x\n\n"+text); len(faults) > 0 != wrong {
+			t.Errorf("%s: %q", text, faults)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func (b *Gateway) Revoke(principal string) {
 	for _, s := range ended {
 		s.End(revoked)
 	}
-	for _, r := range b.routes {
+	for _, r := range b.servers {
 		r.pool.Revoke(principal, revoked)
 	}
 	b.log.Info("what a caller had was ended: its key was taken away", "principal", principal, "sessions", len(ended))
@@ -123,14 +123,14 @@ func (b *Gateway) Allowed(server, principal string) error {
 	if err := b.revoked.barred(principal); err != nil {
 		return err
 	}
-	r := b.route(server)
+	r := b.server(server)
 	switch {
 	case server != "" && r == nil:
 		return bridge.ErrUnknownServer
-	case server == "" && len(b.routes) == 1:
-		r = b.routes[0]
+	case server == "" && len(b.servers) == 1:
+		r = b.servers[0]
 	case server == "":
-		for _, one := range b.routes {
+		for _, one := range b.servers {
 			if one.filter.Serves(principal) {
 				return nil
 			}

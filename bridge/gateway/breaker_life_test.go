@@ -73,7 +73,7 @@ func TestBreakerAwait(t *testing.T) {
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 		}
 		var told atomic.Int64
-		stop := b.routes[0].health.Await(s.caller, func() { told.Add(1) })
+		stop := b.servers[0].health.Await(s.caller, func() { told.Add(1) })
 		defer stop()
 		time.Sleep(10 * time.Minute)
 		if n, p := told.Load(), f.pings.Load(); n != 0 || p < 4 || p > 10 {

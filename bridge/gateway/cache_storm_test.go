@@ -129,7 +129,7 @@ func TestCacheStorm(t *testing.T) {
 				}
 				wg.Wait()
 				time.Sleep(maxFetch)
-				c := b.routes[0].cache
+				c := b.servers[0].cache
 				c.Source(&bridge.Caller{}).Replaced()
 				if st := c.Status(); st.Entries != 0 || st.Bytes != 0 {
 					t.Errorf("%s, seed %d: nothing is kept any more, and %+v", share, seed, st)

@@ -644,7 +644,7 @@ func TestCacheBytes(t *testing.T) {
 		if n := l.times(); n != before+2 {
 			t.Errorf("it was asked %d times for what is too large", n-before)
 		}
-		c := b.routes[0].cache
+		c := b.servers[0].cache
 		c.Source(&bridge.Caller{}).Replaced()
 		if st := c.Status(); st.Entries != 0 || st.Bytes != 0 {
 			t.Errorf("nothing is kept any more, and %+v", st)

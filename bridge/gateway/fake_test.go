@@ -222,7 +222,7 @@ func restored(f *fake) (uris []string) {
 }
 
 // bare returns a lane without any guards.
-func bare(r *route, from *bridge.Caller) *lane.Lane {
+func bare(r *server, from *bridge.Caller) *lane.Lane {
 	return lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.Source(from)})
 }
 

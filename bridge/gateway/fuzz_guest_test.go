@@ -74,7 +74,7 @@ func visitLife(t *testing.T, life []byte) {
 		<-v.done
 	}
 	time.Sleep(2 * statelessIdle)
-	if n := remainsOf(g.b.routes[0].pool); n.parked+n.waiting+n.bytes+n.busy+n.all != 0 {
+	if n := remainsOf(g.b.servers[0].pool); n.parked+n.waiting+n.bytes+n.busy+n.all != 0 {
 		t.Errorf("left: %+v", n)
 	}
 	g.b.Close(context.Background())

@@ -160,7 +160,7 @@ type Options struct {
 // share.
 type Gateway struct {
 	log               *slog.Logger
-	routes            []*route
+	servers           []*server
 	forwards          []string                // headers of clients that some server gets
 	grants            map[string]filter.Grant // what each principal may use; nil when there are no rules
 	store             session.Store
@@ -233,8 +233,8 @@ func New(o Options) *Gateway {
 	}
 	var members []aggregate.Server
 	for _, s := range o.Servers {
-		r := newRoute(b, s)
-		b.routes, members = append(b.routes, r), append(members, r.member())
+		r := newServer(b, s)
+		b.servers, members = append(b.servers, r), append(members, r.member())
 		for _, f := range s.Forward {
 			b.forwards = append(b.forwards, f.From)
 		}
@@ -264,8 +264,8 @@ func (b *Gateway) Room(principal string) limits.Room { return b.bytes.Room(princ
 
 // Servers returns the names of the servers, in the order of Options.
 func (b *Gateway) Servers() []string {
-	names := make([]string, len(b.routes))
-	for i, r := range b.routes {
+	names := make([]string, len(b.servers))
+	for i, r := range b.servers {
 		names[i] = r.o.Name
 	}
 	return names
@@ -277,17 +277,17 @@ func (b *Gateway) Servers() []string {
 // client that has not begun its session.
 func (b *Gateway) OffersModern(server string) bool {
 	offer := b.offer
-	if r := b.route(server); r != nil {
+	if r := b.server(server); r != nil {
 		offer = r.offer
-	} else if len(b.routes) == 1 {
-		offer = b.routes[0].offer
+	} else if len(b.servers) == 1 {
+		offer = b.servers[0].offer
 	}
 	return offer != OfferLegacy
 }
 
-func (b *Gateway) route(name string) *route {
-	if i := slices.IndexFunc(b.routes, func(r *route) bool { return r.o.Name == name }); i >= 0 {
-		return b.routes[i]
+func (b *Gateway) server(name string) *server {
+	if i := slices.IndexFunc(b.servers, func(r *server) bool { return r.o.Name == name }); i >= 0 {
+		return b.servers[i]
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func (b *Gateway) Close(ctx context.Context) {
 	}
 	wg.Wait()
 	wg.Go(func() { _ = b.stateless.Close(ctx) })
-	for _, r := range b.routes {
+	for _, r := range b.servers {
 		wg.Go(func() { r.close(ctx) })
 	}
 	wg.Wait()
@@ -363,7 +363,7 @@ func (b *Gateway) sweep(ctx context.Context) {
 		}
 		b.mu.Unlock()
 		b.quota.Sweep(time.Now())
-		for _, r := range b.routes {
+		for _, r := range b.servers {
 			r.rates.Sweep(time.Now())
 		}
 		for _, s := range all {

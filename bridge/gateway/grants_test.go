@@ -189,7 +189,7 @@ func TestGrantsNone(t *testing.T) {
 		if err := b.Allowed("two", ""); !errors.Is(err, bridge.ErrUnknownServer) {
 			t.Errorf("an unknown server: %v", err)
 		}
-		if r := b.route("one"); r.statelessCalls != bridge.Upstream(r.pool) {
+		if r := b.server("one"); r.statelessCalls != bridge.Upstream(r.pool) {
 			t.Error("something is in the way")
 		}
 	})
@@ -311,7 +311,7 @@ func TestTasksOfOthers(t *testing.T) {
 		})
 	}
 	b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{{Name: "one", Adapter: server(), Process: true}}})
-	if b.route("one").tasks != nil {
+	if b.server("one").tasks != nil {
 		t.Error("tasks of processes that sessions have for themselves are looked at")
 	}
 	b.Close(context.Background())

@@ -118,7 +118,7 @@ func TestLaneClose(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := New(Options{})
 				defer b.Close(context.Background())
-				l := bare(newRoute(b, ServerOptions{Name: "fake", Adapter: &fake{serve: tc.serve}}), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)})
+				l := bare(newServer(b, ServerOptions{Name: "fake", Adapter: &fake{serve: tc.serve}}), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)})
 				done := make(chan error, 1)
 				go func() {
 					_, err := l.Call(context.Background(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)})

@@ -116,7 +116,7 @@ func (b *Gateway) Initialize(ctx context.Context, server, id, principal string, 
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
 	s.changes = list.NewChanges(s.tell)
 	if server != "" {
-		s.log = b.route(server).log
+		s.log = b.server(server).log
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.seen.Store(time.Now().UnixNano())
@@ -266,9 +266,9 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 func (b *Gateway) upstream(server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	switch {
 	case server != "":
-		return b.route(server).session(from, rest)
-	case len(b.routes) == 1:
-		return b.routes[0].session(from, rest)
+		return b.server(server).session(from, rest)
+	case len(b.servers) == 1:
+		return b.servers[0].session(from, rest)
 	}
 	return b.aggregate.Session(from, rest), nil
 }

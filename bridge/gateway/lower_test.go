@@ -296,7 +296,7 @@ func TestLowerCancelAgainstParking(t *testing.T) {
 			}
 		}
 		time.Sleep(parkTTL + time.Minute)
-		if n := remainsOf(b.routes[0].pool); n != (remains{}) {
+		if n := remainsOf(b.servers[0].pool); n != (remains{}) {
 			t.Errorf("left: %+v", n)
 		}
 		calls, cancels := 0, 0
@@ -339,7 +339,7 @@ func TestLowerCancelAgainstAnswer(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := remainsOf(b.routes[0].pool); n.busy != 0 || answered+gone != 100 {
+		if n := remainsOf(b.servers[0].pool); n.busy != 0 || answered+gone != 100 {
 			t.Errorf("%d answered, %d not; left: %+v", answered, gone, n)
 		}
 	})
@@ -566,7 +566,7 @@ func TestParkedForgotten(t *testing.T) {
 		if again := (visitor{}).call(t, b, "tools/call", retry); again != first {
 			t.Errorf("got %s\nand then %s", first, again)
 		}
-		p := b.routes[0].pool
+		p := b.servers[0].pool
 		if n := remainsOf(p); n.bytes == 0 || n.parked != 1 || n.waiting != 0 {
 			t.Errorf("kept: %+v", n)
 		}
@@ -729,7 +729,7 @@ func TestLowerListenGivenUp(t *testing.T) {
 			got := f.wire(1).received()
 			bridgetest.Contains(t, got[len(got)-1], "resources/unsubscribe", "slow:")
 		}
-		if n := remainsOf(b.routes[0].pool); n.busy != 0 {
+		if n := remainsOf(b.servers[0].pool); n.busy != 0 {
 			t.Errorf("left: %+v", n)
 		}
 	})

@@ -215,7 +215,7 @@ func TestPoolIdle(t *testing.T) {
 	for _, share := range []Share{"", SharePrincipal, ShareAll} {
 		f := &fake{serve: asksRoots()}
 		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
-			p := b.routes[0].pool
+			p := b.servers[0].pool
 			visitor{}.call(t, b, "tools/list", "")
 			time.Sleep(statelessIdle - time.Second)
 			visitor{}.call(t, b, "tools/list", "")
@@ -276,7 +276,7 @@ func TestPoolShareCall(t *testing.T) {
 		}
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
-		if n := remainsOf(b.routes[0].pool); n.all+n.slots+n.waiting != 0 {
+		if n := remainsOf(b.servers[0].pool); n.all+n.slots+n.waiting != 0 {
 			t.Errorf("left: %+v", n)
 		}
 	})
@@ -365,7 +365,7 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"name":"new"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "prompts/list", ""), `"name":"new"`)
-		if n := remainsOf(b.routes[0].pool); n.slots != 1 || n.all != 1 {
+		if n := remainsOf(b.servers[0].pool); n.slots != 1 || n.all != 1 {
 			t.Errorf("left: %+v", n)
 		}
 	})
@@ -446,7 +446,7 @@ func TestPoolClose(t *testing.T) {
 		<-l.done
 		bridgetest.Contains(t, l.answer, `"resultType":"complete"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"bridge":"stopping"`)
-		if n := remainsOf(b.routes[0].pool); b.lanes.Open() != 0 || n != (remains{}) {
+		if n := remainsOf(b.servers[0].pool); b.lanes.Open() != 0 || n != (remains{}) {
 			t.Errorf("left: %d connections, %+v", b.lanes.Open(), n)
 		}
 	})

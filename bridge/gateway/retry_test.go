@@ -34,9 +34,9 @@ func failing(err error) *scripted {
 }
 
 // retried runs f in a bubble with a route that makes calls again.
-func retried(t *testing.T, o retry.Options, f func(t *testing.T, r *route)) {
+func retried(t *testing.T, o retry.Options, f func(t *testing.T, r *server)) {
 	t.Helper()
-	run(t, ServerOptions{Adapter: &fake{}, Retry: o}, func(t *testing.T, b *Gateway) { f(t, b.routes[0]) })
+	run(t, ServerOptions{Adapter: &fake{}, Retry: o}, func(t *testing.T, b *Gateway) { f(t, b.servers[0]) })
 }
 
 func requested(t testing.TB, method, params string) *bridge.Request {
@@ -92,7 +92,7 @@ func TestRetryMethods(t *testing.T) {
 		{"tools/call", `{"name":"reads","Name":"sends"}`, retry.Options{Tools: true}, 1},
 	} {
 		t.Run(test.method+fmt.Sprintf("%+v", test.o), func(t *testing.T) {
-			retried(t, test.o, func(t *testing.T, r *route) {
+			retried(t, test.o, func(t *testing.T, r *server) {
 				s := failing(failure(bridge.ErrLost))
 				if test.method == "tools/call" {
 					s.do = func(_ context.Context, _ int, r *bridge.Request) (*jsonrpc.Message, error) {
@@ -123,7 +123,7 @@ func TestRetryMethods(t *testing.T) {
 
 // A list in which a tool promises nothing any more takes the promise back.
 func TestRetryForgets(t *testing.T) {
-	retried(t, retry.Options{Tools: true}, func(t *testing.T, r *route) {
+	retried(t, retry.Options{Tools: true}, func(t *testing.T, r *server) {
 		list := annotated
 		s := &scripted{do: func(_ context.Context, _ int, r *bridge.Request) (*jsonrpc.Message, error) {
 			if r.Method == "tools/list" {

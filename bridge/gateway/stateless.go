@@ -201,9 +201,9 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 func (b *Gateway) statelessUpstream(server string) bridge.Upstream {
 	switch {
 	case server != "":
-		return b.route(server).statelessCalls
-	case len(b.routes) == 1:
-		return b.routes[0].statelessCalls
+		return b.server(server).statelessCalls
+	case len(b.servers) == 1:
+		return b.servers[0].statelessCalls
 	}
 	return b.stateless
 }

@@ -10,6 +10,8 @@ import (
 )
 
 // Status says how a server fares.
+//
+// It has many fields: each is something that is shown.
 type Status struct {
 	Name     string
 	Usable   bool      // it works, or nothing speaks against trying it
@@ -51,8 +53,8 @@ func (b *Gateway) Status() []Status {
 		sessions[s.server]++
 	}
 	b.mu.Unlock()
-	all := make([]Status, 0, len(b.routes))
-	for _, r := range b.routes {
+	all := make([]Status, 0, len(b.servers))
+	for _, r := range b.servers {
 		st := r.status()
 		st.Status = r.gate.Status()
 		of := r.pool.Status()
@@ -60,7 +62,7 @@ func (b *Gateway) Status() []Status {
 		st.Parked = of.Waiting
 		st.Refused["rate"] = r.rates.Refused()
 		st.Sessions = sessions[r.o.Name]
-		if len(b.routes) == 1 {
+		if len(b.servers) == 1 {
 			st.Sessions += sessions[""]
 		}
 		all = append(all, st)
@@ -68,9 +70,9 @@ func (b *Gateway) Status() []Status {
 	return all
 }
 
-func (r *route) status() Status {
-	st := Status{Name: r.o.Name, Usable: true, State: "idle", Lanes: int(r.lane.Budget.Open()), Calls: int(r.reports.Calls()), Cache: r.cache.Status()}
-	h := r.health.Status()
+func (s *server) status() Status {
+	st := Status{Name: s.o.Name, Usable: true, State: "idle", Lanes: int(s.lane.Budget.Open()), Calls: int(s.reports.Calls()), Cache: s.cache.Status()}
+	h := s.health.Status()
 	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
 	if h.Last != nil {
 		st.Last, st.LastAt = fmt.Sprint(h.Last), h.LastAt
@@ -82,13 +84,13 @@ func (r *route) status() Status {
 		st.State = "starting"
 	}
 	failure, usable := h.Failure, h.Usable
-	if failure == nil && !h.Served && r.o.Check != nil {
-		failure, usable = r.o.Check(), false
+	if failure == nil && !h.Served && s.o.Check != nil {
+		failure, usable = s.o.Check(), false
 	}
 	if failure != nil {
 		st.Usable, st.State, st.Reason, st.Since = usable, "failing", fmt.Sprint(failure), h.Since
 	}
-	br := r.breaker.Status()
+	br := s.breaker.Status()
 	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
 		return st
 	}
@@ -138,7 +140,7 @@ func (b *Gateway) Totals() Totals {
 	defer b.mu.Unlock()
 	t.Sessions = len(b.sessions)
 	for s := range b.sessions {
-		if s.server == "" && len(b.routes) > 1 {
+		if s.server == "" && len(b.servers) > 1 {
 			t.Together++
 		}
 	}

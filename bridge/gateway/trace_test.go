@@ -457,7 +457,7 @@ func TestTraceOwn(t *testing.T) {
 		do(t, s, "1", "tools/list", `{}`)
 		spans.Reset()
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"traceparent":"`+clientParent+`","tracestate":"a=1","k":1},"cursor":"c"}}`)
-		l := bare(b.routes[0], s.caller)
+		l := bare(b.servers[0], s.caller)
 		defer l.Close(t.Context())
 		if _, err := l.Call(t.Context(), &bridge.Request{Message: m, From: s.caller}); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func reported(t *testing.T, servers []ServerOptions, f func(t *testing.T, b *Gat
 		l := &ledger{}
 		b := New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: l.take})
 		f(t, b, l)
-		for _, r := range b.routes {
+		for _, r := range b.servers {
 			if n := r.reports.Calls(); n != 0 {
 				t.Errorf("%s: %d calls are left", r.o.Name, n)
 			}

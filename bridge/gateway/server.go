@@ -23,9 +23,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/translate/stateless"
 )
 
-// route is what the bridge knows of one server: its settings, the connections
+// server is what the bridge knows of one server: its settings, the connections
 // that sessions share, and how it fares.
-type route struct {
+//
+// It has many fields: one for each wrapper, and what they share.
+type server struct {
 	b              *Gateway
 	o              ServerOptions
 	log            *slog.Logger
@@ -50,60 +52,60 @@ type route struct {
 	tasks          *filter.Tasks    // whose they are; nil when nobody need know
 }
 
-func newRoute(b *Gateway, o ServerOptions) *route {
+func newServer(b *Gateway, o ServerOptions) *server {
 	handshake := or(o.Handshake, time.Minute)
-	r := &route{
+	s := &server{
 		b: b, o: o, log: b.log.With("server", o.Name),
 		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
 		gate: limits.NewQueue(o.Name, o.Limits),
 	}
 	maxPause := or(o.MaxPause, maxBackOff)
-	r.health = health.New(health.Options{
-		Log: r.log, Shared: r.share == ShareAll, MaxPause: maxPause, Life: b.life, Go: b.goes, Try: r.retry, Left: func() time.Duration { return r.breaker.Left() },
+	s.health = health.New(health.Options{
+		Log: s.log, Shared: s.share == ShareAll, MaxPause: maxPause, Life: b.life, Go: b.goes, Try: s.retry, Left: func() time.Duration { return s.breaker.Left() },
 	})
-	r.reports = b.reports.Server(o.Name, r.health.Speaks)
-	r.rates = limits.NewRates(o.Name, o.Limits)
-	r.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, r.log)
-	r.retries = retry.New(o.Retry, r.tools.Idempotent, r.log, b.life)
-	r.breaker = breaker.New(o.Breaker, breaker.Server{
-		Name: o.Name, Log: r.log, Shared: r.share == ShareAll, Within: handshake, Life: b.life, Go: b.goes, Noted: r.health.Noted, Works: r.health.Works,
-		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return r.try(ctx, from, nil) },
+	s.reports = b.reports.Server(o.Name, s.health.Speaks)
+	s.rates = limits.NewRates(o.Name, o.Limits)
+	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
+	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, b.life)
+	s.breaker = breaker.New(o.Breaker, breaker.Server{
+		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: b.life, Go: b.goes, Noted: s.health.Noted, Works: s.health.Works,
+		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
 	})
-	r.filter = filter.New(o.Name, o.Filter, b.grants)
-	shared := r.share == SharePrincipal || r.share == ShareAll
+	s.filter = filter.New(o.Name, o.Filter, b.grants)
+	shared := s.share == SharePrincipal || s.share == ShareAll
 	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
-		r.tasks = filter.NewTasks()
+		s.tasks = filter.NewTasks()
 	}
-	r.cache = cache.New(o.Cache, cache.Server{
-		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: r.share == ShareAll, PerCall: r.share == ShareCall, Log: r.log, Tracing: b.tracing,
+	s.cache = cache.New(o.Cache, cache.Server{
+		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
 	})
-	r.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: r.log, Rewrites: &r.rewrites, Missed: r.cache.Heard}
+	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
 	users := 0
 	for principal := range b.grants {
-		if r.filter.Serves(principal) {
+		if s.filter.Serves(principal) {
 			users++
 		}
 	}
 	maxLanes := or(o.MaxLanes, 256)
-	r.portions = limits.NewShares(int64(maxLanes), users)
-	r.pool = newPool(r, maxLanes)
-	r.statelessCalls = r.stateless()
-	r.lane = lane.Options{
-		Name: o.Name, Adapter: o.Adapter, Log: r.log, Tracing: b.tracing, Forward: o.Forward, Shared: r.share == ShareAll, EndWithServer: o.EndWithServer,
+	s.portions = limits.NewShares(int64(maxLanes), users)
+	s.pool = newPool(s, maxLanes)
+	s.statelessCalls = s.stateless()
+	s.lane = lane.Options{
+		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll, EndWithServer: o.EndWithServer,
 		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: maxPause,
-		Budget: lane.NewBudget(o.Name, maxLanes, r.portions, b.lanes, r.pool.Yield), Health: r.health,
+		Budget: lane.NewBudget(o.Name, maxLanes, s.portions, b.lanes, s.pool.Yield), Health: s.health,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
 	}
 	if o.Idle == 0 && shared {
-		r.lane.Idle = 10 * time.Minute
+		s.lane.Idle = 10 * time.Minute
 	}
-	r.shared = share.New(share.Options{
-		Server: o.Name, All: r.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: r.lane.Budget, Force: b.force,
+	s.shared = share.New(share.Options{
+		Server: o.Name, All: s.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: b.force,
 		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
-			return r.guarded(from, to, false, givenUp)
+			return s.guarded(from, to, false, givenUp)
 		},
 	})
-	return r
+	return s
 }
 
 var _ lane.Health = (*health.Server)(nil)
@@ -112,43 +114,43 @@ var _ lane.Health = (*health.Server)(nil)
 const maxBackOff = 60 * time.Second
 
 // caller returns the caller as the server may see it.
-func (r *route) caller(from *bridge.Caller) *bridge.Caller {
+func (s *server) caller(from *bridge.Caller) *bridge.Caller {
 	if from.Header == nil {
 		return from
 	}
 	mine := *from
-	mine.Header = bridge.Forwarded(from.Header, r.o.Forward)
+	mine.Header = bridge.Forwarded(from.Header, s.o.Forward)
 	return &mine
 }
 
-func (r *route) close(ctx context.Context) {
+func (s *server) close(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.shared.Close(ctx) })
-	wg.Go(func() { _ = r.pool.Close(ctx) })
-	wg.Go(r.cache.Close)
+	wg.Go(func() { s.shared.Close(ctx) })
+	wg.Go(func() { _ = s.pool.Close(ctx) })
+	wg.Go(s.cache.Close)
 	wg.Wait()
 }
 
 // retry opens a connection to see whether the server works, and closes it, unless
 // somebody is trying already. When the server is left alone that is up to the
 // breaker, which says it when the server works.
-func (r *route) retry(from *bridge.Caller) {
-	if r.lane.Budget.Opening() {
+func (s *server) retry(from *bridge.Caller) {
+	if s.lane.Budget.Opening() {
 		return
 	}
-	if r.breaker.Shut() {
-		_ = r.breaker.Pass(r.b.life, from)
+	if s.breaker.Shut() {
+		_ = s.breaker.Pass(s.b.life, from)
 		return
 	}
-	done, _ := r.try(r.b.life, from, gate{r.breaker, false})
+	done, _ := s.try(s.b.life, from, gate{s.breaker, false})
 	done()
 }
 
 // try opens a connection if g lets it; nil lets it in any case. done closes it.
-func (r *route) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
-	l := lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.Source(from), Gate: g})
+func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
+	l := lane.New(&s.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
 	_, _, err = l.Known(ctx)
-	return func() { _ = l.Close(r.b.force) }, err
+	return func() { _ = l.Close(s.b.force) }, err
 }
 
 // line is a lane with its guards, or a part in a shared one, as those use it who
@@ -172,24 +174,24 @@ type connection interface {
 
 // line returns a connection for clients without sessions. It is opened when it is
 // needed.
-func (r *route) line(from *bridge.Caller, rest bridge.Client) *line {
-	if from = r.caller(from); r.share == ShareAll {
-		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: r.b.ownParams}
+func (s *server) line(from *bridge.Caller, rest bridge.Client) *line {
+	if from = s.caller(from); s.share == ShareAll {
+		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.b.ownParams}
 	}
 	var l *lane.Lane
 	var up, guarded bridge.Upstream
 	v, err := (*share.View)(nil), error(bridge.ErrUnavailable)
-	if r.share == ShareAll {
-		v, err = r.shared.Join(*from, rest, true)
+	if s.share == ShareAll {
+		v, err = s.shared.Join(*from, rest, true)
 	}
 	if err == nil { // there is one for everybody, so there is room for it
 		l, up, guarded = v.Lane(), v, v.Guarded()
 	} else {
-		l, up = r.guarded(from, rest, false, func() { rest.Gone(nil) })
+		l, up = s.guarded(from, rest, false, func() { rest.Gone(nil) })
 		guarded = up
 	}
 	kept, _ := guarded.(*cache.Cached)
-	return &line{up, l, r.tools.Wrap(up), kept}
+	return &line{up, l, s.tools.Wrap(up), kept}
 }
 
 // Checked returns it with what the tools ask of calls.
@@ -205,17 +207,17 @@ func (l *line) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
 }
 
 // newPool returns what serves the stateless clients of a server.
-func newPool(r *route, lanes int) *stateless.Pool {
+func newPool(s *server, lanes int) *stateless.Pool {
 	sharing := map[Share]stateless.Sharing{ShareSession: stateless.Apart, SharePrincipal: stateless.Principal, ShareAll: stateless.Everybody, ShareCall: stateless.EachCall}
 	return stateless.New(stateless.Options{
 		Legacy: lower.Options{
-			Name: r.o.Name, Log: r.log, MaxTask: r.o.MaxTask,
-			Instance: r.b.instance, Seals: r.b.seals, Rewrites: &r.rewrites, Following: r.b.tracing.Following,
+			Name: s.o.Name, Log: s.log, MaxTask: s.o.MaxTask,
+			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
 		},
-		Sharing: sharing[r.share], Idle: r.o.Idle, Lanes: lanes, Forward: r.o.Forward, Queue: r.gate, Shares: r.portions,
-		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return r.line(from, to) },
-		Refuse:  r.tools.Misheaded,
-		Heard:   r.cache.Heard,
-		Leaving: func() (context.Context, func()) { return r.b.force, r.lane.Budget.Leaving() },
+		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.portions,
+		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
+		Refuse:  s.tools.Misheaded,
+		Heard:   s.cache.Heard,
+		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
 	})
 }
