@@ -18,34 +18,33 @@ const (
 )
 
 // layers are the packages from the outside to the inside: a package may import
-// those of later layers, and of its own layer only where own says so.
+// those of later layers, and of its own layer only what is in the same unit.
 var layers = []struct {
 	name string
-	own  bool
 	has  func(pkg string) bool
 }{
-	{"cmd/bridge", false, func(pkg string) bool { return pkg == "cmd/bridge" }},
-	{"cmd/bridge/inspect", false, func(pkg string) bool { return pkg == "cmd/bridge/inspect" }},
-	{"cmd/bridge/inspect/arguments", false, under("cmd/bridge/inspect")},
-	{"cmd/bridge/flags", false, under("cmd/bridge/flags")},
-	{"cmd/bridge/{exit,terminal}", false, under("cmd/bridge/exit", "cmd/bridge/terminal")},
-	{"bridge/server", true, func(pkg string) bool { return pkg == "bridge/server" }},
-	{"bridge/server/{accesslog,metrics}", false, under("bridge/server")},
-	{"config", false, func(pkg string) bool { return pkg == "config" }},
-	{"adapters/*", false, func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
-	{"helpers of adapters", false, helper},
-	{"bridge/gateway", false, under("bridge/gateway")},
-	{"bridge/aggregate, bridge/lane/share and bridge/{guard,list,translate}/*", false, func(pkg string) bool {
+	{"cmd/bridge", func(pkg string) bool { return pkg == "cmd/bridge" }},
+	{"cmd/bridge/inspect", func(pkg string) bool { return pkg == "cmd/bridge/inspect" }},
+	{"cmd/bridge/inspect/arguments", under("cmd/bridge/inspect")},
+	{"cmd/bridge/flags", under("cmd/bridge/flags")},
+	{"cmd/bridge/{exit,terminal}", under("cmd/bridge/exit", "cmd/bridge/terminal")},
+	{"bridge/server", func(pkg string) bool { return pkg == "bridge/server" }},
+	{"bridge/server/{accesslog,metrics}", under("bridge/server")},
+	{"config", func(pkg string) bool { return pkg == "config" }},
+	{"adapters/*", func(pkg string) bool { return under("adapters")(pkg) && !helper(pkg) }},
+	{"helpers of adapters", helper},
+	{"bridge/gateway", under("bridge/gateway")},
+	{"bridge/aggregate, bridge/lane/share and bridge/{guard,list,translate}/*", func(pkg string) bool {
 		return strings.HasPrefix(pkg, "bridge/guard/") || strings.HasPrefix(pkg, "bridge/list/") || under("bridge/aggregate", "bridge/lane/share", "bridge/translate")(pkg)
 	}},
-	{"bridge/lane", false, func(pkg string) bool { return pkg == "bridge/lane" }},
-	{"bridge/observe/*", false, under("bridge/observe")},
-	{"bridge/conn", false, under("bridge/conn")},
-	{"bridge/list", false, under("bridge/list")},
-	{"bridge", false, func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
-	{"bridge/{auth,era,glob,session,replay,seal,validate}", false, under("bridge/auth", "bridge/glob", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
-	{"bridge/jsonrpc", false, under("bridge/jsonrpc")},
-	{"bridge/{pause,similar,visible} and config/strict", false, under("bridge/pause", "bridge/similar", "bridge/visible", "config/strict")},
+	{"bridge/lane", func(pkg string) bool { return pkg == "bridge/lane" }},
+	{"bridge/observe/*", under("bridge/observe")},
+	{"bridge/conn", under("bridge/conn")},
+	{"bridge/list", under("bridge/list")},
+	{"bridge", func(pkg string) bool { return pkg == "bridge" || pkg == "bridge/bridgetest" }},
+	{"bridge/{auth,era,glob,session,replay,seal,validate}", under("bridge/auth", "bridge/glob", "bridge/guard", "bridge/era", "bridge/session", "bridge/replay", "bridge/seal", "bridge/validate")},
+	{"bridge/jsonrpc", under("bridge/jsonrpc")},
+	{"bridge/{pause,similar,visible} and config/strict", under("bridge/pause", "bridge/similar", "bridge/visible", "config/strict")},
 }
 
 var helper = under("adapters/eventstream", "adapters/httpbody", "adapters/httpclient", "adapters/downstream", "adapters/media", "adapters/upstream")
@@ -97,7 +96,7 @@ func wrong(pkg, imported string, test bool) string {
 		return "imports point from " + layers[into].name + " to " + layers[from].name
 	case !test && strings.HasSuffix(to, "test") && !strings.HasSuffix(pkg, "test"):
 		return "only tests import " + to
-	case from == into && !layers[from].own && unit(pkg) != unit(to) && !(pkg == "bridge/translate/stateless" && to == "bridge/translate/lower"): // which holds its translators
+	case from == into && unit(pkg) != unit(to) && !(pkg == "bridge/translate/stateless" && to == "bridge/translate/lower"): // which holds its translators
 		return "packages of " + layers[from].name + " do not import each other"
 	}
 	return ""

@@ -1,3 +1,10 @@
+// Package conn is one open connection to a server: it numbers requests and matches
+// their answers, gives each call its progress and questions, bounds how long a call
+// takes, passes cancellations on, makes the handshake, and finds out which revision
+// a server speaks.
+//
+// An adapter gives it a [Sender] and feeds it what it reads, in order. It opens
+// nothing again, and starts no goroutine.
 package conn
 
 import (
