@@ -79,6 +79,7 @@ type child struct {
 
 	mu     sync.Mutex // guards the rest
 	unread error      // why the child cannot be written to
+	gone   error      // what those are told who wanted to write to a child that has ended
 	pumps  []*pump    // of its outputs
 }
 
@@ -107,7 +108,12 @@ const unreadWhy = "it does not read its input"
 func (u *child) Send(ctx context.Context, m conn.Outgoing) error {
 	err := u.out.Send(ctx, m)
 	if err != nil && ctx != nil && u.isUnread() != nil && u.exits() {
-		return u.a.name.Lost(ended(u.p.State()), err)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.gone == nil { // one for all, which the circuit breaker counts once
+			u.gone = u.a.name.Lost(ended(u.p.State()), err)
+		}
+		return u.gone
 	}
 	return err
 }

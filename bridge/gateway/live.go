@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -335,7 +336,7 @@ func (c *Call) Go(done func(*jsonrpc.Message, error)) bool {
 	if !ok && c.answer == nil {
 		c.s.leave(c)
 		c.end()
-		c.reject(bridge.ErrEnded)
+		c.reject(cmp.Or(context.Cause(c.s.ctx), bridge.ErrEnded))
 	}
 	return ok
 }

@@ -119,6 +119,10 @@ func TestRelayHandles(t *testing.T) {
 		bridgetest.Lacks(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","TaskId":"T2"`), `"T2"`)
 		bridgetest.Contains(t, bob.call(t, b, era.Listen, `"notifications":{"taskIds":["`+id+`"]}`), "-32602")
 
+		for _, others := range []string{`"notifications":{"TaskIds":["T2"]}`, `"notifications":{"taskIds":["` + id + `"]},"Notifications":{"taskIds":["T2"]}`, `"notifications":{"ta\u0073kId\u017f":["T2"]}`} {
+			bridgetest.Contains(t, ann.call(t, b, era.Listen, others), "-32602", "but for its case")
+		}
+
 		v := ann.ask(t, b, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"],"toolsListChanged":true}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`, `"toolsListChanged":true`)
 		call := listenID(t, p.wire(1))

@@ -305,7 +305,7 @@ func (j *joint) next() (*joined, *bridge.Request, context.Context) {
 		return nil, nil, nil
 	}
 	j.careful = j.careful && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: endsWithin}
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Back: n, Awaited: min(endsWithin, j.c.l.o.Handshake/2)}
 	if j.silent {
 		r.Awaited = silentFor
 	}
@@ -341,7 +341,9 @@ func (j *joint) ended(n *joined, a *jsonrpc.Message, err error) {
 	refused := errors.Is(err, bridge.ErrRejected) || err == nil && a.Error != nil
 	switch {
 	case n.over: // by us: another one follows, if anybody is left
-		j.silent = err != nil
+		if n.ack != nil { // otherwise it need not have been asked for
+			j.silent = err != nil
+		}
 		return
 	case refused && len(waiting) > 1: // it need not be for the sake of all of them
 		j.careful = true

@@ -70,6 +70,32 @@ func ReadWanted(params []byte) (w Wanted, fault string) {
 	return w, cmp.Or(fault, other)
 }
 
+// ReadListen reads what a client's request to listen asks for. It refuses members
+// that differ from known ones in case only: servers that read names without their
+// case would take them for these, and what is checked here would get by.
+func ReadListen(params []byte) (w Wanted, fault string) {
+	whole := gjson.ParseBytes(params)
+	fault = cmp.Or(lookalike(whole, "params", "notifications"), lookalike(whole.Get("notifications"), "params.notifications", "resourceSubscriptions", "taskIds"))
+	if fault != "" {
+		return w, fault
+	}
+	return ReadWanted(params)
+}
+
+// lookalike says which member of an object is like one of these names but for its
+// case, or returns nothing.
+func lookalike(object gjson.Result, of string, names ...string) (fault string) {
+	object.ForEach(func(name, _ gjson.Result) bool {
+		for _, known := range names {
+			if name.Str != known && strings.EqualFold(name.Str, known) {
+				fault = of + " has a member that is " + known + " but for its case: write " + known
+			}
+		}
+		return fault == ""
+	})
+	return fault
+}
+
 // texts reads a member that is a list of texts.
 func texts(object gjson.Result, member string) (all []string, fault string) {
 	list := object.Get(member)

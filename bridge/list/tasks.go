@@ -50,11 +50,19 @@ func (c *TaskTools) Asks() {
 	c.asked = time.Now()
 }
 
-// Outdated notes that the list of tools has changed.
+// Outdated notes that the list of tools has changed. It may be asked for at once.
 func (c *TaskTools) Outdated() {
+	c.Forget()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.required, c.whole, c.asked = nil, false, time.Time{}
+	c.asked = time.Time{}
+}
+
+// Forget notes that the server may be another one.
+func (c *TaskTools) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.required, c.whole = nil, false
 	c.noted.Forget()
 }
 

@@ -208,7 +208,7 @@ func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 // listen serves a subscription without the resources that clients do not see.
 func (u *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	params := r.Whole()
-	wants, fault := list.ReadWanted(params)
+	wants, fault := list.ReadListen(params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}

@@ -108,6 +108,9 @@ func New(version string, servers []string) *Metrics {
 // Take counts a report.
 func (m *Metrics) Take(p *report.Report) {
 	s := m.servers[p.Server]
+	if s == nil {
+		s = m.servers[""]
+	}
 	method, known := methodPlaces[p.Request.Method]
 	if !known {
 		method = methods - 1

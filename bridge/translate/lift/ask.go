@@ -40,7 +40,7 @@ type agreed struct {
 	looks  int    // how often the server has asked for it since
 }
 
-// wanted is what a server wants to know before it goes on.
+// questions is what a server wants to know before it goes on.
 type questions struct {
 	state []byte // raw; nil when there is none
 	all   []*question

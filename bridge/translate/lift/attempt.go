@@ -27,7 +27,7 @@ type attempt struct {
 	ended chan struct{} // closed when it has ended, for whatever reason
 
 	accepted map[string]bool // what of uris the server has accepted; before begun is closed
-	answer   []byte          // the error that outcome it; before ended is closed
+	answer   []byte          // the error that answered it; before ended is closed
 	err      error           // or why there was no answer
 	since    time.Time       // on the session's side: when it was seen to have begun
 }
@@ -131,7 +131,7 @@ func (e *attempt) reason() error {
 	case e.err != nil:
 		return e.err
 	case e.answer != nil:
-		return errors.New("the server outcome " + string(e.answer[:min(len(e.answer), 200)]))
+		return errors.New("the server answered " + string(e.answer[:min(len(e.answer), 200)]))
 	}
 	return errors.New("the server has ended the subscription")
 }

@@ -32,7 +32,7 @@ func unanswered(asks []*question) {
 	}
 }
 
-// unwanted is the answer to a question that nobody answers.
+// unansweredReply is the answer to a question that nobody answers.
 func unansweredReply(method string) *jsonrpc.Message {
 	switch method {
 	case "elicitation/create":

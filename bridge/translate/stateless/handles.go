@@ -100,12 +100,12 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 // unwrapTasks does so with the tasks that a subscription is about.
 func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	params := r.Whole()
-	if !rawjson.Mentions(params, "taskIds") {
-		return nil
-	}
-	wants, fault := list.ReadWanted(params)
+	wants, fault := list.ReadListen(params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault)
+	}
+	if !rawjson.Mentions(params, "taskIds") {
+		return nil
 	}
 	h.ids = map[string]string{}
 	for i, id := range wants.Tasks {

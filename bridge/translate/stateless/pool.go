@@ -335,7 +335,7 @@ func (c *identity) learn(s *bridge.Greeting) {
 	before := c.server
 	c.server = s
 	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
-		c.tools.Outdated()
+		c.tools.Forget() // what says so with each handshake is not asked with each call
 	}
 }
 
