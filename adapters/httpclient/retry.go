@@ -21,5 +21,6 @@ func RetryAfter(h http.Header) (after time.Duration, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	return min(max(time.Until(at), 0).Round(time.Second), longestAfter), true
+	left := max(time.Until(at), 0) + time.Second - time.Nanosecond // never too early
+	return min(left.Truncate(time.Second), longestAfter), true
 }

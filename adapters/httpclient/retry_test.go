@@ -25,5 +25,10 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("%q: %v, %t, want %v, %t", tc.value, got, ok, tc.want, tc.ok)
 			}
 		}
+		date := in(2 * time.Second)
+		time.Sleep(600 * time.Millisecond)
+		if got, _ := httpclient.RetryAfter(http.Header{"Retry-After": {date}}); got != 2*time.Second {
+			t.Errorf("1.4 s before the date: %v, which is too early", got)
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -196,7 +197,7 @@ func (m *member) marked(q *jsonrpc.Message) *jsonrpc.Message {
 	if token == nil {
 		return q
 	}
-	ours := rawjson.Quote(m.s.Name + " " + string(token))
+	ours := rawjson.Quote(url.PathEscape(m.s.Name) + " " + string(token))
 	if marked, err := jsonrpc.Parse(q.Append(nil, q.ID, []byte(ours))); err == nil {
 		return marked
 	}
@@ -216,7 +217,11 @@ func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 
 // asker returns the server that a progress token is of, and its own token.
 func (g *merge) asker(token []byte) (*member, []byte) {
-	name, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
+	escaped, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
+	name, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil, nil
+	}
 	return g.named(name), []byte(own)
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/mcp-bridge/bridge/adapters/httpclient"
@@ -36,8 +37,10 @@ func (s *Server) reach(c *config.Server) reached {
 		return s.child(c)
 	case c.Rest != nil:
 		return s.api(c)
+	case c.Remote() != nil:
+		return s.remote(c)
 	}
-	return s.remote(c)
+	return cannot(c, errors.New("there is no adapter for its kind"))
 }
 
 func (s *Server) child(c *config.Server) reached {
