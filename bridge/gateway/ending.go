@@ -30,7 +30,11 @@ func (s *Session) Go(f func()) bool {
 	if s.ending {
 		return false
 	}
-	s.wg.Go(f)
+	s.wg.Add(1)
+	s.b.workers.Run(func() {
+		defer s.wg.Done()
+		f()
+	})
 	return true
 }
 

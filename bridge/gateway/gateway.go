@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway/workers"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
@@ -188,6 +189,7 @@ type Gateway struct {
 	stop              context.CancelFunc
 	force             context.Context // ends when Close has no more time
 	hurry             context.CancelFunc
+	workers           *workers.Workers // make the calls
 	wg                sync.WaitGroup
 
 	mu       sync.Mutex // guards the rest
@@ -209,6 +211,7 @@ func New(o Options) *Gateway {
 		idle:     or(o.SessionIdle, 30*time.Minute),
 		version:  or(o.Version, "dev"),
 		offer:    or(o.Offer, OfferAll),
+		workers:  workers.New(),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
@@ -327,6 +330,7 @@ func (b *Gateway) Close(ctx context.Context) {
 	wg.Wait()
 	b.stop()
 	b.wg.Wait()
+	b.workers.Stop()
 	b.hurry()
 }
 
