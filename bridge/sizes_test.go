@@ -23,10 +23,9 @@ func bound(pkg string) (lines, files int) {
 	return 4500, 24
 }
 
-// TestSizes holds packages to their bounds.
-func TestSizes(t *testing.T) {
-	type size struct{ lines, files int }
-	sizes := map[string]size{}
+// eachFile gives f each file of Go of the product, but for tests.
+func eachFile(t *testing.T, f func(name string, text []byte)) {
+	t.Helper()
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
 		switch base := d.Name(); {
 		case err != nil:
@@ -40,18 +39,27 @@ func TestSizes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel("..", name)
-		if err != nil {
-			return err
-		}
-		pkg := path.Dir(filepath.ToSlash(rel))
-		s := sizes[pkg]
-		sizes[pkg] = size{s.lines + bytes.Count(text, []byte("\n")), s.files + 1}
+		f(name, text)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestSizes holds packages to their bounds.
+func TestSizes(t *testing.T) {
+	type size struct{ lines, files int }
+	sizes := map[string]size{}
+	eachFile(t, func(name string, text []byte) {
+		rel, err := filepath.Rel("..", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := path.Dir(filepath.ToSlash(rel))
+		s := sizes[pkg]
+		sizes[pkg] = size{s.lines + bytes.Count(text, []byte("\n")), s.files + 1}
+	})
 	if len(sizes) < 30 {
 		t.Errorf("looked at %d packages: too few, the test looks in the wrong place", len(sizes))
 	}
@@ -69,29 +77,13 @@ const most = 15
 // TestStructs holds structs to that.
 func TestStructs(t *testing.T) {
 	seen := 0
-	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
-		switch base := d.Name(); {
-		case err != nil:
-			return err
-		case d.IsDir() && name != ".." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules" || base == "integration"):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
+	eachFile(t, func(name string, text []byte) {
 		n, faults := large(name, string(text))
 		seen += n
 		for _, fault := range faults {
 			t.Error(fault)
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if seen < 300 {
 		t.Errorf("looked at %d structs: too few, the test looks in the wrong place", seen)
 	}
