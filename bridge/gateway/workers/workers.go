@@ -12,7 +12,7 @@ import (
 // Workers are such goroutines. Stop awaits them.
 type Workers struct {
 	work chan func()   // unbuffered: taken by whoever has nothing to do
-	over chan struct{} // closed by stop
+	over chan struct{} // closed by Stop
 	idle atomic.Int32  // who have nothing to do
 	wg   sync.WaitGroup
 
