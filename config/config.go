@@ -18,17 +18,17 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/bridge/list/filter"
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
 )
 
 // Config is a configuration file with its defaults filled in.
@@ -88,6 +88,9 @@ type Config struct {
 	Ready string `yaml:"ready"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log"`
+	// Cluster lets several instances serve the same clients. Default: this is the only
+	// one.
+	Cluster Cluster `yaml:"cluster"`
 	// Offer is what clients can use where several servers are offered as one, and
 	// at the addresses of servers that say nothing else: OfferAll (the default) or
 	// OfferLegacy.
@@ -106,6 +109,7 @@ type Config struct {
 	// sorted by line.
 	Warnings []string `yaml:"-"`
 
+	off     []string          `yaml:"-"` // servers that the file has switched off
 	secrets map[string]string `yaml:"-"` // values from the environment, with the references to show instead
 }
 
@@ -117,7 +121,7 @@ type Server struct {
 	// Name is the server's part of the URL: lower-case letters, digits and '-'.
 	Name string `yaml:"-"`
 	// Adapter is a kind that only a program can set: a server of its own, such
-	// as adapters/inprocess makes of one written with the official SDK.
+	// as inprocess makes of one written with the official SDK.
 	Adapter bridge.Adapter `yaml:"-"`
 	// Stdio runs the server as a child process.
 	Stdio *stdio.Config `yaml:"stdio"`
@@ -225,6 +229,7 @@ func Default() Config {
 		Ready:          ReadyAny,
 		Offer:          OfferAll,
 		Separator:      "__",
+		Cluster:        Cluster{KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe},
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/list/filter"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 var update = flag.Bool("update", false, "write the .want files of testdata anew")
@@ -142,7 +142,7 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 		}
 		value := fmt.Sprint(field)
 		switch field.Interface().(type) {
-		case filter.Rules, rest.Auth, rest.Catalog, rest.Limits, []toolset.Entry:
+		case filter.Rules, rest.Auth, rest.Catalog, rest.Limits, []toolset.Entry, []toolset.Rule:
 			text, _ := json.Marshal(field.Interface()) // follows pointers, unlike fmt
 			value = string(text)
 		}
@@ -223,7 +223,7 @@ func TestParseProcessEnvironment(t *testing.T) {
 
 // Files from other systems: CRLF, a byte order mark, and both with right lines.
 func TestParseLineEnds(t *testing.T) {
-	text := "\ufeffdrain: 1s\r\nservers:\r\n  a:\r\n    stdio:\r\n      command: \"a\r\n        b\"\r\n      args: [x,\r\n        y]\r\n    shar: all\r\n"
+	text := "\ufeffdrain: 1s\r\nservers:\r\n  a:\r\n    stdio:\r\n      command: \"./a\r\n        b\"\r\n      args: [x,\r\n        y]\r\n    shar: all\r\n"
 	_, err := Parse("f.yaml", []byte(text), none)
 	want := `f.yaml:9: server "a": unknown key "shar": did you mean "share"?`
 	if err == nil || err.Error() != want {

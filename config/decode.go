@@ -12,16 +12,18 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/bridge/list/filter"
-	"github.com/mcp-bridge/bridge/bridge/similar"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/similar"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Fault is one thing that is wrong with a file.
@@ -39,13 +41,16 @@ type decoder struct {
 	sent      []sent             // values from the environment that go into headers and queries of the kind rest
 	documents map[*string][]byte // what stands in the file where its address is to be read into
 	sections  []*strict.Section  // of the servers, in the order of Config.Servers
+	off       []string           // servers that the file has switched off
+	proxy     *strict.Entry      // mcpProxy of a file of TBXark's mcp-proxy
+	tokens    []int              // lines of the tokens that such a file has
 }
 
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	d := &decoder{dir: dir}
-	d.Decoder = strict.New(file, "bridge", env, strict.Schema{
+	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
 		Value: d.special, Text: textOf, Rule: ruleOf, TableKey: checkTableKey, Empty: emptyList,
-		Keys: otherKeys, Meant: nearest, Check: d.check, Expanded: d.note,
+		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.literal, Expanded: d.note,
 	})
 	return d
 }
@@ -60,6 +65,17 @@ func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool)
 		return d.filter(x, n, into), true
 	case *filter.Override:
 		return d.override(x, n, into), true
+	case **stdio.Config:
+		if text, ok := d.Resolve(n).(*ast.StringNode); ok {
+			return d.shortCommand(x, text.Value, into), true
+		}
+	case **httpclient.Config:
+		if _, ok := d.Resolve(n).(*ast.StringNode); ok { // http: URL
+			sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+			d.Struct(sec, []strict.Entry{{Key: "url", Line: x.Line, Value: n}}, reflect.ValueOf(into).Elem())
+			x.Section.Adopt(x.Label, sec)
+			return true, true
+		}
 	}
 	return d.restValue(x, n, into)
 }
@@ -69,6 +85,9 @@ func (d *decoder) check(sec *strict.Section, v any) {
 	if c, ok := v.(*rest.Config); ok {
 		c.Document = d.documents[&c.OpenAPI]
 		c.Secrets = d.sentBy(sec)
+	}
+	if c, ok := v.(*stdio.Config); ok {
+		d.wholeLine(sec, c)
 	}
 	d.Validate(sec, v)
 	if d.dir != "" {
@@ -149,8 +168,11 @@ func emptyList(key string) string {
 
 // otherKeys are keys of a struct that are read without a field of it.
 func otherKeys(in reflect.Type) []string {
-	if in == reflect.TypeFor[Config]() {
+	switch in {
+	case reflect.TypeFor[Config]():
 		return []string{"mcpServers"}
+	case reflect.TypeFor[Server]():
+		return []string{"enabled"}
 	}
 	return nil
 }
@@ -161,7 +183,12 @@ func nearest(key string, valid []string) string {
 	other := map[string]string{
 		"cmd": "command", "arguments": "args", "environment": "env",
 		"address": "url", "endpoint": "url",
-		"dir": "cwd", "workdir": "cwd", "working_directory": "cwd",
+		"dir": "cwd", "workdir": "cwd", "workingdirectory": "cwd", "envfile": "env_file",
+		"port": "listen", "host": "listen", "bind": "listen", "addr": "listen", "hostname": "listen",
+		"cors": "allowed_origins", "corsorigins": "allowed_origins", "origins": "allowed_origins",
+		"auth": "access", "apikey": "access", "apikeys": "access", "token": "access", "tokens": "access", "authtokens": "access", "users": "access",
+		"transport": "http", "disabledtools": "tools", "excludetools": "tools", "toolfilter": "tools", "includetools": "tools",
+		"disabled": "enabled",
 	}
 	if name := other[similar.Fold(key)]; slices.Contains(valid, name) {
 		return name

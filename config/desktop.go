@@ -8,7 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Files of desktop clients are accepted as they are: {"mcpServers": {NAME:
@@ -36,7 +36,7 @@ func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 	}
 	d.Foreign = true
 	found := list[i]
-	return slices.DeleteFunc(slices.Clone(list), func(e strict.Entry) bool { return e == found }), &found
+	return slices.DeleteFunc(slices.Clone(list), func(e strict.Entry) bool { return e == found || d.restricts("", e) }), &found
 }
 
 // isDesktop reports whether every server under "servers" has the "type" that VS
@@ -65,7 +65,8 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		return
 	}
 	before, faults := len(d.Warnings), len(d.Faults)
-	taken := map[string]strict.Entry{}
+	defer d.closed(found, c)
+	taken, tokens := map[string]strict.Entry{}, d.proxyTokens()
 	for _, e := range list {
 		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
 		keys, ok := d.Entries(sec.Where, e.Value)
@@ -74,20 +75,17 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 			d.Mistyped(at, e.Value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 			continue
 		}
-		way, keys, why := d.desktopKeys(sec, keys)
+		kind, keys, why := d.desktopKeys(sec, keys)
 		if why != "" {
 			d.Warn(e.Line, "%snot served: %s", sec.Where, why)
 			continue
 		}
 		s := DefaultServer(d.mapName(e, taken), "")
+		keys = d.restrictions(sec, keys, &s, c, tokens)
 		sec.Marks = map[string]strict.Mark{}
 		inner := &strict.Section{Where: sec.Where, Line: e.Line}
-		d.Struct(inner, keys, strict.FieldOf(reflect.ValueOf(&s).Elem(), way.kind))
-		sec.Adopt(way.kind, inner)
-		if way.tools != nil {
-			x := &strict.Slot{Section: sec, Label: "tools: allow", Line: way.tools.Line}
-			d.Value(x, way.tools.Value, reflect.ValueOf(&s.Tools.Allow).Elem())
-		}
+		d.Struct(inner, keys, strict.FieldOf(reflect.ValueOf(&s).Elem(), kind))
+		sec.Adopt(kind, inner)
 		d.finish(sec, &s)
 		c.Servers = append(c.Servers, s)
 		d.sections = append(d.sections, sec)
@@ -98,17 +96,11 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	}
 }
 
-// A way is what the keys of a desktop client's server say beside its settings.
-type way struct {
-	kind  string        // the key of our form that says the same
-	tools *strict.Entry // the only tools that are wanted; nil means all
-}
-
 // desktopKeys returns how to reach a server and the keys that make up the
 // settings of that kind, or why the server is not served at all.
-func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (w way, own []strict.Entry, why string) {
-	if w.kind, why = d.desktopKind(sec, keys); why != "" {
-		return w, nil, why
+func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind string, own []strict.Entry, why string) {
+	if kind, why = d.desktopKind(sec, keys); why != "" {
+		return kind, nil, why
 	}
 	for _, e := range keys {
 		shown := d.Shown(e.Value)
@@ -116,7 +108,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (w way, 
 			continue // programs write null for what is not set
 		}
 		switch e.Key {
-		case "type", "transport":
+		case "type", "transport", "transportType":
 			continue
 		case "url", "httpUrl", "serverUrl":
 			e.Key = "url"
@@ -126,7 +118,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (w way, 
 			}
 		case "disabled", "enabled":
 			if shown == "true" && e.Key == "disabled" || shown == "false" && e.Key == "enabled" {
-				return w, nil, e.Key + " is " + shown
+				return kind, nil, e.Key + " is " + shown
 			}
 			if shown != "true" && shown != "false" {
 				d.Fault(e.Line, "%s%s is %s: expected true or false", sec.Where, e.Key, shown)
@@ -137,23 +129,27 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (w way, 
 			d.Warn(e.Line, "%stimeout is ignored, because clients disagree about its unit: to set one, write the server in bridge's own form", sec.Where)
 			continue
 		case "autoApprove", "alwaysAllow", "description", "icon", "name", "trust", "version", "gallery", "dev":
-			d.Warn(e.Line, "%s%s is ignored: it means nothing to bridge", sec.Where, e.Key)
+			d.Warn(e.Line, "%s%s is ignored: it means nothing to mcp-bridge", sec.Where, e.Key)
 			continue
+		case "options":
+			inner, _ := d.Quiet().Entries("", e.Value)
+			if slices.ContainsFunc(inner, func(o strict.Entry) bool { return o.Key == "disabled" && d.Shown(o.Value) == "true" }) {
+				return kind, nil, "options: disabled is true"
+			}
 		case "envFile":
 			e.Key = "env_file"
-		case "tools":
-			if _, list := d.Resolve(e.Value).(*ast.SequenceNode); list { // of names, or "*"
-				w.tools = &e
-				continue
-			}
+		}
+		if _, list := d.Resolve(e.Value).(*ast.SequenceNode); list && e.Key == "tools" { // of names, or "*"
+			own = append(own, e)
+			continue
 		}
 		if slices.Contains(strict.Keys(reflect.TypeFor[Server]()), e.Key) {
-			d.Fault(e.Line, "%s%s can only be set in bridge's own form: servers: { NAME: { %s: {…}, %s: … } }", sec.Where, e.Key, w.kind, e.Key)
+			d.Fault(e.Line, "%s%s can only be set in bridge's own form: servers: { NAME: { %s: {…}, %s: … } }", sec.Where, e.Key, kind, e.Key)
 			continue
 		}
 		own = append(own, e)
 	}
-	return w, own, ""
+	return kind, own, ""
 }
 
 // desktopKind returns the kind of a server of a desktop client's: by its type,
@@ -165,7 +161,7 @@ func (d *decoder) desktopKind(sec *strict.Section, keys []strict.Entry) (kind, w
 			continue
 		}
 		switch e.Key {
-		case "type", "transport":
+		case "type", "transport", "transportType":
 			switch shown := d.Shown(e.Value); shown {
 			case `"stdio"`, `"local"`:
 				return "stdio", ""
@@ -197,18 +193,7 @@ func (d *decoder) desktopKind(sec *strict.Section, keys []strict.Entry) (kind, w
 // mapName makes a name by our rule out of a client's: "My Server" becomes
 // my-server. The user must know, because the name is in the URL.
 func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string {
-	name := strings.TrimLeft(strings.Map(func(r rune) rune {
-		switch {
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
-			return r
-		}
-		return '-'
-	}, e.Key), "-")
-	if isReserved(name) {
-		name += "-server"
-	}
+	name := NameOf(e.Key)
 	other, ok := taken[name]
 	taken[name] = e
 	switch err := checkName(name); {
@@ -218,6 +203,24 @@ func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string 
 		d.Fault(e.Line, "server %q: its name becomes %q, as does that of %q on line %d: rename one", strict.Clip(e.Key), name, strict.Clip(other.Key), other.Line)
 	case name != e.Key:
 		d.Warn(e.Line, "server %q is served under the name %q", strict.Clip(e.Key), name)
+	}
+	return name
+}
+
+// NameOf makes the name of a server out of any, as far as it can: "My Server"
+// becomes my-server. What it makes of a name without letters is none.
+func NameOf(key string) string {
+	name := strings.TrimLeft(strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		}
+		return '-'
+	}, key), "-")
+	if isReserved(name) {
+		name += "-server"
 	}
 	return name
 }

@@ -9,17 +9,61 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 const reference = "../docs/configuration.md"
+
+// referenceTables are the tables of the reference, by the headings before them,
+// with the settings that they are about.
+var referenceTables = []struct {
+	heading  string
+	defaults any
+}{
+	{"## Keys of the file", Default()},
+	{"## Keys of a server", DefaultServer("", "")},
+	// The adapter keeps its own defaults; zero stands for them.
+	{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
+	{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
+	{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
+	{"### tools, prompts and resources: ", filterKeys{}},
+	{"### tls: ", TLS{}},
+	{"### access: ", Access{}},
+	{"### access_log: ", AccessLog{}},
+	{"### cluster: ", Default().Cluster},
+	// The core keeps its own defaults too.
+	{"### per_principal: ", limits.PerPrincipal{Sessions: 1000, Calls: 512}},
+	{"### cache: ", cache.Options{Stale: time.Hour, Bytes: 16 << 20}},
+	{"### breaker: ", breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
+	{"### limits: ", limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
+	{"### retry: ", retry.Options{Attempts: 2}},
+}
+
+// A row of a table of the reference.
+type row struct{ standard, meaning string }
+
+// referenceRows returns the section below a heading, and the rows of its table by
+// key.
+func referenceRows(t *testing.T, text, heading string) (section string, rows map[string]row) {
+	t.Helper()
+	_, section, ok := strings.Cut(text, "\n"+heading)
+	if !ok {
+		t.Fatalf("%s has no heading %q", reference, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	rows = map[string]row{}
+	for _, found := range regexp.MustCompile("(?m)^\\| `(.+?)` \\| (.+?) \\| (.+) \\|$").FindAllStringSubmatch(section, -1) {
+		rows[found[1]] = row{found[2], found[3]}
+	}
+	return section, rows
+}
 
 // Every key has its row in the reference, with the default that it really has,
 // and every row is a key.
@@ -28,44 +72,16 @@ func TestReferenceTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	standard := DefaultServer("", "")
-	for _, test := range []struct {
-		heading  string
-		defaults any
-	}{
-		{"## Keys of the file", Default()},
-		{"## Keys of a server", standard},
-		// The adapter keeps its own defaults; zero stands for them.
-		{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
-		{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
-		{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
-		{"### tools, prompts and resources: ", filterKeys{}},
-		{"### tls: ", TLS{}},
-		{"### access: ", Access{}},
-		{"### access_log: ", AccessLog{}},
-		// The core keeps its own defaults too.
-		{"### per_principal: ", limits.PerPrincipal{Sessions: 1000, Calls: 512}},
-		{"### cache: ", cache.Options{Stale: time.Hour, Bytes: 16 << 20}},
-		{"### breaker: ", breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
-		{"### limits: ", limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
-		{"### retry: ", retry.Options{Attempts: 2}},
-	} {
-		_, section, ok := strings.Cut(string(data), "\n"+test.heading)
-		if !ok {
-			t.Fatalf("%s has no heading %q", reference, test.heading)
-		}
-		section, _, _ = strings.Cut(section, "\n#")
-		rows := map[string]string{}
-		for _, row := range regexp.MustCompile("(?m)^\\| `(.+?)` \\| (.+?) \\| .+ \\|$").FindAllStringSubmatch(section, -1) {
-			rows[row[1]] = row[2]
-		}
+	for _, test := range referenceTables {
+		section, rows := referenceRows(t, string(data), test.heading)
 		v := reflect.ValueOf(test.defaults)
 		for f, field := range v.Fields() {
 			name := strict.Key(f)
 			if name == "-" {
 				continue
 			}
-			got, ok := rows[name]
+			row, ok := rows[name]
+			got := row.standard
 			delete(rows, name)
 			if want := documented(name, field); !ok || got != want {
 				t.Errorf("%s, %s: the row of %q has default %q, want %q", reference, test.heading, name, got, want)
@@ -73,6 +89,9 @@ func TestReferenceTables(t *testing.T) {
 			if !regexp.MustCompile("(?m)[ {]" + name + ": |^" + name + ": |^ *" + name + ":$").MatchString(examples(section)) {
 				t.Errorf("%s, %s: no example has %q", reference, test.heading, name)
 			}
+		}
+		for _, name := range otherKeys(v.Type()) { // read without a field
+			delete(rows, name)
 		}
 		for name := range rows {
 			t.Errorf("%s, %s: the row of %q is about no key", reference, test.heading, name)
@@ -88,6 +107,12 @@ func documented(name string, v reflect.Value) string {
 	switch name {
 	case "servers", "command", "url":
 		return "required"
+	case "redis", "secret":
+		return "required"
+	case "cluster":
+		return "none"
+	case "advertise":
+		return "`listen`"
 	case "stdio", "http", "sse", "rest":
 		return "one of four"
 	case "openapi", "base_url":
@@ -131,45 +156,6 @@ func examples(text string) string {
 		all.WriteString(block[2])
 	}
 	return all.String()
-}
-
-// Every example of the reference is a whole file that can be used.
-func TestReferenceExamples(t *testing.T) {
-	data, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := blocks(string(data))
-	if len(found) < 5 {
-		t.Fatalf("%s has %d examples", reference, len(found))
-	}
-	for i, block := range found {
-		if _, err := Parse(fmt.Sprintf("example %d.%s", i+1, block[1]), []byte(block[2]), none); err != nil {
-			t.Errorf("%s: %v in\n%s", reference, err, block[2])
-		}
-	}
-}
-
-// Those of the page about HTTP APIs are too.
-func TestRESTExamples(t *testing.T) {
-	const page = "../docs/rest.md"
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := blocks(string(data))
-	if len(found) < 3 {
-		t.Fatalf("%s has %d examples", page, len(found))
-	}
-	for i, block := range found {
-		if !strings.HasPrefix(block[2], "servers:") {
-			continue // of another kind of file
-		}
-		env := func(string) (string, bool) { return "a-value-that-is-long", true }
-		if _, err := Parse(fmt.Sprintf("example %d.%s", i+1, block[1]), []byte(block[2]), env); err != nil {
-			t.Errorf("%s: %v in\n%s", page, err, block[2])
-		}
-	}
 }
 
 // The messages that the reference shows are those that a user gets.

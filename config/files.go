@@ -15,11 +15,11 @@ import (
 
 	"github.com/joho/godotenv"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/auth"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // visit looks at what the settings of an adapter name outside of the file, and
@@ -34,6 +34,8 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 		d.visitRest(sec, c)
 	case *TLS:
 		d.visitTLS(sec, c)
+	case *Cluster:
+		d.visitCluster(sec, c)
 	case *Access:
 		d.visitAccess(sec, c)
 	case *AccessLog:

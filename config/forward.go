@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // parseForward reads an entry of forward: "NAME", or "NAME as OTHER". To is

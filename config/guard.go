@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
-	"github.com/mcp-bridge/bridge/bridge/auth"
-	"github.com/mcp-bridge/bridge/bridge/glob"
-	"github.com/mcp-bridge/bridge/bridge/list/filter"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/glob"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // TLS says with what the bridge shows who it is. The files are read again when
@@ -104,6 +105,9 @@ func (c *Config) accessBreaches() []breach {
 
 // serves reports whether there is a server of that name or pattern.
 func (c *Config) serves(pattern string) bool {
+	if slices.ContainsFunc(c.off, func(name string) bool { return glob.Match(pattern, name) }) {
+		return true // nobody should have to change a rule to switch a server off
+	}
 	for _, s := range c.Servers {
 		if glob.Match(pattern, s.Name) {
 			return true
@@ -156,6 +160,9 @@ func (d *decoder) halfSaid(top *strict.Section, c *Config) {
 	}
 	if m, set := top.Marks["access_log"]; set && !m.Bad && c.AccessLog == (AccessLog{}) {
 		d.Fault(m.Line, "access_log needs to: stdout, stderr or a file")
+	}
+	if m, set := top.Marks["cluster"]; set && !m.Bad && !c.Cluster.Enabled() {
+		d.Fault(m.Line, "cluster needs redis, the address of the store that all instances use, such as redis://redis.example.com:6379")
 	}
 	if _, set := top.Marks["access"]; set {
 		return

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // maxFile is more than any sensible file has. The parser's time grows with the
@@ -94,10 +94,19 @@ func (d *decoder) config(root ast.Node) *Config {
 		}
 	}
 	list, desktop := d.desktop(list)
+	list = d.flagKeys(list)
+	if line, hint := d.ofOthers(list); hint != "" && desktop == nil {
+		d.Fault(line, "%s", hint)
+		return &c
+	}
 	d.Fields(top, list, reflect.ValueOf(&c).Elem())
 	if desktop != nil {
 		d.desktopServers(*desktop, &c)
 	}
+	for i, line := range d.tokens { // which the last of the rules were made of
+		top.Marks[fmt.Sprintf("access: item %d", len(c.Access)-len(d.tokens)+i+1)] = strict.Mark{Line: line}
+	}
+	c.off = d.off
 	for _, b := range c.breaches() {
 		d.breach(top, b)
 	}
@@ -151,7 +160,11 @@ func (d *decoder) servers(x *strict.Slot, n ast.Node, into *[]Server) bool {
 	}
 	for _, e := range list {
 		if err := checkName(e.Key); err != nil {
-			d.Fault(e.Line, "server %q: %v", strict.Clip(e.Key), err)
+			hint := ""
+			if better := NameOf(e.Key); checkName(better) == nil {
+				hint = fmt.Sprintf(": write %q", better)
+			}
+			d.Fault(e.Line, "server %q: %v%s", strict.Clip(e.Key), err, hint)
 		}
 		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
 		keys, ok := d.Entries(sec.Where, e.Value)
@@ -160,10 +173,32 @@ func (d *decoder) servers(x *strict.Slot, n ast.Node, into *[]Server) bool {
 			d.Mistyped(at, e.Value, "a mapping such as { stdio: { command: npx } }")
 			continue
 		}
+		keys, on := d.enabled(sec, e.Key, keys)
+		if !on {
+			continue
+		}
 		*into = append(*into, d.server(sec, e.Key, keys))
 		d.sections = append(d.sections, sec)
 	}
+	if len(*into) == 0 && len(d.off) == len(list) && len(list) > 0 {
+		d.Fault(x.Line, "no server is served: each has enabled: false")
+	}
 	return len(*into) > 0 || len(list) == 0
+}
+
+// enabled returns the other keys of a server, and whether it is switched on.
+func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry) (rest []strict.Entry, on bool) {
+	i := slices.IndexFunc(keys, func(e strict.Entry) bool { return e.Key == "enabled" })
+	if i < 0 {
+		return keys, true
+	}
+	e, on := keys[i], true
+	if d.Value(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, reflect.ValueOf(&on).Elem()); !on {
+		d.Warn(e.Line, "%snot served: enabled is false", sec.Where)
+		d.off = append(d.off, name)
+		return nil, false
+	}
+	return slices.Delete(slices.Clone(keys), i, i+1), true
 }
 
 func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) Server {

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Remote returns the settings of a server that is reached over HTTP, whichever

@@ -1,18 +1,25 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/adapters/rest/wire"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/sign"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // credentialKeys is how a file writes a wire.Credential.
@@ -25,7 +32,13 @@ type credentialKeys struct {
 	Password string       `yaml:"password"`
 	Bearer   string       `yaml:"bearer"`
 	Client   *wire.Client `yaml:"client"`
+	AWS      *sign.AWS    `yaml:"aws"`
+	Hook     *sign.Hook   `yaml:"hook"`
 }
+
+// inDefault are the keys of a credential that are mappings themselves, which the
+// name of a security scheme could be otherwise.
+var inDefault = []string{"client", "aws", "hook"}
 
 // notZeroInRest are the keys of the kind rest, and of its limits, for which 0 is
 // refused. A cache of 0 is none.
@@ -50,6 +63,19 @@ func (d *decoder) restValue(x *strict.Slot, n ast.Node, v any) (ok, known bool) 
 	case *rest.Catalog:
 		_, ok := d.Inner(x, n, into)
 		return ok, true
+	case *openapi.Match:
+		_, ok := d.Inner(x, n, into)
+		return ok, true
+	case *[]string: // one stands for a list of one where operations are matched
+		if _, text := d.Resolve(n).(*ast.StringNode); text && strings.HasSuffix(x.Section.Where, ": match: ") {
+			got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+			*into = []string{got.Value}
+			return ok, true
+		}
+	case *having:
+		return d.having(x, n, into), true
+	case *[]toolset.Rule:
+		return d.restRules(x, n, into), true
 	case *[]toolset.Entry:
 		return d.restTools(x, n, into), true
 	case *[]toolset.Arg:
@@ -73,7 +99,7 @@ func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
 	schemes := len(list) > 0
 	for _, e := range list {
 		_, mapping := d.Resolve(e.Value).(ast.MapNode)
-		schemes = schemes && mapping && (e.Key != "client" || len(list) > 1)
+		schemes = schemes && mapping && (!slices.Contains(inDefault, e.Key) || len(list) > 1)
 	}
 	if !schemes {
 		c, ok := d.credential(x, n)
@@ -98,7 +124,7 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 		return nil, false
 	}
 	kinds, places := 0, 0
-	for _, set := range []bool{k.Value != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil} {
+	for _, set := range []bool{k.Value != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil, k.AWS != nil, k.Hook != nil} {
 		if set {
 			kinds++
 		}
@@ -111,17 +137,68 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 	wrong := ""
 	switch {
 	case kinds != 1:
-		wrong = "needs one of value, bearer, user and password, and client"
+		wrong = "needs one of value, bearer, user and password, client, aws, and hook"
 	case places > 1 || places > 0 && k.Value == "":
 		wrong = "needs one of header, query and cookie beside value, and with nothing else"
 	case k.Client != nil && (k.Client.ID == "" || k.Client.Secret == ""):
 		wrong = "needs id and secret in client"
+	case k.AWS != nil:
+		wrong = d.awsFromEnvironment(k.AWS)
+	case k.Hook != nil:
+		wrong = hookFault(k.Hook)
 	}
 	if wrong != "" {
 		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
 		return nil, false
 	}
-	return &wire.Credential{Key: k.Value, Header: k.Header, Query: k.Query, Cookie: k.Cookie, User: k.User, Password: k.Password, Bearer: k.Bearer, Client: k.Client}, true
+	return &wire.Credential{Key: k.Value, Header: k.Header, Query: k.Query, Cookie: k.Cookie, User: k.User, Password: k.Password, Bearer: k.Bearer, Client: k.Client, AWS: k.AWS, Hook: k.Hook}, true
+}
+
+// awsFromEnvironment fills in what the variables say that AWS's own tools read, and
+// returns what is missing then.
+func (d *decoder) awsFromEnvironment(a *sign.AWS) string {
+	from := func(name string) string {
+		value, _ := d.Env(name)
+		return value
+	}
+	if a.AccessKey == "" && a.SecretKey == "" && a.SessionToken == "" {
+		a.AccessKey, a.SecretKey, a.SessionToken = from("AWS_ACCESS_KEY_ID"), from("AWS_SECRET_ACCESS_KEY"), from("AWS_SESSION_TOKEN")
+		for _, secret := range []string{a.SecretKey, a.SessionToken} {
+			if secret != "" {
+				d.Secrets[secret] = "***"
+			}
+		}
+	}
+	a.Region = cmp.Or(a.Region, from("AWS_REGION"), from("AWS_DEFAULT_REGION"))
+	switch {
+	case a.Service == "":
+		return "needs service in aws, such as execute-api"
+	case a.Region == "":
+		return "needs region in aws, or the variable AWS_REGION"
+	case a.AccessKey == "" || a.SecretKey == "":
+		return "needs access_key and secret_key in aws, or the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+	}
+	return ""
+}
+
+// hookFault returns what is wrong with a hook.
+func hookFault(h *sign.Hook) string {
+	u, err := url.Parse(h.URL)
+	switch {
+	case (len(h.Command) == 0) == (h.URL == ""):
+		return "needs one of command and url in hook"
+	case h.URL == "" && h.Command[0] == "":
+		return "needs a program in command of hook"
+	case h.URL == "" && len(h.Headers) > 0:
+		return "has headers in hook, which are for url"
+	case h.URL != "" && len(h.Env) > 0:
+		return "has env in hook, which is for command"
+	case h.URL != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https"):
+		return "needs an address such as https://sign.example.com/headers as url in hook"
+	case h.Timeout < 0:
+		return "needs a timeout in hook that is not negative"
+	}
+	return ""
 }
 
 // restBreaches are the rules for an API beyond those of its adapter.
@@ -136,6 +213,11 @@ func (s *Server) restBreaches() []breach {
 	for _, t := range s.Rest.Tools {
 		if t.Timeout > s.MaxTimeout {
 			all = append(all, breach{"rest: tools: " + t.Key + ": timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
+		}
+	}
+	for i := range s.Rest.Rules {
+		if s.Rest.Rules[i].Entry.Timeout > s.MaxTimeout {
+			all = append(all, breach{fmt.Sprintf("rest: rules: item %d: timeout", i+1), "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
 		}
 	}
 	return all
@@ -158,9 +240,24 @@ func (s *Server) restRemarks() []breach {
 	if secret && c.BaseURL == "" && isURL(c.OpenAPI) {
 		all = append(all, breach{"rest: openapi", "", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused"})
 	}
+	for _, hook := range hooks(&c.Auth) {
+		if overheard(hook.URL) {
+			all = append(all, breach{"rest: auth: hook: url", "", "is not encrypted: whoever is on the way can read what is to be signed; use https if the service has it"})
+		}
+	}
 	for name := range c.Catalog.Headers {
 		if isCredential(name) && overheard(c.Catalog.URL) {
 			return append(all, breach{"rest: catalog: url", "", "is not encrypted: whoever is on the way can read the credentials; use https if the engine has it"})
+		}
+	}
+	return all
+}
+
+// hooks returns the hooks among credentials.
+func hooks(a *rest.Auth) (all []*sign.Hook) {
+	for _, c := range append(slices.Collect(maps.Values(a.Schemes)), *cmp.Or(a.Default, &wire.Credential{})) {
+		if c.Hook != nil {
+			all = append(all, c.Hook)
 		}
 	}
 	return all
@@ -211,10 +308,16 @@ func (d *decoder) sentBy(sec *strict.Section) []string {
 }
 
 // visitRest looks at the files that belong to an API. The document may come
-// later: what is in it, bridge check says.
+// later: what is in it, mcp-bridge check says.
 func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
 	if c.Document == nil && !isURL(c.OpenAPI) {
 		d.visitText(sec, "openapi", &c.OpenAPI)
+	}
+	for i := range c.Overlays {
+		d.visitText(sec, "overlays", &c.Overlays[i])
+	}
+	if c.KeepDir != "" {
+		c.KeepDir = d.absolute(c.KeepDir)
 	}
 	d.visitText(sec, "catalog: file", &c.Catalog.File)
 	h := httpclient.Config{URL: "http://localhost", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
@@ -228,10 +331,11 @@ func (d *decoder) visitText(sec *strict.Section, key string, path *string) {
 	if *path == "" || m.Bad {
 		return
 	}
+	shown := d.Redact(strconv.Quote(*path))
 	*path = d.absolute(*path)
 	if info, err := os.Stat(*path); err != nil {
-		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, m.Shown, reason(err))
+		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, shown, reason(err))
 	} else if info.IsDir() {
-		d.Warn(m.Line, "%s%s is %s: is a directory", sec.Where, key, m.Shown)
+		d.Warn(m.Line, "%s%s is %s: is a directory", sec.Where, key, shown)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,8 +12,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // toolKeys is how a file writes a toolset.Entry, and argKeys what is not JSON Schema
@@ -36,7 +38,27 @@ type toolKeys struct {
 	Retry   attempts           `yaml:"retry"`
 	Cache   keeping            `yaml:"cache"`
 	Limits  toolset.ToolLimits `yaml:"limits"`
+	Output  having             `yaml:"output"`
 }
+
+// ruleKeys is how a file writes a toolset.Rule.
+type ruleKeys struct {
+	Match   openapi.Match      `yaml:"match"`
+	Name    string             `yaml:"name"`
+	Args    []toolset.Arg      `yaml:"args"`
+	As      string             `yaml:"as"`
+	Output  having             `yaml:"output"`
+	Timeout time.Duration      `yaml:"timeout"`
+	Retry   attempts           `yaml:"retry"`
+	Cache   keeping            `yaml:"cache"`
+	Limits  toolset.ToolLimits `yaml:"limits"`
+	Result  string             `yaml:"result"`
+	Error   failure            `yaml:"error"`
+	Writes  bool               `yaml:"writes"`
+}
+
+// having is on, or off.
+type having bool
 
 // failure is a path, or a mapping of several.
 type failure struct {
@@ -94,6 +116,24 @@ func (d *decoder) attempts(x *strict.Slot, n ast.Node, into *attempts) bool {
 	return false
 }
 
+// having reads whether there is something.
+func (d *decoder) having(x *strict.Slot, n ast.Node, into *having) bool {
+	if d.IsOff(n) {
+		return true
+	}
+	*into = true
+	switch v := d.Resolve(n).(type) {
+	case *ast.BoolNode:
+		return true
+	case *ast.StringNode:
+		if v.Value == "on" {
+			return true
+		}
+	}
+	d.Fault(x.Line, "%s%s is %s: expected off or on", x.Section.Where, x.Label, d.Shown(n))
+	return false
+}
+
 // keeping reads whether answers are kept, and for how long.
 func (d *decoder) keeping(x *strict.Slot, n ast.Node, into *keeping) bool {
 	if d.IsOff(n) {
@@ -140,19 +180,7 @@ func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]toolset.Entry) b
 		t.Name, t.Title, t.About, t.Request, t.Args = k.Name, k.Title, k.About, k.Request, k.Args
 		t.Body, t.Headers, t.Result = json.RawMessage(k.Body), k.Headers, k.Result
 		t.Query = json.RawMessage(k.Query)
-		t.As, t.Limits = k.As, k.Limits
-		t.Error, t.ErrorIf = k.Error.Text, k.Error.When
-		t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
-		if _, set := sec.Marks["writes"]; set {
-			t.Writes = &k.Writes
-		}
-		if _, set := sec.Marks["cache"]; set {
-			t.Cache = &k.Cache.on
-		}
-		t.Lines = map[string]int{}
-		for key, m := range sec.Marks {
-			t.Lines[key] = m.Line
-		}
+		settings(&t, sec, &ruleKeys{As: k.As, Output: k.Output, Timeout: k.Timeout, Retry: k.Retry, Cache: k.Cache, Limits: k.Limits, Error: k.Error, Writes: k.Writes})
 		for _, f := range t.Check() {
 			d.Fault(f.Line, "%s%s", x.Section.Where, f)
 			ok = false
@@ -160,6 +188,60 @@ func (d *decoder) restTools(x *strict.Slot, n ast.Node, into *[]toolset.Entry) b
 		*into = append(*into, t)
 	}
 	return ok
+}
+
+// settings takes over what tools and rules say of calls.
+func settings(t *toolset.Entry, sec *strict.Section, k *ruleKeys) {
+	t.As, t.Limits = k.As, k.Limits
+	t.Error, t.ErrorIf = k.Error.Text, k.Error.When
+	t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
+	if _, set := sec.Marks["writes"]; set {
+		t.Writes = &k.Writes
+	}
+	if _, set := sec.Marks["cache"]; set {
+		t.Cache = &k.Cache.on
+	}
+	if _, set := sec.Marks["output"]; set {
+		t.Output = (*bool)(&k.Output)
+	}
+	t.Lines = map[string]int{}
+	for key, m := range sec.Marks {
+		t.Lines[key] = m.Line
+	}
+}
+
+// restRules reads rules about many operations, with their own faults.
+func (d *decoder) restRules(x *strict.Slot, n ast.Node, into *[]toolset.Rule) bool {
+	list, ok := d.Resolve(n).(*ast.SequenceNode)
+	if !ok {
+		return d.Mistyped(x, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
+	}
+	good := true
+	for i, item := range list.Values {
+		var k ruleKeys
+		at := &strict.Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: item.GetToken().Position.Line}
+		if m, ok := d.Resolve(item).(ast.MapNode); ok { // its token is a colon or a brace
+			if each := m.MapRange(); each.Next() {
+				at.Line = each.Key().GetToken().Position.Line
+			}
+		}
+		before := len(d.Faults)
+		sec, fine := d.Inner(at, item, &k)
+		if !fine || len(d.Faults) > before {
+			good = false
+			continue
+		}
+		r := toolset.Rule{Match: k.Match, Entry: toolset.Entry{Line: at.Line, Name: k.Name, Args: k.Args, Result: k.Result}}
+		settings(&r.Entry, sec, &k)
+		*into = append(*into, r)
+	}
+	if good {
+		for _, f := range toolset.RuleFaults(*into) {
+			d.Fault(f.Line, "%s%s", x.Section.Where, f)
+			good = false
+		}
+	}
+	return good
 }
 
 // restArgs reads the arguments of a tool.

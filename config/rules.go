@@ -13,16 +13,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // rule checks a value of Config or Server beyond its type, and returns it in its
 // normal form; for a list it checks one item. Errors say only the rule, because
 // the value may be a secret.
 func rule(key string, value any) (any, error) {
+	if err := clusterRule(key, value); err != nil {
+		return nil, err
+	}
 	switch key {
 	case "listen":
 		return value, checkListen(value.(string))
@@ -220,6 +223,7 @@ func (c *Config) breaches() []breach {
 	if c.MaxInFlight < c.MaxMessage {
 		all = append(all, breach{"max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass"})
 	}
+	all = append(all, c.Cluster.breaches(c.Listen)...)
 	return append(all, c.accessBreaches()...)
 }
 
@@ -292,6 +296,13 @@ func (c *Config) Validate() error {
 	errs := check("", reflect.ValueOf(c).Elem())
 	for _, b := range c.breaches() {
 		errs = append(errs, fmt.Errorf("%s %s", b.key, b.rule))
+	}
+	if c.Cluster.Enabled() {
+		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost} {
+			if err := clusterRule(key, value); err != nil {
+				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
+			}
+		}
 	}
 	if len(c.Servers) == 0 {
 		errs = append(errs, errors.New("there are no servers"))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/config/strict"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Pair reads the certificate and its key. The error names the file that is at

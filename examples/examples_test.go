@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +25,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/server"
 )
 
 func TestMain(m *testing.M) {
@@ -411,7 +410,7 @@ func TestConnect(t *testing.T) {
 	address, got := far(t)
 	start := func(name string) client {
 		s := file.MCPServers[name]
-		if s.Command != "/path/to/bin/bridge" {
+		if s.Command != "/path/to/bin/mcp-bridge" {
 			t.Fatalf("the command of %s is %q", name, s.Command)
 		}
 		cmd := exec.Command(program(t, "bridge"))
@@ -509,55 +508,6 @@ func TestBehindProxy(t *testing.T) {
 	}
 }
 
-// What docs/clients.md has readers paste into a shell does what it says there.
-func TestByHand(t *testing.T) {
-	for _, name := range []string{"sh", "curl", "awk", "tr"} {
-		if _, err := exec.LookPath(name); err != nil {
-			missing(t, name, err.Error())
-		}
-	}
-	page := read(t, "../docs/clients.md")
-	snippet := regexp.MustCompile("(?s)```sh\n(url=.+?)```").FindStringSubmatch(page)
-	result := regexp.MustCompile("(?s)```json\n({\"jsonrpc\":.+?)\n```").FindStringSubmatch(page)
-	if snippet == nil || result == nil {
-		t.Fatal("docs/clients.md has no snippet that begins with url=, or no result")
-	}
-	base := serve(t, load(t, "one-server/bridge.yaml"))
-	if got := shell(t, strings.Replace(snippet[1], "http://127.0.0.1:8808", base, 1)); got != result[1] {
-		t.Errorf("the snippet prints\n%s\nwant\n%s", got, result[1])
-	}
-}
-
-// The first screen of README.md shows what a call prints.
-func TestReadme(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil {
-		missing(t, "sh", err.Error())
-	}
-	page := read(t, "../README.md")
-	snippet := regexp.MustCompile("(?m)^bridge (call .+ -- )go run ./examples/everything stdio$").FindStringSubmatch(page)
-	result := regexp.MustCompile("(?s)```text\n(.+?)\n```").FindStringSubmatch(page)
-	if snippet == nil || result == nil {
-		t.Fatal("README.md has no call, or no result")
-	}
-	if got := shell(t, strconv.Quote(program(t, "bridge"))+" "+snippet[1]+strconv.Quote(program(t, "everything"))+" stdio"); got != result[1] {
-		t.Errorf("the call prints\n%s\nwant\n%s", got, result[1])
-	}
-}
-
-// What docs/library.md shows is code that tests run.
-func TestLibrary(t *testing.T) {
-	code := read(t, "../bridge/server/example_test.go")
-	shown := regexp.MustCompile("(?s)```go\n(.+?)```").FindAllStringSubmatch(read(t, "../docs/library.md"), -1)
-	if len(shown) == 0 {
-		t.Error("docs/library.md shows no code")
-	}
-	for _, excerpt := range shown {
-		if !strings.Contains(code, excerpt[1]) {
-			t.Errorf("bridge/server/example_test.go does not have\n%s", excerpt[1])
-		}
-	}
-}
-
 func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -565,27 +515,4 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-// shell returns what a script prints.
-func shell(t *testing.T, script string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "sh", "-c", script).CombinedOutput()
-	if err != nil {
-		t.Errorf("%s: %v", script, err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// missing ends the test because name is not there: as a failure if
-// BRIDGE_TEST_REQUIRE names it.
-func missing(t *testing.T, name, why string) {
-	t.Helper()
-	required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-	if slices.Contains(required, name) || slices.Contains(required, "all") {
-		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE: %s", name, why)
-	}
-	t.Skipf("needs %s: %s", name, why)
 }

@@ -33,7 +33,7 @@ func TestProgramGone(t *testing.T) {
 		if err != nil || r.answer.Error == nil {
 			t.Fatalf("initialize: %v %v", r, err)
 		}
-		if strings.Contains(r.String(), "opening a connection to it has failed again and again") {
+		if strings.Contains(r.String(), "connections to it keep failing") {
 			left++
 		}
 		var calls sync.WaitGroup

@@ -36,6 +36,7 @@ var conformanceUpstreams = []string{"stdio", "http-stateless", "http-sessions"}
 // pass without a bridge either, and nothing else. Unless the whole matrix is
 // asked for, the transports take turns.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	runtime := node(t)
 	expected := loadExpected(t)
 	for i, upstream := range conformanceUpstreams {
@@ -61,6 +62,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceDirect runs the suite without a bridge: what fails here is
 // not the bridge's fault, and all else is.
 func TestConformanceDirect(t *testing.T) {
+	t.Parallel()
 	onlyWhole(t)
 	runtime := node(t)
 	expected := loadExpected(t)
@@ -134,6 +136,7 @@ func startConformance(t *testing.T, upstream string) string {
 // TestConformanceClient runs the suite's scenarios for clients with the referee
 // as the bridge's upstream and the client that the Go SDK has for it in front.
 func TestConformanceClient(t *testing.T) {
+	t.Parallel()
 	runtime := node(t)
 	expected := loadExpected(t)
 	command := strings.Join([]string{behindProgram(t), bridgeProgram(t), conformanceClientProgram(t)}, " ")

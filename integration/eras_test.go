@@ -109,6 +109,7 @@ func (o *outcomes) note(t *testing.T, k outcome, is string) {
 // is in docs/eras.md. Unless the whole matrix is asked for, each pair of
 // revisions is played once: SDKs and transports take turns.
 func TestEras(t *testing.T) {
+	t.Parallel()
 	seen := &outcomes{of: map[outcome]string{}}
 	t.Run("cells", func(t *testing.T) { // returns when all have finished
 		for i, server := range eraServers() {
@@ -175,6 +176,7 @@ func cellsOf(i, j int, server eraServer, upstream string) (cells []eraCell) {
 // server speak the same revision: what fails here is the fault of the script,
 // of a client or of a server.
 func TestErasDirect(t *testing.T) {
+	t.Parallel()
 	onlyWhole(t)
 	for _, server := range eraServers() {
 		for _, transport := range transportsOf(server.revision) {

@@ -17,11 +17,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // deadline bounds every wait for one event. It is generous because several
 // programs share few processors; nothing ever waits it out when all is well.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // buildDir holds the programs that the tests build.
 var buildDir string
@@ -44,9 +46,9 @@ func run(m *testing.M) int {
 // programs built from Go source, each at most once in a run and only when a
 // test asks for it: a failure then belongs to that test and shows its output.
 var (
-	bridgeProgram            = builder("./cmd/bridge", raced)
+	bridgeProgram            = builder("./cmd/bridge", scaletest.Raced)
 	plainBridgeProgram       = builder("./cmd/bridge", false) // for what must be quick
-	everythingProgram        = builder("./examples/everything", raced)
+	everythingProgram        = builder("./examples/everything", scaletest.Raced)
 	conformanceProgram       = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
 	conformanceClientProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-client", false)
 	behindProgram            = builder("./integration/behind", false)
@@ -87,7 +89,7 @@ func builder(pkg string, race bool) func(t testing.TB) string {
 // whole: every pairing of clients, servers, transports and revisions is played.
 // Otherwise a part stands for it, in which each pair of transports and each
 // pair of revisions is played once: the whole takes minutes.
-var whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
+var whole = scaletest.Whole
 
 // onlyWhole skips a test that belongs to the whole matrix.
 func onlyWhole(t *testing.T) {

@@ -127,6 +127,7 @@ func playAll(t *testing.T, base string, command []string, flavour string, chosen
 // TestDirect plays the same script without a bridge: what fails here is the
 // fault of the script, of a client or of a server.
 func TestDirect(t *testing.T) {
+	t.Parallel()
 	onlyWhole(t)
 	for _, server := range references {
 		for _, transport := range transports {
@@ -236,7 +237,7 @@ func configureNamed(t *testing.T, c map[string]any) string {
 	return file
 }
 
-// serveFile runs "bridge serve" and stops it in good order when the test ends.
+// serveFile runs "mcp-bridge serve" and stops it in good order when the test ends.
 func serveFile(t *testing.T, file string) *process {
 	t.Helper()
 	p := start(t, exec.Command(bridgeProgram(t), "serve", "-c", file))

@@ -4,7 +4,7 @@ import "testing"
 
 // TestOfferLegacy plays the feature script by a client that knows both eras and connects as it does by itself: it asks for the
 // newer era first, and uses what only the older one has (ping, the level of the log). Before a bridge that offers the older
-// era, over HTTP and through "bridge connect", it finds what it finds at a legacy server without a bridge.
+// era, over HTTP and through "mcp-bridge connect", it finds what it finds at a legacy server without a bridge.
 func TestOfferLegacy(t *testing.T) {
 	t.Parallel()
 	for _, server := range references {

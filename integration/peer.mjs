@@ -14,7 +14,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 
 /** deadline, in milliseconds, bounds every wait; nothing waits it out when all is well. */
-export const deadline = Number(process.env.BRIDGE_TEST_DEADLINE_MS ?? 20000);
+export const deadline = Number(process.env.BRIDGE_TEST_DEADLINE_MS ?? 60000);
 
 /** fail ends the current check with a reason. */
 export function fail(...parts) {

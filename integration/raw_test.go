@@ -11,12 +11,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestInterleaved has 100 clients call at once, each with id 1 for everything,
 // and checks that each answer is the caller's own. Answers come out of order.
 func TestInterleaved(t *testing.T) {
-	const clients, workers, rounds = 100, 4, 25
+	const clients, workers = 100, 4
+	rounds := scaletest.Of(8, 25)
 	for _, share := range []string{"session", "all"} {
 		t.Run(share, func(t *testing.T) {
 			b := startBridge(t, []string{"--share", share}, fakeProgram(t))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 )
 
 const accessKey = "k3y-of-the-command-line"
@@ -36,11 +36,11 @@ func TestOpen(t *testing.T) {
 		stderr string
 	}{
 		{"serve", []string{"serve", "-c", open}, "listen is 0.0.0.0:0, which other machines can reach, and without access rules anyone there could use every server: add access: to the configuration, listen on 127.0.0.1, or pass --insecure"},
-		{"serve elsewhere", []string{"serve", "-c", closed, "--listen", ":0"}, "pass --insecure"},
-		{"run", []string{"run", "--listen", "[::]:0", "--", missingProgram}, "--token-env, listen on 127.0.0.1, or pass --insecure"},
+		{"serve elsewhere", []string{"serve", "-c", closed, "--listen", "0.0.0.0:0"}, "pass --insecure"},
+		{"run", []string{"run", "--listen", "[::]:0", "--", "cat"}, "--token-env, listen on 127.0.0.1, or pass --insecure"},
 		{"run URL", []string{"run", "--listen", "192.0.2.1:0", "https://tools.example.com/mcp"}, "pass --insecure"},
-		{"a variable that is not set", []string{"run", "--listen", ":0", "--token-env", "NOT_SET_ANYWHERE", "--", missingProgram}, "--token-env NOT_SET_ANYWHERE: the variable is not set"},
-		{"a short key", []string{"run", "--listen", ":0", "--token-env", "BRIDGE_TEST_SHORT", "--", missingProgram}, "--token-env BRIDGE_TEST_SHORT: the key in the variable must have at least 16 characters"},
+		{"a variable that is not set", []string{"run", "--listen", ":0", "--token-env", "NOT_SET_ANYWHERE", "--", "cat"}, "--token-env NOT_SET_ANYWHERE: the variable is not set"},
+		{"a short key", []string{"run", "--listen", ":0", "--token-env", "BRIDGE_TEST_SHORT", "--", "cat"}, "--token-env BRIDGE_TEST_SHORT: the key in the variable must have at least 16 characters"},
 	} {
 		code, stdout, stderr := in(t, test.args...)
 		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "k3y") {
@@ -54,8 +54,8 @@ func TestOpen(t *testing.T) {
 		{"serve with the flag", []string{"serve", "-c", open, "--insecure"}},
 		{"serve elsewhere with the flag", []string{"serve", "-c", closed, "--insecure", "--listen", "0.0.0.0:0"}},
 		{"serve on loopback after all", []string{"serve", "-c", open, "--listen", "127.0.0.1:0"}},
-		{"run with the flag", []string{"run", "--insecure", "--listen", "0.0.0.0:0", "--", missingProgram}},
-		{"run with a key", []string{"run", "--token-env", "BRIDGE_TEST_KEY", "--listen", "0.0.0.0:0", "--", missingProgram}},
+		{"run with the flag", []string{"run", "--insecure", "--listen", "0.0.0.0:0", "--", "cat"}},
+		{"run with a key", []string{"run", "--token-env", "BRIDGE_TEST_KEY", "--listen", "0.0.0.0:0", "--", "cat"}},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		k, _, _ := serveURL(ctx, t, test.args...)

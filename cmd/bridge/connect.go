@@ -8,16 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/similar"
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
-	"github.com/mcp-bridge/bridge/cmd/bridge/terminal"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
 func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -31,28 +31,34 @@ func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
 	var file, era, offer string
 	var remote flags.Remote
+	var document flags.Document
+	var program flags.Program
 	cmd := &cobra.Command{
-		Use:   "connect [TARGET]",
+		Use:   "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
 		Short: "Be a stdio server that passes everything on to another server",
-		Long: `connect is the other way round: a client that can only start programs starts
-it, and reaches any server through it. TARGET is a URL, or the name of a server
-in the configuration file; without it, all servers of the file are one.
+		Long: `connect is for clients that can only start programs: it is a stdio server, and
+passes everything on to another server. TARGET is a URL, the path or the URL of an
+OpenAPI document, or the name of a server in the configuration file. Without it,
+the client gets all servers of the file as one. A program behind -- gets what the
+bridge adds, such as other revisions.
 
 It speaks MCP on its stdin and stdout, and logs to stderr. It ends when its
 client closes its stdin, and what it has started ends with it. In a client's
 configuration it looks like this:
 
-  "tools": { "command": "bridge", "args": ["connect", "https://tools.example.com/mcp"] }
+  "tools": { "command": "mcp-bridge", "args": ["connect", "https://tools.example.com/mcp"] }
 
-In a --header, ${NAME} is taken from the environment, so that the value does
-not stand in the list of processes.`,
-		Example: `  bridge connect https://tools.example.com/mcp
-  bridge connect https://tools.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
-  bridge connect search -c bridge.yaml
-  bridge connect`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return exit.Usagef("connect takes one target, but got %d (see 'bridge connect --help')", len(args))
+In a --header, ${NAME} is taken from the environment: the list of processes does
+not show the value.`,
+		Example: `  mcp-bridge connect https://tools.example.com/mcp
+  mcp-bridge connect https://tools.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+  mcp-bridge connect ./openapi.yaml
+  mcp-bridge connect search -c bridge.yaml
+  mcp-bridge connect -- npx -y @modelcontextprotocol/server-everything
+  mcp-bridge connect`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && cmd.ArgsLenAtDash() != 0 {
+				return exit.Usagef("connect takes one target, but got %d: write a program behind --, as in 'mcp-bridge connect -- %s'", len(args), strings.Join(args, " "))
 			}
 			return nil
 		},
@@ -62,23 +68,48 @@ not stand in the list of processes.`,
 				return err
 			}
 			var c *config.Config
-			if len(args) > 0 && flags.IsURL(args[0]) {
-				if err := useless(cmd, "a server of the file", "config"); err != nil {
+			isProgram, isDocument := len(args) > 0 && cmd.ArgsLenAtDash() == 0, false
+			if len(args) > 0 && !isProgram && flags.MayBeDocument(args[0]) {
+				if isDocument, err = document.Is(cmd.Context(), "connect", args[0]); err != nil {
 					return err
 				}
+			}
+			isURL := !isProgram && !isDocument && len(args) > 0 && flags.IsURL(args[0])
+			for _, f := range []struct {
+				name   string
+				useful bool
+				with   string
+			}{
+				{"config", !isProgram && !isDocument && !isURL, "a server of the file"},
+				{"env", isProgram, "a program"},
+				{"env-all", isProgram, "a program"},
+				{"cwd", isProgram, "a program"},
+				{"header", isURL || isDocument, "a URL or an OpenAPI document"},
+				{"transport", isURL, "the URL of an MCP server"},
+				{"era", isURL || isProgram, "the URL of an MCP server or a program"},
+				{"offer", isURL || isProgram || isDocument, "a target that is no server of the file"},
+				{"base-url", isDocument, "an OpenAPI document"},
+			} {
+				if err := useless(cmd, f.with, f.name); err != nil && !f.useful {
+					return err
+				}
+			}
+			switch {
+			case isProgram:
+				c, err = connectProgram(args, &program, era)
+			case isDocument:
+				c, err = document.Config(args[0], &remote)
+			case isURL:
 				log = hinting(log)
 				c, err = connectURL(args[0], &remote, era)
-				if err == nil {
-					c.Offer = offer
-				}
-			} else {
-				if err := useless(cmd, "a URL", "header", "transport", "era", "offer"); err != nil {
-					return err
-				}
+			default:
 				c, err = connectFile(file, cmd.Flags().Changed("config"), args)
 			}
 			if err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("offer") {
+				c.Offer = offer
 			}
 			s, stop, err := begin(cmd.Context(), c, log)
 			if err != nil {
@@ -87,7 +118,7 @@ not stand in the list of processes.`,
 			defer stop()
 			defer s.Close(context.Background())
 			if isTerminal(stderr) {
-				fmt.Fprintln(stderr, "bridge: waiting for a client on stdin; to be started by a client, rather than by hand. Ctrl-C ends it.")
+				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin; to be started by a client, rather than by hand. Ctrl-C ends it.")
 			}
 			// A client that is gone must not end us before we have stopped what we
 			// started: the write then fails, and that is all.
@@ -95,7 +126,7 @@ not stand in the list of processes.`,
 			signal.Notify(pipe, syscall.SIGPIPE)
 			defer signal.Stop(pipe)
 			// The empty name means all servers as one, and the only one if there is one.
-			err = stdio.Serve(cmd.Context(), s.Bridge(), "", cmd.InOrStdin(), stdout, stdio.DownstreamOptions{Log: log, MaxMessage: int(c.MaxMessage)})
+			err = s.ServeStdio(cmd.Context(), "", cmd.InOrStdin(), stdout)
 			if cmd.Context().Err() != nil {
 				return nil // somebody asked for the end
 			}
@@ -105,9 +136,26 @@ not stand in the list of processes.`,
 	f := cmd.Flags()
 	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	remote.Add(f)
+	program.Add(f)
+	document.Add(f)
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
 	return cmd
+}
+
+// connectProgram makes the configuration of a program.
+func connectProgram(command []string, program *flags.Program, era string) (*config.Config, error) {
+	s, err := program.Server(command, config.ShareSession)
+	if err == nil {
+		err = program.Find(&s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Era = era
+	c := config.Default()
+	c.Servers = []config.Server{s}
+	return &c, nil
 }
 
 // connectURL makes the configuration of a server that is named by its URL.

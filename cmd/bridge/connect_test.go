@@ -18,8 +18,8 @@ import (
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 )
 
 // remote is a server that speaks Streamable HTTP, with one tool, echo.
@@ -283,8 +283,8 @@ func TestConnectMistakes(t *testing.T) {
 		{"a file that is not there", []string{"-c", filepath.Join(t.TempDir(), "none.yaml")}, "none.yaml"},
 		{"a name that the file has not", []string{"twos", "-c", path}, "did you mean two?"},
 		{"two targets", []string{"one", "two", "-c", path}, "takes one target, but got 2"},
-		{"a header for the file", []string{"one", "-c", path, "-H", "A: b"}, "--header is of use with a URL only"},
-		{"a transport for the file", []string{"-c", path, "--transport", "sse"}, "--transport is of use with a URL only"},
+		{"a header for the file", []string{"one", "-c", path, "-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
+		{"a transport for the file", []string{"-c", path, "--transport", "sse"}, "--transport is of use with the URL of an MCP server only"},
 		{"a file for a URL", []string{"https://example.com/mcp", "-c", path}, "--config is of use with a server of the file only"},
 		{"a bad URL", []string{"ftp://example.com/mcp?key=top-secret"}, "url must be the address of an MCP endpoint"},
 		{"a bad transport", []string{"https://example.com/mcp", "--transport", "carrier"}, "transport must be auto, streamable or sse"},
@@ -296,7 +296,7 @@ func TestConnectMistakes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := in(t, append([]string{"connect"}, test.args...)...)
-			if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "bridge: ") || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "top-secret") {
+			if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "mcp-bridge: ") || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "top-secret") {
 				t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and %q", code, stdout, stderr, exit.Usage, test.stderr)
 			}
 		})
@@ -335,7 +335,7 @@ func TestRunURL(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			k, name, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", "-H", "Authorization: Bearer ${BRIDGE_TEST_TOKEN}", r.URL+"/mcp")
-			if name != "127-0-0-1" || !strings.HasSuffix(url, "/mcp") {
+			if !strings.HasPrefix(name, "local-") || !strings.HasSuffix(url, "/mcp") {
 				t.Fatalf("%s is served at %s", name, url)
 			}
 			resp, err := http.Post(url, "application/json", strings.NewReader(hello))

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 )
 
 // in runs a command line to its end, as the program would.
@@ -95,10 +95,10 @@ func TestMistakes(t *testing.T) {
 		args   []string
 		stderr string // a part of it
 	}{
-		{"unknown command", []string{"nonsense"}, `unknown command "nonsense": see 'bridge --help'`},
+		{"unknown command", []string{"nonsense"}, `unknown command "nonsense": see 'mcp-bridge --help'`},
 		{"misspelt command", []string{"chekc"}, "did you mean check?"},
-		{"unknown flag of the program", []string{"--nonsense"}, "unknown flag: --nonsense (see 'bridge --help')"},
-		{"unknown flag of a command", []string{"serve", "--nonsense"}, "unknown flag: --nonsense (see 'bridge serve --help')"},
+		{"unknown flag of the program", []string{"--nonsense"}, "unknown flag: --nonsense (see 'mcp-bridge --help')"},
+		{"unknown flag of a command", []string{"serve", "--nonsense"}, "unknown flag: --nonsense (see 'mcp-bridge serve --help')"},
 		{"run with an address", []string{"run", "localhost:3001/mcp"}, "for a remote server write http://localhost:3001/mcp"},
 		{"run without a command", []string{"run"}, "name the program to run"},
 		{"run with nothing behind --", []string{"run", "--"}, "name the program to run"},
@@ -107,8 +107,8 @@ func TestMistakes(t *testing.T) {
 		{"run with a bad duration", []string{"run", "--timeout", "90", "--", "cat"}, "--timeout"},
 		{"run with an unset variable", []string{"run", "--env", "NOT_SET_ANYWHERE", "--", "cat"}, "NOT_SET_ANYWHERE=VALUE"},
 		{"run with a nameless variable", []string{"run", "--env", "=x", "--", "cat"}, "NAME=VALUE"},
-		{"run with a header for a program", []string{"run", "-H", "A: b", "--", "cat"}, "--header is of use with a URL only"},
-		{"run with a transport for a program", []string{"run", "--transport", "sse", "--", "cat"}, "--transport is of use with a URL only"},
+		{"run with a header for a program", []string{"run", "-H", "A: b", "--", "cat"}, "--header is of use with a URL or an OpenAPI document only"},
+		{"run with a transport for a program", []string{"run", "--transport", "sse", "--", "cat"}, "--transport is of use with a URL or an OpenAPI document only"},
 		{"run with a variable for a URL", []string{"run", "--env", "A=b", "https://example.com/mcp"}, "--env is of use with a program only"},
 		{"run with a folder for a URL", []string{"run", "--cwd", "/", "https://example.com/mcp"}, "--cwd is of use with a program only"},
 		{"run with flags behind a URL", []string{"run", "https://example.com/mcp", "--share", "all"}, "flags belong before it"},
@@ -118,8 +118,32 @@ func TestMistakes(t *testing.T) {
 		{"bad log level", []string{"run", "--log-level", "loud", "--", "cat"}, "must be debug, info, warn or error"},
 		{"bad log format", []string{"run", "--log-format", "xml", "--", "cat"}, "must be auto, text or json"},
 		{"check without the file", []string{"check", "-c", missing}, "name a file with -c"},
-		{"serve without the file", []string{"serve", "-c", missing}, "bridge run -- COMMAND"},
-		{"check with an argument", []string{"check", "bridge.yaml"}, "takes no arguments"},
+		{"serve without the file", []string{"serve", "-c", missing}, "mcp-bridge run -- COMMAND"},
+		{"run without the program", []string{"run", "--", missingProgram}, `there is no program "` + missingProgram + `" in PATH: correct the name, install it, give its full path, or set another PATH with --env PATH=…`},
+		{"tools without the program", []string{"tools", "--", missingProgram}, "there is no program"},
+		{"call without the program", []string{"call", "x", "--", missingProgram}, "there is no program"},
+		{"connect without the program", []string{"connect", "--", missingProgram}, "there is no program"},
+		{"a command in one text", []string{"run", "npx -y foo"}, "write the command as words, not as one text: -- npx -y foo"},
+		{"a path that does not exist", []string{"run", "./" + missingProgram}, "correct the path of the program"},
+		{"a program without a command", []string{"cat", "-x"}, "write: mcp-bridge run -- cat"},
+		{"a file without a command", []string{file(t, "bridge.yaml", good)}, "write: mcp-bridge serve "},
+		{"connect with a program", []string{"connect", "cat", "file"}, "mcp-bridge connect -- cat file"},
+		{"connect with a header for a program", []string{"connect", "-H", "A: b", "--", "cat"}, "--header is of use with a URL"},
+		{"connect with a variable for a URL", []string{"connect", "--env", "A=b", "https://example.com/mcp"}, "--env is of use with a program only"},
+		{"connect with all variables for a URL", []string{"connect", "--env-all", "https://example.com/mcp"}, "--env-all is of use with a program only"},
+		{"a bad name", []string{"run", "--name", "A B", "--", "cat"}, "a server's name has"},
+		{"a limit without a unit", []string{"tools", "--timeout", "30", "--", "cat"}, "--timeout is 30: add a unit, such as 30s"},
+		{"both kinds of address", []string{"run", "--listen", "1", "--port", "2", "--", "cat"}, "--host and --port, not both"},
+		{"a port that is none", []string{"run", "--port", "70000", "--", "cat"}, "listen is"},
+		{"a flag of supergateway's", []string{"run", "--stdio", "npx -y x"}, "put the command behind --: mcp-bridge run -- COMMAND"},
+		{"another", []string{"run", "--outputTransport", "sse"}, "/mcp (Streamable HTTP) and /sse (HTTP+SSE) are both served"},
+		{"a flag of mcp-proxy's", []string{"run", "--sse-port", "1"}, "use --port"},
+		{"a flag of mcpo's", []string{"serve", "--api-key", "x"}, "with --token-env NAME of run, or under access: in the file"},
+		{"a misspelt flag", []string{"run", "--timout", "1s"}, "did you mean --timeout?"},
+		{"a flag before the command", []string{"--listen", "1", "--", "cat"}, "mcp-bridge run --listen …"},
+		{"check with two files", []string{"check", "a.yaml", "b.yaml"}, "takes one file"},
+		{"serve with two ways", []string{"serve", "a.yaml", "-c", "b.yaml"}, "not both"},
+		{"serve with a file that is not there", []string{"serve", missing}, "mcp-bridge run -- COMMAND"},
 		{"version with an argument", []string{"version", "1"}, "takes no arguments"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -130,7 +154,7 @@ func TestMistakes(t *testing.T) {
 			if stdout != "" {
 				t.Errorf("stdout = %q, want nothing", stdout)
 			}
-			if !strings.HasPrefix(stderr, "bridge: ") || !strings.Contains(stderr, test.stderr) {
+			if !strings.HasPrefix(stderr, "mcp-bridge: ") || !strings.Contains(stderr, test.stderr) {
 				t.Errorf("stderr = %q, want it to contain %q", stderr, test.stderr)
 			}
 		})
@@ -139,10 +163,13 @@ func TestMistakes(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	code, stdout, stderr := in(t, "version")
+	if _, same, _ := in(t, "--version"); same != stdout {
+		t.Errorf("--version prints %q, and version %q", same, stdout)
+	}
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 	}
-	if want := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; !strings.HasPrefix(stdout, "bridge ") || !strings.HasSuffix(stdout, want) {
+	if want := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; !strings.HasPrefix(stdout, "mcp-bridge ") || !strings.HasSuffix(stdout, want) {
 		t.Errorf("stdout = %q, want bridge, its version and %q", stdout, want)
 	}
 }
@@ -165,7 +192,7 @@ const missingProgram = "no-such-program-anywhere"
 
 func TestCheck(t *testing.T) {
 	path := file(t, "bridge.yaml", good)
-	code, stdout, stderr := in(t, "check", "-c", path)
+	code, stdout, stderr := in(t, "check", path)
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 	}
@@ -234,7 +261,7 @@ func TestServeOutput(t *testing.T) {
 	}{
 		{"serve", []string{"serve", "-c", file(t, "bridge.yaml", good)}, []string{"/one/mcp", "/two/mcp"}},
 		{"serve at another address", []string{"serve", "-c", file(t, "bridge.yaml", "listen: 192.0.2.1:1\n"+strings.SplitN(good, "\n", 2)[1]), "--listen", "127.0.0.1:0"}, []string{"/one/mcp", "/two/mcp"}},
-		{"run", []string{"run", "--listen", "127.0.0.1:0", "--", missingProgram, "--flag"}, []string{"/mcp"}},
+		{"run", []string{"run", "--listen", "127.0.0.1:0", "--", "cat", "--flag"}, []string{"/mcp"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
@@ -298,7 +325,7 @@ func TestServeOutput(t *testing.T) {
 				}
 				warned = warned || entry.Level == "WARN" && strings.Contains(entry.Msg, missingProgram)
 			}
-			if !warned {
+			if !warned && test.name != "run" {
 				t.Errorf("stderr = %q, want a warning about %s", log.String(), missingProgram)
 			}
 		})
@@ -311,7 +338,7 @@ func TestTakenAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	code, stdout, stderr := in(t, "run", "--listen", l.Addr().String(), "--", missingProgram)
+	code, stdout, stderr := in(t, "run", "--listen", l.Addr().String(), "--", "cat")
 	if code != exit.Failure || stdout != "" || !strings.Contains(stderr, "port 0 picks a free one") {
 		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and advice", code, stdout, stderr, exit.Failure)
 	}

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
-	"github.com/mcp-bridge/bridge/cmd/bridge/inspect"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/inspect"
 )
 
 func main() {
@@ -30,7 +32,7 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
-	root.SetArgs(args)
+	root.SetArgs(implied(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
@@ -42,39 +44,52 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		e = exit.Error{Code: exit.Failure, Err: err}
 	}
 	if e.Err != nil {
-		fmt.Fprintln(stderr, "bridge:", err)
+		fmt.Fprintln(stderr, "mcp-bridge:", err)
 	}
 	return e.Code
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "bridge",
+		Use:   "mcp-bridge",
 		Short: "Lets any MCP client talk to any MCP server",
-		Long: `bridge puts MCP servers on HTTP for many clients at once, whether they speak over
+		Long: `mcp-bridge puts MCP servers on HTTP for many clients at once, whether they speak over
 stdin and stdout or are remote: Streamable HTTP at /mcp, and HTTP+SSE at /sse for
-older clients. The other way round, it is itself a server on stdin and stdout in
-front of any other (connect).`,
-		Example: `  bridge run -- npx -y @modelcontextprotocol/server-everything
-  bridge run https://tools.example.com/mcp
-  bridge connect https://tools.example.com/mcp
-  bridge serve -c bridge.yaml
-  bridge check -c bridge.yaml`,
+older clients (run, serve). The other way round, it is itself a server on stdin
+and stdout in front of any other (connect).
+
+Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
+		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-everything
+  mcp-bridge run https://tools.example.com/mcp
+  mcp-bridge connect https://tools.example.com/mcp
+  mcp-bridge serve bridge.yaml
+  mcp-bridge check bridge.yaml`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          knownCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return exit.Usagef("%w (see '%s --help')", err, c.CommandPath())
-	})
+	root.Flags().SetInterspersed(false) // a program in the place of a command has flags of its own
+	root.SetFlagErrorFunc(flags.Explain)
+	root.Version = version()
+	root.SetVersionTemplate("{{.Version}}\n")
 	var l flags.Log
 	l.Add(root)
-	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newVersion(stdout))
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newVersion(stdout))
 	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
+	flags.Complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2
 	return root
+}
+
+// implied returns the command line that is meant by one that has no command: a URL
+// or a program behind -- is what run serves.
+func implied(args []string) []string {
+	if len(args) > 0 && (args[0] == "--" && len(args) > 1 || flags.IsURL(args[0])) {
+		return append([]string{"run"}, args...)
+	}
+	return args
 }
 
 // knownCommand refuses arguments of the root: a word that names no command.
@@ -82,9 +97,15 @@ func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := "see 'bridge --help'"
+	hint := "see 'mcp-bridge --help'"
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	if _, err := exec.LookPath(args[0]); err == nil {
+		hint = "to serve a program write: mcp-bridge run -- " + strings.Join(args, " ")
+	}
+	if _, err := os.Stat(args[0]); err == nil && filepath.Ext(args[0]) != "" {
+		hint = "to serve a configuration file write: mcp-bridge serve " + args[0] + ", and for an OpenAPI document: mcp-bridge run " + args[0]
 	}
 	return exit.Usagef("unknown command %q: %s", args[0], hint)
 }

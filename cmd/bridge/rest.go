@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/rest/toolset"
-	"github.com/mcp-bridge/bridge/bridge/server"
-	"github.com/mcp-bridge/bridge/bridge/visible"
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/terminal"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/visible"
+	"github.com/mcp-bridge/bridge/server"
 )
 
 // examine reports what becomes of the HTTP APIs of a file. What is wrong with
@@ -37,7 +39,7 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 			}
 			continue
 		} else if err != nil {
-			faults = append(faults, config.Fault{File: file, Message: where + err.Error()})
+			faults = append(faults, noDocument(c, file, where, err))
 			continue
 		}
 		for _, w := range report.Warnings {
@@ -59,9 +61,21 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 		return nil, nil, nil, exit.Usagef("the configuration has faults:\n%w", faults)
 	}
 	if !found {
-		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that bridge check has read", tools)
+		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that mcp-bridge check has read", tools)
 	}
 	return warnings, sums, lost, nil
+}
+
+// noDocument is the fault of a document that cannot be read: of a file that is not
+// there, Load has said in which line it is named.
+func noDocument(c *config.Config, file, where string, err error) config.Fault {
+	for _, w := range c.Warnings {
+		at, message, _ := strings.Cut(strings.TrimPrefix(w, file+":"), ": ")
+		if line, wrong := strconv.Atoi(at); wrong == nil && errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(message, where+"openapi is ") {
+			return config.Fault{File: file, Line: line, Message: message}
+		}
+	}
+	return config.Fault{File: file, Message: where + err.Error()}
 }
 
 // some lists the first of names.

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 )
 
 const petsDocument = `openapi: 3.0.3
@@ -88,7 +88,7 @@ func TestCheckREST(t *testing.T) {
 		path + `:8: server "pets": rest: tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?` + "\n",
 		path + `:10: server "pets": rest: tools: getPet: args: id: is required: it cannot be off; give it a value` + "\n",
 		path + `:10: server "pets": rest: tools: getPet: args: feilds: GET /pets/{id} has no such argument: did you mean fields?` + "\n",
-		path + `: server "gone": rest: `,
+		path + `:12: server "gone": rest: openapi is "./gone.yaml": does not exist`,
 	}
 	for _, want := range want {
 		if !strings.Contains(stderr, want) {
@@ -162,6 +162,47 @@ func TestCheckTools(t *testing.T) {
 	}
 	if code, _, stderr := in(t, "check", "-c", path, "--tools", "x*in*"); code != exit.Usage || !strings.Contains(stderr, `no tool of an HTTP API is called "x*in*"`) {
 		t.Errorf("exit code %d, stderr\n%s", code, stderr)
+	}
+}
+
+// check says which rule has set what.
+func TestCheckRules(t *testing.T) {
+	path := pets(t, "https://pets.example.com", `      rules:
+        - match: { path: /pets/** }
+          name: "my_{name}"
+          timeout: 7s
+          args: { fields: off }
+        - { match: { method: GET }, cache: 1m, output: off }
+      tools:
+        getPet: { about: A pet., cache: off }
+`)
+	code, stdout, stderr := in(t, "check", "-c", path, "--tools", "my_*")
+	want := `
+  my_getPet (getPet)
+    name                bridge.yaml:9 (rule 1)   my_getPet
+    request             pets.yaml:7              GET /pets/{id}
+    title               pets.yaml:7              Get a pet
+    description         bridge.yaml:14           A pet.
+    hints               generated of GET         read-only: true, destructive: false, idempotent: true
+    argument id         pets.yaml:11             path id, required, {"type":"integer"}
+    no argument fields  bridge.yaml:11 (rule 1)  off
+    timeout             bridge.yaml:10 (rule 1)  7s
+    retry               default                  3 attempts
+    cache               bridge.yaml:14           off
+    output              bridge.yaml:12 (rule 2)  no schema: off
+`
+	if code != 0 || stderr != "" || !strings.HasSuffix(stdout, want) {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
+	}
+	path = pets(t, "https://pets.example.com", "      rules:\n        - match: { tag: pets }\n          timeout: 7s\n        - match: { method: GET }\n          args: { feilds: off }\n")
+	code, _, stderr = in(t, "check", "-c", path)
+	for _, want := range []string{
+		path + `:8: server "pets": rest: rules: item 1: no operation that is exposed fits it` + "\n",
+		path + `:11: server "pets": rest: rules: item 2: args: feilds: no operation that the rule fits has a parameter of that name: did you mean fields?` + "\n",
+	} {
+		if code != exit.Usage || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, stderr\n%s\nwant %s", code, stderr, want)
+		}
 	}
 }
 

@@ -1,24 +1,17 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
-	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/adapters/upstream"
-	"github.com/mcp-bridge/bridge/bridge/auth"
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
 func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -26,31 +19,42 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var share, era, offer string
 	var program flags.Program
 	var remote flags.Remote
-	var restart, insecure bool
-	var tokenEnv string
-	var timeout time.Duration
+	var document flags.Document
+	var restart, insecure, asJSON bool
+	var tokenEnv, name string
+	var timeout, handshake time.Duration
+	var listen flags.Listen
 	cmd := &cobra.Command{
-		Use:   "run [flags] (-- COMMAND [ARGS...] | URL)",
+		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
 		Short: "Put one server on HTTP, without a configuration file",
-		Long: `run starts COMMAND as an MCP server for each client that comes, or reaches the
-remote server at URL for it. It serves this at /mcp (Streamable HTTP) and /sse
-(HTTP+SSE) until it gets SIGTERM or SIGINT: then it lets calls finish; a second
-signal stops it at once.
+		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE): it
+starts COMMAND for each client, or connects to the remote server at URL. Ctrl-C
+or SIGTERM stops it when running calls have ended; the second one, at once.
 
-COMMAND gets PATH, HOME and the like from the environment of the bridge, and
-what --env names; nothing else. With --token-env, clients have to show the key
-that is in that variable, as Authorization: Bearer KEY or X-API-Key: KEY. Which
-transport the server at URL speaks is found out. In a --header, ${NAME} is taken
-from the environment, so that the value does not stand in the list of processes.`,
-		Example: `  bridge run -- npx -y @modelcontextprotocol/server-filesystem .
-  bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
-  bridge run --listen 0.0.0.0:8808 --token-env BRIDGE_KEY -- ./my-server
-  bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose
-  bridge run https://tools.example.com/mcp
-  bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
+Flags of run belong before COMMAND; all behind it is COMMAND's, with or without
+--. A port alone (--listen 9000, --port 9000) is one of this machine; write
+0.0.0.0:9000 to serve other machines.
+
+OPENAPI is the path or the URL of an OpenAPI document: its operations are the
+tools then. --header goes to the API.
+
+COMMAND gets PATH, HOME and the like from the environment of the bridge, proxies
+and CA files, and what --env names; nothing else. With --token-env, clients have
+to show the key that is in that variable, as Authorization: Bearer KEY or
+X-API-Key: KEY. The transport of the server at URL is detected. In a --header,
+${NAME} is taken from the environment, so that the value does not stand in the
+list of processes.`,
+		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-filesystem .
+  mcp-bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
+  mcp-bridge run --listen 0.0.0.0:8808 --token-env BRIDGE_KEY -- ./my-server
+  mcp-bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose
+  mcp-bridge run https://tools.example.com/mcp
+  mcp-bridge run ./openapi.yaml
+  mcp-bridge run --base-url https://api.example.com/v1 --header 'X-Api-Key: ${KEY}' ./openapi.yaml
+  mcp-bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("name the program to run, behind --, or the URL of a server: bridge run -- npx -y @modelcontextprotocol/server-everything")
+				return exit.Usagef("name the program to run, behind --, or the URL of a server: mcp-bridge run -- npx -y @modelcontextprotocol/server-everything")
 			}
 			return nil
 		},
@@ -60,8 +64,18 @@ from the environment, so that the value does not stand in the list of processes.
 				return err
 			}
 			var s config.Server
-			if flags.IsURL(args[0]) {
-				if err := useless(cmd, "a program", "env", "cwd"); err != nil {
+			isDocument := false
+			if len(args) == 1 {
+				if isDocument, err = document.Is(cmd.Context(), "run", args[0]); err != nil {
+					return err
+				}
+			}
+			if isDocument {
+				if s, err = runDocument(cmd, args[0], &document, &remote, share, log); err == nil {
+					c.Warnings = s.Warnings()
+				}
+			} else if flags.IsURL(args[0]) {
+				if err := useless(cmd, "a program", "env", "env-all", "cwd"); err != nil {
 					return err
 				}
 				if len(args) > 1 {
@@ -71,26 +85,31 @@ from the environment, so that the value does not stand in the list of processes.
 				s, err = remote.Server(args[0], share)
 				c.Warnings = s.Warnings()
 			} else {
-				if err := useless(cmd, "a URL", "header", "transport"); err != nil {
+				if err := useless(cmd, "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {
 					return err
 				}
 				if len(args) == 1 && address.MatchString(args[0]) {
 					return exit.Usagef("%s is no program; for a remote server write http://%[1]s or https://%[1]s", args[0])
 				}
-				if err := document(args[0], program.Cwd); err != nil {
+				if err := noProgram(args[0], program.Cwd); err != nil {
 					return err
 				}
-				s, err = program.Server(args, share)
-				if err == nil {
-					c.Warnings = missing(&s)
+				if s, err = program.Server(args, share); err == nil {
+					err = program.Find(&s)
 				}
 			}
 			if err != nil {
 				return err
 			}
 			s.Restart, s.Timeout, s.Era, s.Offer = restart, timeout, era, offer
-			s.MaxTimeout = max(s.MaxTimeout, timeout)
+			s.MaxTimeout, s.HandshakeTimeout = max(s.MaxTimeout, timeout), handshake
+			if name != "" {
+				s.Name = name
+			}
 			c.Servers = []config.Server{s}
+			if c.Listen, err = listen.Over(c.Listen); err != nil {
+				return err
+			}
 			if c.Access, err = tokenRule(tokenEnv, os.LookupEnv); err != nil {
 				return err
 			}
@@ -103,21 +122,25 @@ from the environment, so that the value does not stand in the list of processes.
 			if told := isolation(&s, tokenEnv != ""); told != "" {
 				log.Info(told)
 			}
-			return serve(cmd.Context(), &c, log, stdout)
+			return serve(cmd.Context(), &c, log, stdout, asJSON)
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows COMMAND is COMMAND's
-	f.StringVar(&c.Listen, "listen", c.Listen, "address to serve on; port 0 picks a free one and prints it")
+	listen.Add(f, "instead of "+c.Listen)
+	f.StringVar(&name, "name", "", "name of the server, in the log and in what is to be pasted; without it, one is made of COMMAND or URL")
 	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
 	program.Add(f)
 	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key that clients have to show, of 16 characters or more")
 	addInsecureFlag(f, &insecure)
+	addJSONFlag(f, &asJSON)
 	remote.Add(f)
+	document.Add(f)
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
 	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
-	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent; progress resets it")
+	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent, such as 30s; progress resets it")
+	flags.AddHandshake(f, &handshake)
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
@@ -153,35 +176,6 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 
 // address is what a URL looks like whose beginning was left out.
 var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
-
-// missing warns of a program that is not there; it may be installed later.
-func missing(s *config.Server) []string {
-	if err := stdio.New(s.Name, *s.Stdio, upstream.Options{}).Check(); err != nil {
-		return []string{fmt.Sprintf("%s cannot be started: %v", s.Stdio.Command, err)}
-	}
-	return nil
-}
-
-// document refuses what is a file for another use: nothing could be started.
-func document(path, cwd string) error {
-	ext := strings.ToLower(filepath.Ext(path))
-	if !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
-		return nil
-	}
-	at := path
-	if !filepath.IsAbs(at) {
-		at = filepath.Join(cwd, at)
-	}
-	info, err := os.Stat(at)
-	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 && runtime.GOOS != "windows" {
-		return nil
-	}
-	return exit.Usagef(`%s is no program. A configuration is served by "bridge serve -c %[1]s". To serve an OpenAPI document, write a configuration and serve that:
-
-servers:
-  api:
-    rest: { openapi: %[1]s }`, path)
-}
 
 // useless refuses flags that are of use with something else only: they would
 // seem to work.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,35 +16,37 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/bridge/bridge/list/filter"
-	"github.com/mcp-bridge/bridge/bridge/server"
-	"github.com/mcp-bridge/bridge/bridge/visible"
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/visible"
+	"github.com/mcp-bridge/bridge/server"
 )
 
 func newServe(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
-	var file, listen string
-	var insecure bool
+	var file string
+	var listen flags.Listen
+	var insecure, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "serve [-c FILE]",
+		Use:   "serve [FILE]",
 		Short: "Serve everything in a configuration file",
-		Long: `serve publishes the servers of a configuration file until it gets SIGTERM or
-SIGINT: each at /NAME/mcp and /NAME/sse, and all of them as one at /mcp and
-/sse. The file is YAML or JSON, or the mcpServers file of a desktop client as
-it is.`,
-		Example: `  bridge serve
-  bridge serve -c bridge.yaml --listen 127.0.0.1:0
-  bridge serve -c claude_desktop_config.json`,
-		Args: noArgs,
+		Long: `serve serves the servers of a configuration file: each at /NAME/mcp and
+/NAME/sse, and all of them as one at /mcp and /sse. Ctrl-C or SIGTERM stops it.
+
+FILE is YAML or JSON, or the mcpServers file of a desktop client as it is. The
+default is bridge.yaml.`,
+		Example: `  mcp-bridge serve
+  mcp-bridge serve bridge.yaml --listen 127.0.0.1:0
+  mcp-bridge serve claude_desktop_config.json`,
+		Args: fileArg(&file),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Load(file)
 			if err != nil {
 				return err
 			}
-			if listen != "" {
-				c.Listen = listen
+			if c.Listen, err = listen.Over(c.Listen); err != nil {
+				return err
 			}
 			if err := refuseOpen(c, insecure, "add access: to the configuration"); err != nil {
 				return err
@@ -52,43 +55,59 @@ it is.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, log, stdout)
+			return serve(cmd.Context(), c, log, stdout, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	addInsecureFlag(cmd.Flags(), &insecure)
-	cmd.Flags().StringVar(&listen, "listen", "", "address to serve on, instead of the file's; port 0 picks a free one and prints it")
+	listen.Add(cmd.Flags(), "instead of the file's")
+	addJSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
 func newCheck(stdout io.Writer) *cobra.Command {
 	var file, tools string
+	var insecure bool
+	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "check [-c FILE] [--tools NAME]",
+		Use:   "check [FILE] [--tools NAME]",
 		Short: "Read a configuration file and report every fault",
 		Long: `check reports every fault of a configuration file with its line. It connects to
 nothing and starts nothing. Of HTTP APIs (rest) it reads the documents that are
 files, and tells what becomes of them; with --tools also why a tool is as it is:
-each line of it with the place that it comes from.`,
-		Example: `  bridge check
-  bridge check --tools "get_*"
-  bridge check -c bridge.yaml && bridge serve -c bridge.yaml`,
-		Args: noArgs,
+each line of it with the place that it comes from. What serve refuses, it refuses
+too: to be served to everybody needs access rules, or --insecure.`,
+		Example: `  mcp-bridge check
+  mcp-bridge check --tools "get_*"
+  mcp-bridge check --json bridge.yaml
+  mcp-bridge check bridge.yaml && mcp-bridge serve bridge.yaml`,
+		Args: fileArg(&file),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Load(file)
-			if err != nil {
-				return err
+			if asJSON && tools != "" {
+				return exit.Usagef("--tools explains in words: leave out --json")
 			}
-			warnings, sums, lost, err := examine(cmd.Context(), file, tools, c)
-			if err != nil {
+			c, err := flags.Load(file)
+			var warnings []string
+			var sums map[string]string
+			var lost, open error
+			if err == nil {
+				open = refuseOpen(c, insecure, "add access: to the configuration")
+				warnings, sums, lost, err = examine(cmd.Context(), file, tools, c)
+			}
+			if asJSON {
+				return checkJSON(stdout, file, c, warnings, err, lost, open)
+			} else if err != nil {
 				return err
 			}
 			for _, w := range append(c.Warnings, warnings...) {
 				fmt.Fprintln(stdout, "warning:", visible.Text(w))
 			}
 			verdict := "is good"
-			if lost != nil {
+			switch {
+			case lost != nil:
 				verdict = "loses operations"
+			case open != nil:
+				verdict = "would not be served"
 			}
 			fmt.Fprintf(stdout, "%s %s: %s on %s%s\n", file, verdict, count(len(c.Servers), "server"), c.Listen, doors(c))
 			for _, s := range c.Servers {
@@ -100,12 +119,50 @@ each line of it with the place that it comes from.`,
 			if lost != nil {
 				return exit.Usagef("%s: %w", file, lost)
 			}
-			return nil
+			return open
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	addInsecureFlag(cmd.Flags(), &insecure)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was found as one JSON document")
 	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
 	return cmd
+}
+
+// checkJSON prints what was found in a file. errs are what is wrong with it, or nil.
+func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, errs ...error) error {
+	type fault struct {
+		File    string `json:"file,omitempty"`
+		Line    int    `json:"line,omitempty"` // 0 is about the file as a whole
+		Message string `json:"message"`
+	}
+	out := struct {
+		File     string              `json:"file"`
+		Good     bool                `json:"good"`
+		Faults   []fault             `json:"faults"`
+		Warnings []string            `json:"warnings"`
+		Servers  map[string][]string `json:"servers"`
+	}{file, errors.Join(errs...) == nil, []fault{}, []string{}, map[string][]string{}}
+	for _, err := range errs {
+		if faults, ok := errors.AsType[config.Faults](err); ok {
+			for _, f := range faults {
+				out.Faults = append(out.Faults, fault{f.File, f.Line, f.Message})
+			}
+		} else if err != nil {
+			out.Faults = append(out.Faults, fault{Message: err.Error()})
+		}
+	}
+	if c != nil {
+		out.Warnings = append(append(out.Warnings, c.Warnings...), warnings...)
+		for i := range c.Servers {
+			out.Servers[c.Servers[i].Name] = summary(&c.Servers[i], len(c.Servers) > 1)
+		}
+	}
+	text, _ := json.MarshalIndent(out, "", "  ") // nothing in it can fail
+	if _, werr := fmt.Fprintln(w, string(visible.JSON(text))); werr != nil || out.Good {
+		return werr
+	}
+	return exit.With(exit.Usage, nil)
 }
 
 // doors says how the address is protected: whether by TLS, and who may call.
@@ -194,9 +251,25 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// fileArg takes the configuration file as the one argument of a command that has
+// the flag -c, too.
+func fileArg(file *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return exit.Usagef("%s takes one file, but got %q (see 'mcp-bridge %[1]s --help')", cmd.Name(), args)
+		case len(args) == 1 && cmd.Flags().Changed("config"):
+			return exit.Usagef("name the file as an argument or with -c, not both")
+		case len(args) == 1:
+			*file = args[0]
+		}
+		return nil
+	}
+}
+
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return exit.Usagef("%s takes no arguments, but got %q (see 'bridge %s --help')", cmd.Name(), args, cmd.Name())
+		return exit.Usagef("%s takes no arguments, but got %q (see 'mcp-bridge %s --help')", cmd.Name(), args, cmd.Name())
 	}
 	return nil
 }
@@ -222,7 +295,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	s = server.New(c, log)
 	var wg sync.WaitGroup
 	quiet, cancel := context.WithCancel(ctx)
-	wg.Go(func() { releaseMemory(quiet, s.Bridge().Activity, shrink) })
+	wg.Go(func() { releaseMemory(quiet, s.Activity, shrink) })
 	return s, func() {
 		cancel()
 		wg.Wait()
@@ -232,7 +305,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 }
 
 // serve serves the configuration until ctx ends.
-func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer) error {
+func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool) error {
 	s, stop, err := begin(ctx, c, log)
 	if err != nil {
 		return err
@@ -246,13 +319,16 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 		s.Close(ctx)
 		return err
 	}
-	announce(stdout, c, ln.Addr())
+	serving, done := context.WithCancel(ctx)
+	defer hangups(serving, log)()
+	defer done()
+	announce(stdout, c, ln.Addr(), asJSON)
 	return s.Serve(ctx, ln)
 }
 
 // addInsecureFlag adds the flag without which nothing is served to everybody.
 func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
-	f.BoolVar(insecure, "insecure", false, "serve beyond loopback without access rules, to whoever reaches the address")
+	f.BoolVar(insecure, "insecure", false, "serve beyond loopback without access rules: everybody who reaches the address can use every server")
 }
 
 // refuseOpen refuses to serve to whoever reaches the address, unless that is
@@ -264,8 +340,14 @@ func refuseOpen(c *config.Config, insecure bool, rules string) error {
 	return exit.Usagef("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1, or pass --insecure", c.Listen, rules)
 }
 
-// announce prints where the servers are, and what to paste into a client.
-func announce(w io.Writer, c *config.Config, at net.Addr) {
+// addJSONFlag adds the flag for scripts that start the bridge.
+func addJSONFlag(f *pflag.FlagSet, asJSON *bool) {
+	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON, once they can be used, instead of what is for people")
+}
+
+// announce prints where the servers are, and what to paste into a client; or the
+// addresses as JSON.
+func announce(w io.Writer, c *config.Config, at net.Addr, asJSON bool) {
 	host, port, err := net.SplitHostPort(at.String())
 	if err == nil {
 		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -286,12 +368,27 @@ func announce(w io.Writer, c *config.Config, at net.Addr) {
 	if len(c.Access) > 0 {
 		headers = map[string]string{"Authorization": "Bearer YOUR-KEY"}
 	}
+	type address struct {
+		Name string `json:"name,omitempty"`
+		MCP  string `json:"mcp"`
+		SSE  string `json:"sse"`
+	}
+	var said struct {
+		Listen  string    `json:"listen"`
+		All     *address  `json:"all,omitempty"`
+		Servers []address `json:"servers"`
+	}
+	said.Listen = at.String()
 	clients := map[string]client{}
 	endpoints := func(name, url string) {
+		if asJSON {
+			return
+		}
 		fmt.Fprintf(w, "%s: %s/mcp (Streamable HTTP), %s/sse (HTTP+SSE)\n", name, url, url)
 	}
 	if len(c.Servers) > 1 {
 		endpoints("all servers as one", base)
+		said.All = &address{"", base + "/mcp", base + "/sse"}
 	}
 	for _, s := range c.Servers {
 		url := base + "/" + s.Name
@@ -300,9 +397,18 @@ func announce(w io.Writer, c *config.Config, at net.Addr) {
 		}
 		endpoints(s.Name, url)
 		clients[s.Name] = client{"http", url + "/mcp", headers}
+		said.Servers = append(said.Servers, address{s.Name, url + "/mcp", url + "/sse"})
+	}
+	if asJSON {
+		_ = json.NewEncoder(w).Encode(said) // if nobody reads it, nobody could be told
+		return
 	}
 	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")
 	if err == nil {
-		fmt.Fprintf(w, "\nFor a client's configuration:\n%s\n", paste)
+		hint := ""
+		if len(c.Servers) > 1 {
+			hint = ", or one entry with " + base + "/mcp for all of them"
+		}
+		fmt.Fprintf(w, "\nFor a client's configuration%s:\n%s\n", hint, paste)
 	}
 }

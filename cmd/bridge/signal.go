@@ -1,17 +1,50 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 )
 
-// stopSignals are the signals that ask the bridge to stop. SIGHUP, the end of
-// the terminal, is one unless the bridge was started to survive it (nohup).
+// stopSignals are the signals that ask the bridge to stop. On a terminal SIGHUP,
+// which is the terminal's end, is one. Elsewhere it is what scripts send to have a
+// configuration read again: it stops nothing.
 func stopSignals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
+	in, _ := terminal.Is(os.Stdin)
+	err, _ := terminal.Is(os.Stderr)
+	switch {
+	case signal.Ignored(syscall.SIGHUP): // by nohup
+	case in || err:
 		all = append(all, syscall.SIGHUP)
+	default:
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // not to end by it
 	}
 	return all
+}
+
+// hangups logs each SIGHUP until ctx ends. The result is called to wait for that.
+func hangups(ctx context.Context, log *slog.Logger) (wait func()) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return func() {}
+	}
+	came, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(came, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		defer signal.Stop(came)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-came:
+				log.Warn("SIGHUP is ignored: the configuration is read at the start only; restart the bridge to read it again")
+			}
+		}
+	}()
+	return func() { <-done }
 }

@@ -26,7 +26,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 )
 
 // stub is a collector that keeps what it gets.

@@ -17,7 +17,7 @@ import (
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
-	"github.com/mcp-bridge/bridge/cmd/bridge/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 )
 
 // everything compiles the example server.
@@ -123,7 +123,7 @@ func TestWholeRunsThatFail(t *testing.T) {
 	var stdout bytes.Buffer
 	stderr := &trigger{text: "1\n", f: interrupt}
 	code := run(ctx, append([]string{"call", "wait"}, server...), &stdout, stderr)
-	if code != exit.Interrupted || stdout.String() != "" || stderr.all.String() != "1\nbridge: interrupted\n" {
+	if code != exit.Interrupted || stdout.String() != "" || stderr.all.String() != "1\nmcp-bridge: interrupted\n" {
 		t.Errorf("interrupted: exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.all.String())
 	}
 	text, err := os.ReadFile(notes)
@@ -154,8 +154,9 @@ func TestWholeRunsThatFail(t *testing.T) {
 		{"timed out", []string{"call", "slow", "wait", "-q", "-c", config}, exit.Timeout, "had no answer within 50ms"},
 		{"lost", append([]string{"call", "die"}, server...), exit.Server, "exit status 3"},
 		{"lost, with its last words", append([]string{"call", "die", "--verbose"}, server...), exit.Server, "last words"},
-		{"not started", []string{"tools", "--", missingProgram}, exit.Server, missingProgram},
+		{"not started", []string{"tools", "--", missingProgram}, exit.Usage, missingProgram},
 		{"no server", []string{"tools", "--", "sh", "-c", "exit 3"}, exit.Server, "exit status 3"},
+		{"no server, with its reason", []string{"tools", "--", "sh", "-c", "echo set FOO_KEY >&2; exit 3"}, exit.Server, "\nits last lines on stderr:\n  set FOO_KEY\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := in(t, test.args...)

@@ -9,11 +9,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mcp-bridge/bridge/adapters/inprocess"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/inprocess"
+	"github.com/mcp-bridge/bridge/server"
 )
 
 // serveBridged serves with the bridge in the same process: every transport that
@@ -33,7 +32,7 @@ func serveBridged(ctx context.Context, s settings, stdin io.Reader, stdout, stde
 	b := server.New(&c, s.log)
 	if s.kind == kindBridgedStdio {
 		defer b.Close(context.WithoutCancel(ctx))
-		err := stdio.Serve(ctx, b.Bridge(), one.Name, stdin, stdout, stdio.DownstreamOptions{Log: s.log})
+		err := b.ServeStdio(ctx, one.Name, stdin, stdout)
 		if ctx.Err() != nil {
 			return nil // a signal is a way to end, not a failure
 		}

@@ -1,9 +1,0 @@
-package stdio
-
-// canTry says that pipes cannot be read or written without waiting here.
-const canTry = false
-
-func (l *lineReader) tryRead(uintptr) bool { return false }
-
-// writeNow writes nothing.
-func writeNow(any, []byte) int { return 0 }

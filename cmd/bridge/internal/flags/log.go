@@ -1,0 +1,41 @@
+package flags
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/visible"
+)
+
+// Log is the flags about the log, which goes to stderr: stdout is for what a
+// command prints for its user.
+type Log struct{ Level, Format string }
+
+// Add adds the flags to a command and to those below it.
+func (l *Log) Add(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&l.Level, "log-level", "info", "debug, info, warn or error")
+	c.PersistentFlags().StringVar(&l.Format, "log-format", "auto", "text (key=value), json, or auto: for people on a terminal, and json otherwise")
+}
+
+// Logger makes the log that the flags ask for.
+func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
+		return nil, exit.Usagef("--log-level is %q: must be debug, info, warn or error", l.Level)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	isTerminal, _ := terminal.Is(w)
+	switch { // as text, slog itself shows what is hidden
+	case l.Format == "auto" && isTerminal:
+		return slog.New(NewConsole(w, level, terminal.Colors())), nil
+	case l.Format == "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case l.Format == "json", l.Format == "auto":
+		return slog.New(slog.NewJSONHandler(visible.JSONWriter(w), o)), nil
+	}
+	return nil, exit.Usagef("--log-format is %q: must be auto, text or json", l.Format)
+}

@@ -1,0 +1,68 @@
+// Package terminal says what is a terminal and how wide it is, and lays text out
+// in its columns: one line of it, cut to a width, or a table.
+//
+// Widths are counted in columns, of which letters of some scripts take two. It
+// does not look for what is hidden in text: package visible does.
+package terminal
+
+import (
+	"os"
+	"strings"
+	"unicode"
+
+	"golang.org/x/term"
+)
+
+// Is reports whether f is a terminal, and how many columns it has.
+func Is(f any) (bool, int) {
+	file, ok := f.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return false, 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
+	}
+	return true, width
+}
+
+// Colors reports whether the user wants colors on a terminal (no-color.org).
+func Colors() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
+
+// OneLine returns text as one line, with single spaces.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Columns returns how many columns of a terminal s takes.
+func Columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += column(r)
+	}
+	return n
+}
+
+func column(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana),
+		r >= 0xff01 && r <= 0xff60,   // full-width forms
+		r >= 0x1f300 && r <= 0x1faff: // pictures
+		return 2
+	}
+	return 1
+}
+
+// Cut shortens s to so many columns.
+func Cut(s string, width int) string {
+	if Columns(s) <= width {
+		return s
+	}
+	n := 0
+	for i, r := range s {
+		if n += column(r); n >= width { // one is for the ellipsis
+			return strings.TrimRight(s[:i], " ") + "…"
+		}
+	}
+	return s
+}

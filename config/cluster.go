@@ -1,0 +1,129 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// Cluster lets several instances serve the same clients behind any load balancer.
+type Cluster struct {
+	// Redis is the address of the store that all instances use.
+	Redis string `yaml:"redis"`
+	// CAFile names a file of PEM certificates that may sign the store's.
+	CAFile string `yaml:"ca_file"`
+	// Secret is known to the instances, and to nobody else: whoever knows it is one.
+	Secret string `yaml:"secret"`
+	// Secrets, in the place of Secret, are the one that is used and older ones that are
+	// accepted still.
+	Secrets []string `yaml:"secrets"`
+	// Listen is the address for the other instances, HOST:PORT.
+	Listen string `yaml:"listen"`
+	// Advertise is where they reach this instance and no other: HOST or HOST:PORT.
+	// Default: Listen.
+	Advertise string `yaml:"advertise"`
+	// KeyPrefix begins all keys in the store. Default "bridge".
+	KeyPrefix string `yaml:"key_prefix"`
+	// Lease is after how long without a sign of life an instance's sessions may be taken
+	// over: 3s to 1m. Default 6s.
+	Lease time.Duration `yaml:"lease"`
+	// StoreLost says what to do while no instance reaches the store: StoreLostServe (the
+	// default), or StoreLostStop.
+	StoreLost string `yaml:"store_lost"`
+}
+
+// Values of Cluster.StoreLost.
+const (
+	StoreLostServe = "serve" // go on with the sessions that each has
+	StoreLostStop  = "stop"  // turn clients away
+)
+
+// minSecret is how long the secret of a cluster has to be.
+const minSecret = 32 // characters
+
+// Enabled reports whether there is a cluster.
+func (c *Cluster) Enabled() bool { return c.Redis != "" }
+
+// Keys returns the secrets: the first is used, and all are accepted.
+func (c *Cluster) Keys() []string {
+	if c.Secret != "" {
+		return []string{c.Secret}
+	}
+	return c.Secrets
+}
+
+// clusterRule checks a value of Cluster beyond its type, unless it may be a secret, which
+// no message shows: see breaches.
+func clusterRule(key string, value any) error {
+	switch key {
+	case "lease":
+		if d := value.(time.Duration); d < 3*time.Second || d > time.Minute {
+			return errors.New("must be 3s to 1m")
+		}
+	case "key_prefix":
+		if !isPlain(value.(string), 64) {
+			return errors.New("must be 1 to 64 letters, digits, '_', '.' and '-'")
+		}
+	case "store_lost":
+		if value != StoreLostServe && value != StoreLostStop {
+			return errors.New("must be serve or stop")
+		}
+	}
+	return nil
+}
+
+// breaches are the rules for what belongs together, and for what is not shown. listen is
+// that for clients.
+func (c *Cluster) breaches(listen string) (all []breach) {
+	if !c.Enabled() {
+		return nil // halfSaid says so, where a file has something of it
+	}
+	add := func(key, rule string) { all = append(all, breach{"cluster: " + key, "", rule}) }
+	if _, err := redis.ParseURL(c.Redis); err != nil {
+		add("redis", err.Error())
+	}
+	for i, secret := range c.Keys() {
+		if len(secret) < minSecret {
+			key := "secret"
+			if c.Secret == "" {
+				key = fmt.Sprintf("secrets: item %d", i+1)
+			}
+			add(key, "must have at least 32 characters: whoever guesses it can read and send what clients do; openssl rand -hex 32 makes one")
+		}
+	}
+	if (c.Secret == "") == (len(c.Secrets) == 0) {
+		add("secret", "is missing: set either secret or secrets, with the same text for all instances; openssl rand -hex 32 makes one")
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	switch {
+	case c.Listen == "":
+		add("listen", "is missing: it is where the other instances reach this one, such as :8809")
+	case err == nil && c.Listen == listen && !strings.HasSuffix(listen, ":0"):
+		add("listen", "is where clients are served too: choose another port")
+	case err == nil && c.Advertise == "":
+		if a, err := netip.ParseAddr(host); host == "" || host == "localhost" || err == nil && (a.IsUnspecified() || a.IsLoopback()) {
+			add("advertise", "is missing: say where the other instances reach this one and no other, such as ${POD_IP}, since listen is no address that they could use")
+		}
+	}
+	if strings.ContainsAny(c.Advertise, "/@ ") {
+		add("advertise", "must be HOST or HOST:PORT")
+	}
+	return all
+}
+
+// visitCluster says what only a file can have wrong.
+func (d *decoder) visitCluster(sec *strict.Section, c *Cluster) {
+	if c.CAFile != "" {
+		c.CAFile = d.absolute(c.CAFile)
+		if _, err := readFile(c.CAFile, maxFile); err != nil {
+			m := sec.Marks["ca_file"]
+			d.Fault(m.Line, "%sca_file is %s: %s", sec.Where, m.Shown, reason(err))
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/sign"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+)
+
+// The types of settings, for programs that make a configuration in code.
+type (
+	// Stdio is how a child process is started, and stopped: Server.Stdio.
+	Stdio = stdio.Config
+	// Remote is how a server is reached over HTTP: Server.HTTP and Server.SSE.
+	Remote = httpclient.Config
+	// Rules choose and change what clients see: Server.Tools, Prompts and Resources.
+	Rules = filter.Rules
+	// Override changes how one tool, prompt or resource is described.
+	Override = filter.Override
+	// Cache says how long lists are kept.
+	Cache = cache.Options
+	// Breaker says when a server that fails gets no calls for a while.
+	Breaker = breaker.Options
+	// Limits bound the calls to one server.
+	Limits = limits.Options
+	// Rate is how often something may be done.
+	Rate = limits.Rate
+	// PerPrincipal bounds what one caller may have in the whole bridge.
+	PerPrincipal = limits.PerPrincipal
+	// Retry says which calls are made again when they had no answer.
+	Retry = retry.Options
+
+	// Rest makes a server of an HTTP API: Server.Rest. The next ones are its parts.
+	Rest           = rest.Config
+	RestAuth       = rest.Auth
+	RestCredential = wire.Credential
+	RestClient     = wire.Client // of OAuth 2.0
+	RestAWS        = sign.AWS
+	RestHook       = sign.Hook
+	RestCatalog    = rest.Catalog
+	RestRule       = toolset.Rule
+	RestMatch      = openapi.Match
+	RestTool       = toolset.Entry
+	RestArg        = toolset.Arg
+	RestLimits     = rest.Limits
+	RestToolLimits = toolset.ToolLimits
+	RestBytes      = toolset.Bytes
+)

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A program that makes a configuration in code can name each type in it, although
+// many are of internal packages.
+func TestNames(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{}
+	for _, i := range file.Imports {
+		path, _ := strconv.Unquote(i.Path.Value)
+		paths[path[strings.LastIndexByte(path, '/')+1:]] = path
+	}
+	named := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.TypeSpec); ok && s.Assign.IsValid() {
+			of := s.Type.(*ast.SelectorExpr)
+			named[paths[of.X.(*ast.Ident).Name]+"."+of.Sel.Name] = true
+		}
+		return true
+	})
+	seen := map[reflect.Type]bool{}
+	var walk func(at string, of reflect.Type)
+	walk = func(at string, of reflect.Type) {
+		if seen[of] {
+			return
+		}
+		seen[of] = true
+		if name := of.PkgPath() + "." + of.Name(); strings.Contains(of.PkgPath(), "/bridge/internal/") {
+			if !named[name] {
+				t.Errorf("%s is a %s: it has no name in names.go", at, name)
+			}
+			delete(named, name)
+		}
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			walk(at, of.Elem())
+		case reflect.Map:
+			walk(at, of.Key())
+			walk(at, of.Elem())
+		case reflect.Struct:
+			for f := range of.Fields() {
+				if f.IsExported() && strings.Contains(of.PkgPath(), "mcp-bridge") {
+					walk(at+"."+f.Name, f.Type)
+				}
+			}
+		}
+	}
+	walk("Config", reflect.TypeFor[Config]())
+	for name := range named {
+		t.Errorf("%s is in names.go, and in no setting", name)
+	}
+}

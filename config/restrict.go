@@ -1,0 +1,258 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/mcp-bridge/bridge/internal/similar"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// What restricts clients in the file of another program is taken over, or the
+// file is refused: nothing is served that its owner has blocked.
+
+// restrictions takes over what the keys of a desktop client's server restrict,
+// and returns the others. tokens let clients in where the server names none.
+func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
+	names := func(e strict.Entry, label string) (list []string) {
+		x := &strict.Slot{Section: sec, Label: label, Line: e.Line}
+		d.Value(x, e.Value, reflect.ValueOf(&list).Elem())
+		return list
+	}
+	sec.Marks = map[string]strict.Mark{}
+	var rest []strict.Entry
+	for _, e := range keys {
+		switch e.Key {
+		case "tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools":
+			if e.Key == "available_tools" && nothing(d.Resolve(e.Value)) {
+				continue // all tools, in Goose
+			}
+			d.allow(sec, e, s, names(e, "tools: allow"))
+		case "disabledTools", "disabled_tools", "excludeTools":
+			s.Tools.Deny = append(s.Tools.Deny, names(e, "tools: deny")...)
+		case "headerToEnv":
+			table := map[string]string{}
+			x := &strict.Slot{Section: sec, Label: e.Key, Line: e.Line}
+			d.Value(x, e.Value, reflect.ValueOf(&table).Elem())
+			for _, header := range sortedKeys(table) {
+				f, err := parseForward(header + " as " + table[header])
+				if err == nil {
+					f, err = checkForward(f)
+				}
+				if err != nil {
+					d.Fault(e.Line, "%s%s: %v", sec.Where, e.Key, err)
+					continue
+				}
+				s.Forward = append(s.Forward, f)
+			}
+			sec.Marks["forward"] = strict.Mark{Line: e.Line}
+		case "options":
+			if own := d.options(sec, e, s); own != nil {
+				tokens = own
+			}
+		default:
+			if !d.restricts(sec.Where, e) {
+				rest = append(rest, e)
+			}
+		}
+	}
+	for _, token := range tokens {
+		d.admit(c, token, s.Name, sec.Line)
+	}
+	return rest
+}
+
+// allow sets the tools that clients may use. Which of two lists counts is anyone's
+// guess.
+func (d *decoder) allow(sec *strict.Section, e strict.Entry, s *Server, list []string) {
+	if s.Tools.Allow != nil {
+		d.Fault(e.Line, "%s%s: another key lists the allowed tools already: keep one", sec.Where, e.Key)
+		return
+	}
+	s.Tools.Allow = list
+}
+
+func sortedKeys(table map[string]string) []string {
+	keys := make([]string, 0, len(table))
+	for key := range table {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// proxyTokens reads what a file of TBXark's mcp-proxy says of itself: the tokens
+// of all servers.
+func (d *decoder) proxyTokens() []string {
+	if d.proxy == nil {
+		return nil
+	}
+	list, _ := d.Entries("mcpProxy: ", d.proxy.Value)
+	var o proxyOptions
+	for _, e := range list {
+		if e.Key != "options" {
+			what := "it means nothing to mcp-bridge"
+			if e.Key == "addr" {
+				what = "set listen to choose the address"
+			}
+			d.Warn(e.Line, "mcpProxy: %s is ignored: %s", strict.Clip(e.Key), what)
+			continue
+		}
+		x := &strict.Slot{Section: &strict.Section{Where: "mcpProxy: ", Marks: map[string]strict.Mark{}}, Label: e.Key, Line: e.Line}
+		d.Inner(x, e.Value, &o)
+		if len(o.ToolFilter.List) > 0 {
+			d.Fault(e.Line, "mcpProxy: options: toolFilter: set it for each server")
+		}
+	}
+	return o.AuthTokens
+}
+
+// options reads what TBXark's mcp-proxy has under that key, and returns the
+// tokens in it.
+func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []string {
+	var o proxyOptions
+	d.Inner(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, &o)
+	switch o.ToolFilter.Mode {
+	case "allow":
+		d.allow(sec, e, s, o.ToolFilter.List)
+		if len(o.ToolFilter.List) == 0 {
+			d.Fault(e.Line, "%soptions: toolFilter: list is empty: list the tools that are allowed", sec.Where)
+		}
+	case "block":
+		s.Tools.Deny = append(s.Tools.Deny, o.ToolFilter.List...)
+	default:
+		if o.ToolFilter.Mode != "" || len(o.ToolFilter.List) > 0 {
+			d.Fault(e.Line, "%soptions: toolFilter: mode must be allow or block", sec.Where)
+		}
+	}
+	return o.AuthTokens
+}
+
+// proxyOptions are those of a server in a file of TBXark's mcp-proxy.
+type proxyOptions struct {
+	PanicIfInvalid bool     `yaml:"panicIfInvalid"` // no use: a broken server keeps no other from working
+	LogEnabled     bool     `yaml:"logEnabled"`     // no use: --log-level says it
+	Disabled       bool     `yaml:"disabled"`       // read before
+	AuthTokens     []string `yaml:"authTokens"`
+	ToolFilter     struct {
+		Mode string   `yaml:"mode"`
+		List []string `yaml:"list"`
+	} `yaml:"toolFilter"`
+}
+
+// admit makes a rule by which a token opens a server.
+func (d *decoder) admit(c *Config, token, server string, line int) {
+	if i := slices.IndexFunc(c.Access, func(a Access) bool { return a.Token == token }); i >= 0 {
+		c.Access[i].Servers = append(c.Access[i].Servers, server)
+		return
+	}
+	d.tokens = append(d.tokens, line)
+	c.Access = append(c.Access, Access{Name: fmt.Sprintf("client-%d", len(d.tokens)), Token: token, Servers: []string{server}})
+}
+
+// closed warns of servers that nobody can use because the tokens of the file are
+// for others.
+func (d *decoder) closed(found strict.Entry, c *Config) {
+	if len(d.tokens) == 0 {
+		return
+	}
+	for _, s := range c.Servers {
+		if !slices.ContainsFunc(c.Access, func(a Access) bool { return len(a.Servers) == 0 || slices.Contains(a.Servers, s.Name) }) {
+			d.Warn(found.Line, "server %q has no authTokens, while others have: nobody can use it until it has one", s.Name)
+		}
+	}
+}
+
+// restricts reports a key of which nobody knows what it means here, while its
+// name says that it may keep something from clients.
+func (d *decoder) restricts(where string, e strict.Entry) bool {
+	n := d.Resolve(e.Value)
+	name := similar.Fold(e.Key)
+	switch {
+	case nothing(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
+		return false
+	case where == "" && e.Key == "mcpProxy":
+		d.proxy = &e
+		return true
+	case where == "" && e.Key == "mcp": // of Gemini
+		inner, _ := d.Quiet().Entries("", e.Value)
+		if !slices.ContainsFunc(inner, func(o strict.Entry) bool {
+			v := d.Resolve(o.Value)
+			return o.Key == "allowed" && (isCollection(v) || !nothing(v)) || o.Key == "excluded" && !nothing(v)
+		}) {
+			return false
+		}
+		d.Fault(e.Line, "mcp: allowed and excluded say which servers may be used, which mcp-bridge does not read here: remove them, and the servers that are not to be served")
+		return true
+	case where == "" && !ListsServers(e.Key):
+		return false
+	case name == "oauth":
+		d.Fault(e.Line, "%soauth is not supported yet: get a token elsewhere and send it by headers: { Authorization: \"Bearer ${TOKEN}\" }, or remove the key", where)
+		return true
+	case slices.Contains([]string{"env", "headers", "autoApprove", "alwaysAllow", "envFile", "disabled", "enabled"}, e.Key):
+		return false
+	}
+	if where != "" && !MayRestrict(e.Key) {
+		return false
+	}
+	d.Fault(e.Line, "%s%s may be a restriction or a credential, and mcp-bridge does not know it: say it in bridge's own form (tools: { allow: […], deny: […] }, access, headers), or remove the key", where, strict.Clip(e.Key))
+	return true
+}
+
+// MayRestrict reports whether a key of another program's file sounds like a
+// restriction or a credential. One that is not understood must not be passed over.
+func MayRestrict(key string) bool {
+	name := similar.Fold(key)
+	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is none, authorization is one
+		return false
+	}
+	return containsAny(name, "allow", "deny", "denied", "block", "disable", "enable", "exclude", "include", "restrict", "filter", "whitelist", "blacklist", "auth", "token", "permission", "sandbox", "only", "limit", "available", "expose", "hidden", "approv")
+}
+
+// NothingAllowed reports whether an empty list with that key may mean that nothing
+// is allowed.
+func NothingAllowed(key string) bool {
+	return containsAny(similar.Fold(key), "allow", "enable", "include", "white")
+}
+
+// ListsServers reports whether a key of another program's file says which of its
+// servers may be used.
+func ListsServers(key string) bool {
+	return slices.Contains([]string{
+		"allowmcpservers", "allowedmcpservers", "enabledmcpjsonservers",
+		"excludemcpservers", "deniedmcpservers", "disabledmcpservers", "disabledmcpjsonservers",
+	}, similar.Fold(key))
+}
+
+func containsAny(name string, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
+}
+
+func isCollection(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.SequenceNode, *ast.MappingNode:
+		return true
+	}
+	return false
+}
+
+// nothing reports whether a value says nothing: null, false, or an empty one.
+func nothing(n ast.Node) bool {
+	switch n := n.(type) {
+	case nil, *ast.NullNode:
+		return true
+	case *ast.BoolNode:
+		return !n.Value
+	case *ast.StringNode:
+		return n.Value == ""
+	case *ast.SequenceNode:
+		return len(n.Values) == 0
+	case *ast.MappingNode:
+		return len(n.Values) == 0
+	}
+	return false
+}

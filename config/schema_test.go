@@ -1,0 +1,286 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/tidwall/jsonc"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+const schemaFile = "../docs/bridge.schema.json"
+
+type object = map[string]any
+
+// A schema is made of the structs that the decoder fills, and of the rows of the
+// reference.
+type schema struct {
+	meanings map[reflect.Type]map[string]row
+	defs     object
+}
+
+// TestSchema: the schema in docs is the one that the structs and the reference
+// make. go test -update writes it.
+func TestSchema(t *testing.T) {
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := schema{map[reflect.Type]map[string]row{}, object{}}
+	for _, table := range referenceTables {
+		_, rows := referenceRows(t, string(data), table.heading)
+		s.meanings[reflect.TypeOf(table.defaults)] = rows
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(s.file()); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(schemaFile, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(schemaFile)
+	if err != nil || !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%s is not what the settings make (error %v): go test ./config -run TestSchema -update", schemaFile, err)
+	}
+}
+
+// file is the whole schema. A file of a desktop client is none of its business.
+func (s *schema) file() object {
+	own := s.fields(reflect.TypeFor[Config]())
+	own["required"] = []string{"servers"}
+	foreign := object{"anyOf": []any{
+		object{"required": []string{"mcpServers"}},
+		object{"required": []string{"servers"}, "properties": object{"servers": object{"type": "object", "minProperties": 1, "additionalProperties": object{"type": "object", "required": []string{"type"}}}}},
+	}}
+	return object{
+		"$schema":     "https://json-schema.org/draft/2020-12/schema",
+		"title":       "The configuration of mcp-bridge",
+		"description": "Made of docs/configuration.md and the code. It knows which keys there are and what their values look like; mcp-bridge check knows all rules.",
+		"type":        "object",
+		"if":          foreign, "then": true, "else": own,
+		"$defs": s.defs,
+	}
+}
+
+// references are texts that a variable may make anything of.
+var references = object{"type": "string", "pattern": `\$\{`}
+
+func or(all ...any) object { return object{"anyOf": all} }
+
+// enums are the values of keys that have only some.
+var enums = map[string][]string{
+	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll},
+	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
+}
+
+// fields is the schema of a struct's keys.
+func (s *schema) fields(t reflect.Type) object {
+	properties := object{}
+	for f := range t.Fields() {
+		key := strict.Key(f)
+		if key == "-" || key == "" {
+			continue
+		}
+		v := s.value(f.Type, key, strings.HasSuffix(f.Tag.Get("yaml"), ",off"))
+		s.describe(v, t, key)
+		properties[key] = v
+	}
+	for _, key := range otherKeys(t) {
+		v := or(object{"type": "boolean"}, references)
+		s.describe(v, t, key)
+		properties[key] = v
+	}
+	delete(properties, "mcpServers") // of foreign files
+	all := object{"type": "object", "properties": properties, "additionalProperties": false}
+	switch t {
+	case reflect.TypeFor[stdio.Config]():
+		all["required"] = []string{"command"}
+	case reflect.TypeFor[httpclient.Config]():
+		all["required"] = []string{"url"}
+	case reflect.TypeFor[Access]():
+		all["required"] = []string{"name"}
+	case reflect.TypeFor[Server]():
+		var kinds []any
+		for _, kind := range kindKeys() {
+			kinds = append(kinds, object{"required": []string{kind}})
+		}
+		all["oneOf"] = kinds
+	}
+	return all
+}
+
+var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+func (s *schema) describe(v object, t reflect.Type, key string) {
+	row, ok := s.meanings[t][key]
+	if !ok {
+		return
+	}
+	meaning := link.ReplaceAllString(row.meaning, "$1")
+	meaning = strings.ReplaceAll(strings.ReplaceAll(meaning, "`", ""), `\|`, "|")
+	if row.standard != "none" && row.standard != "required" && strings.HasPrefix(row.standard, "`") {
+		meaning += " Default: " + strings.ReplaceAll(row.standard, "`", "") + "."
+	}
+	v["description"] = meaning
+}
+
+// ref is the schema of a struct, by its name.
+func (s *schema) ref(t reflect.Type) object {
+	name := strings.ToLower(t.String()) // such as stdio.config
+	if _, ok := s.defs[name]; !ok {
+		s.defs[name] = true // for one that leads back to itself
+		s.defs[name] = s.fields(t)
+	}
+	return object{"$ref": "#/$defs/" + name}
+}
+
+// value is the schema of a value of a type, under a key.
+func (s *schema) value(t reflect.Type, key string, off bool) object {
+	text := object{"type": "string"}
+	switch t {
+	case reflect.TypeFor[[]Server]():
+		return object{"type": "object", "minProperties": 1, "additionalProperties": s.ref(reflect.TypeFor[Server]()), "propertyNames": object{"pattern": "^[a-z0-9][a-z0-9-]{0,63}$"}}
+	case reflect.TypeFor[filter.Rules]():
+		return s.ref(reflect.TypeFor[filterKeys]())
+	case reflect.TypeFor[filter.Override]():
+		return s.ref(reflect.TypeFor[overrideKeys]())
+	case reflect.TypeFor[time.Duration]():
+		pattern := `^([0-9]*\.?[0-9]+\.?(ns|us|µs|ms|s|m|h))+$|\$\{`
+		if off {
+			pattern += "|^off$"
+		}
+		return object{"type": "string", "pattern": pattern}
+	case reflect.TypeFor[netip.Prefix](), reflect.TypeFor[bridge.Forward](), reflect.TypeFor[limits.Rate]():
+		return text
+	case reflect.TypeFor[*stdio.Config](), reflect.TypeFor[*httpclient.Config]():
+		return or(s.ref(t.Elem()), text)
+	case reflect.TypeFor[rest.Limits](), reflect.TypeFor[rest.Catalog]():
+		return s.ref(t)
+	}
+	if strings.HasPrefix(t.PkgPath(), reflect.TypeFor[rest.Config]().PkgPath()) && t.Kind() == reflect.Struct || key == "openapi" {
+		return object{} // of many forms
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return or(object{"type": "boolean"}, references)
+	case reflect.Int:
+		return or(object{"type": "integer"}, references)
+	case reflect.Int64:
+		return or(object{"type": "integer", "minimum": 0}, object{"type": "string", "pattern": `^[0-9]+ *([kKmMgG][iI]?)?[bB]$|^[0-9]+$|\$\{`})
+	case reflect.String:
+		if values := enums[key]; values != nil {
+			return or(object{"enum": values}, references)
+		}
+		return text
+	case reflect.Pointer:
+		return s.ref(t.Elem())
+	case reflect.Struct:
+		if _, ok := t.FieldByName("Off"); ok {
+			return or(s.ref(t), object{"enum": []any{"off", false}})
+		}
+		return s.ref(t)
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 || strings.HasPrefix(t.Elem().PkgPath(), reflect.TypeFor[rest.Config]().PkgPath()) {
+			return object{}
+		}
+		list := object{"type": "array", "items": s.loose(t.Elem(), "")}
+		if emptyList(key) != "" {
+			list["minItems"] = 1
+		}
+		return list
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": s.loose(t.Elem(), "")}
+	}
+	panic("no schema for " + t.String())
+}
+
+// loose is the schema of an item of a list or a table, in which text needs no
+// quotes.
+func (s *schema) loose(t reflect.Type, key string) object {
+	if t.Kind() == reflect.String {
+		return object{"type": []string{"string", "number", "boolean"}}
+	}
+	return s.value(t, key, false)
+}
+
+// unseen are bad files whose faults no schema can see: rules about several keys,
+// values, and what is in the files that they name.
+var unseen = []string{
+	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml",
+	"files.bad.yaml", "in-flight.bad.yaml", "latin1.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "variables.bad.yaml",
+	// Files of other programs, about which it says nothing.
+	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",
+}
+
+// TestSchemaFiles: the schema takes every good file, and refuses every bad one
+// whose faults it can see.
+func TestSchemaFiles(t *testing.T) {
+	c := jsonschema.NewCompiler()
+	compiled, err := c.Compile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/*.[gb]*.[yj]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, ".want") {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var value any
+		if strings.Contains(filepath.Ext(file), "json") {
+			err = json.Unmarshal(jsonc.ToJSON(data), &value)
+		} else if err = yaml.Unmarshal(data, &value); err == nil {
+			var raw []byte
+			if raw, err = json.Marshal(value); err == nil {
+				err = json.Unmarshal(raw, &value)
+			}
+		}
+		if err != nil {
+			if strings.Contains(file, ".good.") {
+				t.Errorf("%s cannot be read: %v", file, err)
+			}
+			continue // not for a schema to say
+		}
+		wrong := compiled.Validate(value)
+		base := filepath.Base(file)
+		switch {
+		case strings.Contains(file, ".good."):
+			if wrong != nil {
+				t.Errorf("%s is good, and the schema refuses it: %v", file, wrong)
+			}
+		case strings.HasPrefix(base, "rest-"): // of tools it knows little: they have many forms
+		case (wrong == nil) != slices.Contains(unseen, base):
+			t.Errorf("%s: the schema says %v; is it among those that it cannot see?", file, wrong)
+		}
+	}
+}

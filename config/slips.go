@@ -1,0 +1,119 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/similar"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// What people write out of habit from a shell, or from the files of other
+// programs, and what it should be.
+
+// shortCommand reads a command line that stands where the keys of stdio should. It
+// is cut at its spaces, unless a shell would make something else of it.
+func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config) bool {
+	words := strings.Fields(line)
+	if strings.ContainsAny(line, "|;&$<>*?~\"'`(){}[]\\#!\n") {
+		d.Fault(x.Line, "%s%s is text that only a shell could read: write { command: npx, args: [\"-y\", \"some-server\"] }", x.Section.Where, x.Label)
+		return false
+	}
+	*into = &stdio.Config{}
+	if len(words) > 0 {
+		**into = stdio.Config{Command: words[0], Args: words[1:]}
+	}
+	shown := fmt.Sprintf("%q", strict.Clip((*into).Command))
+	sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line, Marks: map[string]strict.Mark{"command": {Line: x.Line, Shown: shown}}}
+	d.check(sec, *into)
+	x.Section.Adopt(x.Label, sec)
+	return true
+}
+
+// wholeLine refuses a command with its arguments in one text: no program is called
+// "npx -y foo". A path may have spaces.
+func (d *decoder) wholeLine(sec *strict.Section, c *stdio.Config) {
+	m := sec.Marks["command"]
+	words := strings.Fields(c.Command)
+	if m.Bad || len(words) < 2 || strings.ContainsAny(words[0], `/\`) {
+		return
+	}
+	fix := "write the program alone, and the rest as args"
+	if !strings.Contains(m.Shown, "${") { // the words are those of the file
+		fix = fmt.Sprintf("write command: %s, args: [%s]", words[0], strings.Join(quoted(words[1:]), ", "))
+	}
+	d.Fault(m.Line, "%scommand is a whole command line, and there is no shell that could cut it: %s", sec.Where, fix)
+	m.Bad = true
+	sec.Marks["command"] = m
+}
+
+func quoted(words []string) []string {
+	all := make([]string, len(words))
+	for i, word := range words {
+		all[i] = fmt.Sprintf("%q", word)
+	}
+	return all
+}
+
+// unbraced is how a shell has variables, and ours do not.
+var (
+	unbraced = regexp.MustCompile(`(^|[^$])\$[A-Z_][A-Z0-9_]*\b`)
+	atHome   = regexp.MustCompile(`^~(/|\\|$)`)
+)
+
+// literal looks for what a shell would replace, and nobody does here. In a path
+// that is wrong for sure; elsewhere it may be meant. Values are not shown: they
+// may be secrets.
+func (d *decoder) literal(x *strict.Slot, text string) error {
+	home, variable := atHome.MatchString(text), unbraced.MatchString(text)
+	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
+	switch {
+	case !home && !variable:
+	case slices.Contains([]string{"command", "cwd", "env_file", "ca_file", "cert_file", "key_file", "token_file"}, x.Label):
+		if home {
+			return errors.New("~ has no meaning here: write ${HOME} for the home folder")
+		}
+		return errors.New(braces)
+	case home && strings.HasPrefix(x.Label, "args: item "):
+		d.Warn(x.Line, "%s%s begins with ~, which the server gets as it is, since there is no shell: write ${HOME} for the home folder", x.Section.Where, x.Label)
+	case variable && (strings.HasPrefix(x.Label, "args: item ") || strings.HasPrefix(x.Label, "env: ") || strings.HasPrefix(x.Label, "headers: ")):
+		d.Warn(x.Line, "%s%s has a $NAME without braces, which is passed as it is: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
+	}
+	return nil
+}
+
+// flagKeys refuses what is a flag of the command, and no key of the file. It
+// returns the other keys.
+func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
+	return slices.DeleteFunc(list, func(e strict.Entry) bool {
+		flag := map[string]string{"loglevel": "--log-level debug", "verbose": "--log-level debug", "debug": "--log-level debug", "logformat": "--log-format json", "insecure": "--insecure"}[similar.Fold(e.Key)]
+		if flag == "" || d.Foreign {
+			return false
+		}
+		d.Fault(e.Line, "unknown key %q: that is a flag: mcp-bridge serve %s", strict.Clip(e.Key), flag)
+		return true
+	})
+}
+
+// ofOthers says what to do with a file that looks like one of another program, by
+// its keys, and has no servers of ours; nothing of others.
+func (d *decoder) ofOthers(list []strict.Entry) (line int, hint string) {
+	for _, e := range list {
+		name := map[string]string{
+			"binds": "agentgateway", "context_servers": "Zed", "extensions": "Goose", "mcp": "opencode or Crush", "mcp_servers": "Codex",
+		}[e.Key]
+		switch {
+		case e.Key == "servers":
+			return 0, ""
+		case name == "agentgateway":
+			line, hint = e.Line, "this looks like a file of agentgateway, which mcp-bridge does not read: name its servers under servers"
+		case name != "":
+			line, hint = e.Line, fmt.Sprintf("this looks like a file of %s: mcp-bridge import %s makes a configuration of it", name, d.File)
+		}
+	}
+	return line, hint
+}

@@ -1,0 +1,143 @@
+package docs
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Blocks of other formats, and who reads them.
+var otherFormats = map[string]string{
+	"sh":         "TestCommands runs them",
+	"text":       "what commands print: TestCommands compares them; messages and drawings",
+	"":           "drawings and lists of packages",
+	"go":         "code, which TestLibrary finds in the examples that are run",
+	"mermaid":    "pictures",
+	"nginx":      "needs nginx; examples/nginx has it as a file, and the integration tests run that",
+	"dockerfile": "needs Docker and the network",
+	"ini":        "the filter for fail2ban: a test of package server matches it with the log",
+}
+
+// YAML that is not a configuration of the bridge.
+var notOurs = exceptions{why: map[exception]string{
+	{"docs/rest.md", "overlay: 1.0.0"}:           "an overlay of OpenAPI",
+	{"docs/operations.md", "spec:"}:              "a pod of Kubernetes",
+	{"docs/cluster.md", "env:"}:                  "a part of a pod of Kubernetes",
+	{"docs/operations.md", "livenessProbe:"}:     "probes of Kubernetes",
+	{"docs/observability.md", "scrape_configs:"}: "a configuration of Prometheus",
+	{"docs/observability.md", "groups:"}:         "alerts of Prometheus",
+}}
+
+// environment has every secret, with a value that is good as a key, and no other
+// variable.
+func environment(name string) (string, bool) {
+	if !regexp.MustCompile("(TOKEN|KEY|SECRET|PASSWORD|TENANT)$").MatchString(name) {
+		return "", false
+	}
+	return "a-value-that-is-long-enough-for-a-cluster", true
+}
+
+// fault returns what is wrong with a block of YAML or JSON.
+func fault(b block, keys []string) error {
+	if b.language == "json" {
+		var v struct{ MCPServers map[string]any }
+		if err := json.Unmarshal([]byte(b.text), &v); err != nil || v.MCPServers == nil {
+			return err
+		}
+		_, err := config.Parse("client.json", []byte(b.text), environment)
+		return err
+	}
+	var members map[string]any
+	if err := yaml.Unmarshal([]byte(b.text), &members); err != nil {
+		return err
+	}
+	text, ours := b.text, false
+	for key := range members {
+		ours = ours || slices.Contains(keys, key)
+	}
+	if !ours {
+		return errNotOurs
+	}
+	if members["servers"] == nil { // a part of a file
+		text += "\nservers: { any: { stdio: { command: any } } }\n"
+	}
+	_, err := config.Parse("bridge.yaml", []byte(text), environment)
+	return err
+}
+
+type kindError string
+
+func (e kindError) Error() string { return string(e) }
+
+const errNotOurs = kindError("it has no key of a configuration: correct it, or name it among the exceptions with a reason")
+
+// keysOfFile are the keys of the reference.
+func keysOfFile(t *testing.T) (keys []string) {
+	t.Helper()
+	for _, p := range pages(t) {
+		if p.name == "docs/configuration.md" {
+			_, table, _ := strings.Cut(p.text, "\n## Keys of the file\n")
+			table, _, _ = strings.Cut(table, "\n```")
+			for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {
+				keys = append(keys, m[1])
+			}
+		}
+	}
+	if len(keys) < 15 {
+		t.Fatalf("the reference has the keys %q only", keys)
+	}
+	return keys
+}
+
+// Every configuration in the pages can be used as it is, or in a file with a
+// server; every other block of JSON is JSON.
+func TestConfigurations(t *testing.T) {
+	keys, n := keysOfFile(t), 0
+	for _, p := range pages(t) {
+		for _, b := range p.blocks() {
+			if b.language != "yaml" && b.language != "json" {
+				if otherFormats[b.language] == "" {
+					t.Errorf("%s: a block of the format %q, which no test reads", b, b.language)
+				}
+				continue
+			}
+			if b.language == "yaml" && notOurs.has(b.page, first(b.text)) {
+				continue
+			}
+			n++
+			if err := fault(b, keys); err != nil {
+				t.Errorf("%s: %v in\n%s", b, err, b.text)
+			}
+		}
+	}
+	notOurs.check(t)
+	if n < 50 {
+		t.Errorf("only %d configurations: the test looks in the wrong place", n)
+	}
+}
+
+// The test does see what is wrong.
+func TestConfigurationsWrong(t *testing.T) {
+	keys := keysOfFile(t)
+	for _, test := range []struct{ language, text, want string }{
+		{"yaml", "servers: { x: { stdoi: { command: y } } }\n", `unknown key "stdoi"`},
+		{"yaml", "listen: here\n", "listen is"},
+		{"yaml", "groups: []\n", string(errNotOurs)},
+		{"yaml", "a: b: c\n", "mapping"},
+		{"json", "{ \"a\": }", "invalid character"},
+		{"json", `{ "mcpServers": { "x": { "command": 7 } } }`, "command"},
+		{"yaml", "listen: 127.0.0.1:1\n", ""},
+		{"json", `{ "mcpServers": { "x": { "command": "y" } } }`, ""},
+	} {
+		err := fault(block{language: test.language, text: test.text}, keys)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s %s: %v, want %q", test.language, test.text, err, test.want)
+		}
+	}
+}

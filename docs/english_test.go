@@ -1,0 +1,122 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A habit is a way to say something that readers stumble over, with what to
+// say instead, and a sentence that has it.
+var habits = []struct{ pattern, better, sample string }{
+	{`\b(is|are|was|be) found out\b|\bfinds? out (what|which)\b|, which finds out\b`, `"is detected"`, "Which transport it speaks is found out."},
+	{`\bleft alone\b|\bleaves? (it|the server) alone\b`, `"its circuit breaker is open"`, "A failing server is left alone for a while."},
+	{`\b(is|are|were) made again\b`, `"is retried"`, "Lists are made again when they had no answer."},
+	{`\bsigns? of life\b`, `"activity", "idle", "ping"`, "A call without a sign of life ends."},
+	{`(?i)\bkept lists\b|\blists (that )?are kept\b`, `"cached lists"`, "Servers are guarded: lists are kept."},
+	{`\bbelongs? into\b`, `"put it in"`, "Secrets belong into env."},
+	{`\bin one another\b`, `"nested"`, "Arrays in one another."},
+	{`(?i)\bwhat (else )?stands (behind|between|before|in)\b`, "name the thing", "What stands between clients and a server."},
+	{`\ball that it takes\b|\bas far as it has\b`, "say what to do", "Its document is all that it takes."},
+	{`(^|[.:;] )Who (shows?|has|is|comes?|asks?|knows?|can|wants?|calls?|reads?)\b[^?]*$`, `"a caller that"`, "Who shows no key gets the status."},
+	{`\bfor who\b|\bto who(ever)?\b|\bof who\b`, `"for a caller that"`, "It does nothing for who does not know it."},
+	{`\b(can|could)(not)? be had\b`, `"is not available"`, "While a server cannot be had."},
+	{`(?i)\bdoes? no harm\b|\bcannot do harm\b`, `"is idempotent"`, "What does no harm is repeated."},
+	{`\bcannot be told whose\b|\bthat is nobody's\b`, `"unknown"`, "What cannot be told whose it is goes to nobody."},
+	{`\bgiven out\b`, `"served"`, "Old lists are given out."},
+	{`\bbut for (the|a|its?|what|calls|lists)\b`, `"except"`, "All of them, but for the last."},
+	{`(?i)\bso (is|does|are|do) (what|all that)\b`, "a sentence with the subject first", "So does what was asked for."},
+	{`\bOf (the )?(HTTP )?(\[?HTTP )?(APIs?|servers?|clients?|calls?|resources?)\]?(\(\S+\))? (it|the bridge|there)\b`, "subject first", "Of APIs it also reads the documents."},
+	{`\bhas to have\b[^.]*\bsees to\b`, "an imperative", "What the header has to have, an argument sees to."},
+	{`\b(is|are) worth nothing without\b|\bworth (something|nothing)\b`, "say when to use it", "Deployments that are worth nothing without each."},
+	{`\bmay have got\b`, `"may have received"`, "A call that a server may have got."},
+	{`\bstarts? (it|the time) anew\b|\bmade anew\b`, `"reset", "restart"`, "Progress starts it anew."},
+	{`\bput in words\b`, `"turned into text"`, "Contents are put in words."},
+	{`(?i)\bserver's questions?\b|\bquestions? of (a|the) server\b`, `"server request"`, "The server's questions are put on the terminal."},
+	{`(^|[.:] )What (is|was|has|comes|may)\b[^?.|]*\.`, "name the thing: a subject and a verb", "What is hidden cannot be called."},
+	{`\bnew start\b`, `"restart"`, "After a new start of the server."},
+}
+
+// stumbles returns the habits that a text has.
+func stumbles(text string) []string {
+	var found []string
+	for _, h := range habits {
+		if m := regexp.MustCompile(h.pattern).FindString(text); m != "" {
+			found = append(found, strconv.Quote(strings.TrimSpace(m))+": say "+h.better)
+		}
+	}
+	return found
+}
+
+func TestEnglishWrong(t *testing.T) {
+	for _, h := range habits {
+		if len(stumbles(h.sample)) == 0 {
+			t.Errorf("%q is not seen in %q", h.pattern, h.sample)
+		}
+	}
+	if got := stumbles("The bridge detects the transport, caches lists, and retries idempotent requests."); len(got) > 0 {
+		t.Errorf("plain English is found wanting: %q", got)
+	}
+}
+
+// Pages are written so that nobody has to read a sentence twice.
+func TestEnglish(t *testing.T) {
+	for _, p := range pages(t) {
+		if p.name == "CHANGELOG.md" || strings.HasPrefix(p.name, "docs/protocol") {
+			continue // what was said then; and rules for readers of the code, in its words
+		}
+		for i, line := range strings.Split(fenced.ReplaceAllStringFunc(p.text, func(b string) string { return strings.Repeat("\n", strings.Count(b, "\n")) }), "\n") {
+			for _, found := range stumbles(line) {
+				t.Errorf("%s:%d: %s", p.name, i+1, found)
+			}
+		}
+	}
+}
+
+// So are messages, help texts and descriptions in the program.
+func TestEnglishOfMessages(t *testing.T) {
+	n := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != root):
+			return fs.SkipDir
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			lit, ok := node.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(lit.Value)
+			if err != nil || !strings.Contains(text, " ") {
+				return true
+			}
+			n++
+			for _, found := range stumbles(strings.ReplaceAll(text, "\n", " ")) {
+				t.Errorf("%s: %s", set.Position(lit.Pos()), found)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 500 {
+		t.Errorf("only %d texts: the test looks in the wrong place", n)
+	}
+}

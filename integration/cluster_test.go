@@ -1,0 +1,389 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+)
+
+// lease is as short as it may be: a test waits for it.
+const lease = 3 * time.Second
+
+// fleet is several instances of the bridge behind nginx, which sends each request to
+// the next one.
+type fleet struct {
+	t         *testing.T
+	base      string // of nginx
+	store     *redistest.Server
+	instances []*process
+	tags      map[string]*process
+}
+
+// startFleet starts n instances that serve the everything server.
+func startFleet(t *testing.T, n int) *fleet {
+	t.Helper()
+	f := &fleet{t: t, store: redistest.Start(t), tags: map[string]*process{}}
+	program := need(t, "nginx")
+	conf, err := os.ReadFile("../examples/cluster/nginx.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, port := t.TempDir(), freePort(t)
+	swap := []string{"127.0.0.1:8808", fmt.Sprint("127.0.0.1:", port), "http {", fmt.Sprintf("http { client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;", dir)}
+	for i := range n {
+		swap = append(swap, fmt.Sprint("127.0.0.1:900", i+1), strings.TrimPrefix(f.add().base, "http://"))
+	}
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(swap...).Replace(string(conf))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-p", dir, "-c", file)
+	cmd.WaitDelay = deadline
+	output := &tail{}
+	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("output of nginx:\n%s", output)
+		}
+	})
+	f.base = fmt.Sprint("http://127.0.0.1:", port)
+	if _, ok := eventually(func() (int, bool) {
+		r, err := http.Get(f.base + "/readyz")
+		if err != nil {
+			return 0, false
+		}
+		r.Body.Close()
+		return r.StatusCode, r.StatusCode == http.StatusOK
+	}); !ok {
+		t.Fatalf("nginx does not serve\n%s", output)
+	}
+	for _, p := range f.instances {
+		f.sees(p, n)
+	}
+	return f
+}
+
+// add starts one more instance.
+func (f *fleet) add() *process {
+	f.t.Helper()
+	file := configureNamed(f.t, map[string]any{
+		"listen": "127.0.0.1:0", "drain": "20s",
+		"servers": map[string]any{"everything": kindOf(f.t, references[0], "stdio")},
+		"cluster": map[string]any{
+			"redis": "redis://" + f.store.Address, "secret": strings.Repeat("secret of the test ", 3),
+			"listen": "127.0.0.1:0", "advertise": "127.0.0.1", "lease": lease.String(),
+		},
+	})
+	p := start(f.t, exec.Command(bridgeProgram(f.t), "serve", "-c", file))
+	f.instances = append(f.instances, p)
+	state := f.sees(p, 1)
+	f.tags[gjson.Get(state, "cluster.instance").Str] = p
+	return p
+}
+
+// sees waits until an instance is ready and sees so many members at least, and returns
+// what it says of itself.
+func (f *fleet) sees(p *process, members int) string {
+	f.t.Helper()
+	state, ok := eventually(func() (string, bool) {
+		r, err := http.Get(p.base + "/readyz")
+		if err != nil {
+			return err.Error(), false
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		return string(body), err == nil && r.StatusCode == http.StatusOK && gjson.GetBytes(body, "cluster.members.#").Int() >= int64(members)
+	})
+	if !ok {
+		f.t.Fatalf("the instance does not see %d members: %s", members, state)
+	}
+	return state
+}
+
+// legacyClient is a raw client with a session.
+type legacyClient struct {
+	base, session string
+	next          atomic.Int64
+}
+
+// begin begins a session at an address.
+func (f *fleet) begin(base string) *legacyClient {
+	f.t.Helper()
+	c := &legacyClient{base: base}
+	res, body, err := c.post(f.t.Context(), `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	if err != nil || res.StatusCode != http.StatusOK {
+		f.t.Fatalf("initialize = %v %s %v", res, body, err)
+	}
+	c.session = res.Header.Get("Mcp-Session-Id")
+	if f.owner(c) == nil {
+		f.t.Fatalf("the id %q has the tag of no instance", c.session)
+	}
+	return c
+}
+
+// owner returns the instance where the session began.
+func (f *fleet) owner(c *legacyClient) *process { return f.tags[c.session[:6]] }
+
+func (c *legacyClient) post(ctx context.Context, body string) (*http.Response, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", c.base+"/mcp", strings.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if c.session != "" {
+		r.Header.Set("Mcp-Session-Id", c.session)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return res, text, err
+}
+
+// answers returns the answers to a request in a response, which is JSON or a stream.
+func answers(body []byte, id string) (all []gjson.Result) {
+	for line := range bytes.Lines(body) {
+		line = bytes.TrimPrefix(bytes.TrimSpace(line), []byte("data: "))
+		if m := gjson.ParseBytes(line); m.Get("id").Raw == id && (m.Get("result").Exists() || m.Get("error").Exists()) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// call makes a call that has to succeed, and returns the text of its result.
+func (f *fleet) call(c *legacyClient, tool string, args map[string]any) string {
+	f.t.Helper()
+	id := c.next.Add(1)
+	params, _ := json.Marshal(map[string]any{"name": tool, "arguments": args})
+	res, body, err := c.post(f.t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, id, params))
+	if err != nil {
+		f.t.Fatalf("%s: %v", tool, err)
+	}
+	all := answers(body, fmt.Sprint(id))
+	if res.StatusCode != http.StatusOK || len(all) != 1 || !all[0].Get("result").Exists() {
+		f.t.Fatalf("%s: status %d, %d answers: %s", tool, res.StatusCode, len(all), body)
+	}
+	return all[0].Get("result.content.0.text").Str
+}
+
+// TestCluster plays sessions through three instances behind nginx, which knows nothing
+// of sessions (S-001): each request may reach another instance, and each session has one
+// server process (S-013).
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	t.Run("raw", func(t *testing.T) {
+		t.Parallel()
+		for range 3 {
+			c := f.begin(f.base)
+			for i := range 12 {
+				if got := f.call(c, "echo", map[string]any{"message": fmt.Sprint("m", i)}); !strings.Contains(got, fmt.Sprint("m", i)) {
+					t.Errorf("echo = %q", got)
+				}
+			}
+		}
+	})
+	t.Run("SDK", func(t *testing.T) {
+		t.Parallel()
+		client := mcp.NewClient(&mcp.Implementation{Name: "cluster", Version: "1"}, nil)
+		s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.base + "/mcp"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var wg sync.WaitGroup
+		for i := range 24 {
+			wg.Go(func() {
+				r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": fmt.Sprint("m", i)}})
+				if err != nil || len(r.Content) != 1 || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, fmt.Sprint("m", i)) {
+					t.Errorf("echo %d = %+v, %v", i, r, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+	t.Run("HTTP+SSE", func(t *testing.T) { // (S-035)
+		t.Parallel()
+		client := mcp.NewClient(&mcp.Implementation{Name: "cluster", Version: "1"}, nil)
+		s, err := client.Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: f.base + "/sse"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for i := range 6 {
+			if r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": fmt.Sprint(i)}}); err != nil || r.IsError {
+				t.Errorf("echo %d = %+v, %v", i, r, err)
+			}
+		}
+	})
+	t.Run("ended anywhere", func(t *testing.T) { // (S-036)
+		t.Parallel()
+		c := f.begin(f.instances[0].base)
+		f.call(c, "echo", map[string]any{"message": "x"})
+		r, err := http.NewRequestWithContext(t.Context(), "DELETE", f.instances[1].base+"/mcp", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Mcp-Session-Id", c.session)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != http.StatusNoContent {
+			t.Errorf("DELETE at another instance = %d", res.StatusCode)
+		}
+		for _, p := range f.instances {
+			c.base = p.base
+			if res, body, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil || res.StatusCode != http.StatusNotFound {
+				t.Errorf("an ended session = %v %s %v, want 404", res, body, err)
+			}
+		}
+	})
+}
+
+// TestClusterKilled kills the owner of a session amid its calls, which reach it by other
+// instances. Each call has exactly one answer (S-020); and then the session goes on, with
+// its log level, within a lease and a second (S-030).
+func TestClusterKilled(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	c := f.begin(f.instances[0].base)
+	c.base = f.instances[1].base
+	if res, body, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":"l","method":"logging/setLevel","params":{"level":"debug"}}`); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("setLevel = %v %s %v", res, body, err)
+	}
+	f.call(c, "echo", map[string]any{"message": "before"})
+	var calls sync.WaitGroup
+	var lost atomic.Int32
+	for i := range 20 {
+		calls.Go(func() {
+			at := &legacyClient{base: f.instances[1+i%2].base, session: c.session}
+			token := ""
+			if i%4 < 2 { // half of them are streams when the owner goes
+				token = fmt.Sprintf(`,"_meta":{"progressToken":%d}`, i)
+			}
+			_, body, err := at.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"long-running-operation","arguments":{"duration":60,"steps":120}%s}}`, 100+i, token))
+			all := answers(body, fmt.Sprint(100+i))
+			if err != nil || len(all) != 1 {
+				t.Errorf("call %d has %d answers and %v: %s", i, len(all), err, body)
+				return
+			}
+			if all[0].Get("error.data.bridge").Str == "upstream_lost" {
+				lost.Add(1)
+			} else {
+				t.Errorf("call %d: %s", i, all[0].Raw)
+			}
+		})
+	}
+	if _, ok := eventually(func() (int64, bool) {
+		r, err := http.Get(f.instances[0].base + "/readyz")
+		if err != nil {
+			return 0, false
+		}
+		defer r.Body.Close()
+		body, _ := io.ReadAll(r.Body)
+		n := gjson.GetBytes(body, "bridge.calls").Int()
+		return n, n == 20
+	}); !ok {
+		t.Fatal("the calls do not reach the owner")
+	}
+	f.instances[0].cmd.Process.Kill()
+	killed := time.Now()
+	f.call(c, "echo", map[string]any{"message": "after"})
+	if took := time.Since(killed); took > lease+time.Second+deadline/4 { // a start of the server more
+		t.Errorf("the session went on after %v", took)
+	} else {
+		t.Logf("the session went on after %v", took)
+	}
+	calls.Wait()
+	t.Logf("%d of 20 calls were lost", lost.Load())
+	other := &legacyClient{base: f.instances[2].base, session: c.session}
+	f.call(other, "echo", map[string]any{"message": "by the other"})
+	taken := int64(0)
+	for _, p := range f.instances[1:] {
+		taken += gjson.Get(f.sees(p, 1), "cluster.taken_over").Int()
+	}
+	if taken != 1 {
+		t.Errorf("%d instances have taken the session over", taken)
+	}
+	if !strings.Contains(f.instances[1].output.String()+f.instances[2].output.String(), "a session was taken over") {
+		t.Error("nobody says that it has taken the session over")
+	}
+}
+
+// TestClusterStopped stops the owner of a session while calls for it come by the other
+// instances. Each has its answer: the session is given away between two calls, and what
+// was under way is waited for (S-070).
+func TestClusterStopped(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	c := f.begin(f.instances[0].base)
+	long := make(chan string, 1)
+	go func() {
+		at := &legacyClient{base: f.instances[1].base, session: c.session}
+		_, body, err := at.post(t.Context(), `{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"long-running-operation","arguments":{"duration":2,"steps":2}}}`)
+		all := answers(body, `"long"`)
+		if err != nil || len(all) != 1 || !all[0].Get("result").Exists() {
+			long <- fmt.Sprintf("%v %s", err, body)
+		}
+		close(long)
+	}()
+	f.call(c, "echo", map[string]any{"message": "first"})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		f.instances[0].stop(t)
+	}()
+	n := 0
+	for over := false; !over; n++ {
+		select {
+		case <-stopped:
+			over = true
+		default:
+		}
+		c.base = f.instances[1+n%2].base
+		f.call(c, "echo", map[string]any{"message": fmt.Sprint(n)})
+	}
+	if fault := <-long; fault != "" {
+		t.Errorf("the call that was under way: %s", fault)
+	}
+	t.Logf("%d calls while the owner stopped", n)
+	c.base = f.base // nginx goes on to the next instance where it cannot connect
+	for range 6 {
+		f.call(c, "echo", map[string]any{"message": "by nginx"})
+	}
+}
+
+// The example's file is good.
+func TestClusterExample(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command(bridgeProgram(t), "check", "-c", "../examples/cluster/bridge.yaml").CombinedOutput(); err != nil {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+}

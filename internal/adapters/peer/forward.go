@@ -1,0 +1,271 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+var noHTTP2 = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+
+// outcome is what became of a request that was sent on.
+type outcome int
+
+const (
+	answered outcome = iota
+	unsent           // nothing of it was sent, or it may be sent again
+	refused          // the other instance does not have the session
+)
+
+// whole is the size up to which a response, or an event, is read before any of it is
+// passed on: if the other instance ends meanwhile, the client gets an answer all the same.
+const whole = 64 << 10
+
+// forward sends a request on to the instance m, and copies the response.
+func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request, path string, query url.Values, body []byte) outcome {
+	l := p.link(m)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(l.dead, cancel)()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	u := url.URL{Scheme: "https", Host: m.Address, Path: path, RawQuery: query.Encode()}
+	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.carried(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	if r.Method == http.MethodPost { // without GetBody: nothing sends it again by itself
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	res, err := l.http.Do(out)
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		return answered // the client has gone
+	case err != nil && (!connected.Load() || r.Method != http.MethodPost):
+		return unsent
+	case err != nil:
+		p.lost(w, http.StatusOK, body)
+		return answered
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusMisdirectedRequest {
+		_, _ = io.CopyN(io.Discard, res.Body, whole)
+		return refused
+	}
+	p.node.Counts().Forwarded.Add(1)
+	h := w.Header()
+	for _, name := range []string{"Content-Type", "Retry-After", "Cache-Control", "X-Accel-Buffering", "Allow", "Mcp-Session-Id"} {
+		if values := res.Header[name]; len(values) > 0 {
+			h[name] = values
+		}
+	}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		p.events(w, r, res, body)
+		return answered
+	}
+	head, err := io.ReadAll(io.LimitReader(res.Body, whole+1))
+	if err != nil {
+		p.lost(w, http.StatusOK, body)
+		return answered
+	}
+	if length := res.Header["Content-Length"]; len(length) > 0 {
+		h["Content-Length"] = length
+	}
+	w.WriteHeader(res.StatusCode)
+	rc := http.NewResponseController(w)
+	if err := write(rc, w, head); err != nil || len(head) <= whole {
+		return answered
+	}
+	buf := make([]byte, whole)
+	for {
+		n, err := res.Body.Read(buf)
+		if n > 0 && write(rc, w, buf[:n]) != nil {
+			return answered
+		}
+		if err == io.EOF {
+			return answered
+		}
+		if err != nil {
+			sever(rc, w)
+			return answered
+		}
+	}
+}
+
+// write writes a part of a response, within the time that its size allows.
+func write(rc *http.ResponseController, w io.Writer, b []byte) error {
+	eventstream.Deadline(rc, len(b))
+	_, err := w.Write(b)
+	_ = rc.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// sever breaks the client's connection: an end would look like the end of a response
+// that is not whole.
+func sever(rc *http.ResponseController, w io.Writer) {
+	_ = rc.SetWriteDeadline(time.Unix(1, 0))
+	_, _ = w.Write([]byte("\n"))
+	_ = rc.Flush()
+}
+
+// requests returns the ids of the requests in a body, raw.
+func requests(body []byte) (ids [][]byte, batch bool) {
+	elements := [][]byte{body}
+	if batch = jsonrpc.IsBatch(body); batch {
+		elements, _ = jsonrpc.Split(body) // what is none has been refused
+	}
+	for _, e := range elements {
+		if m, err := jsonrpc.ParseUTF8(e); err == nil && m.IsRequest() {
+			ids = append(ids, bytes.Clone(m.ID))
+		}
+	}
+	return ids, batch
+}
+
+// lostText is what the client of a call is told whose instance has ended.
+const lostText = "the instance of the bridge that had the session has ended during the call: whether the server has acted on it is not known"
+
+func lostAnswer(id []byte) []byte {
+	return jsonrpc.NewError(id, jsonrpc.CodeInternal, lostText, []byte(`{"bridge":"upstream_lost"}`)).Append(nil, id, nil)
+}
+
+// lost answers the requests of a body whose answers were lost with the other instance.
+func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
+	ids, batch := requests(body)
+	w.Header().Set("Content-Type", "application/json")
+	if len(ids) == 0 {
+		w.WriteHeader(http.StatusBadGateway) // a notification, or an answer: it may have come
+		_, _ = w.Write(lostAnswer(nil))
+		return
+	}
+	var all [][]byte
+	for _, id := range ids {
+		all = append(all, lostAnswer(id))
+	}
+	text := all[0]
+	if batch {
+		text = append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// events copies an event stream. If the other instance breaks it off between two events,
+// the requests of the body that have no answer yet get one here.
+func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Response, body []byte) {
+	var open [][]byte
+	if r.Method == http.MethodPost {
+		open, _ = requests(body)
+	}
+	rc := http.NewResponseController(w)
+	w.WriteHeader(res.StatusCode)
+	_ = rc.Flush()
+	in := &eventReader{in: bufio.NewReaderSize(res.Body, 4<<10), fresh: true}
+	midst := false
+	for {
+		part, ends, err := in.next()
+		switch {
+		case err == io.EOF || err != nil && r.Context().Err() != nil:
+			return
+		case err != nil && midst:
+			sever(rc, w)
+			return
+		case err != nil:
+			p.brokenOff(rc, w, r, open)
+			return
+		}
+		if !midst {
+			settle(open, part)
+		}
+		midst = !ends
+		if write(rc, w, part) != nil {
+			return
+		}
+		if in.in.Buffered() == 0 && rc.Flush() != nil {
+			return
+		}
+	}
+}
+
+// brokenOff ends a stream whose other end has gone between two events.
+func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Request, open [][]byte) {
+	for _, id := range open {
+		if id != nil && write(rc, w, append(append([]byte("event: message\ndata: "), lostAnswer(id)...), "\n\n"...)) != nil {
+			return
+		}
+	}
+	if r.Method == http.MethodGet && r.Header.Get("Mcp-Protocol-Version") >= era.Rev20251125 {
+		_ = write(rc, w, []byte("retry: 1000\n\n")) // when to come back, which older clients do not know
+	}
+	_ = rc.Flush()
+}
+
+// eventReader reads an event stream event by event, and large ones in parts.
+type eventReader struct {
+	in    *bufio.Reader
+	buf   []byte
+	fresh bool // what comes next is the beginning of a line
+}
+
+// next returns the next event, or a part of it. ends says that it ends with that. What
+// of an event came before an error is not returned.
+func (e *eventReader) next() (part []byte, ends bool, err error) {
+	e.buf = e.buf[:0]
+	for len(e.buf) < whole {
+		line, err := e.in.ReadSlice('\n')
+		if err != nil && err != bufio.ErrBufferFull {
+			return nil, false, err
+		}
+		e.buf = append(e.buf, line...)
+		ends, e.fresh = e.fresh && len(line) == 1, err == nil
+		if ends {
+			break
+		}
+	}
+	return e.buf, ends, nil
+}
+
+// settled reports whether no request waits for its answer.
+func settled(open [][]byte) bool {
+	for _, id := range open {
+		if id != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// settle strikes out the request that an event answers. Its beginning tells: instances
+// write the id first.
+func settle(open [][]byte, event []byte) {
+	if settled(open) {
+		return
+	}
+	_, data, found := bytes.Cut(event, []byte("data: "))
+	if !found || !bytes.HasPrefix(data, []byte(`{"jsonrpc":"2.0","id":`)) {
+		return
+	}
+	id := []byte(gjson.GetBytes(data[:min(len(data), whole)], "id").Raw)
+	rest := data[len(`{"jsonrpc":"2.0","id":`)+len(id):]
+	if !bytes.HasPrefix(rest, []byte(`,"result"`)) && !bytes.HasPrefix(rest, []byte(`,"error"`)) {
+		return // a question of the server's
+	}
+	for i, o := range open {
+		if bytes.Equal(o, id) {
+			open[i] = nil
+			return
+		}
+	}
+}

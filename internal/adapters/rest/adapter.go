@@ -1,0 +1,423 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/validate"
+)
+
+// Adapter is an MCP server in front of one API.
+type Adapter struct {
+	name    string
+	c       Config
+	o       Options
+	fetch   *fetcher
+	schemas *validate.Cache
+	life    context.Context // ends with Close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	looks   chan *look // what webhooks want
+
+	mu      sync.Mutex // guards the rest
+	now     *edition   // nil until it was read for the first time
+	reading *reading   // the first, while it is under way
+	open    map[*upstream]struct{}
+	told    []*func(method string) // who else wants to know of changes
+	closed  bool
+}
+
+var (
+	_ bridge.Adapter          = (*Adapter)(nil)
+	_ bridge.AnnouncesChanges = (*Adapter)(nil)
+)
+
+// AnnounceChanges has changed called when the tools or the resources are others.
+func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told := &changed
+	a.told = append(a.told, told)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.told = slices.DeleteFunc(a.told, func(f *func(string)) bool { return f == told })
+	}
+}
+
+// reading is the first attempt to read everything.
+type reading struct {
+	done chan struct{}
+	err  error
+}
+
+// keptSchemas is how many compiled schemas are kept.
+const keptSchemas = 512
+
+// New makes the adapter for the server of that name. c must be valid. It reads
+// the certificates that c names; the document is read when it is needed first.
+// Close ends it.
+func New(name string, c Config, o Options) (*Adapter, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Log = o.Log.With("server", name)
+	fetch, err := c.newFetcher()
+	if err != nil {
+		return nil, err
+	}
+	a := &Adapter{name: name, c: c, o: o, fetch: fetch, schemas: validate.NewCache(keptSchemas), looks: make(chan *look), open: map[*upstream]struct{}{}}
+	a.life, a.stop = context.WithCancel(context.Background())
+	return a, nil
+}
+
+// Check tells why the API cannot be used as things are.
+func (a *Adapter) Check() error {
+	if a.c.OpenAPI != "" && a.c.Document == nil && !isURL(a.c.OpenAPI) {
+		if _, err := os.Stat(a.c.OpenAPI); err != nil {
+			return fmt.Errorf("openapi: %w", err)
+		}
+	}
+	if a.c.Catalog.File != "" {
+		if _, err := os.Stat(a.c.Catalog.File); err != nil {
+			return fmt.Errorf("catalog: %w", err)
+		}
+	}
+	return nil
+}
+
+// Open implements bridge.Adapter.
+func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	e, err := a.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	return a.connect(e, from, rest)
+}
+
+// acquire returns the API as it is now, for a call: calls.Done ends that.
+func (a *Adapter) acquire(ctx context.Context) (*edition, error) {
+	a.mu.Lock()
+	if a.now == nil && !a.closed {
+		r := a.reading
+		if r == nil {
+			r = &reading{done: make(chan struct{})}
+			a.reading = r
+			a.wg.Go(func() { a.begin(r) })
+		}
+		a.mu.Unlock()
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return nil, a.unavailable("its description has not been read yet", context.Cause(ctx))
+		}
+		if r.err != nil {
+			return nil, a.unavailable("its description cannot be used", r.err)
+		}
+		a.mu.Lock()
+	}
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, a.unavailable("it was stopped", nil)
+	}
+	a.now.calls.Add(1)
+	return a.now, nil
+}
+
+func (a *Adapter) unavailable(public string, err error) error {
+	return &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: public, Err: err}
+}
+
+// begin reads everything for the first time. Then it looks for changes until
+// the end.
+func (a *Adapter) begin(r *reading) {
+	before := lookAt(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
+	e, err := a.read(true, nil)
+	a.mu.Lock()
+	a.reading = nil
+	switch {
+	case a.closed:
+		if err == nil {
+			e.source.Close()
+			err = errors.New("it was stopped")
+		}
+	case err == nil:
+		a.now = e
+	}
+	r.err = err
+	a.mu.Unlock()
+	close(r.done)
+	if err == nil && (len(e.texts) > 0 || a.c.Catalog.Webhook) {
+		a.follow(watch(a.fetch, e.texts, before))
+	}
+}
+
+// read makes an edition of what there is. What is wrong with the configuration
+// is an error the first time. Later it is the document that has changed: an
+// entry for an operation that has gone costs itself. brought is a catalogue that
+// need not be read.
+func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
+	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}}
+	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
+	if _, ok := errors.AsType[*documentError](err); ok && first {
+		if m, err = a.readAgain(err, brought); err == nil {
+			live = nil // what is kept stays
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if first && len(m.faults) > 0 {
+		return nil, m.faults
+	}
+	for _, f := range m.faults {
+		a.o.Log.Warn("the configuration does not fit the document any more", "what", f.String())
+	}
+	source, err := a.c.way(m, a.name, &a.o, a.schemas)
+	if err != nil {
+		return nil, err
+	}
+	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts}
+	if err := a.compare(first, e, m); err != nil {
+		source.Close()
+		return nil, err
+	}
+	if live != nil {
+		if err := a.c.keepTexts(live); err != nil {
+			a.o.Log.Warn("the document cannot be kept on disk", "err", err)
+		}
+	}
+	for _, w := range m.warnings {
+		a.o.Log.Debug("in the document", "warning", w.String())
+	}
+	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "lost", len(m.lost), "warnings", len(m.warnings))
+	if e.mode == ModeTools && e.size > autoLimit {
+		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
+	}
+	return e, nil
+}
+
+// readAgain reads the document that is kept on disk, in place of one that cannot be
+// read or used. The error is why, if nothing is kept.
+func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
+	k, err := a.c.readKept(a.fetch)
+	if k == nil {
+		if err != nil {
+			a.o.Log.Warn("the kept document cannot be read", "err", err)
+		}
+		return nil, why
+	}
+	m, err := a.c.read(a.life, a.name, &a.o, k, brought)
+	if err != nil {
+		return nil, fmt.Errorf("%w; and the document that is kept in keep_dir cannot be used either: %w", why, err)
+	}
+	a.o.Log.Warn("the document cannot be read: the last good one is used", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
+	return m, nil
+}
+
+// The pauses between looks for changes.
+const (
+	filePause = 2 * time.Second
+	urlPause  = 5 * time.Minute
+)
+
+// follow looks for changes until the end. Polling, and not the system's news of
+// changes, since these do not come from every file system, nor when a
+// container's volume is exchanged.
+func (a *Adapter) follow(w *watched) {
+	pause := cmp.Or(a.c.Refresh, filePause)
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	asked, said := time.Now(), ""
+	var brought []byte // the catalogue, if a webhook carries it
+	for {
+		var l *look
+		select {
+		case <-ticker.C:
+		case l = <-a.looks:
+		case <-a.life.Done():
+			return
+		}
+		changed := l != nil || w.filesChanged()
+		if len(w.urls) > 0 && !changed && time.Since(asked) >= cmp.Or(a.c.Refresh, urlPause) {
+			asked = time.Now()
+			var err error
+			if changed, err = w.urlsChanged(a.life); err != nil {
+				said = a.complain(said, err)
+			}
+		}
+		if !changed {
+			continue
+		}
+		texts, newest := w.texts(), brought
+		before := lookAt(texts)
+		if l != nil && l.body != nil {
+			newest = l.body
+		}
+		e, err := a.read(false, newest)
+		if err != nil {
+			said = a.complain(said, err)
+		} else {
+			said, brought = "", newest
+			texts = e.texts
+			if !a.swap(e) {
+				return
+			}
+		}
+		l.answer(e, err)
+		w = watch(a.fetch, texts, before)
+	}
+}
+
+// complain says that what describes the tools cannot be used, and does so once.
+func (a *Adapter) complain(said string, err error) string {
+	if text := err.Error(); text != said && a.life.Err() == nil {
+		a.o.Log.Warn("the tools stay as they were: what describes them cannot be used", "err", err)
+		return text
+	}
+	return said
+}
+
+// swap puts an edition in the place of the last one, whose calls may end. It
+// reports false when the adapter is closed.
+func (a *Adapter) swap(e *edition) bool {
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		e.source.Close()
+		return false
+	}
+	old := a.now
+	a.now = e
+	var changed []string
+	if !old.same(e.catalog) {
+		changed = append(changed, "tools")
+	}
+	if !old.sameResources(e.catalog) {
+		changed = append(changed, "resources")
+	}
+	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
+	a.wg.Go(func() {
+		ended := make(chan struct{})
+		go func() {
+			old.calls.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+			old.source.Close()
+		case <-a.life.Done():
+			old.source.Close() // which ends them
+			<-ended
+		}
+	})
+	a.mu.Unlock()
+	for _, kind := range changed {
+		for _, f := range told {
+			(*f)(listChanged(kind))
+		}
+		for _, up := range tell {
+			up.changed(kind)
+		}
+	}
+	return true
+}
+
+// Close ends everything, calls included, and returns when it has ended.
+func (a *Adapter) Close() {
+	a.mu.Lock()
+	a.closed = true
+	now := a.now
+	a.mu.Unlock()
+	a.stop()
+	if now != nil {
+		now.source.Close()
+		now.calls.Wait()
+	}
+	a.wg.Wait()
+	a.fetch.close()
+}
+
+// Report is what is to be said of an API before it is used.
+type Report struct {
+	// Tools is how many there are, and Size the bytes of a list of all of them.
+	// Listed is how many clients see in their list.
+	Tools, Size, Listed int
+	// Resources is how many operations are resources and no tools.
+	Resources int
+	// Mode is ModeTools or ModeSearch.
+	Mode string
+	// Lost are operations that should be tools and cannot: as METHOD path, or the
+	// path alone where nothing is known of its operations. Warnings say why.
+	Lost []string
+	// Warnings are about the document.
+	Warnings []openapi.Warning
+	// Unread: the document is at a URL, and was not read.
+	Unread bool
+	// Uncounted: so is the catalogue, or a webhook brings it.
+	Uncounted bool
+
+	tools   []*toolset.Tool // and resources
+	uris    map[*toolset.Tool]string
+	doc     *openapi.Document
+	config  *Config
+	timeout time.Duration
+	most    time.Duration // of all timeouts; 0 for no limit
+}
+
+// Inspect reads the document, if it is a file, and reports what becomes of it.
+// It connects to nothing. The error is of type Faults when entries of
+// Config.Tools are wrong.
+func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
+	if isURL(c.OpenAPI) {
+		_, err := c.readOverlays()
+		return &Report{Unread: true}, err
+	}
+	elsewhere := c.Catalog.exists() && c.Catalog.File == ""
+	if elsewhere {
+		known := *c
+		known.Catalog = Catalog{}
+		c = &known
+	}
+	m, err := c.read(ctx, name, &o, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.faults) > 0 {
+		return nil, m.faults
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	source, err := c.way(m, name, &o, nil)
+	if err != nil {
+		return nil, err
+	}
+	source.Close()
+	list := c.catalog(m, name)
+	report := &Report{
+		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
+	}
+	for _, op := range m.lost {
+		report.Lost = append(report.Lost, strings.TrimSpace(op.Key()))
+	}
+	for _, r := range m.resources {
+		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
+	}
+	return report, nil
+}

@@ -1,0 +1,170 @@
+package openapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// maxName is how long the names of tools and properties may be: the least that
+// a provider of models allows.
+const maxName = 64
+
+// isPlainName reports whether every provider takes s as the name of a property.
+func isPlainName(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxName
+}
+
+// plainName puts _ where a name has other characters than letters, digits, _
+// and -; dots are only allowed in properties.
+func plainName(s string, dots bool) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' || r == '.' && dots {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}
+
+// tail puts a hash of what behind a name, which is cut so that limit holds.
+func tail(name, what string, limit int) string {
+	if n := limit - 9; len(name) > n {
+		name = name[:n]
+	}
+	return name + "_" + hash(what)
+}
+
+// cut64 shortens a name of a property that is too long.
+func cut64(s string) string {
+	if len(s) <= maxName {
+		return s
+	}
+	return tail(s, s, maxName)
+}
+
+// nameTools gives every tool its name: the operation's, or what its method and
+// path say. A name is the same on every load, whatever else the document has:
+// when several want one, all but the exact owner get the hash of their method
+// and path behind it.
+func nameTools(tools []*Tool, prefix string, limit int, rename func(*Operation, string) string) {
+	type wish struct {
+		name  string
+		exact bool
+	}
+	wishes := make([]wish, len(tools))
+	owners, count := map[string]int{}, map[string]int{}
+	for i, t := range tools {
+		op := t.Operation
+		own := first(op.MCP.Name, op.ID)
+		name := plainName(own, false)
+		if strings.Trim(name, "_-") == "" {
+			name, own = fromPath(op), ""
+		}
+		if rename != nil {
+			if other := plainName(rename(op, name), true); other != name {
+				name, own = other, other
+			}
+		}
+		if len(prefix)+len(name) > limit {
+			name, own = tail(name, op.Key(), limit-len(prefix)), ""
+		}
+		wishes[i] = wish{name, own == name}
+		count[name]++
+		if own == name {
+			owners[name]++
+		}
+	}
+	for i, t := range tools {
+		w := wishes[i]
+		if count[w.name] > 1 && !(w.exact && owners[w.name] == 1) {
+			w.name = tail(w.name, t.Operation.Key(), limit-len(prefix))
+		}
+		t.Name = prefix + w.name
+	}
+}
+
+// fromPath makes a name of an operation that has none: get_pets_id.
+func fromPath(op *Operation) string {
+	words := strings.FieldsFunc(plainName(op.written, false), func(r rune) bool { return r == '_' })
+	return strings.Join(append([]string{strings.ToLower(plainName(op.Method, false))}, words...), "_")
+}
+
+// nameArguments gives every parameter its name among the arguments. body is
+// reserved. Of several with one name that of the path keeps it, and the others
+// get their place behind it; what is still the same gets a number.
+func nameArguments(params []*Parameter, reserved ...string) []string {
+	names := make([]string, len(params))
+	count := map[string]int{"body": 1}
+	for _, r := range reserved {
+		count[r]++
+	}
+	exact := map[string]bool{}
+	for i, p := range params {
+		names[i] = cut64(plainName(first(p.Name, string(p.In)), true))
+		// The one that needs no other characters has the older right to a name
+		// within its place.
+		if key := string(p.In) + " " + names[i]; names[i] != p.Name || !exact[key] {
+			exact[key] = exact[key] || names[i] == p.Name
+		}
+		count[names[i]]++
+	}
+	taken := map[string]bool{"body": true}
+	for _, r := range reserved {
+		taken[r] = true
+	}
+	// keeps reports whether a parameter may have its bare name.
+	keeps := func(i int) bool {
+		p, n := params[i], names[i]
+		if taken[n] {
+			return false
+		}
+		if count[n] == 1 {
+			return true
+		}
+		places := map[Place]bool{}
+		for j, q := range params {
+			if names[j] == n {
+				places[q.In] = true
+			}
+		}
+		if len(places) > 1 && p.In != InPath {
+			return false
+		}
+		return p.Name == n || !exact[string(p.In)+" "+n]
+	}
+	out := make([]string, len(params))
+	for i := range params {
+		if keeps(i) {
+			out[i] = names[i]
+			taken[names[i]] = true
+		}
+	}
+	for i, p := range params {
+		if out[i] != "" {
+			continue
+		}
+		suffix := "_" + string(p.In)
+		name := names[i]
+		if len(name)+len(suffix) > maxName {
+			name = name[:maxName-len(suffix)]
+		}
+		out[i] = name + suffix
+		for n := 2; taken[out[i]]; n++ {
+			more := suffix + "_" + strconv.Itoa(n)
+			out[i] = names[i][:min(len(names[i]), maxName-len(more))] + more
+		}
+		taken[out[i]] = true
+	}
+	return out
+}

@@ -1,0 +1,48 @@
+package overlay
+
+import (
+	"regexp"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/theory/jsonpath"
+	"github.com/theory/jsonpath/registry"
+	"github.com/theory/jsonpath/spec"
+)
+
+// parser reads JSONPath. match and search are our own: in version 0.11.0 of the
+// library they end the program where the value is missing, and a|b matches more than
+// it should.
+var parser = jsonpath.NewParser(jsonpath.WithRegistry(functions()))
+
+func functions() *registry.Registry {
+	r := registry.New()
+	expressions, _ := lru.New[string, *regexp.Regexp](64) // of a size that is good
+	for name, form := range map[string][2]string{"match": {`\A(?:`, `)\z`}, "search": {"(?:", ")"}} {
+		f := r.Get(name)
+		library := *f
+		*f = *spec.Extension(name, spec.FuncLogical, library.Validate, func(args []spec.PathValue) spec.PathValue {
+			text, ok := textOf(args[0])
+			pattern, also := textOf(args[1])
+			if !ok || !also {
+				return spec.LogicalFalse
+			}
+			compiled, known := expressions.Get(pattern + name)
+			if !known {
+				compiled, _ = regexp.Compile(form[0] + pattern + form[1]) // nil is for one that matches nothing
+				expressions.Add(pattern+name, compiled)
+			}
+			return spec.Logical(compiled != nil && compiled.MatchString(text))
+		})
+	}
+	return r
+}
+
+// textOf returns the value of an argument, if it is there and a text.
+func textOf(arg spec.PathValue) (string, bool) {
+	v := spec.ValueFrom(arg)
+	if v == nil {
+		return "", false
+	}
+	text, ok := v.Value().(string)
+	return text, ok
+}

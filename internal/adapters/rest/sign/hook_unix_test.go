@@ -1,0 +1,49 @@
+//go:build unix
+
+package sign
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+)
+
+// What a program has started ends with it.
+func TestCommandChildren(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := Hook{Command: []string{os.Args[0]}, Env: map[string]string{"HOOK": "parent", "HOOK_TEST_ADDRESS": l.Addr().String()}, Timeout: time.Minute}.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	signed := make(chan error, 1)
+	go func() {
+		u, _ := url.Parse("https://api.example.com")
+		signed <- s.Sign(ctx, &http.Request{URL: u, Header: http.Header{}}, nil)
+	}()
+	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
+	child, err := l.Accept()
+	cancel()
+	if err := <-signed; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	_ = child.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := child.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the program's child lives on: %v", err)
+	}
+}

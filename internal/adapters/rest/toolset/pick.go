@@ -1,0 +1,49 @@
+package toolset
+
+import (
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/adapters/rest/object"
+)
+
+// PickArg is the argument by which models choose parts of an answer.
+const PickArg = "_pick"
+
+const pickSchema = `{"type":"string","description":"Only this part of the answer, as a gjson path such as items.#.name or items.#.{id,name}"}`
+
+// OfferPick gives the tool the argument, unless it has one of that name. What its
+// answers look like cannot be said then.
+func (t *Tool) OfferPick() {
+	if gjson.GetBytes(t.InputSchema, "properties."+PickArg).Exists() {
+		return
+	}
+	seen, call := *t.Tool, *t.Call
+	seen.InputSchema = withPick(t.InputSchema)
+	seen.OutputSchema, call.OutputSchema = nil, nil
+	seen.Wrapped, call.Wrapped = false, false
+	if before := t.Patch; before != nil {
+		t.Patch = func(schema []byte) []byte { return withPick(before(schema)) }
+	} else {
+		t.Patch = withPick
+	}
+	t.Tool, t.Call, t.Picks = &seen, &call, true
+}
+
+// withPick returns an input schema with the argument.
+func withPick(schema []byte) []byte {
+	properties := []byte(gjson.GetBytes(schema, "properties").Raw)
+	if len(properties) == 0 {
+		properties = []byte("{}")
+	}
+	return object.Put(schema, "properties", object.Put(properties, PickArg, []byte(pickSchema)))
+}
+
+// WithoutPick returns arguments without the one of OfferPick: it is not the API's.
+func WithoutPick(args []byte) []byte {
+	return object.Rewrite(args, func(name string, value []byte) (string, []byte) {
+		if name == PickArg {
+			return name, nil
+		}
+		return name, value
+	})
+}

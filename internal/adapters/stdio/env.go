@@ -1,0 +1,201 @@
+package stdio
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/glob"
+)
+
+// A server gets only what programs need to run at all, and to reach the network.
+// The bridge's own environment holds secrets, its own and those of other servers.
+//
+// The first two lists are those of the official SDKs, and what they lack for
+// programs to speak the user's language and find their temporary files; on
+// Windows also what finding and running a .cmd file takes. The others are what
+// npx and uvx need for a download through a company's proxy.
+var (
+	unixBase    = []string{"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+	windowsBase = []string{
+		"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
+		"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE",
+	}
+	proxies      = []string{"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} // in lower case too
+	certificates = []string{"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"}
+)
+
+// ofShells are what a shell sets for itself: nobody misses them.
+var ofShells = []string{"_", "OLDPWD", "PWD", "SHLVL"}
+
+// environment is the whole environment of a child: the safe part of the
+// bridge's own, what the patterns in pass choose of the rest, and own. The later
+// win. It is sorted, and each name is in it once. held are the names of the
+// variables that the child does not get.
+func environment(pass []string, own ...map[string]string) (env, held []string) {
+	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
+}
+
+// heldBack says which variables a child did not get that has failed to start; one
+// of them may be the reason. It shows no value.
+func heldBack(held []string) error {
+	if len(held) == 0 {
+		return nil
+	}
+	also := ""
+	if i := slices.IndexFunc(held, isProxy); i >= 0 {
+		also = fmt.Sprintf(" (also %s, because it has a password)", held[i])
+	}
+	return fmt.Errorf("%d variables of the environment were not passed to it%s: if it needs one, name that with --env, or in env_pass of the file", len(held), also)
+}
+
+func isProxy(name string) bool { return slices.Contains(proxies, strings.ToUpper(name)) }
+
+// variables are the headers that a server's allow-list forwards, which have the
+// names of variables. Of several values a child gets the first.
+func variables(forwarded http.Header) map[string]string {
+	all := map[string]string{}
+	for name, values := range forwarded {
+		if len(values) > 0 && !isFunction(values[0]) { // a client must not bring code
+			all[name] = values[0]
+		}
+	}
+	return all
+}
+
+// isFunction reports whether old shells take the value of a variable for a
+// function, and run what is in it.
+func isFunction(value string) bool { return strings.HasPrefix(value, "()") }
+
+// compose takes the operating system's rules as a parameter so that both are
+// tested everywhere.
+func compose(windows bool, bridge, pass []string, own ...map[string]string) (env, held []string) {
+	base, same := unixBase, func(name string) string { return name }
+	if windows {
+		base, same = windowsBase, strings.ToUpper // names differ in case only by spelling
+	}
+	passed := func(name, value string) bool {
+		switch {
+		case slices.ContainsFunc(pass, func(pattern string) bool { return glob.Match(same(pattern), same(name)) }):
+			return true
+		case isProxy(name):
+			return !strings.Contains(value, "@") // a password is a secret, which is passed on request only
+		}
+		return slices.Contains(base, same(name)) || slices.Contains(certificates, same(name)) || !windows && strings.HasPrefix(name, "LC_")
+	}
+
+	lines := map[string]string{} // by what makes a name the same
+	for _, line := range bridge {
+		name, value, _ := strings.Cut(line, "=")
+		switch {
+		case name == "" || isFunction(value):
+		case passed(name, value):
+			lines[same(name)] = line
+		case !slices.Contains(ofShells, name):
+			held = append(held, name)
+		}
+	}
+	for _, layer := range own {
+		for _, name := range slices.Sorted(maps.Keys(layer)) { // sorted: which of Path and PATH wins must not be chance
+			lines[same(name)] = name + "=" + layer[name]
+		}
+	}
+	held = slices.DeleteFunc(held, func(name string) bool { _, own := lines[same(name)]; return own })
+	return slices.Sorted(maps.Values(lines)), held
+}
+
+// lookup is the value of a variable of env, empty if it is not set.
+func lookup(env []string, name string) string {
+	for _, line := range env {
+		k, v, _ := strings.Cut(line, "=")
+		if k == name || runtime.GOOS == "windows" && strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return ""
+}
+
+// lookPath finds the program as the child would: in the PATH of env, or from
+// dir if the name has a separator. The result is absolute. Entries of PATH
+// that are relative are passed over: which program runs must not depend on
+// what lies in a working directory.
+func lookPath(file string, env []string, dir string) (string, error) {
+	if strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator) {
+		path, err := from(dir, file)
+		if err != nil {
+			return "", err
+		}
+		return program(path, env)
+	}
+	denied := ""
+	for _, entry := range filepath.SplitList(lookup(env, "PATH")) {
+		if !filepath.IsAbs(entry) {
+			continue
+		}
+		path, err := program(filepath.Join(entry, file), env)
+		if err == nil {
+			return path, nil
+		}
+		if denied == "" && errors.Is(err, fs.ErrPermission) {
+			denied = filepath.Join(entry, file)
+		}
+	}
+	if denied != "" {
+		return "", fmt.Errorf("%s is not executable: make it so or choose another command: %w", denied, fs.ErrPermission)
+	}
+	return "", fmt.Errorf("%w: install the program, give its full path in command, or set PATH in env", exec.ErrNotFound)
+}
+
+// program reports whether path can be run, on Windows with one of the
+// extensions of PATHEXT added if need be.
+func program(path string, env []string) (string, error) {
+	var first error
+	for _, ext := range extensions(path, env) {
+		err := executable(path + ext)
+		if err == nil {
+			return path + ext, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", first
+}
+
+func extensions(path string, env []string) []string {
+	if runtime.GOOS != "windows" {
+		return []string{""}
+	}
+	list := lookup(env, "PATHEXT")
+	if list == "" {
+		list = ".COM;.EXE;.BAT;.CMD"
+	}
+	exts := strings.Split(strings.ToLower(list), ";")
+	if slices.Contains(exts, strings.ToLower(filepath.Ext(path))) {
+		return append([]string{""}, exts...)
+	}
+	return exts // npx without extension is a shell script, npx.cmd runs
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s does not exist: correct command: %w", path, fs.ErrNotExist)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory: name the program in it", path)
+	case runtime.GOOS != "windows" && info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not executable: make it so (chmod +x) or run it by its interpreter: %w", path, fs.ErrPermission)
+	}
+	return nil
+}

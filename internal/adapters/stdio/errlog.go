@@ -1,0 +1,98 @@
+package stdio
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// errorLog takes what the children of one server write to their standard error.
+// It is bounded: a child that writes without end fills no disk, and leaves the
+// log readable.
+type errorLog struct {
+	log   *slog.Logger
+	lines *rate.Limiter
+
+	mu    sync.Mutex // guards the rest
+	left  int        // lines that were left out and have not been reported
+	timer *time.Timer
+}
+
+// Lines that all children of one server may log: a second, and at once after
+// a pause. One of several KiB counts as so many.
+const (
+	errorLines = 100
+	errorBurst = 1000
+	leftEvery  = 10 * time.Second // between reports of what was left out
+)
+
+func newErrorLog(log *slog.Logger) *errorLog {
+	return &errorLog{log: log, lines: rate.NewLimiter(errorLines, errorBurst)}
+}
+
+// add logs a line, or leaves it out.
+func (e *errorLog) add(line []byte) {
+	if !e.log.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
+	if e.lines.AllowN(time.Now(), 1+len(line)>>10) {
+		e.log.Info("stderr", "text", string(line))
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left++; e.timer == nil {
+		e.timer = time.AfterFunc(leftEvery, e.report)
+	}
+}
+
+// tail keeps the last lines that one child has written to its standard error: if
+// it fails, they probably say why.
+type tail struct {
+	mu    sync.Mutex // guards the rest
+	lines []string
+}
+
+// How many lines are kept, and how much of each.
+const (
+	tailLines = 8
+	tailWidth = 400
+)
+
+func (t *tail) add(line []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.lines) == tailLines {
+		t.lines = append(t.lines[:0], t.lines[1:]...)
+	}
+	text := strings.ToValidUTF8(string(line[:min(len(line), tailWidth)]), "")
+	if len(line) > tailWidth {
+		text += "…"
+	}
+	t.lines = append(t.lines, text)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines, "\n")
+}
+
+// report says what was left out. It is called in time, and when a child ends.
+func (e *errorLog) report() {
+	e.mu.Lock()
+	left := e.left
+	e.left = 0
+	if e.timer != nil {
+		e.timer.Stop()
+		e.timer = nil
+	}
+	e.mu.Unlock()
+	if left > 0 {
+		e.log.Warn("lines left out: the server writes too much to its standard error", "lines", left)
+	}
+}

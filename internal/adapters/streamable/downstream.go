@@ -1,0 +1,415 @@
+package streamable
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpbody"
+	"github.com/mcp-bridge/bridge/internal/adapters/media"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/replay"
+	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Options configure a Downstream.
+type Options struct {
+	Log        *slog.Logger  // nil means slog.Default()
+	MaxMessage int           // bytes of a body; 0 means 16 MiB
+	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
+	// Tag begins the ids of sessions, as in session.NewID; empty means none.
+	Tag string
+	// Elsewhere is asked about sessions that may be another instance's; nil means that
+	// there is no other.
+	Elsewhere Elsewhere
+}
+
+// Elsewhere knows the sessions of several instances.
+type Elsewhere interface {
+	// Serve answers a request for the session of that id at whatever instance has it.
+	// It reports false when that is this one, also from now on, by Adopt; or when
+	// nobody has it. here says that this one has it as far as is known. An empty id
+	// stands for a session that is about to begin. body is that of a POST.
+	Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) (answered bool)
+}
+
+// streamAfter is how long an answer may take before its POST becomes a stream,
+// so that nobody in between takes the connection for dead.
+const streamAfter = time.Second
+
+// Downstream serves the clients of all servers.
+type Downstream struct {
+	b *gateway.Gateway
+	o Options
+
+	wg sync.WaitGroup // of listening
+
+	mu        sync.RWMutex // guards the rest
+	peers     map[string]*peer
+	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, and what breaks their connections
+	closed    bool
+}
+
+// New makes a Downstream for the servers of b.
+func New(b *gateway.Gateway, o Options) *Downstream {
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
+	return &Downstream{b: b, o: o, peers: map[string]*peer{}, listening: map[*statelessCall]func(){}}
+}
+
+// The transport's headers, in the form that Go uses as key.
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	resumeHeader  = "Last-Event-Id"
+)
+
+// HasSession reports whether the request names a session of this transport.
+func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
+
+// Serve answers one request to the server of that name. Origin and Host have
+// been checked, and who the caller is: auth.Principal tells from the request's
+// context.
+func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodPost:
+		d.post(server, w, r)
+	case http.MethodGet, http.MethodDelete:
+		if namesModern(r.Header) && d.b.OffersModern(server) { // R-080; a session id means nothing then (R-081)
+			w.Header().Set("Allow", "POST, OPTIONS")
+			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST")
+			return
+		}
+		if HasSession(r) && d.elsewhere(server, w, r, nil) {
+			return
+		}
+		if r.Method == http.MethodGet {
+			d.get(server, w, r)
+		} else if p := d.find(server, w, r, nil, nil); p != nil {
+			p.End(bridge.ErrEnded)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE, OPTIONS") // R-047
+		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "use POST, GET or DELETE")
+	}
+}
+
+// accepts reports whether the Accept headers allow both forms of an answer, or
+// only the stream (R-042). None at all allows everything, as HTTP has it.
+func accepts(h http.Header, both bool) bool {
+	lines := h["Accept"]
+	if len(lines) == 0 || len(lines) == 1 && (lines[0] == "application/json, text/event-stream" || lines[0] == "*/*") {
+		return true
+	}
+	json, stream := !both, false
+	for _, line := range lines {
+		for kind := range strings.SplitSeq(line, ",") {
+			kind, _, _ = strings.Cut(kind, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "*/*":
+				return true
+			case "application/json", "application/*":
+				json = true
+			case "text/event-stream", "text/*":
+				stream = true
+			}
+		}
+	}
+	return json && stream
+}
+
+// post takes one message, or a batch from a client of 2025-03-26.
+func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
+	if media.Of(r.Header) != media.JSON { // R-043
+		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
+		return
+	}
+	if !accepts(r.Header, true) {
+		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list application/json and text/event-stream")
+		return
+	}
+	body, fault := httpbody.Read(d.b, w, r, d.o.MaxMessage)
+	if fault != nil {
+		code := jsonrpc.CodeInvalidRequest
+		if fault.Status == http.StatusServiceUnavailable {
+			code = jsonrpc.CodeInternal // no fault of the client's (D7)
+		}
+		fault.Answer(w, jsonType[0], jsonrpc.NewError(nil, code, fault.Text, nil).Append(nil, nil, nil))
+		return
+	}
+	if d.o.Elsewhere != nil && HasSession(r) && !(namesModern(r.Header) && d.b.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {
+		body.Free()
+		return
+	}
+	if jsonrpc.IsBatch(body.Bytes()) {
+		d.batch(server, w, r, body)
+		return
+	}
+	m, err := jsonrpc.ParseUTF8(body.Bytes())
+	if err != nil {
+		body.Free()
+		refuseBody(w, err)
+		return
+	}
+	d.message(server, w, r, m, body)
+}
+
+// message handles a POST of one message. It frees body.
+func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+	if isModern(m, r.Header) {
+		if d.b.OffersModern(server) {
+			d.modern(server, w, r, m, body)
+			return
+		}
+		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
+			writeAnswer(w, http.StatusBadRequest, answered{gateway.NotDiscovered(m.ID), nil})
+			body.Free()
+			return
+		}
+	}
+	if m.Method == "initialize" && m.IsRequest() && !HasSession(r) {
+		if d.elsewhere(server, w, r, body.Bytes()) {
+			body.Free()
+			return
+		}
+		d.initialize(server, w, r, m, body)
+		return
+	}
+	p := d.find(server, w, r, m, body.Bytes())
+	if p == nil {
+		body.Free()
+		return
+	}
+	switch {
+	case m.IsRequest():
+		st := newStream(p, postPrefix, 1)
+		if !p.call(st, m, r.Header, body.Free) {
+			if d.elsewhere(server, w, r, body.Bytes()) { // it has just been given away
+				body.Free()
+				return
+			}
+			refuse(w, http.StatusNotFound, m.ID, jsonrpc.CodeInvalidRequest, gone)
+			body.Free()
+			return
+		}
+		st.reply(w, r, false)
+		return
+	case m.IsNotification():
+		p.Notify(m, r.Header)
+	default:
+		_ = p.Answer(m) // a late answer is no fault of the client's (R-189)
+	}
+	body.Free()
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// elsewhere has the request answered by the instance that has its session. It reports
+// false when that is this one.
+func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Request, body []byte) bool {
+	if d.o.Elsewhere == nil {
+		return false
+	}
+	id := r.Header.Get(sessionHeader)
+	return d.o.Elsewhere.Serve(w, r, server, id, d.Has(id), body)
+}
+
+// Has reports whether the session of that id is here.
+func (d *Downstream) Has(id string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.peers[id] != nil
+}
+
+const gone = "no such session: it has ended or never was; initialize again"
+
+// find returns the session that the request names. Otherwise it answers the
+// request and returns nil. m is the message, if there is one.
+func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body []byte) *peer {
+	var id []byte
+	if m != nil && m.IsRequest() {
+		id = m.ID
+	}
+	var name string
+	if v := r.Header[sessionHeader]; len(v) > 0 {
+		name = v[0]
+	}
+	if name == "" {
+		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "the header Mcp-Session-Id is missing: initialize first") // R-028
+		return nil
+	}
+	d.mu.RLock()
+	p := d.peers[name]
+	d.mu.RUnlock()
+	if p == nil && d.elsewhere(server, w, r, body) { // it has just been given away
+		return nil
+	}
+	if p == nil || p.Server() != server || p.Principal() != auth.Principal(r.Context()) {
+		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone) // R-027, R-171
+		return nil
+	}
+	// A session's revision is known: a header that names another one that we
+	// speak is a slip that harms nobody; one that means nothing is not (R-031).
+	if v := r.Header[versionHeader]; len(v) > 0 && v[0] != p.Revision() && !era.IsLegacy(v[0]) {
+		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "unsupported MCP-Protocol-Version: use "+p.Revision())
+		return nil
+	}
+	return p
+}
+
+func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpbody.Body) {
+	p := &peer{d: d, id: session.NewID(d.o.Tag), whose: auth.Principal(r.Context())}
+	st := newStream(p, postPrefix, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, a, err := d.b.InitializePortable(r.Context(), server, p.id, p.whose, r.Header, m)
+		if s != nil {
+			d.enter(p, s)
+		}
+		st.answer(a, err)
+	}()
+	answered := st.reply(w, r, true)
+	<-done // Initialize heeds the request's context
+	switch {
+	case p.Session == nil:
+		p.forget()
+	case !answered:
+		p.End(bridge.ErrEnded) // the client has gone and knows no id to come back with
+	}
+	body.Free()
+}
+
+// enter enters a session among those that clients can come back to.
+func (d *Downstream) enter(p *peer, s *gateway.Session) {
+	p.Session = s
+	d.mu.Lock()
+	d.peers[p.id] = p
+	d.mu.Unlock()
+	s.OnEnd(func() {
+		d.mu.Lock()
+		delete(d.peers, p.id)
+		d.mu.Unlock()
+		p.breakOff()
+		p.forget()
+	})
+}
+
+// Adopt goes on with the session of that id, which another instance has begun: h is
+// its record, which was taken over.
+func (d *Downstream) Adopt(id string, h session.Held) error {
+	s, err := d.b.Adopt(h)
+	if err == nil {
+		d.enter(&peer{d: d, id: id, whose: h.Principal}, s)
+	}
+	return err
+}
+
+// call runs a request of the client. It reports false when the session has
+// ended. free is called when the message is not used any more.
+func (p *peer) call(st *stream, m *jsonrpc.Message, h http.Header, free func()) bool {
+	return p.Enter(m, h, st).Go(func(a *jsonrpc.Message, err error) {
+		if a == nil {
+			// Nobody waits for it, but the POST has to end somehow, and clients
+			// take an end without an answer for a broken connection.
+			a = jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInternal, "the request was cancelled by the client", nil)
+		}
+		st.answer(a, err)
+		free()
+	})
+}
+
+var (
+	jsonType = []string{"application/json"}
+	closing  = []byte{'}'}
+)
+
+// get opens a stream for what belongs to no call, or goes on with a stream
+// that was broken off.
+func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) {
+	if !accepts(r.Header, false) {
+		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list text/event-stream")
+		return
+	}
+	p := d.find(server, w, r, nil, nil)
+	if p == nil {
+		return
+	}
+	p.Seen()
+	last := r.Header.Get(resumeHeader)
+	if last == "" {
+		st := newStream(p, getPrefix, 0)
+		st.speak()
+		p.listen(st, w, r, 0, p.primes())
+		return
+	}
+	name, seq, ok := replay.ParseID(last)
+	st := p.stream(name)
+	switch {
+	case ok && st != nil && seq <= st.log.Last() && st.isGet():
+		p.listen(st, w, r, seq, false)
+	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
+		// The TypeScript SDK's client comes back here when the answer that it
+		// has is an error. A stream without events would make it come for ever.
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
+	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
+		st.respond(w, r, reading{after: seq}) // R-040
+	case ok && strings.HasPrefix(name, getPrefix):
+		// What was missed is gone, but clients that are refused here never open
+		// this stream again (R-186).
+		st := newStream(p, getPrefix, 0)
+		st.speak()
+		p.listen(st, w, r, 0, p.primes())
+	default:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended, is of another session, or had to make room")
+	}
+}
+
+// listen serves a stream for what belongs to no call. Such streams are many and
+// mostly silent: where that can be, they leave the HTTP server.
+func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
+	how := reading{after: seq, prime: prime, done: p.Done()}
+	run, abort, ok := eventstream.Detach(w, r)
+	if !ok {
+		p.attend(st, how, func(me *reader, how reading) {
+			if ew, err := eventstream.Open(w, r); err == nil { // otherwise it cannot stream; it may be resumed
+				defer ew.Close()
+				st.serve(r.Context(), ew, me, how)
+			}
+		})
+		return
+	}
+	serve := func() {
+		p.attend(st, how, func(me *reader, how reading) {
+			st.breakable(me, abort)
+			run(func(ctx context.Context, ew *eventstream.Writer) { st.serve(ctx, ew, me, how) })
+		})
+	}
+	if !p.Go(serve) {
+		serve() // the session has just ended: so will this
+	}
+}
+
+// attend makes the stream one that the session uses while serve runs.
+func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
+	me := st.attach(how.after)
+	p.open(st)
+	var detach func()
+	how.begin = func() { detach = p.Attach(st) }
+	serve(me, how)
+	if detach != nil {
+		detach()
+	}
+	st.detach(me)
+	p.shut(st)
+}

@@ -1,0 +1,361 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// cursor says where several servers' lists go on. For clients it is opaque.
+type cursor struct {
+	Kind list.Kind             `json:"k"`
+	At   map[string]*list.Mark `json:"at"` // by the server's name
+}
+
+func (c *cursor) String() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings and numbers always have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// cursorOf reads the cursor of a request for a list; nil means the first page.
+func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
+	given := gjson.GetBytes(params, "cursor")
+	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
+		return nil, true
+	}
+	text, err := base64.RawURLEncoding.DecodeString(given.Str)
+	if err != nil {
+		return nil, false
+	}
+	var c cursor
+	if err := json.Unmarshal(text, &c); err != nil || c.Kind != k || len(c.At) == 0 {
+		return nil, false
+	}
+	for _, at := range c.At {
+		if at == nil {
+			return nil, false
+		}
+	}
+	return &c, true
+}
+
+// listCall is a request for a list. Its servers may answer when it has ended.
+type listCall struct {
+	g       *merge
+	k       list.Kind
+	from    *cursor           // where it goes on; nil for the first page
+	members []*member         // all servers
+	parts   map[*member]*part // of these
+	inner   bridge.Request    // without what each server is asked for
+	params  []byte            // without cursor
+	began   time.Time
+}
+
+// part is what one server has of a list.
+type part struct {
+	page  *jsonrpc.Message // of its list; nil for none yet
+	known []byte           // what it listed last, if it is slow and that will do
+	late  *late            // as what its page is awaited
+}
+
+// list answers a request for a list with what all servers have: one page of
+// each.
+func (g *merge) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+	from, ok := cursorOf(k, r.Params)
+	if !ok {
+		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil
+	}
+	c := &listCall{g: g, k: k, from: from, members: g.members(), parts: map[*member]*part{}, began: time.Now(),
+		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
+		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Call: r.Call}} // r may not outlive this call
+	asked, good := c.choose()
+	late, err := g.gather(ctx, asked, listPatience, gathering{
+		needOne: true, good: good, slow: c.slow, do: c.ask, overdue: c.overdue, after: c.after,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range asked {
+		if !late[m] { // what it has said counts, or that it said nothing
+			c.parts[m].known = nil
+		}
+	}
+	return c.join(late), nil
+}
+
+// choose returns the servers that are to be asked, and how many need not be:
+// their pages are there.
+func (c *listCall) choose() (asked []*member, good int) {
+	var absent []*member
+	for _, m := range c.members {
+		p := &part{}
+		c.parts[m] = p
+		if c.from != nil {
+			if c.from.At[m.s.Name] != nil {
+				asked = append(asked, m)
+			}
+			continue
+		}
+		page, coming := m.takeLate(c.k)
+		offers, out := m.offers(c.k), m.leftOut()
+		switch {
+		case page != nil:
+			p.page = page
+			good++
+			continue
+		case !offers:
+			continue
+		case !out:
+			if p.known = m.lastKnown(c.k); p.known != nil {
+				good++
+			}
+		}
+		switch {
+		case coming:
+		case out:
+			absent = append(absent, m)
+		default:
+			asked = append(asked, m)
+		}
+	}
+	if good+len(asked) == 0 { // an empty list would be the wrong answer
+		asked = absent
+	}
+	return asked, good
+}
+
+func (c *listCall) slow(m *member) bool { return c.from == nil && m.catalog.slow.is(c.k) }
+
+// ask asks one server.
+func (c *listCall) ask(ctx context.Context, m *member) error {
+	params := c.params
+	if c.from != nil {
+		params = rawjson.Set(params, "cursor", []byte(rawjson.Quote(c.from.At[m.s.Name].Cursor)))
+	}
+	r := c.inner
+	r.Message = jsonrpc.NewRequest(c.k.Method(), params)
+	var err error
+	c.parts[m].page, err = m.call(ctx, &r)
+	if err == nil && c.from == nil {
+		m.catalog.slow.took(c.k, time.Since(c.began))
+	}
+	return err
+}
+
+// overdue notes that a server has not answered in time.
+func (c *listCall) overdue(m *member) {
+	if c.from == nil { // otherwise it is asked again for the same page
+		c.parts[m].late = m.awaitPage(c.k)
+		m.catalog.slow.took(c.k, max(time.Since(c.began), slowList+1)) // or it was slow before
+	}
+}
+
+// after takes what came too late.
+func (c *listCall) after(m *member, err error) {
+	p := c.parts[m]
+	page := p.page
+	if err != nil || page.Error != nil || c.from != nil {
+		page.Release()
+		page = nil
+	}
+	if page != nil {
+		result := resultOf(page)
+		if m.awaits(c.k, p.late) { // otherwise the list has changed since
+			m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
+		}
+		if bytes.Equal(result, p.known) { // the client has it
+			page.Release()
+			page = nil
+		}
+	}
+	if m.keepPage(c.k, p.late, page) || err != nil && p.known != nil {
+		c.g.to.Notify(jsonrpc.NewNotification(c.k.Changed(), nil))
+	}
+	if err != nil {
+		m.leaveOut(err)
+	}
+}
+
+// takeLate returns the page that came too late for the last request, or says
+// that it is still on its way.
+func (m *member) takeLate(k list.Kind) (page *jsonrpc.Message, coming bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.late[k]
+	switch {
+	case l == nil:
+		return nil, false
+	case l.page == nil:
+		return nil, true
+	}
+	m.late[k] = nil
+	return l.page, false
+}
+
+// awaitPage notes that the first page is on its way.
+func (m *member) awaitPage(k list.Kind) *late {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late[k] = &late{}
+	return m.late[k]
+}
+
+// keepPage keeps the page that l stands for until it is asked for; nil means
+// that there is none. It reports whether there is something to ask for: the
+// list may have changed since.
+func (m *member) keepPage(k list.Kind, l *late, page *jsonrpc.Message) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l == nil || m.late[k] != l {
+		return false
+	}
+	if l.page = page; page == nil {
+		m.late[k] = nil
+	}
+	return page != nil
+}
+
+// awaits reports whether l still stands for the page that is on its way.
+func (m *member) awaits(k list.Kind, l *late) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return l != nil && m.late[k] == l
+}
+
+// outdate drops the pages that the notification makes wrong.
+func (m *member) outdate(changed string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range list.Kinds {
+		if k.Changed() == changed {
+			m.late[k] = nil
+			m.catalog.slow.forget(k)
+		}
+	}
+}
+
+// joined is a list that is being made of several.
+type joined struct {
+	items []byte // each but the first after a comma
+	meta  []byte // of the result; nil for none
+	next  cursor
+}
+
+// join makes one answer of the servers' pages, of which those of late are not
+// there yet: what is known of them stands in their place.
+func (c *listCall) join(late map[*member]bool) *jsonrpc.Message {
+	all := &joined{next: cursor{Kind: c.k, At: map[string]*list.Mark{}}}
+	var no *jsonrpc.Message // the first refusal
+	good := 0
+	for _, m := range c.members {
+		p := c.parts[m]
+		result := p.known
+		if late[m] { // its page may be written now
+			if c.from != nil {
+				all.next.At[m.s.Name] = c.from.At[m.s.Name]
+			}
+		} else if page := p.page; page != nil {
+			if page.Error != nil {
+				m.s.Log.Debug("left out of a list", "method", c.k.Method(), "err", string(page.Error))
+				if no == nil {
+					no = page
+				}
+				continue
+			}
+			result = resultOf(page)
+			page.Release()
+			if c.from == nil {
+				m.catalog.slow.keep(c.k, c.g.caller.Revision, result)
+			}
+		}
+		if result == nil {
+			continue
+		}
+		good++
+		last := c.goesOn(m, result, all)
+		m.catalog.learn(c.k, result, m.external(c.k), c.from == nil, last)
+		all.add(m, c.k, result)
+	}
+	if good == 0 && no != nil {
+		return no
+	}
+	return c.answer(all)
+}
+
+// goesOn notes where a server's list goes on. It reports whether this page is the
+// last.
+func (c *listCall) goesOn(m *member, page []byte, all *joined) (last bool) {
+	next, more := list.Next(page)
+	if !more {
+		return true
+	}
+	at := &list.Mark{}
+	if c.from != nil {
+		at = c.from.At[m.s.Name]
+	}
+	if !at.Follow(next) {
+		m.s.Log.Warn("list cut off: the server leads in circles, or has no end", "method", c.k.Method())
+		return true
+	}
+	all.next.At[m.s.Name] = at
+	return false
+}
+
+// add adds what one server has listed.
+func (all *joined) add(m *member, k list.Kind, page []byte) {
+	k.Each(page, func(item []byte, key string) {
+		if item = m.show(k, item, key); item == nil {
+			return
+		}
+		if len(all.items) > 0 {
+			all.items = append(all.items, ',')
+		}
+		all.items = append(all.items, item...)
+	})
+	own := gjson.GetBytes(page, "_meta")
+	if !own.IsObject() {
+		return
+	}
+	if all.meta == nil {
+		all.meta = []byte("{}")
+	}
+	own.ForEach(func(name, value gjson.Result) bool {
+		if !gjson.GetBytes(all.meta, gjson.Escape(name.Str)).Exists() { // of two that say the same, the first counts
+			all.meta = rawjson.SetFirst(all.meta, name.Str, []byte(value.Raw))
+		}
+		return true
+	})
+}
+
+// answer returns what is joined as the client gets it.
+func (c *listCall) answer(all *joined) *jsonrpc.Message {
+	out := append(append([]byte(`{"`+c.k.Member()+`":[`), all.items...), ']')
+	if len(all.next.At) > 0 {
+		out = append(out, `,"nextCursor":`+rawjson.Quote(all.next.String())...)
+	}
+	meta := all.meta
+	if c.g.caller.Modern() {
+		if meta == nil {
+			meta = []byte("{}")
+		}
+		meta = rawjson.SetFirst(meta, era.KeyServerInfo, c.g.a.o.Info)
+		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
+	}
+	if meta != nil {
+		out = append(append(out, `,"_meta":`...), meta...)
+	}
+	return jsonrpc.NewResult(nil, append(out, '}'))
+}

@@ -1,0 +1,523 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+const lease = 6 * time.Second
+
+// world is a store in memory with faults, and the instances that use it.
+type world struct {
+	t testing.TB
+
+	mu      sync.Mutex // guards the rest
+	run     int
+	keys    map[string]key // of members
+	records *session.Memory
+	nodes   map[string]*Node
+	cut     map[string]bool // from the store
+	deaf    map[string]bool // does not answer the others
+	ended   map[string][]string
+}
+
+type key struct {
+	Member
+	until time.Time
+}
+
+func newWorld(t testing.TB) *world {
+	return &world{t: t, keys: map[string]key{}, records: session.NewMemory(1000), nodes: map[string]*Node{}, cut: map[string]bool{}, deaf: map[string]bool{}, ended: map[string][]string{}}
+}
+
+// view is the store, and the others, as one instance reaches them.
+type view struct {
+	w  *world
+	id string
+}
+
+func (v view) fault() error {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	if v.w.cut[v.id] {
+		return session.ErrUnavailable
+	}
+	return nil
+}
+
+func (v view) store() session.Store {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	return v.w.records.As(v.id)
+}
+
+func (v view) Put(ctx context.Context, h session.Held) (session.Held, error) {
+	if err := v.fault(); err != nil {
+		return h, err
+	}
+	return v.store().Put(ctx, h)
+}
+
+func (v view) Find(ctx context.Context, key string) (session.Held, error) {
+	if err := v.fault(); err != nil {
+		return session.Held{}, err
+	}
+	return v.store().Find(ctx, key)
+}
+
+func (v view) Take(ctx context.Context, h session.Held) (session.Held, error) {
+	if err := v.fault(); err != nil {
+		return h, err
+	}
+	return v.store().Take(ctx, h)
+}
+
+func (v view) Save(ctx context.Context, h session.Held) error {
+	return errors.Join(v.fault(), v.store().Save(ctx, h))
+}
+
+func (v view) Release(ctx context.Context, h session.Held) error {
+	if err := v.fault(); err != nil {
+		return err
+	}
+	return v.store().Release(ctx, h)
+}
+
+func (v view) Delete(ctx context.Context, h session.Held) error {
+	if err := v.fault(); err != nil {
+		return err
+	}
+	return v.store().Delete(ctx, h)
+}
+
+func (v view) Keep(ctx context.Context, all []session.Held) ([]session.Held, error) {
+	if err := v.fault(); err != nil {
+		return nil, err
+	}
+	return v.store().Keep(ctx, all)
+}
+
+func (v view) Beat(_ context.Context, m Member, life time.Duration) (Seen, error) {
+	if err := v.fault(); err != nil {
+		return Seen{}, err
+	}
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	now := time.Now()
+	old, there := v.w.keys[m.ID]
+	seen := Seen{Run: fmt.Sprint(v.w.run), Absent: !there || !now.Before(old.until)}
+	v.w.keys[m.ID] = key{m, now.Add(life)}
+	for _, k := range v.w.keys {
+		if now.Before(k.until) {
+			seen.Members = append(seen.Members, k.Member)
+		}
+	}
+	return seen, nil
+}
+
+func (v view) Present(_ context.Context, id string) (bool, error) {
+	if err := v.fault(); err != nil {
+		return false, err
+	}
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	k, ok := v.w.keys[id]
+	return ok && time.Now().Before(k.until), nil
+}
+
+func (v view) Leave(_ context.Context, id string) error {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	delete(v.w.keys, id)
+	return nil
+}
+
+func (v view) Hello(_ context.Context, to Member, h Hello) (Hello, error) {
+	v.w.mu.Lock()
+	n, deaf := v.w.nodes[to.ID], v.w.deaf[to.ID] || v.w.deaf[v.id]
+	v.w.mu.Unlock()
+	if n == nil || deaf {
+		return Hello{}, errors.New("refused")
+	}
+	return n.Answer(h), nil
+}
+
+func (view) Bury(string) {}
+
+// start starts an instance.
+func (w *world) start(id string) *Node {
+	v := view{w, id}
+	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, Most: 100, Log: slog.New(slog.DiscardHandler),
+		Lost: func(key string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ended[id] = append(w.ended[id], key)
+		}})
+	w.mu.Lock()
+	w.nodes[id] = n
+	w.mu.Unlock()
+	n.Start(id + ":1")
+	return n
+}
+
+// kill ends an instance without a word.
+func (w *world) kill(id string) {
+	w.mu.Lock()
+	n := w.nodes[id]
+	delete(w.nodes, id)
+	w.mu.Unlock()
+	n.stop()
+	n.wg.Wait()
+}
+
+func (w *world) set(which map[string]bool, id string, on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	which[id] = on
+}
+
+// wipe empties the store. With restart it is another process, too.
+func (w *world) wipe(restart bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keys, w.records = map[string]key{}, session.NewMemory(1000)
+	if restart {
+		w.run++
+	}
+}
+
+func (w *world) close() {
+	for id := range w.nodes {
+		w.kill(id)
+	}
+}
+
+func (w *world) put(n *Node, key string) session.Held {
+	w.t.Helper()
+	h, err := n.Put(w.t.Context(), session.Held{Record: session.Record{Key: key}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
+// takeOver does what an instance does that gets a request for a session of another one.
+func takeOver(ctx context.Context, n *Node, key string) error {
+	if n.Holds(key) {
+		return n.Await(ctx, key)
+	}
+	if err := n.Await(ctx, key); err != nil {
+		return err
+	}
+	h, err := n.Find(ctx, key)
+	if err != nil {
+		return err
+	}
+	if h.Owner != "" && h.Owner != n.o.Self.ID {
+		if dead, err := n.Dead(ctx, h.Owner); err != nil || !dead {
+			return errors.Join(err, session.ErrFenced)
+		}
+	}
+	_, err = n.Take(ctx, h)
+	return err
+}
+
+func in(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		f(t, w)
+	})
+}
+
+// (S-030, S-011): the sessions of an instance that was killed are there for the others
+// after a lease, and not before. (S-013): one of two gets it.
+func TestTakeOver(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		time.Sleep(3 * lease)
+		w.put(a, "k")
+		if err := takeOver(t.Context(), b, "k"); !errors.Is(err, session.ErrFenced) {
+			t.Errorf("of a living one: %v", err)
+		}
+		w.kill("a")
+		killed := time.Now()
+		for takeOver(t.Context(), b, "k") != nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(killed); took > lease+time.Second || took < lease/2 {
+			t.Errorf("taken over after %v", took)
+		}
+		if err := takeOver(t.Context(), c, "k"); !errors.Is(err, session.ErrFenced) {
+			t.Errorf("by another too: %v", err)
+		}
+	})
+}
+
+// (S-061, S-064): a store that is emptied, or lost and back, ends nobody's session, and
+// what lives is not taken over.
+func TestWiped(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.start("a"), w.start("b")
+			time.Sleep(3 * lease)
+			w.put(a, "k")
+			w.wipe(restart)
+			if err := takeOver(t.Context(), b, "k"); err == nil {
+				t.Error("a session was taken over that lives")
+			}
+			if b.Beat(t.Context()) != nil || !b.Grace() { // (S-027)
+				t.Error("what is missing is taken for gone")
+			}
+			time.Sleep(lease)
+			if h, err := b.Find(t.Context(), "k"); err != nil || h.Owner != "a" || !a.Holds("k") || a.Await(t.Context(), "k") != nil {
+				t.Errorf("Find = %+v, %v", h, err)
+			}
+			if a.Grace() && b.Grace() {
+				t.Error("the grace does not end")
+			}
+		})
+	}
+}
+
+// An instance alone without the store turns clients away, loses its sessions, and finds
+// that out before it serves one again (S-012, S-072).
+func TestIsolated(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.start("c")
+		time.Sleep(3 * lease)
+		w.put(a, "taken")
+		w.put(a, "kept")
+		w.set(w.cut, "a", true)
+		time.Sleep(lease + time.Second)
+		if a.State() != Isolated || a.Ready() || a.Await(t.Context(), "taken") == nil {
+			t.Errorf("state %s", a.State())
+		}
+		if err := takeOver(t.Context(), b, "taken"); err != nil {
+			t.Errorf("take over = %v", err)
+		}
+		w.set(w.cut, "a", false)
+		_ = a.Await(t.Context(), "kept")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if a.State() != Sure || a.Holds("taken") || !a.Holds("kept") || len(w.ended["a"]) != 1 || w.ended["a"][0] != "taken" {
+			t.Errorf("state %s, ended %v", a.State(), w.ended["a"])
+		}
+		if err := a.Await(t.Context(), "kept"); err != nil || !a.Ready() {
+			t.Errorf("what nobody took: %v", err)
+		}
+	})
+}
+
+// (S-060): without a store for anybody, each goes on, also with new sessions, and nothing
+// is taken over; one who is back ends that.
+func TestFrozen(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.start("c")
+		time.Sleep(3 * lease)
+		w.put(a, "k")
+		for _, id := range []string{"a", "b", "c"} {
+			w.set(w.cut, id, true)
+		}
+		for range 60 {
+			time.Sleep(time.Second)
+			if !a.Ready() && a.Await(t.Context(), "k") != nil {
+				t.Fatal("a session is not served")
+			}
+		}
+		if a.State() != Frozen {
+			t.Errorf("state %s", a.State())
+		}
+		w.put(b, "new")
+		if err := takeOver(t.Context(), b, "k"); err == nil {
+			t.Error("taken over without a store")
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			w.set(w.cut, id, false)
+		}
+		time.Sleep(lease)
+		for key, owner := range map[string]string{"k": "a", "new": "b"} {
+			if h, err := b.Find(t.Context(), key); err != nil || h.Owner != owner {
+				t.Errorf("%s: %+v, %v", key, h, err)
+			}
+		}
+		w.set(w.cut, "a", true)
+		w.set(w.deaf, "a", true)
+		time.Sleep(2 * lease)
+		if a.State() != Isolated { // fewer than half are reached
+			t.Errorf("state %s", a.State())
+		}
+	})
+}
+
+// What is released is taken at once, and what is deleted is gone (S-036).
+func TestReleased(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(3 * lease)
+		released, deleted, bound := w.put(a, "released"), w.put(a, "deleted"), session.Held{Record: session.Record{Key: "bound", Bound: true}}
+		if _, err := a.Put(t.Context(), bound); err != nil {
+			t.Fatal(err)
+		}
+		released.Subs = []string{"file:///a"}
+		if err := a.Save(t.Context(), released); err != nil {
+			t.Fatal(err)
+		}
+		a.Drain(t.Context())
+		if _, ok := b.Least(); ok && b.Beat(t.Context()) == nil { // which tells b
+			if m, ok := b.Least(); ok {
+				t.Errorf("%+v takes sessions", m)
+			}
+		}
+		if errors.Join(a.Release(t.Context(), released), a.Delete(t.Context(), deleted), a.Delete(t.Context(), bound)) != nil {
+			t.Error("the end of sessions failed")
+		}
+		if err := takeOver(t.Context(), b, "released"); err != nil || len(b.held["released"].Subs) != 1 {
+			t.Errorf("take over = %v", err)
+		}
+		for _, key := range []string{"deleted", "bound"} {
+			if err := takeOver(t.Context(), b, key); !errors.Is(err, session.ErrNotFound) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		if err := takeOver(t.Context(), a, "released"); err == nil {
+			t.Error("one that stops has taken a session over")
+		}
+	})
+}
+
+// Whatever happens to instances and store, no two instances begin requests of one session
+// at the same time (S-010), and afterwards each session has one owner that serves it, if
+// its owner did not take its record with it.
+func TestOwnership(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.IntRange(0, 1<<16-1), 40, 120).Draw(rt, "steps")
+		fault := ""
+		synctest.Test(t, func(t *testing.T) { fault = play(t, steps) })
+		if fault != "" {
+			rt.Fatal(fault)
+		}
+	})
+}
+
+func play(t *testing.T, steps []int) (fault string) {
+	w := newWorld(t)
+	defer w.close()
+	started, sessions := 0, 0
+	begin := func() {
+		w.start(fmt.Sprint("node", started))
+		started++
+	}
+	for range 3 {
+		begin()
+	}
+	time.Sleep(3 * lease)
+	owners := func() string {
+		for s := range sessions {
+			key, n := fmt.Sprint("s", s), 0
+			var who []string
+			for _, node := range w.nodes {
+				if node.Holds(key) && (node.Ready() || node.Await(t.Context(), key) == nil && node.Holds(key)) {
+					n++
+					who = append(who, fmt.Sprintf("%s (%s, cut: %t)", node.o.Self.ID, node.State(), w.cut[node.o.Self.ID]))
+				}
+			}
+			if n > 1 {
+				return fmt.Sprintf("%s is served by %d instances: %v", key, n, who)
+			}
+		}
+		return ""
+	}
+	cutOff := func() bool {
+		for id := range w.nodes {
+			if w.cut[id] || w.nodes[id].State() != Sure {
+				return true
+			}
+		}
+		return false
+	}
+	pick := func(x int) (string, *Node) {
+		i := x % started
+		for {
+			if n := w.nodes[fmt.Sprint("node", i)]; n != nil {
+				return fmt.Sprint("node", i), n
+			}
+			i = (i + 1) % started
+		}
+	}
+	for at, x := range steps {
+		id, n := pick(x / 16)
+		switch x % 16 {
+		case 0, 1, 2:
+			if n.Await(t.Context(), "") == nil {
+				if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: fmt.Sprint("s", sessions)}}); err == nil {
+					sessions++
+				}
+			}
+		case 3, 4, 5, 6:
+			if sessions > 0 {
+				_ = takeOver(t.Context(), n, fmt.Sprint("s", x/16%sessions))
+			}
+		case 7:
+			if len(w.nodes) > 2 {
+				w.kill(id)
+			}
+		case 8:
+			// One that starts while the others are cut off is not known to them: S-010
+			// excepts it.
+			if len(w.nodes) < 5 && !cutOff() {
+				begin()
+			}
+		case 9, 10:
+			w.set(w.cut, id, true)
+		case 11:
+			for id := range w.nodes {
+				w.set(w.cut, id, false)
+			}
+		case 12:
+			for id := range w.nodes {
+				w.set(w.cut, id, true)
+			}
+		case 13:
+			w.mu.Lock()
+			w.run++ // failed over, with nothing lost
+			w.mu.Unlock()
+		default:
+			time.Sleep(time.Duration(x/16%80) * 100 * time.Millisecond)
+		}
+		if fault := owners(); fault != "" {
+			return fmt.Sprintf("after step %d (%d): %s", at, x%16, fault)
+		}
+	}
+	for id := range w.nodes {
+		w.set(w.cut, id, false)
+	}
+	time.Sleep(4 * lease)
+	for s := range sessions {
+		key := fmt.Sprint("s", s)
+		_, n := pick(s)
+		switch err := takeOver(t.Context(), n, key); {
+		case err == nil, errors.Is(err, session.ErrFenced): // it is the one, or another living is
+		case errors.Is(err, session.ErrNotFound): // its owner has died before it could write
+		default:
+			return fmt.Sprintf("at the end %s has no owner: %v", key, err)
+		}
+	}
+	if fault := owners(); fault != "" {
+		return "at the end: " + fault
+	}
+	return ""
+}

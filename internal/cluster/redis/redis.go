@@ -1,0 +1,342 @@
+// Package redis keeps in Redis or Valkey which instances live and which of them has
+// which session. It uses commands of Redis 6.2. Each script has one key, so Redis
+// Cluster needs no thought. All that says something of clients is sealed.
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/seal"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+//go:embed put.lua
+var putScript string
+
+//go:embed take.lua
+var takeScript string
+
+//go:embed save.lua
+var saveScript string
+
+//go:embed keep.lua
+var keepScript string
+
+//go:embed drop.lua
+var dropScript string
+
+var (
+	put  = redis.NewScript(putScript)
+	take = redis.NewScript(takeScript)
+	save = redis.NewScript(saveScript)
+	keep = redis.NewScript(keepScript)
+	drop = redis.NewScript(dropScript)
+)
+
+// Options configure a Store.
+type Options struct {
+	Prefix  string        // of all keys
+	Owner   string        // the instance whose view it is
+	Secrets []string      // of the cluster: the first seals, and all open
+	Life    time.Duration // of the record of a session that nobody uses
+}
+
+// Store is one instance's view of what is kept.
+type Store struct {
+	o       Options
+	c       redis.UniversalClient
+	records *seal.Shared
+	members *seal.Shared
+
+	mu   sync.Mutex // guards the rest
+	self string     // what the own key was written with last
+	is   cluster.Member
+}
+
+var (
+	_ session.Store    = (*Store)(nil)
+	_ cluster.Registry = (*Store)(nil)
+)
+
+// New makes a Store over a client, which stays the caller's.
+func New(c redis.UniversalClient, o Options) *Store {
+	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...)}
+}
+
+// MaxRecord is the size above which the record of a session is not kept.
+const MaxRecord = 32 << 10
+
+func (s *Store) place(key string) string { return s.o.Prefix + ":s:" + key }
+func (s *Store) member(id string) string { return s.o.Prefix + ":{m}:" + id }
+func (s *Store) all() string             { return s.member("all") }
+func unavailable(what string, err error) error {
+	return fmt.Errorf("%w: %s: %w", session.ErrUnavailable, what, err)
+}
+
+// sealed returns the record as it is kept.
+func (s *Store) sealed(r *session.Record) []byte {
+	text, _ := json.Marshal(r) // nothing in it can fail
+	return s.records.Seal(s.place(r.Key), text)
+}
+
+// opened reads what sealed returned.
+func (s *Store) opened(key, sealed string) (session.Record, bool) {
+	r := session.Record{}
+	text, err := s.records.Open(s.place(key), []byte(sealed))
+	if err != nil || json.Unmarshal(text, &r) != nil {
+		return r, false
+	}
+	r.Key = key
+	return r, true
+}
+
+func (s *Store) life() int64 { return s.o.Life.Milliseconds() }
+
+// result is what a script returns: a code, and strings.
+func result(v any, err error) (code int64, texts []string, _ error) {
+	if err != nil {
+		return 0, nil, err
+	}
+	list, _ := v.([]any)
+	for i, e := range list {
+		switch e := e.(type) {
+		case int64:
+			if i == 0 {
+				code = e
+			}
+		case string:
+			texts = append(texts, e)
+		}
+	}
+	return code, texts, nil
+}
+
+// moved makes the error of what a script says about another owner.
+func moved(texts []string) *session.Moved {
+	m := &session.Moved{}
+	if len(texts) == 2 {
+		m.Owner = texts[0]
+		m.Epoch, _ = strconv.ParseInt(texts[1], 10, 64)
+	}
+	return m
+}
+
+// Put implements session.Keeper.
+func (s *Store) Put(ctx context.Context, h session.Held) (session.Held, error) {
+	h.Owner, h.Epoch = s.o.Owner, h.Epoch+1
+	code, texts, err := result(put.Run(ctx, s.c, []string{s.place(h.Key)}, h.Owner, h.Epoch, s.life(), s.sealed(&h.Record)).Result())
+	if err != nil {
+		return session.Held{}, unavailable("put", err)
+	}
+	if m := moved(texts); code == 0 && (m.Owner != h.Owner || m.Epoch != h.Epoch) { // otherwise the answer to the same was lost
+		return session.Held{}, m
+	}
+	return h, nil
+}
+
+// Find implements session.Store. What does not open counts as missing.
+func (s *Store) Find(ctx context.Context, key string) (session.Held, error) {
+	all, err := s.c.HMGet(ctx, s.place(key), "o", "e", "b").Result()
+	if err != nil {
+		return session.Held{}, unavailable("find", err)
+	}
+	owner, known := all[0].(string)
+	epoch, _ := all[1].(string)
+	sealed, _ := all[2].(string)
+	e, bad := strconv.ParseInt(epoch, 10, 64)
+	r, ok := s.opened(key, sealed)
+	if !known || bad != nil || !ok {
+		return session.Held{}, session.ErrNotFound
+	}
+	return session.Held{Record: r, Owner: owner, Epoch: e}, nil
+}
+
+// Take implements session.Store.
+func (s *Store) Take(ctx context.Context, seen session.Held) (session.Held, error) {
+	code, texts, err := result(take.Run(ctx, s.c, []string{s.place(seen.Key)}, seen.Owner, seen.Epoch, s.o.Owner, s.life()).Result())
+	switch {
+	case err != nil:
+		return session.Held{}, unavailable("take", err)
+	case code < 0:
+		return session.Held{}, session.ErrNotFound
+	case code == 0:
+		m := moved(texts)
+		if m.Owner == s.o.Owner && m.Epoch == seen.Epoch+1 { // the answer to the same was lost
+			return s.Find(ctx, seen.Key)
+		}
+		return session.Held{}, m
+	case len(texts) < 2:
+		return session.Held{}, session.ErrNotFound
+	}
+	r, ok := s.opened(seen.Key, texts[1])
+	if !ok {
+		return session.Held{}, session.ErrNotFound
+	}
+	return session.Held{Record: r, Owner: s.o.Owner, Epoch: seen.Epoch + 1}, nil
+}
+
+// Save implements session.Keeper.
+func (s *Store) Save(ctx context.Context, h session.Held) error { return s.write(ctx, h, s.o.Owner) }
+
+// Release implements session.Keeper.
+func (s *Store) Release(ctx context.Context, h session.Held) error { return s.write(ctx, h, "") }
+
+func (s *Store) write(ctx context.Context, h session.Held, owner string) error {
+	n, err := save.Run(ctx, s.c, []string{s.place(h.Key)}, s.o.Owner, h.Epoch, s.life(), s.sealed(&h.Record), owner).Int()
+	if err != nil {
+		return unavailable("save", err)
+	}
+	if n == 0 {
+		return session.ErrFenced
+	}
+	return nil
+}
+
+// Keep implements session.Store.
+func (s *Store) Keep(ctx context.Context, all []session.Held) (fenced []session.Held, err error) {
+	answers, err := s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, h := range all {
+			keep.Eval(ctx, p, []string{s.place(h.Key)}, s.o.Owner, h.Epoch, s.life())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, unavailable("keep", err)
+	}
+	for i, a := range answers {
+		if n, err := a.(*redis.Cmd).Int(); err == nil && n == 0 {
+			fenced = append(fenced, all[i])
+		}
+	}
+	return fenced, nil
+}
+
+// Delete implements session.Keeper.
+func (s *Store) Delete(ctx context.Context, h session.Held) error {
+	if err := drop.Run(ctx, s.c, []string{s.place(h.Key)}, s.o.Owner, h.Epoch).Err(); err != nil {
+		return unavailable("delete", err)
+	}
+	return nil
+}
+
+// forgetAfter is how long a member that does not beat is listed.
+const forgetAfter = time.Hour
+
+// Beat implements cluster.Registry. A key that is as it was written last has its life
+// prolonged, which works also when the store's memory is full.
+func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
+	runs, err := s.masters(ctx)
+	if err != nil {
+		return cluster.Seen{}, unavailable("beat", err)
+	}
+	s.mu.Lock()
+	written := s.self
+	if s.is != m {
+		written = ""
+	}
+	s.mu.Unlock()
+	now := time.Now()
+	var own *redis.StringCmd
+	var ids *redis.StringSliceCmd
+	_, err = s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		own = p.Get(ctx, s.member(m.ID))
+		p.PExpire(ctx, s.member(m.ID), life)
+		ids = p.ZRange(ctx, s.all(), 0, -1)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return cluster.Seen{}, unavailable("beat", err)
+	}
+	seen := cluster.Seen{Run: runs, Absent: own.Err() != nil}
+	if seen.Absent || own.Val() != written {
+		text, _ := json.Marshal(m) // nothing in it can fail
+		written = string(s.members.Seal(s.member(m.ID), text))
+		if err := s.c.Set(ctx, s.member(m.ID), written, life).Err(); err != nil {
+			return cluster.Seen{}, unavailable("beat", err)
+		}
+		s.mu.Lock()
+		s.self, s.is = written, m
+		s.mu.Unlock()
+	}
+	keys := []string{s.member(m.ID)}
+	for _, id := range ids.Val() {
+		if id != m.ID {
+			keys = append(keys, s.member(id))
+		}
+	}
+	var values *redis.SliceCmd
+	_, err = s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZAdd(ctx, s.all(), redis.Z{Score: float64(now.UnixMilli()), Member: m.ID})
+		p.ZRemRangeByScore(ctx, s.all(), "-inf", strconv.FormatInt(now.Add(-forgetAfter).UnixMilli(), 10))
+		values = p.MGet(ctx, keys...)
+		return nil
+	})
+	if err != nil && values.Err() != nil { // ZADD fails when the memory is full: that is no reason not to live
+		return cluster.Seen{}, unavailable("beat", err)
+	}
+	for i, v := range values.Val() {
+		sealed, _ := v.(string)
+		var other cluster.Member
+		text, err := s.members.Open(keys[i], []byte(sealed))
+		if err == nil && json.Unmarshal(text, &other) == nil && s.member(other.ID) == keys[i] {
+			seen.Members = append(seen.Members, other)
+		}
+	}
+	return seen, nil
+}
+
+// masters returns which processes the store consists of: another one may lack what
+// was written last.
+func (s *Store) masters(ctx context.Context) (string, error) {
+	var mu sync.Mutex
+	var runs []string
+	ask := func(ctx context.Context, c redis.Cmdable) error {
+		info, err := c.Info(ctx, "server").Result()
+		if err != nil {
+			return err
+		}
+		_, rest, _ := strings.Cut(info, "run_id:")
+		id, _, _ := strings.Cut(rest, "\r\n")
+		mu.Lock()
+		defer mu.Unlock()
+		runs = append(runs, id)
+		return nil
+	}
+	var err error
+	if c, several := s.c.(*redis.ClusterClient); several {
+		err = c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c) })
+	} else {
+		err = ask(ctx, s.c)
+	}
+	slices.Sort(runs)
+	return strings.Join(runs, " "), err
+}
+
+// Present implements cluster.Registry.
+func (s *Store) Present(ctx context.Context, id string) (bool, error) {
+	n, err := s.c.Exists(ctx, s.member(id)).Result()
+	if err != nil {
+		return false, unavailable("look for a member", err)
+	}
+	return n > 0, nil
+}
+
+// Leave implements cluster.Registry.
+func (s *Store) Leave(ctx context.Context, id string) error {
+	if err := s.c.Del(ctx, s.member(id)).Err(); err != nil {
+		return unavailable("leave", err)
+	}
+	return s.c.ZRem(ctx, s.all(), id).Err()
+}

@@ -1,0 +1,244 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/internal/session/sessiontest"
+)
+
+const secret = "a secret of more than 32 characters"
+
+func options(owner string) redis.Options {
+	return redis.Options{Prefix: "b", Owner: owner, Secrets: []string{secret}, Life: time.Minute}
+}
+
+func TestStore(t *testing.T) {
+	server := redistest.Start(t)
+	c := server.Client()
+	defer c.Close()
+	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
+		if err := c.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return func(owner string) session.Store { return redis.New(c, options(owner)) }
+	})
+}
+
+// A session and an instance: what is where, how long it lives, and that nothing of it is
+// readable (S-073), and that what somebody else has written counts as missing (S-082).
+func TestKeys(t *testing.T) {
+	server := redistest.Start(t)
+	c, ctx := server.Client(), t.Context()
+	defer c.Close()
+	s := redis.New(c, options("A"))
+	r := session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice", Revision: "2025-11-25", Params: []byte(`{"clientInfo":{"name":"claude"}}`)}
+	h, err := s.Put(ctx, session.Held{Record: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Beat(ctx, cluster.Member{ID: "A", Address: "10.0.0.1:8809"}, 6*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"b:s:" + r.Key, "b:{m}:A"} {
+		life, err := c.PTTL(ctx, key).Result()
+		if err != nil || life <= 0 || life > time.Minute {
+			t.Errorf("%s lives for %v, %v", key, life, err)
+		}
+		dump, err := c.Dump(ctx, key).Result()
+		for _, open := range []string{"an id", "alice", "files", "claude", "2025", "10.0.0.1"} {
+			if err != nil || strings.Contains(dump, open) {
+				t.Errorf("%s shows %q: %v", key, open, err)
+			}
+		}
+	}
+	if size := c.MemoryUsage(ctx, "b:s:"+r.Key).Val(); size > 1300 {
+		t.Errorf("a session takes %d bytes of the store", size)
+	}
+	other := session.Key("another id")
+	sealed := c.HGet(ctx, "b:s:"+r.Key, "b").Val()
+	c.HSet(ctx, "b:s:"+other, "o", "A", "e", "1", "b", sealed) // a record moved to another key
+	if _, err := s.Find(ctx, other); !errors.Is(err, session.ErrNotFound) {
+		t.Errorf("Find of a record of another session = %v", err)
+	}
+	for _, forged := range [][]any{{"o", "A", "e", "x", "b", sealed}, {"o", "A", "e", "1", "b", "junk"}, {"o", "A", "e", "1"}} {
+		c.Del(ctx, "b:s:"+r.Key)
+		c.HSet(ctx, "b:s:"+r.Key, forged...)
+		if _, err := s.Find(ctx, r.Key); !errors.Is(err, session.ErrNotFound) {
+			t.Errorf("Find of %v = %v", forged[:4], err)
+		}
+	}
+	c.Set(ctx, "b:{m}:X", c.Get(ctx, "b:{m}:A").Val(), time.Minute)
+	c.ZAdd(ctx, "b:{m}:all", c.ZRangeWithScores(ctx, "b:{m}:all", 0, -1).Val()[0])
+	c.Do(ctx, "ZADD", "b:{m}:all", time.Now().UnixMilli(), "X")
+	if seen, err := s.Beat(ctx, cluster.Member{ID: "A", Address: "10.0.0.1:8809"}, 6*time.Second); err != nil || len(seen.Members) != 1 {
+		t.Errorf("Beat with a forged member = %+v, %v", seen, err)
+	}
+	_ = h
+}
+
+func TestRegistry(t *testing.T) {
+	server := redistest.Start(t)
+	c, ctx := server.Client(), t.Context()
+	defer c.Close()
+	a, b := redis.New(c, options("A")), redis.New(c, options("B"))
+	is := map[string]cluster.Member{"A": {ID: "A", Address: "a:1"}, "B": {ID: "B", Address: "b:1", Sessions: 3}}
+	beat := func(s *redis.Store, id string, absent bool, want ...string) cluster.Seen {
+		t.Helper()
+		seen, err := s.Beat(ctx, is[id], 6*time.Second)
+		if err != nil || seen.Absent != absent || len(seen.Members) != len(want) || seen.Run == "" {
+			t.Fatalf("Beat = %+v, %v, want absent: %t and %v", seen, err, absent, want)
+		}
+		for i, m := range seen.Members {
+			if m != is[want[i]] {
+				t.Errorf("member %+v, want %+v", m, is[want[i]])
+			}
+		}
+		return seen
+	}
+	first := beat(a, "A", true, "A")
+	beat(b, "B", true, "B", "A")
+	beat(a, "A", false, "A", "B")
+	is["B"] = cluster.Member{ID: "B", Address: "b:1", Draining: true}
+	beat(b, "B", false, "B", "A")
+	beat(a, "A", false, "A", "B")
+	if there, err := a.Present(ctx, "B"); err != nil || !there {
+		t.Errorf("Present = %t, %v", there, err)
+	}
+	if err := b.Leave(ctx, "B"); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := a.Present(ctx, "B"); err != nil || there {
+		t.Errorf("Present after Leave = %t, %v", there, err)
+	}
+	if seen := beat(a, "A", false, "A"); seen.Run != first.Run {
+		t.Error("the store is taken for another one")
+	}
+	c.FlushAll(ctx)
+	beat(a, "A", true, "A")
+	server.Kill()
+	soon, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	if _, err := a.Beat(soon, is["A"], time.Second); !errors.Is(err, session.ErrUnavailable) {
+		t.Errorf("Beat without a store = %v", err)
+	}
+	if _, err := a.Find(soon, "x"); !errors.Is(err, session.ErrUnavailable) {
+		t.Errorf("Find without a store = %v", err)
+	}
+	server.Run()
+	if seen := beat(a, "A", true, "A"); seen.Run == first.Run {
+		t.Error("another process is taken for the same store")
+	}
+}
+
+// (S-063): when the memory is full, what is there lives on.
+func TestFull(t *testing.T) {
+	server := redistest.Start(t)
+	c, ctx := server.Client(), t.Context()
+	defer c.Close()
+	s, me := redis.New(c, options("A")), cluster.Member{ID: "A"}
+	h, err := s.Put(ctx, session.Held{Record: session.Record{Key: "k"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Beat(ctx, me, 6*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	c.ConfigSet(ctx, "maxmemory", "1mb")
+	if _, err := s.Put(ctx, session.Held{Record: session.Record{Key: "more"}}); !errors.Is(err, session.ErrUnavailable) {
+		t.Errorf("Put = %v", err)
+	}
+	if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Absent || len(seen.Members) != 1 {
+		t.Errorf("Beat = %+v, %v", seen, err)
+	}
+	if fenced, err := s.Keep(ctx, []session.Held{h}); err != nil || len(fenced) > 0 {
+		t.Errorf("Keep = %v, %v", fenced, err)
+	}
+}
+
+// What the documentation says about the rights of the user is enough.
+func TestRights(t *testing.T) {
+	server := redistest.Start(t)
+	admin, ctx := server.Client(), t.Context()
+	defer admin.Close()
+	if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "bridge", "on", ">password", "~b:*"}, rights()...)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := redis.Connect("redis://bridge:password@"+server.Address+"/0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
+		admin.FlushAll(t.Context())
+		return func(owner string) session.Store { return redis.New(c, options(owner)) }
+	})
+	if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Second); err != nil || len(seen.Members) != 1 {
+		t.Errorf("Beat = %+v, %v", seen, err)
+	}
+}
+
+func rights() []any {
+	var all []any
+	for _, r := range strings.Fields("+@connection +@read +@write +@scripting -@dangerous +info +time +command +cluster|slots +cluster|shards +cluster|nodes") {
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestParseURL(t *testing.T) {
+	for _, tc := range []struct{ url, want string }{
+		{"redis://localhost", "[localhost:6379] 0   false false"},
+		{"redis://u:p%40@[::1]:7000/3", "[[::1]:7000] 3 u  false false"},
+		{"rediss://bridge:x@redis.example.com:6379/0", "[redis.example.com:6379] 0 bridge  true false"},
+		{"redis+sentinel://a,b:1/main/2", "[a:26379 b:1] 2  main false false"},
+		{"rediss+cluster://a,b", "[a:6379 b:6379] 0   true true"},
+		{"redis+cluster://a/1", ""}, {"redis://a,b", ""}, {"redis+sentinel://a", ""}, {"http://a", ""}, {"redis://", ""}, {"redis://a/x", ""}, {"redis://a:b@", ""}, {"redis+://a", ""}, {"redis://a?db=1", ""}, {"", ""},
+	} {
+		o, err := redis.ParseURL(tc.url)
+		got := ""
+		if err == nil {
+			got = fmt.Sprint(o.Addrs, " ", o.DB, " ", o.Username, " ", o.MasterName, " ", o.TLSConfig != nil, " ", o.IsClusterMode)
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, %v, want %q", tc.url, got, err, tc.want)
+		}
+	}
+}
+
+// A cluster of masters of which each has a part of the keys.
+func TestCluster(t *testing.T) {
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	admin, ctx := server.Client(), t.Context()
+	defer admin.Close()
+	if err := admin.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); !strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal("the cluster does not come up")
+		}
+	}
+	c, err := redis.Connect("redis+cluster://"+server.Address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
+		admin.FlushAll(t.Context())
+		return func(owner string) session.Store { return redis.New(c, options(owner)) }
+	})
+	for range 2 {
+		if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Second); err != nil || len(seen.Members) != 1 {
+			t.Errorf("Beat = %+v, %v", seen, err)
+		}
+	}
+}

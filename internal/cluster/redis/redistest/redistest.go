@@ -1,0 +1,81 @@
+// Package redistest starts redis-server for tests.
+package redistest
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a store that a test has to itself.
+type Server struct {
+	Address string
+	t       testing.TB
+	dir     string
+	more    []string
+	cmd     *exec.Cmd
+}
+
+// Start starts a server with more arguments. It ends with the test. A missing program
+// fails the test if BRIDGE_TEST_REQUIRE names it, and skips it otherwise.
+func Start(t testing.TB, more ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
+		if slices.Contains(required, "redis-server") || slices.Contains(required, "all") {
+			t.Fatalf("redis-server is required by BRIDGE_TEST_REQUIRE: %v", err)
+		}
+		t.Skipf("needs redis-server: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Address: l.Addr().String(), t: t, dir: t.TempDir(), more: more}
+	_ = l.Close()
+	s.Run()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Run starts the server, at the same address and with nothing in it.
+func (s *Server) Run() {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.Address)
+	s.cmd = exec.Command("redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir}, s.more...)...)
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	c := s.Client()
+	defer c.Close()
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := c.Ping(context.Background()).Err()
+		if err == nil {
+			return
+		}
+		if time.Since(begun) > 20*time.Second {
+			s.t.Fatalf("redis-server does not answer: %v", err)
+		}
+	}
+}
+
+// Kill kills the server.
+func (s *Server) Kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// Client returns a client, which the caller closes.
+func (s *Server) Client() redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{s.Address}, ContextTimeoutEnabled: true, MaxRetries: 1})
+}

@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrURL says which forms an address may have.
+var ErrURL = errors.New("must be redis://USER:PASSWORD@HOST:PORT/DB, redis+sentinel://HOST1,HOST2/MASTER/DB or redis+cluster://HOST1,HOST2; rediss instead of redis is TLS")
+
+// ParseURL reads the address of a store. It connects to nothing. The error never shows
+// the address, which may have a password in it.
+func ParseURL(text string) (*redis.UniversalOptions, error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	base, kind, _ := strings.Cut(scheme, "+")
+	port := "6379"
+	if kind == "sentinel" {
+		port = "26379"
+	}
+	// Several hosts are no host of a URL: they are looked at apart.
+	at := strings.LastIndex(rest, "@") + 1
+	hosts, path, _ := strings.Cut(rest[at:], "/")
+	u, err := url.Parse(base + "://" + rest[:at] + "host/" + path)
+	if err != nil || base != "redis" && base != "rediss" || hosts == "" || strings.ContainsAny(hosts, "?#") || u.RawQuery != "" || u.Fragment != "" {
+		return nil, ErrURL
+	}
+	o := &redis.UniversalOptions{ContextTimeoutEnabled: true, MaxRetries: 1, DialerRetries: 1, Username: u.User.Username()}
+	o.Password, _ = u.User.Password()
+	for host := range strings.SplitSeq(hosts, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		if h, p, err := net.SplitHostPort(host); err != nil || h == "" || p == "" {
+			return nil, ErrURL
+		}
+		o.Addrs = append(o.Addrs, host)
+	}
+	db := path
+	switch kind {
+	case "":
+		if strings.Contains(scheme, "+") || len(o.Addrs) > 1 {
+			return nil, ErrURL
+		}
+	case "cluster":
+		if o.IsClusterMode = true; db != "" {
+			return nil, ErrURL
+		}
+	case "sentinel":
+		if o.MasterName, db, _ = strings.Cut(path, "/"); o.MasterName == "" {
+			return nil, ErrURL
+		}
+	default:
+		return nil, ErrURL
+	}
+	if db != "" {
+		if o.DB, err = strconv.Atoi(db); err != nil || o.DB < 0 {
+			return nil, ErrURL
+		}
+	}
+	if base == "rediss" {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return o, nil
+}
+
+// Connect makes a client of an address and a file of certificates that may sign the
+// store's, which may be empty. It connects to nothing yet.
+func Connect(address, caFile string) (redis.UniversalClient, error) {
+	o, err := ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	if caFile != "" && o.TLSConfig != nil {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, err
+		}
+		o.TLSConfig.RootCAs = x509.NewCertPool()
+		if !o.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca_file has no certificate in PEM form")
+		}
+	}
+	quiet()
+	return redis.NewUniversalClient(o), nil
+}
+
+// quiet keeps the library from writing to stderr: what matters is in the errors, and
+// the beat logs them.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(silence{}) })
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}

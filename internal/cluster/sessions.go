@@ -1,0 +1,339 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// Put implements session.Keeper. While the store is out of reach, it is written later.
+func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
+	n.mu.Lock()
+	if len(n.held) >= n.o.Most {
+		n.mu.Unlock()
+		return session.Held{}, session.ErrFull
+	}
+	e := &entry{Held: h, kept: time.Now()}
+	if !h.Bound {
+		e.Owner = n.o.Self.ID
+	}
+	n.held[h.Key] = e
+	n.mu.Unlock()
+	if h.Bound {
+		return h, nil
+	}
+	var err error = session.ErrUnavailable
+	var put session.Held
+	if n.reaches() {
+		one, cancel := context.WithTimeout(ctx, tries)
+		defer cancel()
+		put, err = n.o.Store.Put(one, h)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case err == nil:
+		e.Owner, e.Epoch = put.Owner, put.Epoch
+	case errors.Is(err, session.ErrUnavailable):
+		e.unsettled = true
+		wake(n.work)
+	default:
+		delete(n.held, h.Key)
+		return session.Held{}, err
+	}
+	return e.Held, nil
+}
+
+// Save implements session.Keeper. The record is written soon.
+func (n *Node) Save(_ context.Context, h session.Held) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if e := n.held[h.Key]; e != nil {
+		if e.Record, e.dirty = h.Record, !h.Bound; e.dirty {
+			wake(n.work)
+		}
+	}
+	return nil
+}
+
+// Release implements session.Keeper.
+func (n *Node) Release(ctx context.Context, h session.Held) error {
+	return n.end(ctx, h, n.o.Store.Release)
+}
+
+// Delete implements session.Keeper.
+func (n *Node) Delete(ctx context.Context, h session.Held) error {
+	return n.end(ctx, h, n.o.Store.Delete)
+}
+
+// end gives a session up. One that was lost to another instance is not touched.
+func (n *Node) end(ctx context.Context, h session.Held, how func(context.Context, session.Held) error) error {
+	n.mu.Lock()
+	e := n.held[h.Key]
+	if e == nil {
+		n.mu.Unlock()
+		return nil
+	}
+	n.remove(e)
+	last := e.Held
+	last.Record = h.Record
+	if h.Bound {
+		n.mu.Unlock()
+		return nil
+	}
+	n.ended[h.Key] = ended{last, time.Now()}
+	if len(n.ended) > 2*n.o.Most {
+		clear(n.ended) // after a loss of the store's, some records live until they expire
+	}
+	n.mu.Unlock()
+	one, cancel := context.WithTimeout(ctx, tries)
+	defer cancel()
+	if err := how(one, last); err != nil && !errors.Is(err, session.ErrUnavailable) { // what is out of reach expires
+		return err
+	}
+	return nil
+}
+
+// remove forgets a session. The caller holds n.mu.
+func (n *Node) remove(e *entry) {
+	delete(n.held, e.Key)
+	n.unbar(e)
+}
+
+// unbar lets requests of a session begin. The caller holds n.mu.
+func (n *Node) unbar(e *entry) {
+	if e.barred != nil {
+		close(e.barred)
+		e.barred = nil
+		n.barred.Add(-1)
+	}
+}
+
+// Holds reports whether this instance has the session.
+func (n *Node) Holds(key string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.held[key] != nil
+}
+
+// Find returns what the store has of a session: see session.Store.
+func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
+	ctx, cancel := context.WithTimeout(ctx, tries)
+	defer cancel()
+	return n.o.Store.Find(ctx, key)
+}
+
+// Take takes over a session, whose owner is dead or has released it. It fails with
+// ErrUnavailable while this instance may take nothing.
+func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
+	n.mu.Lock()
+	may := !n.draining && !time.Now().Before(n.noTakes)
+	full := len(n.held) >= n.o.Most
+	n.mu.Unlock()
+	if !may || full || !n.sure() {
+		return session.Held{}, session.ErrUnavailable
+	}
+	one, cancel := context.WithTimeout(ctx, tries)
+	defer cancel()
+	h, err := n.o.Store.Take(one, seen)
+	if err == nil {
+		n.mu.Lock()
+		n.held[h.Key] = &entry{Held: h, kept: time.Now()}
+		n.mu.Unlock()
+		n.counts.Taken.Add(1)
+	}
+	return h, err
+}
+
+// saveAfter is how long changes of records are gathered.
+const saveAfter = 100 * time.Millisecond
+
+// works writes behind what is to be written, until Close.
+func (n *Node) works() {
+	for {
+		select {
+		case <-n.work:
+		case <-n.ctx.Done():
+			return
+		}
+		n.settleAll()
+		select {
+		case <-time.After(saveAfter):
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// atOnce is how many sessions are settled at a time.
+const atOnce = 16
+
+// settleAll writes what is to be written while the store is in reach.
+func (n *Node) settleAll() {
+	if !n.reaches() {
+		return // the next good beat wakes this
+	}
+	n.mu.Lock()
+	var unsettled, dirty []*entry
+	var due []session.Held
+	now := time.Now()
+	for _, e := range n.held {
+		switch {
+		case e.Bound:
+		case e.unsettled:
+			unsettled = append(unsettled, e)
+		case e.dirty:
+			dirty = append(dirty, e)
+		case now.Sub(e.kept) > n.o.Life/4 && len(due) < 1000:
+			e.kept, due = now, append(due, e.Held)
+		}
+	}
+	dropped := n.ended
+	if len(unsettled) == 0 {
+		dropped = nil
+	}
+	var again []session.Held
+	for _, d := range dropped {
+		if now.Sub(d.at) < time.Minute {
+			again = append(again, d.Held)
+		}
+	}
+	n.mu.Unlock()
+	slices.SortFunc(unsettled, func(a, b *entry) int { return b.kept.Compare(a.kept) }) // the newest first
+	n.each(unsettled, n.settle)
+	n.each(dirty, n.save)
+	for _, h := range again {
+		ctx, cancel := context.WithTimeout(n.ctx, tries)
+		_ = n.o.Store.Delete(ctx, h) // it expires otherwise
+		cancel()
+	}
+	if len(due) > 0 {
+		ctx, cancel := context.WithTimeout(n.ctx, 2*tries)
+		fenced, err := n.o.Store.Keep(ctx, due)
+		cancel()
+		if err != nil {
+			fenced = due // asked one by one
+		}
+		n.mu.Lock()
+		for _, h := range fenced {
+			if e := n.held[h.Key]; e != nil {
+				e.unsettled = true
+				wake(n.work)
+			}
+		}
+		n.mu.Unlock()
+	}
+}
+
+// each runs f on all, some at a time.
+func (n *Node) each(all []*entry, f func(*entry)) {
+	next := make(chan *entry)
+	var wg sync.WaitGroup
+	for range min(atOnce, len(all)) {
+		wg.Go(func() {
+			for e := range next {
+				f(e)
+			}
+		})
+	}
+	for _, e := range all {
+		next <- e
+	}
+	close(next)
+	wg.Wait()
+}
+
+// save writes a changed record.
+func (n *Node) save(e *entry) {
+	n.mu.Lock()
+	h := e.Held
+	e.dirty = false
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(n.ctx, tries)
+	defer cancel()
+	if err := n.o.Store.Save(ctx, h); err != nil {
+		n.mu.Lock()
+		e.unsettled = true
+		n.mu.Unlock()
+		if errors.Is(err, session.ErrFenced) {
+			wake(n.work)
+		}
+	}
+}
+
+// settle finds out whether a session is this instance's still, and makes the store say
+// so if it is.
+func (n *Node) settle(e *entry) {
+	n.mu.Lock()
+	h := e.Held
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(n.ctx, 3*tries)
+	defer cancel()
+	found, err := n.Find(ctx, h.Key)
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		found, err = n.o.Store.Put(ctx, h)
+	case err != nil:
+	case found.Owner == n.o.Self.ID:
+		h.Epoch, h.Owner = found.Epoch, found.Owner
+		found, err = h, n.o.Store.Save(ctx, h)
+	default:
+		dead := found.Owner == ""
+		if !dead {
+			if dead, err = n.Dead(ctx, found.Owner); err == nil && !dead {
+				n.lose(e)
+				return
+			}
+		}
+		if err == nil {
+			h.Owner, h.Epoch = found.Owner, found.Epoch
+			if found, err = n.o.Store.Take(ctx, h); err == nil {
+				h.Owner, h.Epoch = found.Owner, found.Epoch
+				err = n.o.Store.Save(ctx, h)
+			}
+		}
+	}
+	if err != nil {
+		if errors.Is(err, session.ErrFenced) {
+			wake(n.work) // it has changed meanwhile: once more
+		}
+		return // with the next beat
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[h.Key] != e { // it has ended meanwhile, and may have been put again
+		gone := h
+		gone.Owner, gone.Epoch = found.Owner, found.Epoch
+		n.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(n.ctx, tries)
+			defer cancel()
+			_ = n.o.Store.Delete(ctx, gone)
+		})
+		return
+	}
+	e.Owner, e.Epoch, e.unsettled, e.kept = found.Owner, found.Epoch, false, time.Now()
+	n.unbar(e)
+}
+
+// lose ends a session that another instance has.
+func (n *Node) lose(e *entry) {
+	n.mu.Lock()
+	mine := n.held[e.Key] == e
+	if mine {
+		delete(n.held, e.Key)
+	}
+	n.mu.Unlock()
+	if !mine {
+		return // it has ended meanwhile
+	}
+	n.counts.Lost.Add(1)
+	n.o.Log.Warn("a session ends here: another instance has taken it over", "session", e.Key[:min(len(e.Key), 8)])
+	n.o.Lost(e.Key)
+	n.mu.Lock()
+	n.unbar(e) // only now: whoever waits finds that it is not here
+	n.mu.Unlock()
+}

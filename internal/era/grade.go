@@ -1,0 +1,218 @@
+package era
+
+import "github.com/mcp-bridge/bridge/internal/rawjson"
+
+// Grading makes what a peer of one revision says fit for a peer of another.
+// Members that a revision does not know are tolerated by its peers, so most of
+// what is taken away here is only tidied up; variants that it does not know
+// break its peers, and become something that it knows. Nothing is added for
+// newer peers, and peers that use what is newer than the revision they agreed
+// on are not policed: what is as old as its reader, or older, passes as it is.
+
+// Result is what a server of revision from answered to method, as a client of
+// revision to understands it. The envelope of 2026-07-28 (resultType, caching
+// hints, serverInfo) is not its business. It returns the bytes it was given
+// when nothing changes.
+func Result(method string, result []byte, from, to string) []byte {
+	if from == to {
+		return result
+	}
+	older := from > to
+	switch {
+	case method == "tools/list":
+		return items(result, "tools", func(t []byte) []byte { return tool(t, from, to) })
+	case !older:
+	case method == "tools/call":
+		return called(result, from, to)
+	case method == "prompts/get":
+		return prompted(result, to)
+	case method == "prompts/list":
+		return items(result, "prompts", func(p []byte) []byte { return prompt(p, to) })
+	case method == "resources/list":
+		return items(result, "resources", func(r []byte) []byte { return resource(r, to) })
+	case method == "resources/templates/list":
+		return items(result, "resourceTemplates", func(r []byte) []byte { return resource(r, to) })
+	case method == "resources/read" && to < Rev20250618:
+		return items(result, "contents", func(c []byte) []byte { return rawjson.Delete(c, "_meta") })
+	case method == "initialize":
+		return rawjson.Edit(result, func(name, value []byte) []byte {
+			if string(name) == "serverInfo" {
+				return implementation(value, to)
+			}
+			return value
+		})
+	}
+	return result
+}
+
+// items returns the result with each item of its list as f returns it.
+func items(result []byte, list string, f func(item []byte) []byte) []byte {
+	return rawjson.Edit(result, func(name, value []byte) []byte {
+		if string(name) != list {
+			return value
+		}
+		return rawjson.EditItems(value, f)
+	})
+}
+
+func tool(t []byte, from, to string) []byte {
+	older := from > to
+	var title, annotations []byte
+	out := rawjson.Edit(t, func(name, value []byte) []byte {
+		switch string(name) {
+		case "execution":
+			return execution(value, from, to)
+		case "outputSchema":
+			// Before 2026-07-28 a client refuses the tool, or each of its results.
+			if older && (to < Rev20250618 || to < FirstModern && !ofObjects(value)) {
+				return nil
+			}
+		case "icons":
+			if older && to < Rev20251125 {
+				return nil
+			}
+		case "annotations":
+			annotations = value
+			if older && to < Rev20250326 {
+				return nil
+			}
+		case "title":
+			title = value
+			if older && to < Rev20250618 {
+				return nil
+			}
+		case "_meta":
+			if older && to < Rev20250618 {
+				return nil
+			}
+		}
+		return value
+	})
+	// Revision 2025-03-26 has the title among the annotations.
+	if _, ok := rawjson.Text(title); ok && older && Rev20250326 <= to && to < Rev20250618 {
+		switch {
+		case !rawjson.Given(annotations):
+			return rawjson.Set(out, "annotations", append(append([]byte(`{"title":`), title...), '}'))
+		case rawjson.IsObject(annotations) && !rawjson.Given(rawjson.Get(annotations, "title")):
+			return rawjson.Set(out, "annotations", rawjson.Set(annotations, "title", title))
+		}
+	}
+	return out
+}
+
+// execution is what a tool says of how it is called: only 2025-11-25 knows it,
+// and tasks do not cross eras (R-166).
+func execution(value []byte, from, to string) []byte {
+	if from > to && to < Rev20251125 {
+		return nil
+	}
+	if to == Rev20251125 && !IsModern(from) {
+		return value
+	}
+	return orNothing(value, rawjson.Delete(value, "taskSupport"))
+}
+
+// ofObjects reports whether the root of a schema is of type object.
+func ofObjects(schema []byte) bool {
+	t, _ := rawjson.Text(rawjson.Get(schema, "type"))
+	return t == "object"
+}
+
+func prompt(p []byte, to string) []byte {
+	return rawjson.Edit(p, func(name, value []byte) []byte {
+		switch string(name) {
+		case "icons":
+			if to < Rev20251125 {
+				return nil
+			}
+		case "title", "_meta":
+			if to < Rev20250618 {
+				return nil
+			}
+		case "arguments":
+			if to < Rev20250618 {
+				return rawjson.EditItems(value, func(a []byte) []byte { return rawjson.Delete(a, "title") })
+			}
+		}
+		return value
+	})
+}
+
+// resource is a listed resource or template of resources.
+func resource(r []byte, to string) []byte {
+	return rawjson.Edit(r, func(name, value []byte) []byte {
+		switch string(name) {
+		case "icons":
+			if to < Rev20251125 {
+				return nil
+			}
+		case "title", "_meta":
+			if to < Rev20250618 {
+				return nil
+			}
+		case "annotations":
+			if to < Rev20250618 {
+				return orNothing(value, rawjson.Delete(value, "lastModified"))
+			}
+		}
+		return value
+	})
+}
+
+// implementation is what a server says of itself.
+func implementation(value []byte, to string) []byte {
+	if to < Rev20251125 {
+		value = rawjson.Delete(value, "icons", "description", "websiteUrl")
+	}
+	if to < Rev20250618 {
+		value = rawjson.Delete(value, "title")
+	}
+	return value
+}
+
+// Notification is the params of a server's notification for a client of
+// revision to.
+func Notification(method string, params []byte, from, to string) []byte {
+	if from <= to {
+		return params
+	}
+	if method == "notifications/progress" && to < Rev20250326 {
+		params = rawjson.Delete(params, "message")
+	}
+	if IsModern(from) && !IsModern(to) {
+		params = dropMeta(params, KeySubscription)
+	}
+	return params
+}
+
+// Params is the params of a client's request for a server of revision to.
+func Params(method string, params []byte, from, to string) []byte {
+	switch {
+	case from == to:
+	case method == Complete && from > to && to < Rev20250618:
+		return rawjson.Delete(params, "context")
+	case method == "tools/call" && (to != Rev20251125 || IsModern(from)):
+		return rawjson.Delete(params, "task") // nobody would poll for it (D6: ignored where there are no tasks)
+	}
+	return params
+}
+
+// dropMeta returns params without a member of its _meta, and without that when
+// nothing is left in it.
+func dropMeta(params []byte, key string) []byte {
+	return rawjson.Edit(params, func(name, value []byte) []byte {
+		if string(name) != "_meta" {
+			return value
+		}
+		return orNothing(value, rawjson.Delete(value, key))
+	})
+}
+
+// orNothing is value as edited, unless nothing is left in it of an object that
+// had something.
+func orNothing(value, edited []byte) []byte {
+	if !rawjson.Same(value, edited) && rawjson.IsEmpty(edited) {
+		return nil
+	}
+	return edited
+}

@@ -1,0 +1,318 @@
+package era
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Limits of a schema whose annotations are obeyed.
+const (
+	mirrorDepth = 64
+	mirrorNodes = 10_000
+)
+
+// Mirror says which arguments of a tool are repeated in which headers: what
+// x-mcp-header in the tool's inputSchema asks for (2026-07-28, Streamable
+// HTTP). nil repeats none. It is not changed after it was made.
+type Mirror struct {
+	root    branch
+	headers []mirrored
+}
+
+type mirrored struct {
+	header string // in Go's form
+	kind   string // string, integer or boolean
+	path   []string
+}
+
+// branch is where annotated properties stand among an object's members.
+type branch struct {
+	header   int // 1 + index in Mirror.headers; 0 when it is not annotated itself
+	branches map[string]*branch
+}
+
+// NewMirror reads the annotations of a tool's inputSchema. It returns nil when
+// there are none, and an error that names the property and the rule when one
+// is not valid: over HTTP such a tool cannot be used (R-101).
+func NewMirror(inputSchema []byte) (*Mirror, error) {
+	if !mayAnnotate(inputSchema) {
+		return nil, nil
+	}
+	var all []annotation
+	w := schemaWalk{b: inputSchema, depth: mirrorDepth, nodes: mirrorNodes, found: func(a annotation) { all = append(all, a) }}
+	if w.value(rawjson.Space(inputSchema, 0), 0, true) < 0 {
+		if w.err == nil {
+			w.err = errJSON
+		}
+		return nil, fmt.Errorf("inputSchema: %w", w.err)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	m := &Mirror{}
+	taken := map[string]bool{}
+	for _, a := range all {
+		if err := m.add(a, taken); err != nil {
+			return nil, fmt.Errorf("%s: %s %w", place("inputSchema: property", a.path), annotationName, err)
+		}
+	}
+	return m, nil
+}
+
+// add takes up an annotation, or says which rule it breaks. taken has the
+// headers of others.
+func (m *Mirror) add(a annotation, taken map[string]bool) error {
+	name, ok := rawjson.Text(a.value)
+	kind := ""
+	if len(a.types) == 1 {
+		kind, _ = rawjson.Text(a.types[0])
+	}
+	header := textproto.CanonicalMIMEHeaderKey(HeaderParam + name)
+	switch {
+	case !a.plain:
+		return errors.New("stands where no chain of properties leads")
+	case !ok || name == "":
+		return errors.New("must be a string and not empty")
+	case !isToken(name):
+		return errors.New("must be a token: letters, digits and !#$%&'*+-.^_`|~")
+	case kind != "string" && kind != "integer" && kind != "boolean":
+		return errors.New("needs a property of type string, integer or boolean")
+	case taken[header]:
+		return errors.New("names the same header as another one")
+	}
+	taken[header] = true
+	at := &m.root
+	for _, p := range a.path {
+		next := at.branches[p]
+		if next == nil {
+			next = &branch{}
+			if at.branches == nil {
+				at.branches = map[string]*branch{}
+			}
+			at.branches[p] = next
+		}
+		at = next
+	}
+	if at.header != 0 {
+		return errors.New("stands twice")
+	}
+	m.headers = append(m.headers, mirrored{header: header, kind: kind, path: a.path})
+	at.header = len(m.headers)
+	return nil
+}
+
+// isToken reports whether s is a token of HTTP (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// place names a property for people; a very long name is cut.
+func place(what string, path []string) string {
+	name := strings.Join(path, ".")
+	if len(name) > 100 {
+		name = name[:100] + "…"
+	}
+	return what + " " + strconv.Quote(name)
+}
+
+// argument is what the arguments of a call say of one annotated property.
+type argument struct {
+	raw   []byte // nil when absent or null
+	twice bool   // it, or an object around it, stands twice
+}
+
+// find returns the arguments that are repeated, as m.headers has them. It goes
+// over the arguments once, but for objects that hold annotated ones.
+func (m *Mirror) find(arguments []byte) []argument {
+	found := make([]argument, len(m.headers))
+	m.root.look(arguments, found)
+	return found
+}
+
+func (at *branch) look(object []byte, found []argument) {
+	var times map[*branch]int
+	rawjson.Each(object, func(name, value []byte) {
+		b := at.branches[string(name)]
+		if b == nil {
+			return
+		}
+		if times == nil {
+			times = make(map[*branch]int, len(at.branches))
+		}
+		times[b]++
+		switch {
+		case times[b] == 2:
+			b.mark(found)
+			return
+		case times[b] > 2:
+			return
+		}
+		if b.header > 0 && rawjson.Given(value) {
+			found[b.header-1].raw = value
+		}
+		if b.branches != nil {
+			b.look(value, found)
+		}
+	})
+}
+
+// mark notes that nobody can tell which value the server takes for what
+// stands here.
+func (b *branch) mark(found []argument) {
+	if b.header > 0 {
+		found[b.header-1].twice = true
+	}
+	for _, next := range b.branches {
+		next.mark(found)
+	}
+}
+
+// Headers returns the headers for a call with these arguments, a raw JSON
+// object or nil (R-100). Arguments that are absent, null, not of the type that
+// the schema gives, or that stand twice have none.
+func (m *Mirror) Headers(arguments []byte) map[string][]string {
+	if m == nil {
+		return nil
+	}
+	var h map[string][]string
+	for i, a := range m.find(arguments) {
+		p := m.headers[i]
+		kind, v := scalar(a.raw)
+		if a.twice || kind != p.kind {
+			continue
+		}
+		if h == nil {
+			h = map[string][]string{}
+		}
+		h[p.header] = []string{EncodeHeader(v)}
+	}
+	return h
+}
+
+// Check returns what is wrong with the headers of a call with these arguments,
+// for the message of -32020, or nothing (R-076 to R-078). h has Go's form of
+// names, and may have others: only those of the annotated arguments count.
+// Whether an argument has the type that the schema gives is for the server to
+// say; here it only must be one that a header can repeat.
+func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
+	if m == nil {
+		return ""
+	}
+	for i, a := range m.find(arguments) {
+		p := m.headers[i]
+		if what := a.differs(h[p.header]); what != "" {
+			return p.header + " " + what + place(" argument", p.path)
+		}
+	}
+	return ""
+}
+
+// differs returns what is wrong with the values of the header of a.
+func (a argument) differs(values []string) string {
+	switch {
+	case a.twice:
+		return "cannot repeat, since it stands twice, the"
+	case a.raw == nil && len(values) > 0:
+		return "is there without the"
+	case a.raw == nil:
+		return ""
+	case len(values) == 0:
+		return "is missing beside the"
+	case len(values) > 1:
+		return "stands more than once for the"
+	}
+	v, ok := DecodeHeader(values[0])
+	if !ok {
+		return "is not valid base64 of UTF-8, for the"
+	}
+	kind, want := scalar(a.raw)
+	switch kind {
+	case "":
+		return "can repeat only a string, a boolean, or an integer that floating point has exactly, not the"
+	case "integer":
+		if n, ok := safeInteger(v); ok { // R-078
+			v = strconv.FormatInt(n, 10)
+		}
+	}
+	if v != want {
+		return "differs from the"
+	}
+	return ""
+}
+
+// scalar returns the type of a raw value that a header can repeat, and what
+// the header says. The type is empty for other values.
+func scalar(raw []byte) (kind, v string) {
+	switch s, isText := rawjson.Text(raw); {
+	case isText:
+		return "string", s
+	case string(raw) == "true" || string(raw) == "false":
+		return "boolean", string(raw)
+	}
+	if len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9') {
+		if n, ok := safeInteger(string(raw)); ok {
+			return "integer", strconv.FormatInt(n, 10)
+		}
+	}
+	return "", ""
+}
+
+// maxInteger bounds the integers that can be repeated: those that a peer which
+// knows only floating point still has exactly.
+const maxInteger = 1<<53 - 1
+
+// safeInteger returns the integer that a JSON number is, however it is written:
+// 42, 42.0, 4.2e1. It counts digits, so that none is lost on the way.
+func safeInteger(raw string) (int64, bool) {
+	rest, minus := strings.CutPrefix(raw, "-")
+	mantissa, exponent, hasExponent := rest, "0", false
+	if i := strings.IndexAny(rest, "eE"); i >= 0 {
+		mantissa, exponent, hasExponent = rest[:i], rest[i+1:], true
+	}
+	whole, fraction, hasFraction := strings.Cut(mantissa, ".")
+	if !isDigits(whole) || hasFraction && !isDigits(fraction) || len(whole) > 1 && whole[0] == '0' ||
+		hasExponent && !isDigits(strings.TrimPrefix(strings.TrimPrefix(exponent, "+"), "-")) {
+		return 0, false
+	}
+	digits := strings.TrimLeft(whole+fraction, "0")
+	significant := strings.TrimRight(digits, "0")
+	if significant == "" {
+		return 0, true
+	}
+	shift, err := strconv.ParseInt(exponent, 10, 31)
+	if err != nil {
+		return 0, false // beyond these integers, or a fraction
+	}
+	zeros := int(shift) + len(digits) - len(significant) - len(fraction)
+	if zeros < 0 || len(significant)+zeros > len("9007199254740991") {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(significant+strings.Repeat("0", zeros), 10, 64)
+	if err != nil || n > maxInteger {
+		return 0, false
+	}
+	if minus {
+		n = -n
+	}
+	return n, true
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

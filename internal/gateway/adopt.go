@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// Portable reports whether another process can go on with sessions of that server:
+// not where the end of the connection is to be the session's (restart: false).
+func (b *Gateway) Portable(name string) bool {
+	return !slices.ContainsFunc(b.table.Load().servers, func(r *server) bool { return (name == "" || r.o.Name == name) && r.o.EndWithServer })
+}
+
+// Adopt goes on with a session that another instance has begun: h is its record, which
+// was taken over. Nothing is opened before its first call needs it.
+func (b *Gateway) Adopt(h session.Held) (*Session, error) {
+	if err := b.Allowed(h.Server, h.Principal); err != nil {
+		return nil, err
+	}
+	s := b.newSession(h.Key, h.Server, adopted.Caller(&h.Record))
+	s.held, s.ready, s.used, s.adopted = h, true, true, adopted.New()
+	if err := b.add(s); err != nil {
+		s.cancel(err)
+		return nil, err
+	}
+	up, err := s.upstream()
+	if err != nil {
+		s.End(err)
+		return nil, err
+	}
+	s.mu.Lock()
+	ending := s.ending
+	if !ending {
+		s.up = up
+	}
+	s.mu.Unlock()
+	if ending { // wind has not seen it
+		_ = up.Close(b.force)
+		return nil, bridge.ErrEnded
+	}
+	return s, nil
+}
+
+// resume readies an adopted session for its first call.
+func (s *Session) resume(ctx context.Context) error {
+	err := s.adopted.Resume(ctx, s.up, s.caller, s.record, s.log, s.changes.Tell)
+	if errors.Is(err, bridge.ErrReplaced) {
+		s.End(err)
+	}
+	return err
+}
+
+// record returns what is kept of the session.
+func (s *Session) record() session.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held.Record
+}
+
+// keep changes what is kept of the session.
+func (s *Session) keep(change func(*session.Record)) {
+	s.mu.Lock()
+	change(&s.held.Record)
+	held := s.held
+	s.mu.Unlock()
+	if err := s.b.store.Save(s.ctx, held); err != nil && !errors.Is(err, session.ErrFenced) {
+		s.log.Warn("session store", "err", err)
+	}
+}
+
+// ErrMoved: the session goes on at another instance.
+var ErrMoved = errors.New("the session goes on at another instance")
+
+// unkeep ends what is kept of the session, unless another instance may go on with it.
+func (s *Session) unkeep() {
+	s.mu.Lock()
+	held := s.held
+	s.mu.Unlock()
+	end := s.b.store.Delete
+	if cause := context.Cause(s.ctx); (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && s.b.Portable(s.server) {
+		end = s.b.store.Release
+	}
+	if err := end(context.Background(), held); err != nil && !errors.Is(err, session.ErrFenced) {
+		s.b.log.Warn("session store", "err", err)
+	}
+}
+
+// Move ends the session of that key here: another instance has it.
+func (b *Gateway) Move(key string) { b.move(func(s *Session) bool { return s.id == key }) }
+
+// MoveIdle ends the sessions here that have no calls under way, so that other instances
+// go on with them. It returns how many have to be left alone.
+func (b *Gateway) MoveIdle() (left int) {
+	b.move(func(s *Session) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.callCount > 0 && !s.ending {
+			left++
+			return false
+		}
+		return true
+	})
+	return left
+}
+
+// move ends sessions here.
+func (b *Gateway) move(which func(*Session) bool) {
+	b.mu.Lock()
+	var found []*Session
+	for s := range b.sessions {
+		if which(s) {
+			found = append(found, s)
+		}
+	}
+	b.mu.Unlock()
+	for _, s := range found {
+		s.End(ErrMoved)
+	}
+}

@@ -1,0 +1,169 @@
+// Package adopted says who a client is: by its initialize, or by what another instance of
+// the bridge has kept of its session, with which it goes on.
+package adopted
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Adoption is what an adopted session needs before its first call: its fresh connection
+// does not know what the one before was told.
+type Adoption struct {
+	turn chan struct{} // holds one; whoever has it tells the server
+	done atomic.Bool
+}
+
+// New makes an Adoption.
+func New() *Adoption {
+	a := &Adoption{turn: make(chan struct{}, 1)}
+	a.turn <- struct{}{}
+	return a
+}
+
+// Done reports whether the server was told. It is true of a session that was not adopted.
+func (a *Adoption) Done() bool { return a == nil || a.done.Load() }
+
+// MaxIntroduction bounds what a client says of itself, in bytes: it is kept for
+// longer than its request.
+const MaxIntroduction = 256 << 10
+
+// TooMuchSaid is what a client is told that says more.
+var TooMuchSaid = bridge.OverLimit("what the client says of itself is too long", MaxIntroduction)
+
+// NewCaller reads what initialize says about the client, or says what is wrong with it.
+func NewCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
+	asked := gjson.GetBytes(m.Params, "protocolVersion")
+	if asked.Type != gjson.String {
+		return nil, "initialize: params.protocolVersion is missing or not a string"
+	}
+	caps := gjson.GetBytes(m.Params, "capabilities")
+	if caps.Exists() && !caps.IsObject() {
+		return nil, "initialize: params.capabilities must be an object"
+	}
+	if len(m.Params) > MaxIntroduction {
+		return nil, "initialize: " + TooMuchSaid
+	}
+	c := &bridge.Caller{
+		Principal: principal, Revision: era.Negotiate(asked.Str),
+		Capabilities: []byte("{}"), Params: m.Clone().Params,
+	}
+	if caps.Exists() {
+		c.Capabilities = []byte(caps.Raw)
+	}
+	if c.Revision != asked.Str {
+		c.Params = rawjson.Set(c.Params, "protocolVersion", []byte(rawjson.Quote(c.Revision)))
+	}
+	return c, ""
+}
+
+// Caller returns whose session the record is of.
+func Caller(r *session.Record) *bridge.Caller {
+	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params, Header: r.Header}
+	if caps := gjson.GetBytes(r.Params, "capabilities"); caps.IsObject() {
+		c.Capabilities = []byte(caps.Raw)
+	}
+	return c
+}
+
+// Resume tells the server what it was told before, unless that was done, and changed
+// what may have changed for the client. The error is a kind of bridge.ErrReplaced if the
+// session cannot go on, since the server has changed.
+func (a *Adoption) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
+	if a.Done() {
+		return nil
+	}
+	select {
+	case <-a.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { a.turn <- struct{}{} }()
+	if a.Done() {
+		return nil
+	}
+	r := record()
+	own := func(method string, params []byte) (*jsonrpc.Message, error) {
+		return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
+	}
+	m, err := own("initialize", from.Params)
+	if err == nil && m.Error != nil {
+		m.Release()
+		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it does not take its client again, whose session has moved to another instance of the bridge"}
+	}
+	if err != nil {
+		return err
+	}
+	now := read(Greeting(m.Result))
+	m.Release()
+	if len(r.Greeting) > 0 && !read(r.Greeting).Keeps(now) {
+		return &bridge.Error{Server: r.Server, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
+	}
+	tell := func(method string, params []byte) {
+		m, err := own(method, params)
+		if err == nil && m.Error != nil {
+			err = errors.New(string(m.Error))
+		}
+		if err != nil {
+			log.Warn("could not restore", "method", method, "err", err)
+		}
+		m.Release()
+	}
+	if r.Level != nil {
+		tell("logging/setLevel", r.Level)
+	}
+	for _, uri := range r.Subs {
+		tell("resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	}
+	a.done.Store(true)
+	for _, k := range list.Announced {
+		if k.Announces(now.Capabilities) {
+			changed(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
+		}
+	}
+	return nil
+}
+
+// Greeting returns what is kept of the result of initialize.
+func Greeting(result []byte) []byte {
+	v, caps := gjson.GetBytes(result, "protocolVersion"), gjson.GetBytes(result, "capabilities")
+	if v.Type != gjson.String || !caps.IsObject() {
+		return nil
+	}
+	return []byte(`{"protocolVersion":` + v.Raw + `,"capabilities":` + caps.Raw + `}`)
+}
+
+// read reads what Greeting returned.
+func read(kept []byte) *bridge.Greeting {
+	return &bridge.Greeting{Revision: gjson.GetBytes(kept, "protocolVersion").Str, Capabilities: []byte(gjson.GetBytes(kept, "capabilities").Raw)}
+}
+
+// Note returns how a call that has succeeded changes the record, or nil: what it has
+// set, a fresh connection of another instance has to be told again.
+func Note(m *jsonrpc.Message) func(*session.Record) {
+	switch m.Method {
+	case "logging/setLevel":
+		return func(r *session.Record) { r.Level = slices.Clone(m.Params) }
+	case "resources/subscribe", "resources/unsubscribe":
+		uri := (&bridge.Request{Message: m}).URI()
+		return func(r *session.Record) {
+			r.Subs = slices.DeleteFunc(slices.Clone(r.Subs), func(old string) bool { return old == uri })
+			if m.Method == "resources/subscribe" && len(r.Subs) < list.MaxSubscriptions {
+				r.Subs = append(r.Subs, uri)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// Package revoked keeps out the callers whose key was taken away, and ends the calls of
+// their clients without sessions.
+package revoked
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mcp-bridge/bridge"
+)
+
+// Err is why everything of a principal ends whose key was taken away.
+var Err = &bridge.Error{Kind: bridge.ErrRevoked, Public: "the caller's key is not valid any more"}
+
+// Principals are those whose key was taken away. The zero value has none. Methods may be
+// called concurrently.
+type Principals struct {
+	mu    sync.Mutex          // guards the rest, and what it points at
+	calls map[string]*Call    // of clients without sessions, by principal; the newest
+	out   map[string]struct{} // principals whose key was taken away
+}
+
+// Call is a call of a client without a session.
+type Call struct {
+	stop       context.CancelCauseFunc
+	prev, next *Call // of the same principal
+}
+
+// Revoke keeps a principal out until Restore, and stops the calls of its clients without
+// sessions. It returns how many these are.
+func (p *Principals) Revoke(principal string) (calls int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.out == nil {
+		p.out = map[string]struct{}{}
+	}
+	p.out[principal] = struct{}{}
+	for c := p.calls[principal]; c != nil; c = c.next {
+		c.stop(Err)
+		calls++
+	}
+	return calls
+}
+
+// Restore lets a principal in again.
+func (p *Principals) Restore(principal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.out, principal)
+}
+
+// Check returns Err if a principal is kept out.
+func (p *Principals) Check(principal string) error {
+	if principal == "" {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.check(principal)
+}
+
+// check is Check. The caller holds p.mu.
+func (p *Principals) check(principal string) error {
+	if _, out := p.out[principal]; out {
+		return Err
+	}
+	return nil
+}
+
+// Enter admits a call of a client without a session, which stop ends. Every success needs
+// a Leave.
+func (p *Principals) Enter(c *Call, principal string, stop context.CancelCauseFunc) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.check(principal); err != nil {
+		return err
+	}
+	if p.calls == nil {
+		p.calls = map[string]*Call{}
+	}
+	c.stop = stop
+	if c.next = p.calls[principal]; c.next != nil {
+		c.next.prev = c
+	}
+	p.calls[principal] = c
+	return nil
+}
+
+// Leave ends what Enter began.
+func (p *Principals) Leave(c *Call, principal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	switch {
+	case c.prev != nil:
+		c.prev.next = c.next
+	case c.next != nil:
+		p.calls[principal] = c.next
+	default:
+		delete(p.calls, principal)
+	}
+	c.prev, c.next = nil, nil
+}

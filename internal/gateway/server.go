@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/internal/lane/share"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/list/tools"
+	"github.com/mcp-bridge/bridge/internal/observe/health"
+	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/translate/lift"
+	"github.com/mcp-bridge/bridge/internal/translate/lower"
+	"github.com/mcp-bridge/bridge/internal/translate/stateless"
+)
+
+// server is what the bridge knows of one server: its settings, the connections
+// that sessions share, and how it fares.
+//
+// It has many fields: one for each wrapper, and what they share.
+type server struct {
+	b              *Gateway
+	o              ServerOptions
+	log            *slog.Logger
+	share          Share
+	offer          Offer
+	lane           lane.Options
+	portions       *limits.Shares // of the connections, by principal
+	shared         *share.Hubs    // lanes that sessions share
+	reports        *report.Server
+	health         *health.Server
+	filter         *filter.Filter
+	statelessCalls bridge.Upstream  // what calls of clients without sessions go to
+	pool           *stateless.Pool  // their connections
+	tools          *tools.Tools     // what its list of them asks of calls
+	gate           *limits.Queue    // that calls pass
+	rates          *limits.Rates    // of calls; nil when they are not limited
+	breaker        *breaker.Breaker // nil when the server is never left alone
+	retries        *retry.Retries   // nil when calls are not made again
+	rewrites       list.Rewrites    // of its lists
+	lifts          lift.Options     // of sessions
+	cache          *cache.Cache     // of what it lists; nil when nothing is kept
+	tasks          *filter.Tasks    // whose they are; nil when nobody need know
+	member         *aggregate.Server
+	hearing        context.Context // ends when the server leaves: subscriptions do too
+	deafen         context.CancelFunc
+	left           context.Context // ends, and says why, when none of that name is served any more
+	leave          context.CancelCauseFunc
+}
+
+func newServer(b *Gateway, o ServerOptions) *server {
+	handshake := or(o.Handshake, time.Minute)
+	s := &server{
+		b: b, o: o, log: b.log.With("server", o.Name),
+		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
+		gate: limits.NewQueue(o.Name, o.Limits),
+	}
+	s.hearing, s.deafen = context.WithCancel(b.hearing)
+	s.left, s.leave = context.WithCancelCause(context.Background())
+	maxPause := or(o.MaxPause, maxBackOff)
+	s.health = health.New(health.Options{
+		Log: s.log, Shared: s.share == ShareAll, MaxPause: maxPause, Life: b.life, Go: b.goes, Try: s.retry, Left: func() time.Duration { return s.breaker.Left() },
+	})
+	s.reports = b.reports.Server(o.Name, s.health.Speaks)
+	s.rates = limits.NewRates(o.Name, o.Limits)
+	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
+	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, b.life)
+	s.breaker = breaker.New(o.Breaker, breaker.Server{
+		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: b.life, Go: b.goes, Noted: s.health.Noted, Works: s.health.Works,
+		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
+	})
+	s.filter = filter.New(o.Name, o.Filter, b.grants)
+	shared := s.share == SharePrincipal || s.share == ShareAll
+	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
+		s.tasks = filter.NewTasks()
+	}
+	s.cache = cache.New(o.Cache, cache.Server{
+		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
+	})
+	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
+	users := 0
+	for principal := range b.grants {
+		if s.filter.Serves(principal) {
+			users++
+		}
+	}
+	maxLanes := or(o.MaxLanes, 256)
+	s.portions = limits.NewShares(int64(maxLanes), users)
+	s.pool = newPool(s, maxLanes)
+	s.statelessCalls = s.stateless()
+	s.lane = lane.Options{
+		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll, EndWithServer: o.EndWithServer,
+		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: maxPause,
+		Budget: lane.NewBudget(o.Name, maxLanes, s.portions, b.lanes, s.pool.Yield), Health: s.health,
+		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
+	}
+	if o.Idle == 0 && shared {
+		s.lane.Idle = 10 * time.Minute
+	}
+	s.shared = share.New(share.Options{
+		Server: o.Name, All: s.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: b.force,
+		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+			return s.guarded(from, to, false, givenUp)
+		},
+	})
+	s.member = s.asMember()
+	return s
+}
+
+var _ lane.Health = (*health.Server)(nil)
+
+// maxBackOff is how long the pauses between attempts grow.
+const maxBackOff = 60 * time.Second
+
+// caller returns the caller as the server may see it.
+func (s *server) caller(from *bridge.Caller) *bridge.Caller {
+	if from.Header == nil {
+		return from
+	}
+	mine := *from
+	mine.Header = bridge.Forwarded(from.Header, s.o.Forward)
+	return &mine
+}
+
+func (s *server) close(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.shared.Close(ctx) })
+	wg.Go(func() { _ = s.pool.Close(ctx) })
+	wg.Go(s.cache.Close)
+	wg.Wait()
+}
+
+// retry opens a connection to see whether the server works, and closes it, unless
+// somebody is trying already. When the server is left alone that is up to the
+// breaker, which says it when the server works.
+func (s *server) retry(from *bridge.Caller) {
+	if s.lane.Budget.Opening() {
+		return
+	}
+	if s.breaker.Shut() {
+		_ = s.breaker.Pass(s.b.life, from)
+		return
+	}
+	done, _ := s.try(s.b.life, from, gate{s.breaker, false})
+	done()
+}
+
+// try opens a connection if g lets it; nil lets it in any case. done closes it.
+func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
+	l := lane.New(&s.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
+	_, _, err = l.Known(ctx)
+	return func() { _ = l.Close(s.b.force) }, err
+}
+
+// line is a lane with its guards, or a part in a shared one, as those use it who
+// translate for clients without sessions.
+type line struct {
+	bridge.Upstream
+	connection
+	checked bridge.Upstream // with what the tools ask of calls
+	kept    *cache.Cached   // nil when nothing is kept
+}
+
+// connection is what a lane has beside its Upstream, which has no guards.
+type connection interface {
+	Caller() *bridge.Caller
+	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
+	Presume(s *bridge.Greeting)
+	Keep(ctx context.Context) (release func(), err error)
+	Go(f func(ctx context.Context)) bool
+	Ping(ctx context.Context, within time.Duration) error
+}
+
+// line returns a connection for clients without sessions. It is opened when it is
+// needed.
+func (s *server) line(from *bridge.Caller, rest bridge.Client) *line {
+	if from = s.caller(from); s.share == ShareAll {
+		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.b.ownParams}
+	}
+	var l *lane.Lane
+	var up, guarded bridge.Upstream
+	v, err := (*share.View)(nil), error(bridge.ErrUnavailable)
+	if s.share == ShareAll {
+		v, err = s.shared.Join(*from, rest, true)
+	}
+	if err == nil { // there is one for everybody, so there is room for it
+		l, up, guarded = v.Lane(), v, v.Guarded()
+	} else {
+		l, up = s.guarded(from, rest, false, func() { rest.Gone(nil) })
+		guarded = up
+	}
+	kept, _ := guarded.(*cache.Cached)
+	return &line{up, l, s.tools.Wrap(up), kept}
+}
+
+// Checked returns it with what the tools ask of calls.
+func (l *line) Checked() bridge.Upstream { return l.checked }
+
+// Holds reports whether the answer to a request is kept: see stateless.Line.
+func (l *line) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
+	if !l.kept.Holds(r, s, why) {
+		return false
+	}
+	l.Presume(s)
+	return true
+}
+
+// newPool returns what serves the stateless clients of a server.
+func newPool(s *server, lanes int) *stateless.Pool {
+	sharing := map[Share]stateless.Sharing{ShareSession: stateless.Apart, SharePrincipal: stateless.Principal, ShareAll: stateless.Everybody, ShareCall: stateless.EachCall}
+	return stateless.New(stateless.Options{
+		Legacy: lower.Options{
+			Name: s.o.Name, Log: s.log, MaxTask: s.o.MaxTask,
+			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
+		},
+		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.portions,
+		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
+		Refuse:  s.tools.Misheaded,
+		Heard:   s.cache.Heard,
+		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
+	})
+}

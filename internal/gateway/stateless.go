@@ -1,0 +1,272 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
+	"github.com/mcp-bridge/bridge/internal/gateway/revoked"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/tracing"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Stateless is one request of a client that has no session: 2026-07-28 and later.
+type Stateless struct {
+	// Server is the name of the server; empty means all as one, or the only one.
+	Server string
+	// From is who asks, as the request itself says it.
+	From *bridge.Caller
+	// Header has the headers of the client's request, or is nil when its wire has
+	// none. Those that repeat arguments are compared with them; beyond that, what
+	// no server's allow-list names is not looked at.
+	Header http.Header
+	// Back takes what there is to say before the answer.
+	Back bridge.Stream
+	// Keep makes the message valid beyond the call, until the function that it
+	// returns is called. It may be nil: a call that has to live on without its
+	// request works on a copy then.
+	Keep func() (free func())
+}
+
+// IsStateless reports whether a message says of itself that it is of a stateless
+// revision, whatever it is that it says: that decides, before sessions and
+// headers (protocol.md C3).
+func IsStateless(m *jsonrpc.Message) bool {
+	meta := m.Meta()
+	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
+		return false
+	}
+	return gjson.GetBytes(meta, versionPath).Exists()
+}
+
+var (
+	versionPath = gjson.Escape(era.KeyVersion)
+	versionName = era.KeyVersion[strings.IndexByte(era.KeyVersion, '/')+1:] // the slash is often escaped
+)
+
+// NewStateless reads who asks from a request of a stateless revision. The message,
+// if it is not nil, is the error that answers a request which is not one as it
+// has to be (protocol.md B7.7, B7.8, B7.9). server and principal are as in
+// Bridge.Initialize.
+func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
+	id := bytes.Clone(m.ID)
+	if v := gjson.GetBytes(m.Meta(), versionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(v.Str))
+	}
+	meta, fault := era.ReadMeta(m.Meta())
+	if fault != "" { // R-067
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
+	}
+	if len(meta.Capabilities)+len(meta.ClientInfo) > adopted.MaxIntroduction {
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+adopted.TooMuchSaid, nil)
+	}
+	if era.IsRemoved(m.Method) { // R-079, R-095
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
+	}
+	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
+	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
+	return &Stateless{Server: server, From: c}, nil
+}
+
+// NotDiscovered answers server/discover where clients of stateless revisions are
+// not served, as a server does that has never heard of it. It is no error of
+// 2026-07-28: a client that knows both eras would take the server for a modern
+// one, and not fall back to initialize (2026-07-28, Versioning).
+func NotDiscovered(id []byte) *jsonrpc.Message {
+	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+era.LatestLegacy+" are offered here: begin with initialize", nil)
+}
+
+// unsupported is the data of the error that names the revisions served (B4).
+func unsupported(asked string) []byte {
+	return []byte(`{"supported":["` + strings.Join(era.Supported(), `","`) + `"],"requested":` + rawjson.Quote(asked) + `}`)
+}
+
+// introduction makes the params of initialize for a client that has no
+// handshake of its own (protocol.md D1.2).
+func introduction(capabilities, clientInfo []byte) []byte {
+	if clientInfo == nil {
+		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
+	}
+	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
+}
+
+// maxListenSize bounds a request to listen, which is in memory for as long as it
+// lasts.
+const maxListenSize = 1 << 20
+
+// Call answers the request m of a client that has no session. It returns when
+// there is an answer, which carries the client's id: an error message when the
+// call failed, and the error then says why. The end of ctx means that the
+// client wants the request cancelled; then there is no answer.
+//
+// A subscription lasts until ctx ends or the bridge has to end it; its answer
+// is the closing one (2026-07-28, subscriptions).
+func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*jsonrpc.Message, error) {
+	id := bytes.Clone(m.ID) // the answer outlives the request
+	at := b.table.Load().at(g.Server)
+	if err := b.allowed(at, g.Server, g.From.Principal); err != nil {
+		return b.reject("", g.From, m, err), err
+	}
+	if m.Method == era.Listen && m.Len() > maxListenSize {
+		a := jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, bridge.OverLimit("the request to listen is too large: it has too many bytes", maxListenSize), nil)
+		b.reports.Reject("", g.From, m, a, nil)
+		return a, nil
+	}
+	ctx, span := b.tracing.Received(ctx, m, g.Header, g.Server, g.From, "")
+	a, err := b.admitted(ctx, m, g, at, id, span)
+	tracing.End(span, a, err)
+	return a, err
+}
+
+// admitted answers a request that is in its span.
+func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+	done, err := b.receive(g.From, m)
+	if err != nil {
+		return b.reject("", g.From, m, err), err
+	}
+	defer done()
+	c := &statelessCall{back: g.Back}
+	up, hearing := b.stateless, b.hearing
+	if at != nil {
+		up, hearing = at.statelessCalls, at.hearing
+	}
+	if principal := g.From.Principal; m.Method == era.Listen || principal != "" {
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		if m.Method == era.Listen {
+			c.subscription, c.changes = id, list.NewChanges(c.tell)
+			defer c.changes.End(false) // whatever becomes of it
+			defer context.AfterFunc(hearing, func() { stop(bridge.ErrShutdown) })()
+		}
+		if principal != "" {
+			if err := b.revoked.Enter(&c.revocable, principal, stop); err != nil {
+				return b.reject("", g.From, m, err), err
+			}
+			defer b.revoked.Leave(&c.revocable, principal)
+		}
+	}
+	from := *g.From
+	from.Header = b.forwarded(g.Header)
+	came := b.reports.Arrive(&c.arrival, "")
+	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
+	a, err := up.Call(ctx, r)
+	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
+	if c.changes != nil {
+		c.changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
+	}
+	switch {
+	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
+		a.Release()
+		return jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+string(id)+`}}`)), nil // R-145
+	case err == nil:
+		a.ID = id
+		return a, nil
+	case errors.Is(context.Cause(ctx), bridge.ErrRevoked):
+		return refusal.Answer(id, revoked.Err), revoked.Err
+	case ctx.Err() != nil:
+		return nil, bridge.ErrCancelled
+	}
+	b.callFailed(b.log, m.Method, err, span)
+	return refusal.Answer(id, err), err
+}
+
+// receive admits a call of a client without a session. done is called when it
+// has ended. Subscriptions are not waited for when the bridge stops.
+func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
+	if m.Method == era.Listen {
+		if b.flight.Draining() {
+			return nil, bridge.ErrShutdown
+		}
+		if err := b.quota.Listen(from, m); err != nil {
+			return nil, err
+		}
+		return func() { b.quota.Unlisten(from) }, nil
+	}
+	if err := b.enter(from, m); err != nil {
+		return nil, err
+	}
+	b.statelessInFlight.Add(1)
+	return func() {
+		b.statelessInFlight.Add(-1)
+		b.leave(from)
+	}, nil
+}
+
+// mirrors returns the headers that repeat arguments of a call.
+func mirrors(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for name, values := range h {
+		if strings.HasPrefix(name, era.HeaderParam) {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// statelessCall is the Client of a call of a client without a session.
+type statelessCall struct {
+	back         bridge.Stream
+	subscription []byte        // the id of the request, raw, if it is a subscription
+	changes      *list.Changes // that it is told of, if it is a subscription
+	arrival      report.Arrival
+	revocable    revoked.Call
+}
+
+var _ bridge.Client = (*statelessCall)(nil)
+
+// Notify passes on what belongs to the call. What belongs to a subscription
+// says so (R-143).
+func (c *statelessCall) Notify(n *jsonrpc.Message) {
+	if c.subscription == nil {
+		c.back.Send(event(n))
+		return
+	}
+	if what := list.Changed(n); what != "" {
+		c.changes.Tell(what, n)
+		return
+	}
+	c.tell(n)
+}
+
+// tell passes on what belongs to the subscription.
+func (c *statelessCall) tell(n *jsonrpc.Message) { c.back.Send(event(tagged(n, c.subscription))) }
+
+// Ask refuses: nobody asks a client without a session (R-083).
+func (c *statelessCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
+	return nil
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *statelessCall) Gone(error) {}
+
+// tagged returns the notification with the id of the subscription that it
+// belongs to.
+func tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
+	params, meta := n.Params, []byte("{}")
+	if params == nil {
+		params = []byte("{}")
+	}
+	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
+		meta = []byte(had.Raw)
+	}
+	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
+	t := jsonrpc.NewNotification(n.Method, params)
+	return t.Clone() // parsed: what event looks at is found
+}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/internal/pause"
+)
+
+// table is the servers of a moment. It is not changed: another takes its place, and
+// who has begun under this one ends under it.
+type table struct {
+	servers  []*server
+	named    map[string]*server
+	forwards []string // headers of clients that some server gets
+}
+
+// at returns the server of that name; of the empty name, the only one. It is nil
+// where several are offered as one, and when there is none of that name.
+func (t *table) at(name string) *server {
+	if name == "" && len(t.servers) == 1 {
+		return t.servers[0]
+	}
+	return t.named[name]
+}
+
+// Servers returns the names of the servers, in the order of Options.
+func (b *Gateway) Servers() []string {
+	var names []string
+	for _, s := range b.table.Load().servers {
+		names = append(names, s.o.Name)
+	}
+	return names
+}
+
+// Forwards returns the headers of clients that some server gets.
+func (b *Gateway) Forwards() []string { return b.table.Load().forwards }
+
+// Change is what Apply is to do.
+type Change struct {
+	Names   []string        // of all servers from now on, in their order
+	Servers []ServerOptions // those that are new, or have changed
+	// Drain is how long calls to servers that leave may go on.
+	Drain time.Duration
+	// Gone is called for each server that has left, or has changed, when nothing of
+	// how it was is in use any more.
+	Gone func(name string)
+}
+
+// Apply serves other servers from now on. Those that c does not name leave: they get
+// no new calls, those under way may end, and then their sessions do. Sessions at a
+// server that has changed go on with its former Adapter and settings, until they end
+// or the server leaves; the new ones are for new sessions. All others notice nothing.
+// Sessions at all servers as one have, and hear of, what comes and goes.
+//
+// Calls under way are known if there is an Options.Watch. A gateway that stops
+// changes nothing: the error is ErrShutdown.
+func (b *Gateway) Apply(c Change) error {
+	b.applying.Lock()
+	defer b.applying.Unlock()
+	if b.life.Err() != nil || b.flight.Draining() {
+		return bridge.ErrShutdown
+	}
+	was := b.table.Load()
+	now := &table{named: map[string]*server{}}
+	var members []*aggregate.Server
+	for _, name := range c.Names {
+		s := was.named[name]
+		if i := slices.IndexFunc(c.Servers, func(o ServerOptions) bool { return o.Name == name }); i >= 0 {
+			former := s
+			if s = newServer(b, c.Servers[i]); former != nil {
+				s.left, s.leave = former.left, former.leave
+			}
+		}
+		now.servers, now.named[name], members = append(now.servers, s), s, append(members, s.member)
+		for _, f := range s.o.Forward {
+			now.forwards = append(now.forwards, f.From)
+		}
+	}
+	slices.Sort(now.forwards)
+	now.forwards = slices.Compact(now.forwards)
+	b.mu.Lock() // enroll looks at it
+	b.table.Store(now)
+	b.mu.Unlock()
+	leave := b.aggregate.Set(members)
+	for _, s := range was.servers {
+		next := now.named[s.o.Name]
+		if next == nil {
+			s.leave(&bridge.Error{Server: s.o.Name, Kind: bridge.ErrEnded, Public: "it is not served any more"})
+		}
+		if next != s {
+			b.wg.Go(func() { b.retire(s, c, leave) })
+		}
+	}
+	return nil
+}
+
+// retire ends a server that has left, or whose place another has taken. leave ends
+// what sessions at all servers as one have of it.
+func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server)) {
+	replaced := s.left.Err() == nil
+	s.deafen()
+	s.drain(c.Drain)
+	leave(b.force, s.member)
+	_ = s.pool.Close(b.force)
+	open := b.open(func(o *Session) bool { return o.at == s })
+	for _, o := range open {
+		select {
+		case <-o.ended:
+		case <-s.left.Done():
+		}
+	}
+	if replaced { // and has left since
+		s.drain(c.Drain)
+	}
+	for _, o := range open {
+		o.End(context.Cause(s.left))
+		<-o.ended
+	}
+	s.close(b.force)
+	c.Gone(s.o.Name)
+}
+
+// drain waits until no calls to the server are under way, for as long as that.
+func (s *server) drain(within time.Duration) {
+	ctx, cancel := context.WithTimeout(s.b.life, max(within, time.Nanosecond))
+	defer cancel()
+	for s.reports.Calls() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
+	}
+}

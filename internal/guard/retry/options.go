@@ -1,0 +1,31 @@
+package retry
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-bridge/bridge/internal/guard"
+)
+
+// Options say which calls are made again that the server may have got. Zero values
+// are the defaults.
+type Options struct {
+	// Off makes none again.
+	Off bool `yaml:"-"`
+	// Attempts is how often a call is made at most. 0 means 2.
+	Attempts int `yaml:"attempts"`
+	// Tools is whether that is so for tools too that the server says are read-only
+	// or idempotent. Otherwise it is only so for what lists, reads and asks for a
+	// sign of life (docs/eras.md).
+	Tools bool `yaml:"tools"`
+}
+
+// Validate reports what is out of bounds.
+func (o *Options) Validate() error {
+	var f guard.Faults
+	f.AtLeast("attempts", int64(o.Attempts), 1)
+	if o.Attempts > 5 {
+		f = append(f, fmt.Errorf("attempts is %d: must be at most 5", o.Attempts))
+	}
+	return errors.Join(f...)
+}

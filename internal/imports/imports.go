@@ -1,0 +1,531 @@
+package imports
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/tidwall/jsonc"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// MaxFile bounds the files that are read: one client keeps much else in its own.
+const MaxFile = 16 << 20
+
+// Import collects the servers of files.
+type Import struct {
+	// Only are the names, as in the file or in the result, of the servers that are
+	// wanted. Default: all.
+	Only []string
+	// Inline writes secrets as they are.
+	Inline bool
+	// Notes say what had no counterpart, what was left out, and which variables to
+	// set. None shows a secret.
+	Notes []string
+
+	servers []server
+	tokens  []access
+	values  map[string]string // by the variable that stands for it
+	inputs  map[string]string // descriptions, by the variable
+	rules   []rule
+}
+
+type access struct {
+	token   string
+	servers []string
+}
+
+type object = map[string]any
+
+// Add takes the servers of a file. from is how notes call it. The error says that
+// it is no file with servers.
+func (im *Import) Add(from string, data []byte) error {
+	if im.values == nil {
+		im.values, im.inputs = map[string]string{}, map[string]string{}
+	}
+	root, err := decode(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	found := tables(root)
+	if len(found) == 0 {
+		return fmt.Errorf("%s: it has no servers in a form that is known here", from)
+	}
+	inputs, _ := root["inputs"].([]any)
+	for _, in := range inputs {
+		if o, ok := in.(object); ok {
+			im.inputs[variable(text(o["id"]))] = text(o["description"])
+		}
+	}
+	proxy, _ := root["mcpProxy"].(object)
+	options, _ := proxy["options"].(object)
+	for _, table := range found {
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			before := len(im.servers)
+			if im.add(from, name, table[name], texts(options["authTokens"])); len(im.servers) > before {
+				im.servers[before].unused(from, name, orEmpty(root["tools"]))
+			}
+		}
+	}
+	im.readRules(from, root)
+	im.keep()
+	return nil
+}
+
+// decode reads JSON, with comments, or YAML, or TOML.
+func decode(data []byte) (root object, err error) {
+	if len(data) > MaxFile {
+		return nil, errors.New("the file is too large")
+	}
+	data = []byte(strings.TrimPrefix(string(data), "\ufeff"))
+	if json.Unmarshal(jsonc.ToJSON(data), &root) == nil && root != nil {
+		return root, nil
+	}
+	if strings.HasPrefix(strings.TrimSpace(string(data)), "{") {
+		return nil, fmt.Errorf("not valid JSON: %w", json.Unmarshal(jsonc.ToJSON(data), &root))
+	}
+	if toml.Unmarshal(data, &root) == nil && root != nil {
+		return root, nil
+	}
+	if len(data) <= 1<<20 && yaml.Unmarshal(data, &root) == nil && root != nil { // its parser is slow with some large inputs
+		return root, nil
+	}
+	return nil, errors.New("neither JSON nor YAML nor TOML with keys")
+}
+
+// places are where programs have their servers.
+var places = [][]string{
+	{"mcpServers"},      // Claude, Cursor, Windsurf, Gemini, Cline, mcpo, TBXark and others
+	{"servers"},         // VS Code, JetBrains
+	{"mcp", "servers"},  // VS Code, older
+	{"context_servers"}, // Zed
+	{"extensions"},      // Goose
+	{"mcp_servers"},     // Codex
+	{"mcp"},             // opencode, Crush
+}
+
+// tables returns the tables of servers in a file. Claude Code has one more for each
+// project.
+func tables(root object) []object {
+	var found []object
+	for _, path := range places {
+		at := any(root)
+		for _, key := range path {
+			o, _ := at.(object)
+			at = o[key]
+		}
+		if table := servers(at); len(table) > 0 {
+			found = append(found, table)
+		}
+	}
+	projects, _ := root["projects"].(object)
+	for _, path := range slices.Sorted(maps.Keys(projects)) {
+		if p, ok := projects[path].(object); ok {
+			if table := servers(p["mcpServers"]); len(table) > 0 {
+				found = append(found, table)
+			}
+		}
+	}
+	return found
+}
+
+// servers returns the table of servers that v is: a mapping of names, or a list of
+// servers with names. Nil when it is none.
+func servers(v any) object {
+	table := object{}
+	if list, ok := v.([]any); ok {
+		for _, item := range list {
+			if o, ok := item.(object); ok && text(o["name"]) != "" {
+				table[text(o["name"])] = o
+			}
+		}
+	} else if o, ok := v.(object); ok {
+		table = o
+	}
+	reachable := func(v any) bool {
+		o, _ := v.(object)
+		return slices.ContainsFunc(slices.Concat(aliases["command"], aliases["url"]), func(key string) bool { return o[key] != nil })
+	}
+	for _, v := range table {
+		if reachable(v) {
+			return table
+		}
+	}
+	return nil
+}
+
+// aliases are the names that keys have in the files of others.
+var aliases = map[string][]string{
+	"command":           {"command", "cmd"},
+	"url":               {"url", "httpUrl", "serverUrl", "uri"},
+	"args":              {"args"},
+	"env":               {"env", "environment", "envs"},
+	"env_file":          {"envFile", "env_file"},
+	"cwd":               {"cwd"},
+	"headers":           {"headers", "http_headers"},
+	"type":              {"type", "transport", "transportType"},
+	"allow":             {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
+	"deny":              {"disabledTools", "disabled_tools", "excludeTools"},
+	"timeout":           {"tool_timeout_sec"},
+	"handshake_timeout": {"startup_timeout_sec"},
+	// What follows is read on its own, or means nothing here.
+	"": {
+		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "env_keys",
+		"autoApprove", "alwaysAllow", "icon", "trust", "version", "gallery", "dev", "source", "bundled", "display_name", "requestOptions",
+	},
+}
+
+// add takes one server.
+func (im *Import) add(from, key string, v any, tokens []string) {
+	name := config.NameOf(key)
+	if len(im.Only) > 0 && !slices.Contains(im.Only, key) && !slices.Contains(im.Only, name) {
+		return
+	}
+	s := server{name: name, from: from}
+	o, ok := v.(object)
+	switch {
+	case !ok:
+		im.leave(key, from, "it is no mapping")
+		return
+	case name == "":
+		im.leave(key, from, "its name has no letter and no digit")
+		return
+	case slices.ContainsFunc(im.servers, func(other server) bool { return other.name == name }):
+		im.leave(key, from, "there is one of this name already")
+		return
+	}
+	if name != key {
+		s.notes = append(s.notes, fmt.Sprintf("its name was %q", key))
+	}
+	before := im.state()
+	why := im.fill(&s, o, tokens)
+	if why == "" {
+		why = s.check()
+	}
+	if why != "" {
+		im.restore(before)
+		im.leave(key, from, why)
+		return
+	}
+	im.servers = append(im.servers, s)
+}
+
+func (im *Import) leave(key, from, why string) {
+	im.Notes = append(im.Notes, fmt.Sprintf("%s: server %q is left out: %s", from, key, why))
+}
+
+type state struct {
+	values map[string]string
+	tokens []access
+}
+
+func (im *Import) state() state { return state{maps.Clone(im.values), slices.Clone(im.tokens)} }
+
+func (im *Import) restore(s state) { im.values, im.tokens = s.values, s.tokens }
+
+// fill reads what a server's keys say, and returns why it cannot be taken.
+func (im *Import) fill(s *server, o object, tokens []string) string {
+	if old, ok := o["command"].(object); ok { // Zed, older: command: { path, args, env }
+		o = maps.Clone(o)
+		o["command"] = old["path"]
+		for _, key := range []string{"args", "env"} {
+			if old[key] != nil {
+				o[key] = old[key]
+			}
+		}
+	}
+	get := func(what string) (v any) {
+		for _, key := range aliases[what] {
+			if o[key] != nil {
+				v = o[key]
+			}
+		}
+		return v
+	}
+	words := texts(get("command"))
+	words = append(words, texts(get("args"))...)
+	if len(words) > 2 && strings.EqualFold(words[0], "cmd") && strings.EqualFold(words[1], "/c") {
+		words = words[2:] // Windows needs no shell here
+	}
+	address := text(get("url"))
+	if len(words) == 0 && address == "" {
+		return "it has neither a command nor a url"
+	}
+	kind := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(text(get("type"))))
+	switch {
+	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, kind):
+		return "its type is " + kind
+	case len(words) > 0 && (address == "" || kind == "stdio" || kind == "local"):
+		s.kind = "stdio"
+	case kind == "sse" || kind == "" && config.EndsInSSE(address):
+		s.kind = "sse"
+	default:
+		s.kind = "http"
+	}
+	if s.kind == "stdio" {
+		s.command, s.args = im.reference(s, words[0]), im.arguments(s, words[1:])
+		s.cwd, s.envFile = im.reference(s, text(get("cwd"))), im.reference(s, text(get("env_file")))
+		s.env = im.table(s, get("env"), "")
+		for _, name := range texts(o["env_keys"]) {
+			s.env[name] = "${" + name + "}"
+		}
+	} else {
+		s.url = im.address(s, address)
+		request, _ := o["requestOptions"].(object)
+		s.headers = im.table(s, request["headers"], variable(s.name)+"_")
+		maps.Copy(s.headers, im.table(s, get("headers"), variable(s.name)+"_"))
+		for header, name := range object(orEmpty(o["env_http_headers"])) {
+			s.headers[header] = "${" + text(name) + "}"
+		}
+		if name := text(o["bearer_token_env_var"]); name != "" {
+			s.headers["Authorization"] = "Bearer ${" + name + "}"
+		}
+		if token := text(o["bearerToken"]); token != "" {
+			s.headers["Authorization"] = "Bearer " + im.secret(s, variable(s.name)+"_TOKEN", token)
+		}
+	}
+	if why := s.restrict(o); why != "" {
+		return why
+	}
+	for header, name := range orEmpty(o["headerToEnv"]) {
+		s.forward = append(s.forward, header+" as "+text(name))
+	}
+	slices.Sort(s.forward)
+	for _, limit := range []struct {
+		what string
+		into *string
+	}{{"timeout", &s.timeout}, {"handshake_timeout", &s.handshake}} {
+		if v := get(limit.what); v != nil {
+			*limit.into = fmt.Sprint(v, "s")
+		}
+	}
+	if why := s.options(orEmpty(o["options"]), &tokens); why != "" {
+		return why
+	}
+	for _, token := range tokens {
+		im.admit(s, token)
+	}
+	return s.others(o)
+}
+
+func orEmpty(v any) object { o, _ := v.(object); return o }
+
+// restrict reads which tools of a server clients may use, and whether it is on.
+func (s *server) restrict(o object) string {
+	for _, key := range []string{"disabled", "enabled"} {
+		on, ok := o[key].(bool)
+		if o[key] != nil && !ok {
+			return key + " is neither true nor false"
+		}
+		s.off = s.off || ok && on == (key == "disabled")
+	}
+	for _, key := range slices.Concat(aliases["allow"], aliases["deny"]) {
+		if o[key] == nil || key == "available_tools" && empty(o[key]) { // all, in Goose
+			continue
+		}
+		list, ok := names(o[key])
+		if !ok {
+			return key + " is no list of names"
+		}
+		if slices.Contains(aliases["deny"], key) {
+			s.deny = append(s.deny, list...)
+		} else if why := s.permit(list); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// permit sets the tools that clients may use.
+func (s *server) permit(list []string) string {
+	switch {
+	case len(list) == 0:
+		return "no tool of it is allowed"
+	case s.allow != nil:
+		return "two of its keys list the allowed tools"
+	}
+	s.allow = list
+	return ""
+}
+
+// names is a list of texts; ok is false for anything else.
+func names(v any) (all []string, ok bool) {
+	list, ok := v.([]any)
+	for _, item := range list {
+		name, is := item.(string)
+		all, ok = append(all, name), ok && is
+	}
+	return all, ok
+}
+
+// options reads what TBXark's mcp-proxy has under that key.
+func (s *server) options(o object, tokens *[]string) string {
+	filter := orEmpty(o["toolFilter"])
+	list, ok := names(filter["list"])
+	switch mode := text(filter["mode"]); {
+	case !ok && filter["list"] != nil:
+		return "the list of toolFilter is no list of names"
+	case mode == "allow" && len(list) > 0:
+		if why := s.permit(list); why != "" {
+			return why
+		}
+	case mode == "block":
+		s.deny = append(s.deny, list...)
+	case mode != "" || len(list) > 0:
+		return "toolFilter is neither allow, with a list, nor block"
+	}
+	if off, ok := o["disabled"].(bool); o["disabled"] != nil && !ok {
+		return "options: disabled is neither true nor false"
+	} else if off {
+		s.off = true
+	}
+	if own, ok := o["authTokens"].([]any); ok {
+		*tokens = texts(own)
+	}
+	for key, v := range o {
+		if !slices.Contains([]string{"toolFilter", "disabled", "authTokens", "panicIfInvalid", "logEnabled"}, key) {
+			if mayRestrict(key, v) {
+				return "options: " + key + " may restrict what clients can do, and is not known here"
+			}
+		}
+	}
+	return ""
+}
+
+// others looks at keys that have no counterpart.
+func (s *server) others(o object) string {
+	known := slices.Concat(slices.Collect(maps.Values(aliases))...)
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		switch {
+		case slices.Contains(known, key):
+		case key == "oauth" && !empty(o[key]):
+			return "oauth is not supported yet: get a token elsewhere, and send it in headers"
+		case mayRestrict(key, o[key]):
+			return key + " may be a restriction or a credential, and is not known here"
+		case empty(o[key]):
+		case key == "timeout":
+			s.notes = append(s.notes, "timeout is not taken over, because programs disagree about its unit")
+		default:
+			s.notes = append(s.notes, key+" is not taken over")
+		}
+	}
+	return ""
+}
+
+// mayRestrict reports whether a key that is not known may restrict something. An
+// empty list may: nothing is allowed then.
+func mayRestrict(key string, v any) bool {
+	switch v.(type) {
+	case []any, object:
+		return config.MayRestrict(key) && (!empty(v) || config.NothingAllowed(key))
+	}
+	return config.MayRestrict(key) && !empty(v)
+}
+
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case object:
+		return len(v) == 0
+	}
+	return false
+}
+
+// text is a scalar as text; empty for anything else.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil, object, []any:
+		return ""
+	case float64:
+		return strings.TrimSuffix(fmt.Sprintf("%f", v), ".000000")
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// texts is a list of scalars, or one, as texts.
+func texts(v any) []string {
+	list, ok := v.([]any)
+	if !ok {
+		if s := text(v); s != "" {
+			return []string{s}
+		}
+		return nil
+	}
+	var all []string
+	for _, item := range list {
+		all = append(all, text(item))
+	}
+	return all
+}
+
+// foreign are the references that files of clients may have.
+var foreign = regexp.MustCompile(`\$\{([^{}]*)\}`)
+
+// reference writes the references in a text as ours.
+func (im *Import) reference(s *server, value string) string {
+	return foreign.ReplaceAllStringFunc(value, func(whole string) string {
+		inner := whole[2 : len(whole)-1]
+		name, fallback, has := strings.Cut(strings.TrimPrefix(inner, "env:"), ":-")
+		switch {
+		case strings.HasPrefix(inner, "input:"):
+			name = variable(strings.TrimPrefix(inner, "input:"))
+			s.need(name, im.inputs[name])
+			return "${" + name + "}"
+		case name == "userHome":
+			return "${HOME}"
+		case name == "workspaceFolder" || name == "workspaceRoot":
+			s.need("WORKSPACE_FOLDER", "the folder that the editor would fill in")
+			return "${WORKSPACE_FOLDER}"
+		case !plainName.MatchString(name):
+			return "$" + whole // literal
+		case has:
+			return "${" + name + ":-" + fallback + "}"
+		}
+		return "${" + name + "}"
+	})
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+
+// variable makes the name of a variable of any text.
+func variable(s string) string {
+	name := strings.ToUpper(regexp.MustCompile(`\W+`).ReplaceAllString(s, "_"))
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		name = "_" + name
+	}
+	return name
+}
+
+// address writes a URL without the secrets in its query.
+func (im *Import) address(s *server, address string) string {
+	address, fragment, marked := strings.Cut(im.reference(s, address), "#")
+	before, query, asked := strings.Cut(address, "?")
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		if name, value, _ := strings.Cut(part, "="); looksSecret(name, value) {
+			parts[i] = name + "=" + im.secret(s, variable(s.name+"_"+name), value)
+		}
+	}
+	if asked {
+		before += "?" + strings.Join(parts, "&")
+	}
+	if marked {
+		before += "#" + fragment
+	}
+	return before
+}

@@ -1,0 +1,176 @@
+package imports_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/imports"
+)
+
+var update = flag.Bool("update", false, "write the .want files of testdata anew")
+
+func everything(name string) (string, bool) { return "the-value-of-" + name, true }
+
+func samples(t testing.TB) []string {
+	t.Helper()
+	all, err := filepath.Glob("testdata/*.*[lno]")
+	if err != nil || len(all) < 8 {
+		t.Fatalf("testdata has %q (error %v)", all, err)
+	}
+	return all
+}
+
+// TestAdd makes a configuration of each file of testdata, as FILE.want has it. It
+// has no secret in it, and is good.
+func TestAdd(t *testing.T) {
+	for _, file := range samples(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var im imports.Import
+			if err := im.Add(filepath.Base(file), data); err != nil {
+				t.Fatal(err)
+			}
+			text := string(im.YAML())
+			got := text + "# notes:\n# " + strings.Join(im.Notes, "\n# ") + "\n# variables: " + strings.Join(im.Variables(), " ") + "\n"
+			if strings.Contains(got, "s3cr3t") {
+				t.Errorf("a secret is shown:\n%s", got)
+			}
+			if _, err := config.Parse("bridge.yaml", []byte(text), everything); err != nil {
+				t.Errorf("the configuration is not good: %v\n%s", err, text)
+			}
+			if *update {
+				if err := os.WriteFile(file+".want", []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file + ".want")
+			if err != nil || got != string(want) {
+				t.Errorf("got\n%s\nwant (error %v)\n%s", got, err, want)
+			}
+		})
+	}
+}
+
+// Every variable that stands in for a secret is told, and with Inline there is none.
+func TestSecrets(t *testing.T) {
+	data, err := os.ReadFile("testdata/claude.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := imports.Import{Only: []string{"token"}}
+	if err := im.Add("f", data); err != nil {
+		t.Fatal(err)
+	}
+	text := string(im.YAML())
+	told := strings.Join(im.Variables(), " ")
+	for _, ref := range regexp.MustCompile(`\$\{(\w+)\}`).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(told, ref[1]) {
+			t.Errorf("%s is not among the variables %s", ref[1], told)
+		}
+	}
+	if names := im.Names(); len(names) != 1 || names[0] != "token" {
+		t.Errorf("Only token = %q", names)
+	}
+	im = imports.Import{Only: []string{"token"}, Inline: true}
+	if err := im.Add("f", data); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"s3cr3t-argument", "s3cr3t-other", "s3cr3t-look", "s3cr3t-env", "s3cr3t-db"} {
+		if !strings.Contains(string(im.YAML()), secret) {
+			t.Errorf("Inline has no %s:\n%s", secret, im.YAML())
+		}
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"empty", "", "neither JSON nor YAML nor TOML"},
+		{"broken JSON", `{"mcpServers": {`, "not valid JSON"},
+		{"a list", "[1, 2]", "neither"},
+		{"no servers", `{"a": 1}`, "no servers in a form that is known"},
+		{"our own form", "servers: { a: { stdio: { command: npx } } }", "no servers in a form that is known"},
+		{"empty servers", `{"mcpServers": {}}`, "no servers in a form that is known"},
+	} {
+		var im imports.Import
+		if err := im.Add("f", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+}
+
+// A list of servers that is not understood keeps all, and an empty one of those that
+// are allowed does.
+func TestListsOfServers(t *testing.T) {
+	for _, key := range []string{`"allowedMcpServers": [{ "serverCommand": ["npx"] }]`, `"deniedMcpServers": { "a": true }`, `"allowMCPServers": []`, `"mcp": { "allowed": [] }`} {
+		var im imports.Import
+		if err := im.Add("f", []byte("{ "+key+`, "mcpServers": { "a": { "command": "npx" } } }`)); err != nil || !strings.Contains(string(im.YAML()), "enabled: false") {
+			t.Errorf("%s: error %v\n%s", key, err, im.YAML())
+		}
+	}
+}
+
+func TestServer(t *testing.T) {
+	text, err := imports.Server("npx", map[string]any{"command": "npx", "args": []string{"-y", "x y"}})
+	want := "servers:\n  npx:\n    # from the command line\n    stdio:\n      command: npx\n      args: [\"-y\", \"x y\"]\n"
+	if err != nil || string(text) != want {
+		t.Errorf("Server = %q, %v, want %q", text, err, want)
+	}
+	if _, err := imports.Server("npx", map[string]any{"command": "npx -y x"}); err == nil || !strings.Contains(err.Error(), "whole command line") {
+		t.Errorf("Server of a command line: error %v", err)
+	}
+}
+
+func TestClients(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	t.Chdir(home)
+	for _, file := range []string{".cursor/mcp.json", ".codex/config.toml"} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string][]string{}
+	for _, c := range imports.Clients() {
+		found[c.Name] = c.Files
+	}
+	if got := found["codex"]; len(got) != 1 || got[0] != filepath.Join(home, ".codex", "config.toml") {
+		t.Errorf("files of codex: %q", got)
+	}
+	if len(found["cursor"]) == 0 || len(found["claude-desktop"]) != 0 {
+		t.Errorf("found %q", found)
+	}
+}
+
+// FuzzAdd: whatever a file holds, what is made of it is good.
+func FuzzAdd(f *testing.F) {
+	for _, file := range samples(f) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var im imports.Import
+		if im.Add("f", []byte(text)) != nil || len(im.Names()) == 0 {
+			return
+		}
+		got := im.YAML()
+		if _, err := config.Parse("bridge.yaml", got, everything); err != nil {
+			t.Fatalf("%q becomes what is not good: %v\n%s", text, err, got)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package imports
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/similar"
+)
+
+// A rule is a list, beside the servers of a file, of those that may be used or not.
+type rule struct {
+	said  string // the key and its file, for notes
+	allow bool
+	names []string // as in the new file
+	odd   bool     // it has what is no name
+}
+
+// readRules reads the lists of a file, and those that Claude Code has for projects. In
+// each, the servers of all files may be named.
+func (im *Import) readRules(from string, root object) {
+	projects := orEmpty(root["projects"])
+	scopes := []object{root}
+	for _, key := range slices.Sorted(maps.Keys(projects)) {
+		scopes = append(scopes, orEmpty(projects[key]))
+	}
+	for _, scope := range scopes {
+		for _, key := range slices.Sorted(maps.Keys(scope)) {
+			if config.ListsServers(key) && similar.Fold(key) != "enabledmcpjsonservers" { // which is about one file, and restricts no other
+				im.readRule(key+" in "+from, strings.HasPrefix(similar.Fold(key), "allow"), scope[key])
+			}
+		}
+	}
+	gemini := orEmpty(root["mcp"])
+	for _, key := range []string{"allowed", "excluded"} {
+		if _, ok := gemini[key].([]any); ok {
+			im.readRule("mcp: "+key+" in "+from, key == "allowed", gemini[key])
+		}
+	}
+}
+
+func (im *Import) readRule(said string, allow bool, v any) {
+	if empty(v) && !(allow && v != nil) { // an empty list of those that are allowed allows none
+		return
+	}
+	list, ok := v.([]any)
+	r := rule{said: said, allow: allow, odd: !ok}
+	for _, item := range list {
+		name := text(item)
+		if name == "" { // of Claude Code's managed settings
+			name = text(orEmpty(item)["serverName"])
+		}
+		r.names = append(r.names, config.NameOf(name))
+		r.odd = r.odd || name == ""
+	}
+	im.rules = append(im.rules, r)
+}
+
+// keep switches off the servers that a list of any file keeps from being used. A
+// list that is not understood keeps all.
+func (im *Import) keep() {
+	for i := range im.servers {
+		s := &im.servers[i]
+		for _, r := range im.rules {
+			if note := "switched off by " + r.said; (r.odd || slices.Contains(r.names, s.name) != r.allow) && !slices.Contains(s.notes, note) {
+				s.off, s.notes = true, append(s.notes, note)
+			}
+		}
+	}
+}
+
+// unused reads opencode's tools: { "SERVER_*": false }.
+func (s *server) unused(from, key string, tools object) {
+	for _, pattern := range slices.Sorted(maps.Keys(tools)) {
+		if tools[pattern] != false {
+			continue
+		}
+		if all, _ := path.Match(pattern, key+"_"); all {
+			s.off, s.notes = true, append(s.notes, fmt.Sprintf("switched off by tools: %q in %s", pattern, from))
+		} else if name, ok := strings.CutPrefix(pattern, key+"_"); ok {
+			s.deny = append(s.deny, name)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package share
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/bridgetest"
+	"github.com/mcp-bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ended is an Observer of lanes that open nothing.
+type ended struct{ lane.Observer }
+
+func (ended) Ended() {}
+
+// server is what calls over a shared lane go through. It knows who is subscribed.
+type server struct {
+	bridge.Upstream
+	takes   time.Duration // to answer
+	refuses string        // a method
+
+	mu   sync.Mutex // guards subs
+	subs map[string]bool
+}
+
+func (s *server) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	time.Sleep(s.takes)
+	if r.Method == s.refuses {
+		return jsonrpc.NewError(nil, -1, "no", nil), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subs[r.URI()] = r.Method == "resources/subscribe"
+	return jsonrpc.NewResult(nil, []byte("{}")), nil
+}
+
+// shared runs f in a bubble with the shared lanes of a server, of which there may be
+// four.
+func shared(t *testing.T, up *server, f func(t *testing.T, s *Hubs)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		up.subs = map[string]bool{}
+		s := New(Options{
+			Server: "s", Budget: lane.NewBudget("s", 4, nil, nil, nil), Force: t.Context(),
+			Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+				return lane.New(&lane.Options{}, from, lane.Ends{Client: to, Observer: ended{}, GivenUp: givenUp}), up
+			},
+		})
+		defer s.Close(t.Context())
+		f(t, s)
+	})
+}
+
+func joined(t *testing.T, s *Hubs, principal string) *View {
+	t.Helper()
+	v, err := s.Join(bridge.Caller{Principal: principal, Capabilities: []byte("{}"), Params: []byte("{}")}, bridge.Nobody{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (v *View) says(t *testing.T, method, uri string) {
+	t.Helper()
+	m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"uri":%q}}`, method, uri))
+	if _, err := v.Call(context.Background(), &bridge.Request{Message: m, From: &bridge.Caller{}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections of principals that are gone for good are not kept in mind without
+// limit.
+func TestHubsForgetPrincipals(t *testing.T) {
+	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+		stays := joined(t, s, "stays")
+		for i := range 20 {
+			_ = joined(t, s, fmt.Sprint(i)).Close(t.Context())
+		}
+		if n := len(s.hubs); n > 4 || joined(t, s, "stays").h != stays.h {
+			t.Errorf("%d shared connections are kept in mind", n)
+		}
+	})
+}
+
+// Subscribing, unsubscribing and leaving race; in the end the hub knows of the
+// subscribers that are left, as the server does.
+func TestHubSubscriptionRaces(t *testing.T) {
+	up := &server{takes: time.Millisecond}
+	shared(t, up, func(t *testing.T, s *Hubs) {
+		stays := joined(t, s, "p")
+		var wg sync.WaitGroup
+		for i := range 20 {
+			v := joined(t, s, "p")
+			wg.Go(func() {
+				for range 20 {
+					v.says(t, "resources/subscribe", "a:")
+					v.says(t, "resources/subscribe", "b:")
+					v.says(t, "resources/unsubscribe", "a:")
+				}
+				_ = v.Close(t.Context())
+			})
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				_ = v.Close(t.Context())
+			})
+		}
+		wg.Wait()
+		stays.says(t, "resources/subscribe", "a:")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if h := stays.h; !up.subs["a:"] || up.subs["b:"] || len(h.subs) != 1 {
+			t.Errorf("server %v, hub %v; want a: only", up.subs, h.subs)
+		}
+	})
+}
+
+// A session that ends while it subscribes leaves no subscription behind, and so does
+// one whose server refuses to end it.
+func TestHubForgetsSubscriptions(t *testing.T) {
+	up := &server{takes: time.Second}
+	shared(t, up, func(t *testing.T, s *Hubs) {
+		v := joined(t, s, "p")
+		var wg sync.WaitGroup
+		wg.Go(func() { v.says(t, "resources/subscribe", "a:") })
+		synctest.Wait()
+		_ = v.Close(t.Context())
+		wg.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if up.subs["a:"] || len(v.h.subs) != 0 {
+			t.Errorf("server %v, hub %v; want none", up.subs, v.h.subs)
+		}
+	})
+	shared(t, &server{refuses: "resources/unsubscribe"}, func(t *testing.T, s *Hubs) {
+		v := joined(t, s, "p")
+		v.says(t, "resources/subscribe", "a:")
+		v.says(t, "resources/unsubscribe", "a:")
+		if len(v.h.subs) != 0 {
+			t.Errorf("hub %v; want none", v.h.subs)
+		}
+	})
+}

@@ -1,0 +1,284 @@
+// Package filter decides what clients see and use of a server: what its operator
+// allows, denies, renames and describes anew ([Filter]), what a principal may use
+// ([Grant]), and whose a task is ([Tasks]). What clients do not see is answered as if
+// it did not exist, however its URI is spelled.
+//
+// It does not know connections, and starts no goroutine.
+package filter
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Filter is what clients see of one server, and who may use it.
+type Filter struct {
+	server string
+	of     [list.Kinds]*compiled
+	grants map[string]Grant // by principal; nil when there are no access rules
+}
+
+// New makes the filter of the server of that name. grants are what each principal
+// may use, of all servers; nil means that there are no access rules.
+func New(server string, o Options, grants map[string]Grant) *Filter {
+	r := compile(o.Resources, true)
+	return &Filter{
+		server: server, grants: grants,
+		of: [list.Kinds]*compiled{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: r, list.Templates: r},
+	}
+}
+
+// Wrap returns up, which goes by the server's own names, as clients see it.
+func (f *Filter) Wrap(up bridge.Upstream) bridge.Upstream {
+	if f.of == [list.Kinds]*compiled{} {
+		return up
+	}
+	return &filtered{up, f}
+}
+
+// Client returns to, which is not told of resources that it does not see.
+func (f *Filter) Client(to bridge.Client) bridge.Client {
+	if f.of[list.Resources] == nil {
+		return to
+	}
+	return &screened{to, f.of[list.Resources]}
+}
+
+// Shows reports whether a principal that may use the server may use the tool or
+// prompt that clients know by that name.
+func (f *Filter) Shows(k list.Kind, name, principal string) bool {
+	if _, ok := f.of[k].internal(name); !ok {
+		return false
+	}
+	g, known := f.grants[principal]
+	return f.grants == nil || known && (k != list.Tools || g.Passes(name))
+}
+
+// compiled are rules that are ready for use. nil lets everything through as it is.
+type compiled struct {
+	Rules
+	uris  bool              // renaming is for show only
+	names map[string]string // the server's names by those that clients see
+}
+
+func compile(r Rules, uris bool) *compiled {
+	if len(r.Allow)+len(r.Deny)+len(r.Rename)+len(r.Override) == 0 {
+		return nil
+	}
+	c := &compiled{Rules: r, uris: uris, names: map[string]string{}}
+	if !uris {
+		for internal, external := range r.Rename {
+			c.names[external] = internal
+		}
+	}
+	return c
+}
+
+// passes reports whether clients may see what has this name or URI.
+func (c *compiled) passes(internal string) bool {
+	if c == nil {
+		return true
+	}
+	if c.uris {
+		return c.PassesURI(internal)
+	}
+	return c.Passes(internal)
+}
+
+// external returns the name under which clients see what the server calls internal;
+// false when they do not see it: hidden, or its name has been given to another.
+func (c *compiled) external(internal string) (string, bool) {
+	if !c.passes(internal) {
+		return "", false
+	}
+	if c == nil || c.uris {
+		return internal, true
+	}
+	if name, ok := c.Rename[internal]; ok {
+		return name, true
+	}
+	_, taken := c.names[internal]
+	return internal, !taken
+}
+
+// internal returns the server's own name of what a client calls external; false
+// when clients see nothing of that name.
+func (c *compiled) internal(external string) (string, bool) {
+	if c == nil || c.uris {
+		return external, c.passes(external)
+	}
+	if internal, ok := c.names[external]; ok {
+		return internal, c.passes(internal)
+	}
+	_, away := c.Rename[external]
+	return external, !away && c.passes(external)
+}
+
+// describe returns the item as clients see it, or nil.
+func (c *compiled) describe(item []byte, internal string) []byte {
+	name, ok := c.external(internal)
+	if !ok {
+		return nil
+	}
+	if c.uris {
+		if to, ok := c.Rename[internal]; ok {
+			item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(to)))
+		}
+	} else if name != internal {
+		item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(name)))
+	}
+	o := c.Override[internal]
+	if o.Title != nil {
+		item = rawjson.SetFirst(item, "title", []byte(rawjson.Quote(*o.Title)))
+	}
+	if o.Description != nil {
+		item = rawjson.SetFirst(item, "description", []byte(rawjson.Quote(*o.Description)))
+	}
+	if len(o.Annotations) > 0 {
+		a := []byte(gjson.GetBytes(item, "annotations").Raw)
+		for _, member := range slices.Sorted(maps.Keys(o.Annotations)) {
+			if value := o.Annotations[member]; string(value) == "null" {
+				a = rawjson.Delete(a, member)
+			} else {
+				a = rawjson.Set(a, member, value)
+			}
+		}
+		if len(a) == 0 {
+			a = []byte("{}")
+		}
+		item = rawjson.SetFirst(item, "annotations", a)
+	}
+	return item
+}
+
+// filtered is an Upstream of which clients see a part, under names of the
+// operator's choice.
+type filtered struct {
+	bridge.Upstream
+	f *Filter
+}
+
+// screened is a Client that is not told of resources that it does not see.
+type screened struct {
+	bridge.Client
+	resources *compiled
+}
+
+// Notify passes on a notification.
+func (s *screened) Notify(n *jsonrpc.Message) {
+	if n.Method != "notifications/resources/updated" || s.resources.passes(n.URI()) {
+		s.Client.Notify(n)
+	}
+}
+
+// Call makes a call, unless it is about what clients do not see.
+func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if k, ok := list.Of(r.Method); ok {
+		a, err := u.Upstream.Call(ctx, r)
+		if err != nil || a.Error != nil || u.f.of[k] == nil {
+			return a, err
+		}
+		return k.Edit(a, u.f.of[k].describe), nil
+	}
+	if r.Method == era.Listen && u.f.of[list.Resources] != nil {
+		return u.listen(ctx, r)
+	}
+	k, about := subject(r.Method)
+	if !about || u.f.of[k] == nil && (r.Method != era.Complete || u.f.of[list.Templates] == nil) {
+		return u.Upstream.Call(ctx, r)
+	}
+	m, no := u.admit(k, r)
+	if no != nil {
+		return no, nil
+	}
+	inner := *r
+	inner.Message = m
+	return u.Upstream.Call(ctx, &inner)
+}
+
+// listen serves a subscription without the resources that clients do not see.
+func (u *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	params := r.Whole()
+	wants, fault := list.ReadListen(params)
+	if fault != "" {
+		return jsonrpc.InvalidParams(fault), nil
+	}
+	inner := *r
+	inner.Back = u.f.Client(r.Back)
+	seen := slices.DeleteFunc(slices.Clone(wants.URIs), func(uri string) bool { return !u.f.of[list.Resources].passes(uri) })
+	if len(seen) < len(wants.URIs) {
+		inner.Message = list.Narrowed(params, "resourceSubscriptions", seen)
+	}
+	return u.Upstream.Call(ctx, &inner)
+}
+
+// subject returns the kind of what a request is about.
+func subject(method string) (list.Kind, bool) {
+	switch method {
+	case "tools/call":
+		return list.Tools, true
+	case "prompts/get":
+		return list.Prompts, true
+	case "resources/read", "resources/subscribe":
+		return list.Resources, true
+	case era.Complete:
+		return list.Prompts, true
+	}
+	return 0, false
+}
+
+// admit returns the message as the server understands it, or the answer to one
+// that is about what clients do not see: the same as if it did not exist.
+func (u *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	m := r.Message
+	if m.Doubtful() {
+		return nil, jsonrpc.InvalidParams(bridge.NameDoubtful)
+	}
+	if m.Method == era.Complete {
+		return u.admitCompletion(r)
+	}
+	if k == list.Resources {
+		if m.URI() == "" || !u.f.of[k].passes(m.URI()) {
+			return nil, list.NoResource(r.From, m.URI())
+		}
+		return m, nil
+	}
+	seen := m.Name()
+	own, ok := u.f.of[k].internal(seen)
+	switch {
+	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
+		return nil, k.Unknown(seen)
+	case own != seen:
+		m = m.Renamed(own)
+	}
+	return m, nil
+}
+
+// admitCompletion is admit for completion/complete, whose subject stands deeper
+// in the params.
+func (u *filtered) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+	ref, no := list.ReferenceOf(r.Message)
+	if no != nil {
+		return nil, no
+	}
+	if ref.URI != "" {
+		if !u.f.of[list.Templates].passes(ref.URI) {
+			return nil, list.NoResource(r.From, ref.URI)
+		}
+		return ref.Located(), nil
+	}
+	own, ok := u.f.of[list.Prompts].internal(ref.Name)
+	if !ok {
+		return nil, list.Prompts.Unknown(ref.Name)
+	}
+	return ref.Named(own), nil
+}

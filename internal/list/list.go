@@ -1,0 +1,96 @@
+// Package list knows the four things that servers list. It edits their lists as the
+// bytes they are, reads requests about what is listed (for completions, and for
+// subscriptions), and tells clients of changes no more often than they can use.
+package list
+
+import (
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Kind is one of the four things that servers list.
+type Kind int
+
+// The kinds.
+const (
+	Tools Kind = iota
+	Prompts
+	Resources
+	Templates
+	Kinds // how many there are
+)
+
+var kinds = [Kinds]struct{ method, member, capability, changed, key string }{
+	Tools:     {"tools/list", "tools", "tools", "notifications/tools/list_changed", "name"},
+	Prompts:   {"prompts/list", "prompts", "prompts", "notifications/prompts/list_changed", "name"},
+	Resources: {"resources/list", "resources", "resources", "notifications/resources/list_changed", "uri"},
+	Templates: {"resources/templates/list", "resourceTemplates", "resources", "notifications/resources/list_changed", "uriTemplate"},
+}
+
+// Method returns the method that lists them.
+func (k Kind) Method() string { return kinds[k].method }
+
+// Member returns the member of its result that has the items.
+func (k Kind) Member() string { return kinds[k].member }
+
+// Capability returns the capability that announces them.
+func (k Kind) Capability() string { return kinds[k].capability }
+
+// Changed returns the notification that says that the list has changed.
+func (k Kind) Changed() string { return kinds[k].changed }
+
+// Key returns the member by which an item is known.
+func (k Kind) Key() string { return kinds[k].key }
+
+// Of returns the kind that a method lists.
+func Of(method string) (Kind, bool) {
+	for k := range Kinds {
+		if kinds[k].method == method {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// Each calls f for each item in a result that lists things of that kind: with
+// its text, and the decoded name or URI that it is known by. It reports whether
+// there is a list.
+func (k Kind) Each(result []byte, f func(item []byte, key string)) bool {
+	list := gjson.GetBytes(result, kinds[k].member)
+	if !list.IsArray() {
+		return false
+	}
+	list.ForEach(func(_, item gjson.Result) bool {
+		if key := item.Get(kinds[k].key); item.IsObject() && key.Type == gjson.String {
+			f([]byte(item.Raw), key.Str)
+		}
+		return true
+	})
+	return true
+}
+
+// Edit returns the answer with each item of its list as f returns it; an item
+// of which nothing is left is dropped. Everything else of the result stays. The
+// answer given is released if another one is returned.
+func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *jsonrpc.Message {
+	whole := a.Whole()
+	list := gjson.GetBytes(whole, kinds[k].member)
+	if !list.IsArray() || list.Index == 0 {
+		return a
+	}
+	out := append(make([]byte, 0, len(whole)), whole[:list.Index]...)
+	out = append(out, '[')
+	empty := len(out)
+	k.Each(whole, func(item []byte, key string) {
+		if item = f(item, key); item == nil {
+			return
+		}
+		if len(out) > empty {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	})
+	out = append(append(out, ']'), whole[list.Index+len(list.Raw):]...)
+	return a.Replaced(out)
+}

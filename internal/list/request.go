@@ -1,0 +1,74 @@
+package list
+
+import (
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Unknown answers a request about a tool or a prompt that there is not (A14).
+func (k Kind) Unknown(name string) *jsonrpc.Message {
+	what := map[Kind]string{Tools: "tool", Prompts: "prompt"}[k]
+	return jsonrpc.InvalidParams("Unknown " + what + ": " + name)
+}
+
+// NoResource answers a caller's request about a resource that there is not (A14).
+// 2026-07-28 has no code of its own for it (R-090).
+func NoResource(to *bridge.Caller, uri string) *jsonrpc.Message {
+	code := jsonrpc.CodeNoResource
+	if to.Modern() {
+		code = jsonrpc.CodeInvalidParams
+	}
+	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+}
+
+// Reference is what a request for completion is about: a prompt, or a resource or
+// template.
+type Reference struct {
+	Name, URI string // one of them is empty
+
+	m           *jsonrpc.Message
+	params, ref map[string]json.RawMessage
+}
+
+// ReferenceOf reads params.ref of a request for completion; the message, if it is
+// not nil, answers one that has none. What stands twice, or under a name that
+// differs in case only, could mean one thing to us and another to the server: there
+// is none in what goes on. A reference to both a prompt and a resource is none:
+// which of them counts would be for the server to say.
+func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
+	r := &Reference{m: m, params: rawjson.Members(m.Params, "ref")}
+	r.ref = rawjson.Members(r.params["ref"], "name", "uri")
+	_, named := r.ref["name"]
+	_, located := r.ref["uri"]
+	if r.ref == nil || named && located {
+		return nil, jsonrpc.InvalidParams("params.ref must be an object that says what is to be completed: a prompt by its name, or a resource by its uri")
+	}
+	r.Name, r.URI = gjson.ParseBytes(r.ref["name"]).Str, gjson.ParseBytes(r.ref["uri"]).Str
+	return r, nil
+}
+
+// Named returns the request about the prompt of that name.
+func (r *Reference) Named(name string) *jsonrpc.Message { return r.about("name", name) }
+
+// Located returns the request about its resource or template.
+func (r *Reference) Located() *jsonrpc.Message { return r.about("uri", r.URI) }
+
+func (r *Reference) about(member, text string) *jsonrpc.Message {
+	r.ref[member] = []byte(rawjson.Quote(text))
+	var params []byte
+	ref, err := json.Marshal(r.ref)
+	if err == nil {
+		r.params["ref"] = ref
+		params, err = json.Marshal(r.params)
+	}
+	if err != nil {
+		panic(err) // raw members that were just decoded always encode
+	}
+	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
+	return c.Clone() // parsed: its progress token is found
+}

@@ -1,0 +1,403 @@
+// Package rawjson reads and edits JSON as the bytes it is, so that what is not
+// concerned keeps its digits, its order and its unknown members. The bytes have
+// been checked to be JSON before they come here; bytes that are not do no harm,
+// but nothing sensible comes out either.
+//
+// It does not check JSON, and it decodes nothing but names and texts.
+package rawjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// Walk calls f for each member of an object ('{'), or item of an array ('['):
+// start is where it begins, with its name in an object, and [value, end) is
+// where its value stands. It reports false when b is something else.
+func Walk(b []byte, open byte, f func(start, value, end int) bool) bool {
+	i := Space(b, 0)
+	if i >= len(b) || b[i] != open {
+		return false
+	}
+	i = Space(b, i+1)
+	for i < len(b) && b[i] != open+2 { // } and ] stand two behind { and [
+		start, value := i, i
+		if open == '{' {
+			if b[i] != '"' {
+				break
+			}
+			if i = Space(b, StringEnd(b, i)); i >= len(b) || b[i] != ':' {
+				break
+			}
+			value = Space(b, i+1)
+		}
+		end := End(b, value)
+		if end == value || !f(start, value, end) {
+			break
+		}
+		if i = Space(b, end); i >= len(b) || b[i] != ',' {
+			break
+		}
+		i = Space(b, i+1)
+	}
+	return true
+}
+
+// Space returns the index of the next byte that is not white space.
+func Space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// End returns the index behind the value that begins at i, however deep it is.
+func End(b []byte, i int) int {
+	for depth := 0; i < len(b); {
+		switch c := b[i]; c {
+		case '"':
+			i = StringEnd(b, i)
+		case '{', '[':
+			depth++
+			i++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return i
+			}
+			i++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return i
+			}
+			i++
+			continue
+		default:
+			for i++; i < len(b) && !delimiter[b[i]]; i++ {
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return i
+}
+
+// Deeper reports whether arrays and objects are in one another more than most levels
+// deep, in a text that need not be JSON, nor whole.
+func Deeper(b []byte, most int) bool {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = StringEnd(b, i) - 1
+		case '{', '[':
+			if depth++; depth > most {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// delimiter has what may follow a number or a literal.
+var delimiter = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '"': true, '{': true, '[': true}
+
+// StringEnd returns the index behind the string whose opening quote is at i.
+func StringEnd(b []byte, i int) int {
+	first := i + 1
+	for i = first; ; i++ {
+		j := bytes.IndexByte(b[i:], '"')
+		if j < 0 {
+			return len(b)
+		}
+		i += j
+		escapes := 0
+		for k := i - 1; k >= first && b[k] == '\\'; k-- {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return i + 1
+		}
+	}
+}
+
+// Unquote returns the text of a JSON string. What is not UTF-8 becomes
+// U+FFFD, as for peers that use encoding/json.
+func Unquote(s []byte) []byte {
+	if len(s) < 2 {
+		return nil
+	}
+	if inside := s[1 : len(s)-1]; bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
+		return inside
+	}
+	var out string
+	if json.Unmarshal(s, &out) != nil {
+		return nil
+	}
+	return []byte(out)
+}
+
+// Quote returns the text as a JSON string.
+func Quote(s string) string { return string(gjson.AppendJSONString(nil, s)) }
+
+// Each calls f for each member of an object with its decoded name and its
+// value. It reports false when b is no object.
+func Each(b []byte, f func(name, value []byte)) bool {
+	return Walk(b, '{', func(start, value, end int) bool {
+		f(Unquote(b[start:StringEnd(b, start)]), b[value:end])
+		return true
+	})
+}
+
+// Get returns the value of a member of an object, or nil. Of several of that
+// name it is the last, as for most peers.
+func Get(object []byte, name string) []byte {
+	var found []byte
+	Each(object, func(n, value []byte) {
+		if string(n) == name {
+			found = value
+		}
+	})
+	return found
+}
+
+// Text returns a JSON string's text. It reports false for other values.
+func Text(value []byte) (string, bool) {
+	if len(value) == 0 || value[0] != '"' {
+		return "", false
+	}
+	return string(Unquote(value)), true
+}
+
+// IsObject reports whether a value is an object, by its first byte.
+func IsObject(value []byte) bool { return begins(value, '{') }
+
+// IsArray reports whether a value is an array, by its first byte.
+func IsArray(value []byte) bool { return begins(value, '[') }
+
+func begins(value []byte, c byte) bool {
+	i := Space(value, 0)
+	return i < len(value) && value[i] == c
+}
+
+// Given reports whether a member's value says something: it stands there and
+// is not null.
+func Given(value []byte) bool { return len(value) > 0 && value[0] != 'n' }
+
+// Same reports whether two slices are the same bytes in memory.
+func Same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// Edit returns the object with the value of each member as f returns it: the
+// one that it was given, another one, or nil, which drops the member. Members
+// of one name are each given to f, since nobody knows which of them a peer
+// takes. When nothing changes, the object is returned itself.
+func Edit(object []byte, f func(name, value []byte) []byte) []byte {
+	return replace(object, '{', func(start, value, end int) []byte {
+		return f(Unquote(object[start:StringEnd(object, start)]), object[value:end])
+	})
+}
+
+// EditItems is Edit for the items of an array.
+func EditItems(array []byte, f func(item []byte) []byte) []byte {
+	return replace(array, '[', func(_, value, end int) []byte { return f(array[value:end]) })
+}
+
+func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
+	var out []byte
+	done := 0     // b[:done] has been seen to
+	changed := -1 // how much of out was written at the first change
+	kept := false // something stands before this one
+	Walk(b, open, func(start, value, end int) bool {
+		now := f(start, value, end)
+		if Same(now, b[value:end]) {
+			if changed >= 0 {
+				if kept {
+					out = append(out, b[done:end]...)
+				} else {
+					out = append(out, b[start:end]...) // without the comma
+				}
+			}
+			done, kept = end, true
+			return true
+		}
+		if changed < 0 {
+			changed = done
+			if done == 0 {
+				changed = start
+			}
+			out = append(make([]byte, 0, len(b)+len(now)), b[:changed]...)
+		}
+		if now != nil {
+			if kept {
+				out = append(out, b[done:value]...)
+			} else {
+				out = append(out, b[start:value]...)
+			}
+			out = append(out, now...)
+			kept = true
+		}
+		done = end
+		return true
+	})
+	if changed < 0 {
+		return b
+	}
+	return append(out, b[done:]...)
+}
+
+// Set returns the object with a member set: where it stands, or at the end. Of
+// several of that name one is left, or a value would be as many times as long.
+// What is no object, such as nil, counts as an empty one.
+func Set(object []byte, name string, value []byte) []byte {
+	out, there := replaced(object, name, value)
+	if there {
+		return out
+	}
+	return Append(out, '{', append([]byte(Quote(name)+":"), value...))
+}
+
+// SetFirst is Set, with a new member before all others: who reads a long text
+// finds it early.
+func SetFirst(object []byte, name string, value []byte) []byte {
+	object, there := replaced(object, name, value)
+	if there {
+		return object
+	}
+	at := bytes.IndexByte(object, '{') + 1
+	out := append(make([]byte, 0, len(object)+len(name)+len(value)+4), object[:at]...)
+	out = append(append(append(out, Quote(name)...), ':'), value...)
+	if !IsEmpty(object) {
+		out = append(out, ',')
+	}
+	return append(out, object[at:]...)
+}
+
+// replaced returns the object with another value of a member, and whether it has
+// that member.
+func replaced(object []byte, name string, value []byte) (out []byte, there bool) {
+	if !IsObject(object) {
+		return []byte("{}"), false
+	}
+	out = Edit(object, func(n, old []byte) []byte {
+		switch {
+		case string(n) != name:
+			return old
+		case there:
+			return nil
+		}
+		there = true
+		return value
+	})
+	return out, there
+}
+
+// Append returns the object, or array, with something more at the end.
+func Append(b []byte, open byte, more []byte) []byte {
+	at := bytes.LastIndexByte(b, open+2)
+	if at < 0 {
+		return b
+	}
+	empty := true
+	Walk(b, open, func(int, int, int) bool {
+		empty = false
+		return false
+	})
+	out := append(make([]byte, 0, len(b)+len(more)+1), b[:at]...)
+	if !empty {
+		out = append(out, ',')
+	}
+	return append(append(out, more...), b[at:]...)
+}
+
+// Delete returns the object without the members of these names.
+func Delete(object []byte, names ...string) []byte {
+	return Edit(object, func(name, value []byte) []byte {
+		for _, n := range names {
+			if string(name) == n {
+				return nil
+			}
+		}
+		return value
+	})
+}
+
+// Members returns the members of an object by their names, or nil for what is none.
+// Of several of a name the last is there. Where a name of sole is written in other
+// case it is left out: readers differ in whether that is the same name.
+func Members(object []byte, sole ...string) map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(object, &all) != nil {
+		return nil
+	}
+	for name := range all {
+		if slices.ContainsFunc(sole, func(s string) bool { return s != name && strings.EqualFold(s, name) }) {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+// IsEmpty reports whether b is an object without members.
+func IsEmpty(object []byte) bool {
+	some := false
+	return Walk(object, '{', func(int, int, int) bool {
+		some = true
+		return false
+	}) && !some
+}
+
+// OneLine returns a copy of JSON without line breaks, which stand only between
+// tokens.
+func OneLine(b []byte) []byte {
+	out := bytes.Clone(b)
+	for i, c := range out {
+		if c == '\n' || c == '\r' {
+			out[i] = ' '
+		}
+	}
+	return out
+}
+
+// Mentions reports whether a JSON text may have one of the words as the name of
+// a member. Names may be written with escapes.
+func Mentions(text []byte, words ...string) bool {
+	for _, w := range words {
+		if bytes.Contains(text, []byte(w)) {
+			return true
+		}
+	}
+	return bytes.Contains(text, []byte(`\u`))
+}
+
+// Compact returns JSON without the space between its parts: b itself when there
+// is none.
+func Compact(b []byte) []byte {
+	var out []byte
+	from := 0
+	for i := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = StringEnd(b, i)
+		case ' ', '\t', '\n', '\r':
+			if out == nil {
+				out = make([]byte, 0, len(b))
+			}
+			out = append(out, b[from:i]...)
+			i = Space(b, i)
+			from = i
+		default:
+			i++
+		}
+	}
+	if out == nil {
+		return b
+	}
+	return append(out, b[from:]...)
+}

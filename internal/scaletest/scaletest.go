@@ -1,0 +1,27 @@
+// Package scaletest says how much of a large test runs. Every test runs always;
+// what changes is how often it repeats something, or how large its input is.
+package scaletest
+
+import "os"
+
+// Whole is set if BRIDGE_TEST_MATRIX is "all", as it is in CI: what takes
+// minutes runs in full.
+var Whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
+
+// Of returns whole if the whole was asked for, and otherwise part.
+func Of(part, whole int) int {
+	if Whole {
+		return whole
+	}
+	return part
+}
+
+// Alone is for what a test computes in a single goroutine: the race detector
+// has nothing to find there, but takes ten times as long. It returns whole if
+// the detector is off, as it is in a second run of CI, and otherwise part.
+func Alone(part, whole int) int {
+	if Raced {
+		return part
+	}
+	return whole
+}

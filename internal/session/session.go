@@ -1,0 +1,115 @@
+// Package session holds what is known of sessions as plain data, apart from
+// the live connections that serve them: a record can travel to another
+// instance.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+)
+
+// Record is one session.
+type Record struct {
+	Key       string `json:"-"` // made from the id by Key: the id itself is a secret
+	Server    string
+	Principal string
+	Revision  string
+	Params    []byte      // of initialize, raw JSON
+	Header    http.Header `json:",omitempty"` // what the client sent with it, as far as it is forwarded
+	Level     []byte      `json:",omitempty"` // params of the last logging/setLevel, raw JSON
+	Subs      []string    `json:",omitempty"` // URIs of the resources that the client subscribes to
+	// Greeting is what the client was told of the server: protocolVersion and
+	// capabilities, a raw JSON object. It is empty until the handshake has succeeded.
+	Greeting []byte `json:",omitempty"`
+	// Bound says that the session lives and ends with the process that began it, such
+	// as one over HTTP+SSE, whose life is its stream's.
+	Bound bool `json:"-"`
+}
+
+// Held is a record, and the right to write it.
+type Held struct {
+	Record
+	Owner string // which instance; empty when it was released
+	Epoch int64  // rises with each change of the owner
+}
+
+// Errors of a Store.
+var (
+	ErrNotFound = errors.New("no such session")
+	ErrFull     = errors.New("too many sessions")
+	// ErrFenced: another instance has the session by now.
+	ErrFenced = errors.New("another instance has the session")
+	// ErrUnavailable: the store cannot be asked. Whether it has done what it was
+	// asked for is not known.
+	ErrUnavailable = errors.New("the store of sessions is out of reach")
+)
+
+// Moved is the error of a Put or a Take that came too late.
+type Moved struct {
+	Owner string // who has the session; empty when it was released
+	Epoch int64
+}
+
+func (*Moved) Error() string { return ErrFenced.Error() }
+
+// Unwrap makes a Moved a kind of ErrFenced.
+func (*Moved) Unwrap() error { return ErrFenced }
+
+// Keeper is a Store as those see it who have sessions. Methods may be called
+// concurrently.
+type Keeper interface {
+	// Put adds a record for this owner and returns it with the right to write it.
+	// Epoch is the last one that was known, and 0 for a new session. It fails with
+	// ErrFull when the limit is reached, and with *Moved if there is one already.
+	Put(ctx context.Context, h Held) (Held, error)
+	// Save writes the record again. It fails with ErrFenced.
+	Save(ctx context.Context, h Held) error
+	// Release writes the record and gives the session up: whoever takes it has it.
+	// It fails with ErrFenced.
+	Release(ctx context.Context, h Held) error
+	// Delete removes the record. One that is missing, or another's, is no error.
+	Delete(ctx context.Context, h Held) error
+}
+
+// Store keeps records for several owners, of which it is one's view.
+type Store interface {
+	Keeper
+	// Find returns the record or ErrNotFound.
+	Find(ctx context.Context, key string) (Held, error)
+	// Take makes this owner the one of a session that was found as seen. It fails
+	// with *Moved if it has changed since, and with ErrNotFound.
+	Take(ctx context.Context, seen Held) (Held, error)
+	// Keep has the records live on. It returns those that this owner has no more.
+	Keep(ctx context.Context, all []Held) (fenced []Held, err error)
+}
+
+// NewID returns an id for a new session: 130 random bits (R-029), and before them
+// the tag of the instance, if it has one. The tag is a hint where the session may
+// live, and no proof.
+func NewID(tag string) string {
+	if tag == "" {
+		return rand.Text()
+	}
+	return tag + "-" + rand.Text()
+}
+
+// TagLength is the length of a tag.
+const TagLength = 6
+
+// Tag returns the tag that an id of NewID begins with, or nothing.
+func Tag(id string) string {
+	if len(id) > TagLength && id[TagLength] == '-' {
+		return id[:TagLength]
+	}
+	return ""
+}
+
+// Key returns what a session is stored under. The id cannot be told from it.
+func Key(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,165 @@
+package strict
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Expand replaces the references in s and says whether there was one. The error
+// names every reference that cannot be replaced, and no value.
+func (d *Decoder) Expand(s string) (string, bool, error) {
+	var out strings.Builder
+	var errs []error
+	found := false
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		if !ok {
+			out.WriteString(s)
+			return out.String(), found, errors.Join(errs...)
+		}
+		if literal, ok := strings.CutSuffix(before, "$"); ok {
+			out.WriteString(literal + "${")
+			s = rest
+			continue
+		}
+		out.WriteString(before)
+		found = true
+		inner, after, closed := strings.Cut(rest, "}")
+		value, err := d.lookup(inner, closed)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		out.WriteString(value)
+		s = after
+	}
+}
+
+// lookup returns the value for the reference whose text within the braces is
+// inner.
+func (d *Decoder) lookup(inner string, closed bool) (string, error) {
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	if rest, ok := strings.CutPrefix(name, "env:"); ok {
+		if !d.Foreign {
+			return "", fmt.Errorf("%s is a client's way to name a variable: write ${%s}", Clip("${"+inner+"}"), Clip(rest))
+		}
+		name = rest
+	}
+	id, isInput := strings.CutPrefix(name, "input:")
+	switch {
+	case isInput && closed:
+		return "", fmt.Errorf("%s is what VS Code asks its user for: write ${%s}, and set that variable in the environment of %s", Clip("${"+inner+"}"), Clip(variableName(id)), d.Program)
+	case !closed:
+		return "", fmt.Errorf("%s has no closing brace: write ${NAME}, or $${ for a literal ${", Clip("${"+inner))
+	case !IsVariable(name):
+		return "", fmt.Errorf("%s is not a reference: write ${NAME} or ${NAME:-default}, or $${ for a literal ${", Clip("${"+inner+"}"))
+	case strings.Contains(fallback, "${"):
+		return "", fmt.Errorf("${%s:-…}: a default is plain text and cannot hold a reference", name)
+	}
+	// As in a shell, :- also stands in for a variable that is set but empty.
+	value, set := d.Env(name)
+	if hasFallback && value == "" {
+		return fallback, nil
+	}
+	if !set && ofEditors(name) {
+		return "", fmt.Errorf("${%s} is what an editor fills in: write the path itself, or ${HOME} for the home folder", name)
+	}
+	if !set {
+		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s, or write ${%s:-default}", name, d.Program, name)
+	}
+	if value != "" {
+		d.Secrets[value] = "${" + name + "}"
+		d.looked = append(d.looked, value)
+	}
+	return value, nil
+}
+
+// ofEditors reports whether editors know a variable by this name that is not in
+// the environment.
+func ofEditors(name string) bool {
+	return slices.Contains([]string{"workspaceFolder", "workspaceFolderBasename", "workspaceRoot", "userHome", "pathSeparator"}, name)
+}
+
+// variableName makes the name of a variable of any text.
+func variableName(text string) string {
+	return strings.Map(func(r rune) rune {
+		if IsVariable("_" + string(r)) {
+			return unicode.ToUpper(r)
+		}
+		return '_'
+	}, text)
+}
+
+// IsVariable reports whether a name can be that of a variable.
+func IsVariable(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// Redact puts references in the place of values that came from the environment,
+// for messages of which others wrote the text. A value of a few letters is only
+// looked for as a whole word; anything else would spoil ordinary text.
+func (d *Decoder) Redact(message string) string { return Redact(message, d.Secrets) }
+
+// Redact puts references in the place of values from the environment. secrets
+// has the references by value.
+func Redact(message string, secrets map[string]string) string {
+	values := make([]string, 0, len(secrets))
+	for value := range secrets {
+		values = append(values, value)
+	}
+	// The longest first: one value may be a part of another.
+	slices.SortFunc(values, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	for _, value := range values {
+		quoted := strconv.Quote(value)
+		for _, form := range []string{value, quoted[1 : len(quoted)-1]} {
+			message = replaceWord(message, form, secrets[value])
+		}
+	}
+	return message
+}
+
+func replaceWord(s, old, with string) string {
+	var out strings.Builder
+	for {
+		before, after, ok := strings.Cut(s, old)
+		if !ok {
+			out.WriteString(s)
+			return out.String()
+		}
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(after)
+		out.WriteString(before)
+		if len(old) < 4 && (isWord(last) || isWord(next)) {
+			out.WriteString(old)
+		} else {
+			out.WriteString(with)
+		}
+		s = after
+	}
+}
+
+func isWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+
+// Clip shortens what a message quotes from the file.
+func Clip(s string) string {
+	const most = 60
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "…"
+}

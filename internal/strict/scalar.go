@@ -1,0 +1,387 @@
+package strict
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// A Slot is the place that a value is read into, as messages call it.
+type Slot struct {
+	Section *Section
+	Label   string // the key, and the item when it is a list's: "args: item 2"
+	Line    int
+	Off     bool // a duration that can be "off"
+	Loose   bool // text that may also be written as a number or true
+	Rule    func(any) (any, error)
+}
+
+// Value reads n into v and reports whether it could.
+func (d *Decoder) Value(x *Slot, n ast.Node, v reflect.Value) bool {
+	into := v.Addr().Interface()
+	if d.schema.Value != nil {
+		if ok, known := d.schema.Value(x, n, into); known {
+			return ok
+		}
+	}
+	switch into := into.(type) {
+	case *json.RawMessage:
+		return d.raw(x, n, into)
+	case *JSON:
+		raw, ok := d.JSON(x, n)
+		*into = raw
+		return ok
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		return d.kind(x, n, v)
+	case reflect.Struct:
+		if _, parse := d.text(v.Type()); parse != nil || v.Type() == reflect.TypeFor[netip.Prefix]() {
+			break // written as text
+		}
+		return d.group(x, n, v)
+	case reflect.Map:
+		return d.table(x, n, v)
+	case reflect.Slice:
+		return d.items(x, n, v)
+	}
+	if line := LineOf(d.Resolve(n)); line > 0 {
+		x.Line = line
+	}
+	got, ok := d.Scalar(x, n, v.Type())
+	if !ok {
+		return false
+	}
+	value, err := d.convert(got, v.Type(), x.Off)
+	if err == nil && x.Rule != nil {
+		value, err = x.Rule(value)
+	}
+	if err != nil {
+		d.Fault(x.Line, "%s%s is %s%s: %v", x.Section.Where, x.Label, d.Shown(n), got.from(), err)
+		return false
+	}
+	v.Set(reflect.ValueOf(value).Convert(v.Type()))
+	return true
+}
+
+// items reads a list.
+func (d *Decoder) items(x *Slot, n ast.Node, v reflect.Value) bool {
+	seq, ok := d.Resolve(n).(*ast.SequenceNode)
+	if !ok {
+		example := `["a", "b"]`
+		if item := v.Type().Elem(); item.Kind() == reflect.Struct {
+			if _, parse := d.text(item); parse == nil {
+				keys := Keys(item)
+				example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
+			}
+		}
+		return d.Mistyped(x, n, "a list, such as "+example)
+	}
+	if len(seq.Values) == 0 && d.schema.Empty != nil {
+		if wrong := d.schema.Empty(x.Label); wrong != "" {
+			d.Fault(x.Line, "%s%s is empty%s", x.Section.Where, x.Label, wrong)
+			return false
+		}
+	}
+	list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
+	for i, item := range seq.Values {
+		at := &Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: x.Line, Loose: true, Rule: x.Rule}
+		if line := LineOf(d.Resolve(item)); line > 0 {
+			at.Line = line
+		}
+		good := d.Value(at, item, list.Index(i))
+		x.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: d.Shown(item), Bad: !good}
+		ok = good && ok
+	}
+	v.Set(list)
+	return ok
+}
+
+// table reads a mapping of names to values.
+func (d *Decoder) table(x *Slot, n ast.Node, v reflect.Value) bool {
+	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
+	if !ok {
+		return d.Mistyped(x, n, "a mapping, such as { NAME: value }")
+	}
+	table := reflect.MakeMapWithSize(v.Type(), len(list))
+	for _, e := range list {
+		if wrong := d.wrongKey(x.Label, e.Key); wrong != "" {
+			d.Fault(e.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
+			ok = false
+			continue
+		}
+		value := reflect.New(v.Type().Elem()).Elem()
+		at := &Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
+		good := d.Value(at, e.Value, value)
+		x.Section.Marks[at.Label] = Mark{Line: at.Line, Bad: !good}
+		ok = good && ok
+		table.SetMapIndex(reflect.ValueOf(e.Key), value)
+	}
+	v.Set(table)
+	return ok
+}
+
+// kind reads a mapping into a struct of which there may be none, and checks it.
+func (d *Decoder) kind(x *Slot, n ast.Node, v reflect.Value) bool {
+	sec, list, ok := d.section(x, n, v.Type().Elem())
+	if !ok {
+		return false
+	}
+	d.Struct(sec, list, v)
+	x.Section.Adopt(x.Label, sec)
+	return true // faults inside have been reported one by one
+}
+
+// Inner reads a mapping into the struct that into points to.
+func (d *Decoder) Inner(x *Slot, n ast.Node, into any) (*Section, bool) {
+	v := reflect.ValueOf(into).Elem()
+	sec, list, ok := d.section(x, n, v.Type())
+	if !ok {
+		return nil, false
+	}
+	d.Fields(sec, list, v)
+	x.Section.Adopt(x.Label, sec)
+	return sec, true
+}
+
+// section begins to read n, a mapping with the keys of the struct t.
+func (d *Decoder) section(x *Slot, n ast.Node, t reflect.Type) (sec *Section, list []Entry, ok bool) {
+	sec = &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+	if list, ok = d.Entries(sec.Where, n); !ok {
+		expected := "a mapping with the keys " + strings.Join(Keys(t), ", ")
+		if _, can := t.FieldByName("Off"); can {
+			expected += "; or off"
+		}
+		return nil, nil, d.Mistyped(x, n, expected)
+	}
+	return sec, list, true
+}
+
+// Struct fills what the pointer v points to from the entries, and checks it.
+func (d *Decoder) Struct(sec *Section, list []Entry, v reflect.Value) {
+	v.Set(reflect.New(v.Type().Elem()))
+	d.Fields(sec, list, v.Elem())
+	d.check(sec, v.Interface())
+}
+
+// Text is a scalar's value with the references replaced.
+type Text struct {
+	Value    string
+	Expanded bool     // came from the environment, in part at least
+	Node     ast.Node // the scalar
+}
+
+// from tells the reader of a message that the value is not what is shown.
+func (t Text) from() string {
+	if t.Expanded {
+		return " (its value is from the environment and not shown)"
+	}
+	return ""
+}
+
+// Scalar returns the value of n for a field of type t.
+func (d *Decoder) Scalar(x *Slot, n ast.Node, t reflect.Type) (Text, bool) {
+	n = d.Resolve(n)
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return d.replaced(x, n, v.Value)
+	case *ast.LiteralNode:
+		return d.replaced(x, n, v.Value.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		if t.Kind() == reflect.String && !x.Loose {
+			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, d.Shown(n))
+			return Text{}, false
+		}
+		// As written: 1.10 stays 1.10 and 007 stays 007.
+		return Text{Value: n.GetToken().Value, Node: n}, true
+	}
+	return Text{}, d.Mistyped(x, n, d.expected(t, x.Off))
+}
+
+func (d *Decoder) replaced(x *Slot, n ast.Node, s string) (Text, bool) {
+	if d.schema.Literal != nil {
+		if err := d.schema.Literal(x, s); err != nil {
+			d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, d.Shown(n), err)
+			return Text{}, false
+		}
+	}
+	d.looked = nil
+	value, expanded, err := d.Expand(s)
+	if len(d.looked) > 0 && d.schema.Expanded != nil {
+		d.schema.Expanded(x, value, d.looked)
+	}
+	if err == nil && strings.ContainsRune(value, 0) {
+		err = errors.New("must not contain a zero byte")
+	}
+	if err != nil {
+		for message := range strings.SplitSeq(err.Error(), "\n") {
+			d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, message)
+		}
+		return Text{}, false
+	}
+	return Text{value, expanded, n}, true
+}
+
+// Mistyped reports that n is something else than what is expected; it returns false.
+func (d *Decoder) Mistyped(x *Slot, n ast.Node, expected string) bool {
+	shown := d.Shown(n)
+	switch d.Resolve(n).(type) {
+	case *ast.StringNode, *ast.LiteralNode:
+		if strings.HasPrefix(expected, "a mapping") { // likely NAME=SECRET, a command line or an address
+			shown = "text"
+		}
+	}
+	switch d.Resolve(n).(type) {
+	case nil:
+		d.Fault(x.Line, "%s%s: there is no anchor for this alias above", x.Section.Where, x.Label)
+	case *ast.NullNode:
+		d.Fault(x.Line, "%s%s has no value: expected %s", x.Section.Where, x.Label, expected)
+	case *ast.TagNode:
+		d.Fault(x.Line, "%s%s has a YAML tag: remove the tag", x.Section.Where, x.Label)
+	default:
+		d.Fault(x.Line, "%s%s is %s: expected %s", x.Section.Where, x.Label, shown, expected)
+	}
+	return false
+}
+
+// Shown returns n as messages show it: as it is written in the file.
+func (d *Decoder) Shown(n ast.Node) string {
+	switch v := d.Resolve(n).(type) {
+	case *ast.StringNode:
+		return strconv.Quote(Clip(v.Value))
+	case *ast.LiteralNode:
+		return strconv.Quote(Clip(v.Value.Value))
+	case *ast.SequenceNode:
+		return "a list"
+	case ast.MapNode:
+		return "a mapping"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return Clip(v.GetToken().Value)
+	}
+	return "nothing"
+}
+
+func (d *Decoder) expected(t reflect.Type, off bool) string {
+	if text, parse := d.text(t); parse != nil {
+		return text
+	}
+	switch {
+	case t == reflect.TypeFor[time.Duration]() && off:
+		return `a duration such as 90s or 10m, or "off"`
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 90s, 5m or 1h30m"
+	case t == reflect.TypeFor[netip.Prefix]():
+		return "an address or a network such as 10.0.0.0/8"
+	case t.Kind() == reflect.Int:
+		return "a whole number"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	}
+	return "text"
+}
+
+// convert turns a scalar into a value for a field of type t. Errors say only
+// what is expected: the value may be a secret.
+func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
+	wrong := fmt.Errorf("expected %s", d.expected(t, off))
+	_, isText := got.Node.(*ast.StringNode)
+	if _, ok := got.Node.(*ast.LiteralNode); ok {
+		isText = true
+	}
+	if _, parse := d.text(t); parse != nil {
+		return parse(got)
+	}
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		if off && got.Value == "off" {
+			return time.Duration(0), nil
+		}
+		return duration(got.Value, wrong, off)
+	case t == reflect.TypeFor[netip.Prefix]():
+		return network(got.Value, wrong)
+	case t.Kind() == reflect.String:
+		return got.Value, nil
+	// Only the environment has numbers and truth as text; in the file, quotes
+	// say that it is text.
+	case isText && !got.Expanded:
+		if _, err := strconv.Atoi(got.Value); err == nil {
+			return nil, errors.New("remove the quotes")
+		}
+		return nil, wrong
+	case t.Kind() == reflect.Bool:
+		if got.Value != "true" && got.Value != "false" {
+			return nil, wrong
+		}
+		return got.Value == "true", nil
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(got.Value, "_", ""))
+	if err != nil {
+		return nil, wrong
+	}
+	return n, nil
+}
+
+func duration(s string, wrong error, off bool) (any, error) {
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		if off {
+			return nil, errors.New(`add a unit, such as 90s or 10m, or write "off" for never`)
+		}
+		return nil, errors.New("add a unit, such as 90s or 5m")
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		return nil, wrong
+	}
+	if v < 0 {
+		return nil, errors.New("must not be negative")
+	}
+	if v == 0 && off { // at once, or never? Ask.
+		return nil, errors.New(`write "off" for never, or leave the key out for the default`)
+	}
+	return v, nil
+}
+
+func network(s string, wrong error) (any, error) {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p.Masked(), nil
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" {
+		return nil, wrong
+	}
+	a = a.Unmap()
+	return netip.PrefixFrom(a, a.BitLen()), nil
+}
+
+// group reads a mapping into a struct, which may check itself. One that can be
+// switched off may be the word off.
+func (d *Decoder) group(x *Slot, n ast.Node, v reflect.Value) bool {
+	if off := v.FieldByName("Off"); off.IsValid() && d.IsOff(n) {
+		off.SetBool(true)
+		return true
+	}
+	sec, ok := d.Inner(x, n, v.Addr().Interface())
+	if ok {
+		d.check(sec, v.Addr().Interface())
+	}
+	return ok
+}
+
+// IsOff reports whether a node is the word off, or false, which older YAML takes
+// it for.
+func (d *Decoder) IsOff(n ast.Node) bool {
+	switch v := d.Resolve(n).(type) {
+	case *ast.StringNode:
+		return v.Value == "off"
+	case *ast.BoolNode:
+		return !v.Value
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/tidwall/jsonc"
+)
+
+// Tree returns the syntax tree of the file's one document; nil when it is empty.
+func (d *Decoder) Tree(data []byte) (root ast.Node, ok bool) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if !utf8.Valid(data) {
+		valid := len(data) - len(bytes.TrimLeftFunc(data, func(r rune) bool { return r != utf8.RuneError }))
+		d.Fault(1+bytes.Count(data[:valid], []byte("\n")), "the file is not UTF-8 text: save it as UTF-8")
+		return nil, false
+	}
+	// The parser counts some lines twice when they end with \r\n.
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	if ext := strings.ToLower(filepath.Ext(d.File)); (ext == ".json" || ext == ".jsonc") && len(bytes.TrimSpace(data)) > 0 {
+		data = jsonc.ToJSON(data) // comments and last commas become spaces: everything stays in its place
+		var into json.RawMessage
+		var syntax *json.SyntaxError
+		if err := json.Unmarshal(data, &into); errors.As(err, &syntax) {
+			d.broken(data, int(syntax.Offset), "not valid JSON: "+syntax.Error()+jsonHint(syntax))
+			return nil, false
+		}
+	}
+	if json.Valid(data) {
+		// JSON allows tabs where YAML does not. In valid JSON none is inside of a
+		// string, so they can all go.
+		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
+	}
+	d.data = data
+	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // we report duplicates ourselves
+	if err != nil {
+		d.syntax(data, err)
+		return nil, false
+	}
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
+		case root != nil:
+			d.Fault(LineOf(doc.Body), "the file has a second document: only one is read, so remove the line with ---")
+			return nil, false
+		default:
+			root = doc.Body
+		}
+	}
+	if root != nil {
+		ast.Walk(collect(d.anchors), root)
+	}
+	return root, true
+}
+
+// syntax reports what the parser found.
+func (d *Decoder) syntax(data []byte, err error) {
+	var e yaml.Error
+	if !errors.As(err, &e) || e.GetToken() == nil || e.GetToken().Position == nil {
+		d.Fault(0, "not valid YAML: %s", strings.ReplaceAll(err.Error(), "\n", " "))
+		return
+	}
+	pos := e.GetToken().Position
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	offset := 0
+	for _, line := range lines[:max(0, min(pos.Line-1, len(lines)))] {
+		offset += len(line)
+	}
+	// Columns count characters.
+	for i := 1; i < pos.Column && offset < len(data) && data[offset] != '\n'; i++ {
+		_, n := utf8.DecodeRune(data[offset:])
+		offset += n
+	}
+	message := "not valid YAML: " + strings.ReplaceAll(e.GetMessage(), "\t", `\t`)
+	source := lines[max(0, min(pos.Line, len(lines))-1)]
+	switch {
+	case bytes.HasPrefix(bytes.TrimLeft(source, " "), []byte("\t")):
+		message += "; indent with spaces, not with tabs"
+	case strings.Contains(message, "reserved character"):
+		message += "; put the text in quotes"
+	case tomlHead.Match(bytes.TrimSpace(data)):
+		message += "; this looks like TOML: if it is a file of Codex, " + d.Program + " import makes a configuration of it"
+	case bytes.Contains(source, []byte("${")) && bytes.ContainsAny(source, "[{"):
+		message += "; put text with ${…} in quotes when it is within { } or [ ]"
+	}
+	d.broken(data, offset+1, message)
+}
+
+// tomlHead is how a table of a TOML file begins.
+var tomlHead = regexp.MustCompile(`^\[\[?[\w."-]+\]\]?\s*(#.*)?\n`)
+
+// jsonHint says what is probably wrong where JSON is broken.
+func jsonHint(err *json.SyntaxError) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, "unexpected end"):
+		return ": a closing } or ] or \" is missing"
+	case strings.Contains(text, "after object key:value pair"), strings.Contains(text, "after array element"):
+		return ": a comma is missing before it"
+	case strings.Contains(text, "beginning of object key"):
+		return ": keys are written in double quotes"
+	}
+	return ""
+}
+
+// broken reports a syntax error at the offset-th byte (from 1) with its line.
+func (d *Decoder) broken(data []byte, offset int, message string) {
+	offset = max(0, min(offset-1, len(data)))
+	begin := bytes.LastIndexByte(data[:offset], '\n') + 1
+	line := data[begin:]
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line = line[:i]
+	}
+	number := 1 + bytes.Count(data[:begin], []byte("\n"))
+	// A long line, such as a whole file in one, is shown around the place.
+	before := []rune(string(data[begin:offset]))
+	column := len(before) + 1
+	from := max(0, len(before)-60)
+	shown := masked([]rune(string(line)))[from:]
+	if from > 0 {
+		shown[0] = '…'
+	}
+	if len(shown) > 100 {
+		shown = append(shown[:99:99], '…')
+	}
+	margin := fmt.Sprintf("%5d | ", number)
+	text := strings.ReplaceAll(string(shown), "\t", " ") // so that the caret is in its place
+	d.Fault(number, "%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
+}
+
+// masked hides the values on a line that could not be read: one of them may be a
+// secret. Keys stay, and punctuation, which is mostly what is wrong.
+func masked(line []rune) []rune {
+	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	out := slices.Clone(line)
+	for i, r := range line {
+		if word(r) {
+			out[i] = '*'
+		}
+		if r != ':' {
+			continue
+		}
+		for k := i - 1; k >= 0 && (word(line[k]) || strings.ContainsRune(`"'_-`, line[k])); k-- {
+			out[k] = line[k]
+		}
+	}
+	return out
+}

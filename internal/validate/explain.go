@@ -1,0 +1,300 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/tidwall/gjson"
+)
+
+// explainer says in words what a validator found.
+type explainer struct {
+	schema []byte
+	value  any
+}
+
+// finding is a fault with what is needed to choose among alternatives.
+type finding struct {
+	Fault
+	place []string
+	types []string // the value is of none of these types
+	enum  []any    // or is none of these
+	fixed bool     // a constant differs: it tells alternatives apart
+}
+
+// maxFindings is how many faults are looked at; more than that nobody reads.
+const maxFindings = 1000
+
+func (x *explainer) faults(wrong *jsonschema.ValidationError) Faults {
+	var out Faults
+	seen := map[Fault]bool{}
+	for _, f := range x.findings(wrong) {
+		if !seen[f.Fault] {
+			seen[f.Fault] = true
+			out = append(out, f.Fault)
+		}
+	}
+	// The validator goes through objects in no order.
+	slices.SortStableFunc(out, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}
+
+func (x *explainer) findings(w *jsonschema.ValidationError) []finding {
+	switch k := w.ErrorKind.(type) {
+	case *kind.AnyOf:
+		return x.alternatives(w)
+	case *kind.OneOf:
+		if len(k.Subschemas) == 0 {
+			return x.alternatives(w)
+		}
+		return []finding{x.at(w, "fits several of the alternatives where only one may: say more exactly which is meant")}
+	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
+		var all []finding
+		for _, cause := range w.Causes {
+			if len(all) >= maxFindings {
+				break
+			}
+			all = append(all, x.findings(cause)...)
+		}
+		if len(all) == 0 {
+			all = []finding{x.at(w, "is not as the schema says")}
+		}
+		return all
+	case *kind.Required:
+		return x.missing(w, k.Missing, "is missing")
+	case *kind.DependentRequired:
+		return x.missing(w, k.Missing, "is missing: it is needed with "+k.Prop)
+	case *kind.Dependency:
+		return x.missing(w, k.Missing, "is missing: it is needed with "+k.Prop)
+	case *kind.AdditionalProperties:
+		names := known(x.schemaAt(w.SchemaURL))
+		var all []finding
+		for _, name := range k.Properties {
+			all = append(all, x.below(w, name, unknown(name, names)))
+		}
+		return all
+	case *kind.Type:
+		f := x.at(w, "must be "+types(k.Want)+", not "+show(at(x.value, w.InstanceLocation)))
+		f.types = k.Want
+		return []finding{f}
+	case *kind.Enum:
+		f := x.at(w, "must be "+oneOf(k.Want)+", not "+show(at(x.value, w.InstanceLocation)))
+		f.enum = k.Want
+		return []finding{f}
+	case *kind.Const:
+		f := x.at(w, "must be "+show(k.Want)+", not "+show(at(x.value, w.InstanceLocation)))
+		f.fixed = true
+		return []finding{f}
+	}
+	return []finding{x.at(w, x.words(w))}
+}
+
+// at makes a finding about the value itself.
+func (x *explainer) at(w *jsonschema.ValidationError, text string) finding {
+	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, x.value), Text: text}, place: w.InstanceLocation}
+}
+
+// below makes a finding about a member of the value.
+func (x *explainer) below(w *jsonschema.ValidationError, name, text string) finding {
+	place := append(slices.Clip(w.InstanceLocation), name)
+	return finding{Fault: Fault{Path: pathOf(place, x.value), Text: text}, place: place}
+}
+
+func (x *explainer) missing(w *jsonschema.ValidationError, names []string, text string) []finding {
+	var all []finding
+	for _, name := range names {
+		all = append(all, x.below(w, name, text))
+	}
+	return all
+}
+
+// words says what is wrong by the other keywords.
+func (x *explainer) words(w *jsonschema.ValidationError) string {
+	switch k := w.ErrorKind.(type) {
+	case *kind.FalseSchema:
+		return "must not be given"
+	case *kind.Not:
+		return "is what the schema excludes"
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %s, not %d", count(k.Want, "character"), k.Got)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %s, not %d", count(k.Want, "character"), k.Got)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %s, not %d", count(k.Want, "item"), k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %s, not %d", count(k.Want, "item"), k.Got)
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %s, not %d", count(k.Want, "member"), k.Got)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have at most %s, not %d", count(k.Want, "member"), k.Got)
+	case *kind.AdditionalItems:
+		return fmt.Sprintf("has %s too many", count(k.Count, "item"))
+	case *kind.UniqueItems:
+		return fmt.Sprintf("must not have an item twice: those at %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
+	case *kind.Contains, *kind.MinContains:
+		return "has not the items that it must have"
+	case *kind.MaxContains:
+		return "has too many items of a kind"
+	case *kind.PropertyNames:
+		return "must not have a member called " + quote(k.Property)
+	case *kind.Pattern:
+		return "must match the pattern " + k.Want + ", which " + quote(k.Got) + " does not"
+	case *kind.Minimum:
+		return "must be at least " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+	case *kind.Maximum:
+		return "must be at most " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+	case *kind.ExclusiveMinimum:
+		return "must be more than " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+	case *kind.MultipleOf:
+		return "must be a multiple of " + rat(k.Want) + ", not " + show(at(x.value, w.InstanceLocation))
+	}
+	return "is not as the schema says"
+}
+
+// alternatives explains why none of several schemas fits, by the one that was
+// most probably meant.
+func (x *explainer) alternatives(w *jsonschema.ValidationError) []finding {
+	var wants []string
+	var enum []any
+	var near [][]finding
+	for _, cause := range w.Causes {
+		found := x.findings(cause)
+		own := len(found) > 0 && slices.Equal(found[0].place, w.InstanceLocation)
+		switch {
+		case own && found[0].types != nil:
+			wants = append(wants, found[0].types...)
+		case own && found[0].enum != nil:
+			enum = append(enum, found[0].enum...)
+		default:
+			near = append(near, found)
+		}
+	}
+	if len(near) > 0 {
+		best := slices.MinFunc(near, func(a, b []finding) int { return distance(a) - distance(b) })
+		if len(near) > 1 && distance(best) >= distant {
+			return []finding{x.at(w, fmt.Sprintf("fits none of the %d alternatives; of the nearest: %s: %s", len(w.Causes), cmp.Or(best[0].Path, "the whole"), best[0].Text))}
+		}
+		return best
+	}
+	var may []string
+	if len(wants) > 0 {
+		may = append(may, types(unique(wants)))
+	}
+	if len(enum) > 0 {
+		may = append(may, oneOf(enum))
+	}
+	if len(may) == 0 {
+		return []finding{x.at(w, "fits none of the alternatives")}
+	}
+	f := x.at(w, "must be "+strings.Join(may, " or ")+", not "+show(at(x.value, w.InstanceLocation)))
+	f.types, f.enum = unique(wants), enum
+	return []finding{f}
+}
+
+// distant is how far an alternative is when a constant differs.
+const distant = 1000
+
+// distance is how far a value is from an alternative.
+func distance(found []finding) int {
+	n := len(found)
+	for _, f := range found {
+		if f.fixed {
+			n += distant
+		}
+	}
+	return n
+}
+
+// schemaAt returns the part of the schema that a location names.
+func (x *explainer) schemaAt(location string) gjson.Result {
+	r := gjson.ParseBytes(x.schema)
+	_, pointer, _ := strings.Cut(location, "#")
+	if p, err := url.PathUnescape(pointer); err == nil {
+		pointer = p
+	}
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if step == "" {
+			continue
+		}
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		r = r.Get(gjson.Escape(step))
+	}
+	return r
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// rat writes a number of a schema.
+func rat(r *big.Rat) string {
+	if r == nil {
+		return "allowed"
+	}
+	if r.IsInt() {
+		if s := r.Num().String(); len(s) <= maxShown {
+			return s
+		}
+	}
+	if f, exact := r.Float64(); exact || f != 0 {
+		return fmt.Sprint(f)
+	}
+	return r.RatString()
+}
+
+var articles = map[string]string{
+	"string": "a string", "number": "a number", "integer": "an integer", "boolean": "true or false",
+	"array": "an array", "object": "an object", "null": "null",
+}
+
+// types lists types in words.
+func types(names []string) string {
+	var out []string
+	for _, n := range names {
+		if a, ok := articles[n]; ok {
+			n = a
+		}
+		out = append(out, n)
+	}
+	return strings.Join(out, " or ")
+}
+
+// maxAllowed is how many allowed values are listed.
+const maxAllowed = 50
+
+// oneOf lists allowed values.
+func oneOf(values []any) string {
+	var out []string
+	for i, v := range values {
+		if i == maxAllowed {
+			out = append(out, fmt.Sprintf("… (%d in all)", len(values)))
+			break
+		}
+		out = append(out, show(v))
+	}
+	if len(out) == 1 {
+		return out[0]
+	}
+	return "one of " + strings.Join(out, ", ")
+}
+
+func unique(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}

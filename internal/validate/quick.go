@@ -1,0 +1,495 @@
+package validate
+
+import (
+	"bytes"
+	"math/big"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// quick is a schema in a form with which JSON is checked as it stands, in one
+// pass, without being decoded. It knows the keywords that most schemas are made
+// of. All that it can say is that a value is as the schema says: in any doubt the
+// value is decoded for the validator, which also knows what is wrong.
+//
+// It has many fields: one for each keyword.
+type quick struct {
+	doubt    bool // it has keywords that are not known here
+	plain    bool // it says nothing but what ref, all and any say
+	types    kinds
+	ref      *quick
+	all, any []*quick
+	words    map[string]bool // the strings of an enum; nil: no enum
+	text     *texts          // nil: any string
+	limits   *bounds         // nil: any number
+
+	fields   map[string]field
+	required uint64 // bits of fields
+	more     *quick // what other members are; nil: anything
+	closed   bool   // there may be no others
+
+	items     *quick // nil: anything
+	low, high int    // how many items; high -1: any number of them
+}
+
+type kinds uint8
+
+const (
+	isNull kinds = 1 << iota
+	isBoolean
+	isNumber
+	isInteger
+	isString
+	isArray
+	isObject
+
+	everyKind = isNull | isBoolean | isNumber | isInteger | isString | isArray | isObject
+)
+
+var kindNames = map[string]kinds{
+	"null": isNull, "boolean": isBoolean, "number": isNumber | isInteger, "integer": isInteger, "string": isString, "array": isArray, "object": isObject,
+}
+
+// field is what is known of a member.
+type field struct {
+	schema *quick
+	bit    uint64 // 0: there are too many to have one each
+}
+
+type texts struct {
+	low, high int // characters; high -1: any number of them
+	pattern   jsonschema.Regexp
+}
+
+type bounds struct{ low, above, high, below *big.Rat }
+
+// quicken makes the quick form of a schema. nil allows anything.
+func quicken(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) *quick {
+	if s == nil || s.Bool != nil && *s.Bool {
+		return nil
+	}
+	if q, ok := known[s]; ok {
+		return q
+	}
+	q := &quick{types: everyKind, high: -1}
+	known[s] = q
+	if s.Bool != nil || s.DraftVersion != 2020 || s.RecursiveRef != nil || s.DynamicRef != nil || s.Const != nil || s.Not != nil || s.OneOf != nil ||
+		s.If != nil || s.Then != nil || s.Else != nil || s.MaxProperties != nil || s.MinProperties != nil || s.PropertyNames != nil ||
+		s.PatternProperties != nil || s.Dependencies != nil || s.DependentRequired != nil || s.DependentSchemas != nil || s.UnevaluatedProperties != nil ||
+		s.UniqueItems || s.Contains != nil || s.MinContains != nil || s.MaxContains != nil || s.Items != nil || s.AdditionalItems != nil ||
+		s.PrefixItems != nil || s.UnevaluatedItems != nil || s.ContentEncoding != nil || s.ContentMediaType != nil || s.ContentSchema != nil ||
+		s.MultipleOf != nil || len(s.Extensions) > 0 {
+		q.doubt = true
+		return q
+	}
+	if s.Types != nil && !s.Types.IsEmpty() {
+		q.types = 0
+		for _, name := range s.Types.ToStrings() {
+			q.types |= kindNames[name]
+		}
+	}
+	if s.Enum != nil {
+		q.words = map[string]bool{}
+		for _, v := range s.Enum.Values {
+			if word, ok := v.(string); ok {
+				q.words[word] = true
+			}
+		}
+		q.types &= isString // others that the enum has are for the validator
+	}
+	if s.MinLength != nil || s.MaxLength != nil || s.Pattern != nil {
+		q.text = &texts{0, -1, s.Pattern}
+		q.text.low, q.text.high = between(s.MinLength, s.MaxLength)
+	}
+	if s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil {
+		q.limits = &bounds{s.Minimum, s.ExclusiveMinimum, s.Maximum, s.ExclusiveMaximum}
+	}
+	q.ref = quicken(s.Ref, known)
+	for _, one := range s.AllOf {
+		if one := quicken(one, known); one != nil {
+			q.all = append(q.all, one)
+		}
+	}
+	for _, one := range s.AnyOf {
+		q.any = append(q.any, quicken(one, known))
+	}
+	if slices.Contains(q.any, nil) { // one of them allows anything
+		q.any = nil
+	}
+	q.object(s, known)
+	q.items = quicken(s.Items2020, known)
+	q.low, q.high = between(s.MinItems, s.MaxItems)
+	q.plain = (q.ref != nil || len(q.all)+len(q.any) > 0) && q.types == everyKind && q.words == nil && q.text == nil && q.limits == nil &&
+		q.fields == nil && q.more == nil && !q.closed && q.items == nil && q.low == 0 && q.high < 0
+	return q
+}
+
+// object reads the keywords of objects.
+func (q *quick) object(s *jsonschema.Schema, known map[*jsonschema.Schema]*quick) {
+	if len(s.Properties)+len(s.Required) > 0 {
+		q.fields = make(map[string]field, len(s.Properties))
+	}
+	bit := uint64(1)
+	for _, name := range s.Required { // they need bits
+		if q.fields[name].bit == 0 {
+			q.fields[name] = field{bit: bit}
+			q.required |= bit
+			if bit == 0 {
+				q.doubt = true
+			}
+			bit <<= 1
+		}
+	}
+	switch more := s.AdditionalProperties.(type) {
+	case bool:
+		q.closed = !more
+	case *jsonschema.Schema:
+		if more.Bool != nil && !*more.Bool {
+			q.closed = true
+		} else {
+			q.more = quicken(more, known)
+		}
+	}
+	for name := range q.fields {
+		if s.Properties[name] == nil {
+			if q.closed {
+				q.doubt = true // it must be there and must not
+			}
+			q.fields[name] = field{q.more, q.fields[name].bit}
+		}
+	}
+	for name, one := range s.Properties {
+		f := field{quicken(one, known), q.fields[name].bit}
+		if f.bit == 0 {
+			f.bit = bit
+			bit <<= 1
+		}
+		q.fields[name] = f
+	}
+	for name := range q.fields {
+		if strings.Contains(name, `\`) {
+			q.doubt = true // names are compared as they stand in JSON
+		}
+	}
+}
+
+func between(low, high *int) (int, int) {
+	l, h := 0, -1
+	if low != nil {
+		l = *low
+	}
+	if high != nil {
+		h = *high
+	}
+	return l, h
+}
+
+// within reports whether n is between the two; high -1 is no bound.
+func within(n, low, high int) bool { return n >= low && (high < 0 || n <= high) }
+
+// quickly is one check.
+type quickly struct {
+	b     []byte
+	steps int // that are left
+	// once: in no object may a name stand twice, and numbers are bounded also where
+	// the schema says nothing of them.
+	once bool
+	seen [][]byte // names in the objects that are open, other than those of fields with a bit
+}
+
+// fits reports whether b is surely JSON as the schema says.
+func (q *quick) fits(b []byte, once bool) bool {
+	w := quickly{b: b, steps: budget(len(b)), once: once}
+	end := w.value(w.space(0), q, 0)
+	return end >= 0 && w.space(end) == len(b)
+}
+
+// stepBytes is how many bytes are scanned in a step: a text may be long, and a
+// schema may have it scanned again and again.
+const stepBytes = 64
+
+// space returns the index of the first byte from i on that is not white space.
+func (w *quickly) space(i int) int {
+	end := jsonrpc.Space(w.b, i)
+	w.steps -= (end - i) / stepBytes
+	return end
+}
+
+// scan returns the index behind the value at i, which may be nested so deep. What
+// is not JSON fits no schema: then nothing else is tried.
+func (w *quickly) scan(i, deep int) int {
+	end := jsonrpc.Value(w.b, i, deep)
+	if end < 0 {
+		w.steps = 0
+		return -1
+	}
+	w.steps -= (end - i) / stepBytes
+	return end
+}
+
+// value checks the value at i. It returns the index behind it, or -1 when it does
+// not fit or there is a doubt.
+func (w *quickly) value(i int, q *quick, deep int) int {
+	w.steps--
+	if i >= len(w.b) || deep > maxDepth || w.steps < 0 {
+		return -1
+	}
+	c := w.b[i]
+	if deep == maxDepth && (c == '{' || c == '[') {
+		return -1
+	}
+	if q == nil {
+		switch {
+		case !w.once:
+			return w.scan(i, maxDepth-deep)
+		case c == '{':
+			return w.object(i, nil, deep)
+		case c == '[':
+			return w.array(i, nil, deep)
+		}
+		end := w.scan(i, 0)
+		if end >= 0 && (c == '-' || '0' <= c && c <= '9') && !bounded(string(w.b[i:end])) {
+			return -1
+		}
+		return end
+	}
+	if q.doubt {
+		return -1
+	}
+	end := -1
+	switch {
+	case q.plain: // a list of objects by $ref takes two thirds of the time
+	case c == '{':
+		if q.types&isObject != 0 {
+			end = w.object(i, q, deep)
+		}
+	case c == '[':
+		if q.types&isArray != 0 {
+			end = w.array(i, q, deep)
+		}
+	case c == '"':
+		if q.types&isString != 0 {
+			end = w.text(i, q)
+		}
+	case c == 'n':
+		if q.types&isNull != 0 {
+			end = w.scan(i, 0)
+		}
+	case c == 't', c == 'f':
+		if q.types&isBoolean != 0 {
+			end = w.scan(i, 0)
+		}
+	case q.types&(isNumber|isInteger) != 0:
+		end = w.number(i, q)
+	}
+	if end < 0 && !q.plain {
+		return -1
+	}
+	if q.ref != nil {
+		if end = w.value(i, q.ref, deep+1); end < 0 {
+			return -1
+		}
+	}
+	for _, one := range q.all {
+		if end = w.value(i, one, deep+1); end < 0 {
+			return -1
+		}
+	}
+	for _, one := range q.any {
+		if end = w.value(i, one, deep+1); end >= 0 {
+			break
+		}
+	}
+	return end
+}
+
+// str returns the index behind the string that begins at i. Most are short and
+// have nothing special.
+func (w *quickly) str(i int) int {
+	short := w.b[i+1 : min(i+1+maxShort, len(w.b))]
+	for n, c := range short {
+		switch {
+		case c == '"':
+			return i + n + 2
+		case c == '\\' || c < ' ':
+			return w.scan(i, 0)
+		}
+	}
+	return w.scan(i, 0)
+}
+
+func (w *quickly) text(i int, q *quick) int {
+	end := w.str(i)
+	if end < 0 || q.words == nil && q.text == nil {
+		return end
+	}
+	inside := w.b[i+1 : end-1]
+	if bytes.IndexByte(inside, '\\') >= 0 || q.words != nil && !q.words[string(inside)] {
+		return -1
+	}
+	if t := q.text; t != nil && (!within(utf8.RuneCount(inside), t.low, t.high) || t.pattern != nil && !t.pattern.MatchString(string(inside))) {
+		return -1
+	}
+	return end
+}
+
+// maxShort is how long a number may be that is looked at here: it is bounded.
+const maxShort = 30
+
+func (w *quickly) number(i int, q *quick) int {
+	end := i
+	if c := w.b[i]; '1' <= c && c <= '9' {
+		for end < len(w.b) && '0' <= w.b[end] && w.b[end] <= '9' {
+			end++
+		}
+		w.steps -= (end - i) / stepBytes
+	}
+	if end == i || end < len(w.b) && (w.b[end] == '.' || w.b[end]|0x20 == 'e') {
+		end = w.scan(i, 0)
+	}
+	if end < 0 || end-i > maxShort {
+		return -1
+	}
+	raw := w.b[i:end]
+	for _, c := range raw { // 1.0 is an integer too, and 1e999999 is large
+		if c == '.' && q.types&isNumber == 0 || c|0x20 == 'e' {
+			return -1
+		}
+	}
+	if r := q.limits; r != nil {
+		n, ok := new(big.Rat).SetString(string(raw))
+		if !ok || r.low != nil && n.Cmp(r.low) < 0 || r.high != nil && n.Cmp(r.high) > 0 || r.above != nil && n.Cmp(r.above) <= 0 || r.below != nil && n.Cmp(r.below) >= 0 {
+			return -1
+		}
+	}
+	return end
+}
+
+func (w *quickly) array(i int, q *quick, deep int) int {
+	var items *quick
+	low, high := 0, -1
+	if q != nil {
+		items, low, high = q.items, q.low, q.high
+	}
+	n := 0
+	if i = w.space(i + 1); i < len(w.b) && w.b[i] == ']' && within(n, low, high) {
+		return i + 1
+	}
+	for {
+		if i = w.value(i, items, deep+1); i < 0 {
+			return -1
+		}
+		n++
+		if i = w.space(i); i >= len(w.b) {
+			return -1
+		}
+		switch w.b[i] {
+		case ',':
+			i = w.space(i + 1)
+		case ']':
+			if !within(n, low, high) {
+				return -1
+			}
+			return i + 1
+		default:
+			return -1
+		}
+	}
+}
+
+// maxSeen bounds the names that are compared with each other.
+const maxSeen = 64
+
+func (w *quickly) object(i int, q *quick, deep int) int {
+	base := len(w.seen)
+	end := w.members(i, q, deep, base)
+	w.seen = w.seen[:base]
+	return end
+}
+
+func (w *quickly) members(i int, q *quick, deep, base int) int {
+	var had, required uint64
+	if q != nil {
+		required = q.required
+	}
+	if i = w.space(i + 1); i < len(w.b) && w.b[i] == '}' {
+		if required != 0 {
+			return -1
+		}
+		return i + 1
+	}
+	for {
+		if i >= len(w.b) || w.b[i] != '"' {
+			return -1
+		}
+		end := w.str(i)
+		if end < 0 {
+			return -1
+		}
+		name := w.b[i+1 : end-1]
+		var f field
+		known := false
+		if q != nil {
+			f, known = q.fields[string(name)]
+		}
+		if !known { // what is known has no escapes
+			if bytes.IndexByte(name, '\\') >= 0 || q != nil && q.closed {
+				return -1
+			}
+			if q != nil {
+				f.schema = q.more
+			}
+		}
+		if w.once {
+			switch {
+			case f.bit != 0 && had&f.bit != 0:
+				return -1
+			case f.bit == 0:
+				if !w.note(name, base) {
+					return -1
+				}
+			}
+		}
+		had |= f.bit
+		if i = w.space(end); i >= len(w.b) || w.b[i] != ':' {
+			return -1
+		}
+		if i = w.value(w.space(i+1), f.schema, deep+1); i < 0 {
+			return -1
+		}
+		if i = w.space(i); i >= len(w.b) {
+			return -1
+		}
+		switch w.b[i] {
+		case ',':
+			i = w.space(i + 1)
+		case '}':
+			if had&required != required {
+				return -1
+			}
+			return i + 1
+		default:
+			return -1
+		}
+	}
+}
+
+// note notes a name of the object that is open. It reports false when it is there
+// already, or there are too many to tell.
+func (w *quickly) note(name []byte, base int) bool {
+	for _, other := range w.seen[base:] {
+		if bytes.Equal(other, name) {
+			return false
+		}
+	}
+	if len(w.seen)-base >= maxSeen {
+		return false
+	}
+	w.seen = append(w.seen, name)
+	return true
+}

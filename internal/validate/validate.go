@@ -1,0 +1,370 @@
+// Package validate checks the arguments of tool calls against the tools' input
+// schemas before anything is sent. What is clearly meant is made right first:
+// models write "5" where 5 is wanted. Everything that is wrong is said at once,
+// in words that a model can act on.
+//
+// Schemas may come from strangers. Nothing is fetched for them, and one that
+// cannot be used costs the check of its tool and no more.
+package validate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// maxSchema is the size above which schemas are not compiled.
+const maxSchema = 4 << 20
+
+// Cache keeps the schemas that were used last, compiled. Compiling takes up to
+// milliseconds and much memory, so it is done when a tool is called first.
+type Cache struct {
+	seed maphash.Seed
+	lru  *lru.Cache[uint64, *entry]
+}
+
+// entry is a schema that is compiled once, by whoever needs it first.
+type entry struct {
+	raw  []byte
+	once sync.Once
+	s    *jsonschema.Schema
+	err  error
+	fast *quick // nil allows anything
+
+	numbers int // in enums
+
+	mu    sync.Mutex // guards steps: one check at a time, each of microseconds
+	steps int        // that are left
+}
+
+// NewCache makes a cache of at most size schemas.
+func NewCache(size int) *Cache {
+	l, err := lru.New[uint64, *entry](max(size, 1))
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
+	return &Cache{seed: maphash.MakeSeed(), lru: l}
+}
+
+// SchemaError says that a schema cannot be used: nothing was checked.
+type SchemaError struct{ Err error }
+
+func (e *SchemaError) Error() string { return "the schema cannot be used: " + e.Err.Error() }
+func (e *SchemaError) Unwrap() error { return e.Err }
+
+// Faults is all that is wrong with arguments.
+type Faults []Fault
+
+// Fault is one thing that is wrong.
+type Fault struct {
+	Path string // of the argument, such as body.tags[2]; empty for the whole
+	Text string
+
+	unchecked bool // the schema is too much for the arguments
+}
+
+// Of has a fault say which tool it is about where the tool's schema has a part in
+// it: the arguments could not be checked.
+func (f Faults) Of(tool string) Faults {
+	if len(f) == 1 && f[0].unchecked {
+		return Faults{{Text: "those of " + tool + " " + f[0].Text}}
+	}
+	return f
+}
+
+// maxFaults is how many faults are told.
+const maxFaults = 20
+
+func (f Faults) Error() string {
+	var b strings.Builder
+	if len(f) == 1 {
+		b.WriteString("the arguments are wrong: ")
+	} else {
+		fmt.Fprintf(&b, "%d things are wrong with the arguments:", len(f))
+	}
+	for i, one := range f {
+		if i == maxFaults {
+			fmt.Fprintf(&b, "\n- and %d more", len(f)-i)
+			break
+		}
+		if len(f) > 1 {
+			b.WriteString("\n- ")
+		}
+		if one.Path != "" {
+			b.WriteString(one.Path + ": ")
+		}
+		b.WriteString(one.Text)
+	}
+	return b.String()
+}
+
+// Check checks args, a JSON object or nothing, against schema. It returns the
+// arguments as they are to be sent: args itself unless something in it had to
+// be made right; nothing becomes {}. Closed: arguments that the schema does not
+// name are wrong even if it does not say so.
+//
+// The error is of type Faults or *SchemaError. With the latter the arguments
+// come back as they were, so that a caller can let them pass.
+func (c *Cache) Check(schema, args []byte, closed bool) ([]byte, error) {
+	return c.check(schema, args, closed, true)
+}
+
+// Verify checks args as Check does with schemas that are not closed, but makes
+// nothing right: what is not as the schema says is wrong. The error is of type
+// Faults or *SchemaError.
+func (c *Cache) Verify(schema, args []byte) error {
+	_, err := c.check(schema, args, false, false)
+	return err
+}
+
+func (c *Cache) check(schema, args []byte, closed, mend bool) ([]byte, error) {
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = []byte("{}")
+	}
+	e := c.entry(schema)
+	e.once.Do(e.compile)
+	if e.err == nil && args[jsonrpc.Space(args, 0)] == '{' && (!closed || e.fast != nil && e.fast.closed) && e.fast.fits(args, true) {
+		return args, nil
+	}
+	v, fault := decode(args, false)
+	if fault != nil {
+		return nil, Faults{*fault}
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return nil, Faults{{Text: "they must be an object, not " + show(v)}}
+	}
+	if e.err != nil {
+		return args, &SchemaError{e.err}
+	}
+	return e.check(v, args, closed, mend)
+}
+
+// Fits reports whether value, which must be JSON, is as schema says. Nothing is
+// made right. Of members of the same name the last counts. The error is of type
+// *SchemaError.
+func (c *Cache) Fits(schema, value []byte) (bool, error) {
+	e := c.entry(schema)
+	e.once.Do(e.compile)
+	if e.err == nil && e.fast.fits(value, false) {
+		return true, nil
+	}
+	v, fault := decode(value, true)
+	if fault != nil {
+		return false, nil
+	}
+	if e.err != nil {
+		return false, &SchemaError{e.err}
+	}
+	err := e.validate(v, len(value))
+	if _, ok := errors.AsType[*SchemaError](err); ok {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+func (c *Cache) entry(schema []byte) *entry {
+	key := maphash.Bytes(c.seed, schema)
+	if e, ok := c.lru.Get(key); ok && bytes.Equal(e.raw, schema) {
+		return e
+	}
+	e := &entry{raw: bytes.Clone(schema)}
+	c.lru.Add(key, e)
+	return e
+}
+
+// location is how the schemas are called among themselves.
+const location = "tool:///schema"
+
+func (e *entry) compile() {
+	defer func() {
+		if r := recover(); r != nil { // a stranger's schema must not end the bridge
+			e.s, e.err = nil, fmt.Errorf("compiling it failed: %v", r)
+		}
+	}()
+	if len(e.raw) > maxSchema {
+		e.err = fmt.Errorf("it is larger than %d bytes", maxSchema)
+		return
+	}
+	if fault := check(e.raw); fault != nil {
+		e.err = errors.New("it " + fault.Text)
+		return
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(e.raw))
+	if err != nil {
+		e.err = errors.New("it is not JSON")
+		return
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(nowhere{})
+	left := maxPatterns
+	c.UseRegexpEngine(func(s string) (jsonschema.Regexp, error) { return pattern(s, &left) })
+	if err := c.AddResource(location, doc); err != nil {
+		e.err = err
+		return
+	}
+	if e.s, e.err = c.Compile(location); e.err == nil {
+		e.fast = quicken(e.s, map[*jsonschema.Schema]*quick{})
+		e.meter()
+	}
+}
+
+// validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or *SchemaError.
+func (e *entry) validate(v any, size int) (err error) {
+	if e.compares(v) {
+		return &SchemaError{errCompared}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.steps = budget(size)
+	defer func() {
+		if r := recover(); r != nil {
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", r)
+			}
+			err = &SchemaError{fmt.Errorf("checking with it failed: %w", cause)}
+		}
+	}()
+	return e.s.Validate(v)
+}
+
+// budget is how many steps the check of a value of so many bytes may take.
+func budget(size int) int { return maxSteps + byteSteps*size }
+
+func (e *entry) check(v any, args []byte, closed, mend bool) ([]byte, error) {
+	var edits edits
+	err := e.validate(v, len(args))
+	// What is made right may show what else is to be: in an object that was a
+	// string there are strings again.
+	for range 4 {
+		wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
+		if !ok || !mend || !edits.coerce(&v, wrong) {
+			break
+		}
+		err = e.validate(v, len(args))
+	}
+	var faults Faults
+	if wrong, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		x := explainer{schema: e.raw, value: v}
+		faults = x.faults(wrong)
+	} else if errors.Is(err, errCompared) { // the value is what is too large: it must not go unchecked for that
+		return nil, Faults{{Text: "they have " + errCompared.Error()}}
+	} else if errors.Is(err, errSteps) { // nor for what it makes of the schema
+		return nil, Faults{{Text: fmt.Sprintf("cannot be checked in %d steps, the limit for arguments of their size: %v", budget(len(args)), errSteps), unchecked: true}}
+	} else if err != nil {
+		return args, err
+	}
+	if closed {
+		faults = append(faults, strange(e.raw, v)...)
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return edits.apply(args), nil
+}
+
+// nowhere refuses to load other schemas.
+type nowhere struct{}
+
+func (nowhere) Load(string) (any, error) {
+	return nil, errors.New("it refers to another document, and nothing is fetched for a schema")
+}
+
+// anything is a pattern that Go's regular expressions cannot express, or that is
+// too large: it is not checked.
+type anything string
+
+func (anything) MatchString(string) bool { return true }
+func (a anything) String() string        { return string(a) }
+
+// maxPatterns is how large the patterns of a schema may be together, in steps of
+// their programs. A step takes about 100 bytes, and a{1000} has a thousand.
+const maxPatterns = 100_000
+
+// pattern compiles a regular expression, if it is no larger than what is left.
+func pattern(s string, left *int) (jsonschema.Regexp, error) {
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return anything(s), nil
+	}
+	n := programOf(tree)
+	if n > *left {
+		return anything(s), nil
+	}
+	*left -= n
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return anything(s), nil
+	}
+	return re, nil
+}
+
+// programOf returns about how many steps the program of a pattern has.
+func programOf(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, sub := range re.Sub {
+		n += programOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
+}
+
+// known returns the names of the properties of an object schema.
+func known(schema gjson.Result) []string {
+	var names []string
+	schema.Get("properties").ForEach(func(k, _ gjson.Result) bool {
+		names = append(names, k.String())
+		return true
+	})
+	return names
+}
+
+// strange returns the arguments that the schema does not name, unless it says
+// itself what else is allowed.
+func strange(schema []byte, v any) Faults {
+	root := gjson.ParseBytes(schema)
+	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"} {
+		if root.Get(gjson.Escape(word)).Exists() {
+			return nil
+		}
+	}
+	args, ok := v.(map[string]any)
+	if !ok {
+		return nil
+	}
+	names := known(root)
+	has := map[string]bool{}
+	for _, n := range names {
+		has[n] = true
+	}
+	var faults Faults
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if !has[name] {
+			faults = append(faults, Fault{Path: pathOf([]string{name}, v), Text: unknown(name, names)})
+		}
+	}
+	return faults
+}
+
+// asNumber returns a number of JSON as it is written.
+func asNumber(v any) (string, bool) {
+	n, ok := v.(json.Number)
+	return n.String(), ok
+}

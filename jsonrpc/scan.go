@@ -1,0 +1,402 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// maxDepth bounds the nesting of arrays and objects. Every level costs stack,
+// and no MCP message comes near it.
+const maxDepth = 1000
+
+const tooDeep = "nested too deep"
+
+// level says which members of an object the scanner looks at.
+type level uint8
+
+const (
+	other    level = iota // a payload: only checked
+	envelope              // the message itself
+	params                // its params
+	meta                  // params._meta
+	result                // the result
+)
+
+// scanner checks that bytes are JSON and notes where the members stand that
+// the bridge reads. It goes over the bytes once and decodes nothing.
+type scanner struct {
+	b     []byte
+	m     *Message
+	at    int    // where the fault is, when what is not empty
+	what  string // the fault
+	dup   string // a member that stands twice where once is the rule
+	seen  uint8  // members of the envelope that were found, by bit
+	lines bool   // a line break stands between tokens
+	doc   *Document
+	done  int // how much of b is in the text of the document
+	gone  int // how much of it was white space
+}
+
+// fail notes the first fault. It returns -1, for callers to pass on.
+func (s *scanner) fail(i int, what string) int {
+	if s.what == "" {
+		s.at, s.what = i, what
+	}
+	return -1
+}
+
+// space returns the index of the next byte that is not white space.
+func (s *scanner) space(i int) int {
+	if i < len(s.b) && s.b[i] > ' ' {
+		return i
+	}
+	return s.skip(i)
+}
+
+// skip is space where there is some, probably.
+func (s *scanner) skip(i int) int {
+	from := i
+	for ; i < len(s.b) && (s.b[i] == ' ' || s.b[i] == '\t' || s.b[i] == '\n' || s.b[i] == '\r'); i++ {
+		s.lines = s.lines || s.b[i] == '\n' || s.b[i] == '\r'
+	}
+	if s.doc != nil && i > from {
+		s.leave(from, i)
+	}
+	return i
+}
+
+// value scans the value that begins at i and returns the index behind it, or
+// -1 when it is not JSON.
+func (s *scanner) value(i, depth int, l level) int {
+	if i >= len(s.b) {
+		return s.fail(i, "unexpected end")
+	}
+	switch c := s.b[i]; {
+	case c == '"':
+		return s.str(i)
+	case c == '{':
+		return s.object(i, depth, l)
+	case c == '[':
+		return s.array(i, depth)
+	case c == '-' || '0' <= c && c <= '9':
+		return s.number(i)
+	case c == 't':
+		return s.literal(i, "true")
+	case c == 'f':
+		return s.literal(i, "false")
+	case c == 'n':
+		return s.literal(i, "null")
+	}
+	return s.fail(i, "a value is expected")
+}
+
+func (s *scanner) literal(i int, word string) int {
+	if len(s.b)-i < len(word) || string(s.b[i:i+len(word)]) != word {
+		return s.fail(i, "a value is expected")
+	}
+	return i + len(word)
+}
+
+func (s *scanner) digits(i int) int {
+	for i < len(s.b) && '0' <= s.b[i] && s.b[i] <= '9' {
+		i++
+	}
+	return i
+}
+
+func (s *scanner) number(i int) int {
+	if s.b[i] == '-' {
+		i++
+	}
+	switch {
+	case i < len(s.b) && s.b[i] == '0':
+		i++
+	case s.digits(i) > i:
+		i = s.digits(i)
+	default:
+		return s.fail(i, "a digit is expected")
+	}
+	if i < len(s.b) && s.b[i] == '.' {
+		end := s.digits(i + 1)
+		if end == i+1 {
+			return s.fail(end, "a digit is expected")
+		}
+		i = end
+	}
+	if i < len(s.b) && (s.b[i] == 'e' || s.b[i] == 'E') {
+		i++
+		if i < len(s.b) && (s.b[i] == '+' || s.b[i] == '-') {
+			i++
+		}
+		end := s.digits(i)
+		if end == i {
+			return s.fail(end, "a digit is expected")
+		}
+		i = end
+	}
+	return i
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// str scans the string whose opening quote is at i. Strings are most of a
+// large payload, so it looks at eight bytes at a time for the three things
+// that matter: a quote, a backslash, a control character. Each of the three
+// masks is exact up to its first hit, and only the first hit is used.
+func (s *scanner) str(i int) int {
+	b := s.b
+	i++
+	for {
+		for i+8 <= len(b) {
+			x := binary.LittleEndian.Uint64(b[i : i+8])
+			q := x ^ '"'*ones
+			e := x ^ '\\'*ones
+			hit := ((x-0x20*ones)&^x | (q-ones)&^q | (e-ones)&^e) & highs
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(hit) / 8
+			if b[i] != '\\' || i+1 >= len(b) || !simpleEscape[b[i+1]] {
+				break
+			}
+			i += 2 // texts are full of \n: worth staying in the loop for
+		}
+		if i >= len(b) {
+			return s.fail(i, "unexpected end in a string")
+		}
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			if i = s.escape(i); i < 0 {
+				return i
+			}
+		case c < 0x20:
+			return s.fail(i, "control character in a string")
+		default:
+			i++
+		}
+	}
+}
+
+// simpleEscape has the characters that may follow a backslash, but for u.
+var simpleEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+func (s *scanner) escape(i int) int {
+	if i+1 >= len(s.b) {
+		return s.fail(i, "unexpected end in a string")
+	}
+	switch c := s.b[i+1]; {
+	case simpleEscape[c]:
+		return i + 2
+	case c == 'u':
+		if len(s.b)-i < 6 {
+			return s.fail(i, "unexpected end in a string")
+		}
+		for _, c := range s.b[i+2 : i+6] {
+			if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
+				return s.fail(i, "four hexadecimal digits are expected")
+			}
+		}
+		return i + 6
+	}
+	return s.fail(i, "unknown escape in a string")
+}
+
+func (s *scanner) array(i, depth int) int {
+	if depth >= maxDepth {
+		return s.fail(i, tooDeep)
+	}
+	slot := s.open(i)
+	if i = s.space(i + 1); i < len(s.b) && s.b[i] == ']' {
+		return s.close(slot, i+1, 0)
+	}
+	for n := 1; ; n++ {
+		if i = s.value(i, depth+1, other); i < 0 {
+			return i
+		}
+		if i = s.space(i); i >= len(s.b) {
+			return s.fail(i, "unexpected end in an array")
+		}
+		switch s.b[i] {
+		case ',':
+			i = s.space(i + 1)
+		case ']':
+			return s.close(slot, i+1, n)
+		default:
+			return s.fail(i, "a comma or ] is expected")
+		}
+	}
+}
+
+func (s *scanner) object(i, depth int, l level) int {
+	if depth >= maxDepth {
+		return s.fail(i, tooDeep)
+	}
+	slot := s.open(i)
+	if i = s.space(i + 1); i < len(s.b) && s.b[i] == '}' {
+		return s.close(slot, i+1, 0)
+	}
+	for n := 1; ; n++ {
+		if i >= len(s.b) || s.b[i] != '"' {
+			return s.fail(i, "a member's name is expected")
+		}
+		end := s.str(i)
+		if end < 0 {
+			return end
+		}
+		start, key := i, s.b[i+1:end-1]
+		if i = s.space(end); i >= len(s.b) || s.b[i] != ':' {
+			return s.fail(i, "a colon is expected")
+		}
+		i = s.space(i + 1)
+		if l == other {
+			end = s.value(i, depth+1, other)
+		} else {
+			end = s.member(key, start, i, depth+1, l)
+		}
+		if end < 0 {
+			return end
+		}
+		if i = s.space(end); i >= len(s.b) {
+			return s.fail(i, "unexpected end in an object")
+		}
+		switch s.b[i] {
+		case ',':
+			i = s.space(i + 1)
+		case '}':
+			return s.close(slot, i+1, n)
+		default:
+			return s.fail(i, "a comma or } is expected")
+		}
+	}
+}
+
+// member scans the value of a member of an object that the bridge looks into
+// and notes it when it is one that the bridge reads. start is where its name
+// stands.
+func (s *scanner) member(key []byte, start, i, depth int, l level) int {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		// A peer decodes the name; so must we, or the two of us would see
+		// different messages.
+		key = []byte(unquote(key))
+	}
+	var to *[]byte
+	next := other
+	switch l {
+	case envelope:
+		var bit uint8
+		switch string(key) {
+		case "jsonrpc":
+			bit, to = 1, &s.m.version
+		case "id":
+			bit, to = 2, &s.m.ID
+		case "method":
+			bit, to = 4, &s.m.method
+		case "params":
+			bit, to, next = 8, &s.m.Params, params
+		case "result":
+			bit, to, next = 16, &s.m.Result, result
+		case "error":
+			bit, to = 32, &s.m.Error
+		}
+		if s.seen&bit != 0 {
+			s.dup = string(key)
+		}
+		s.seen |= bit
+	case params:
+		switch string(key) {
+		case "_meta":
+			to, next = &s.m.meta, meta
+		case "name":
+			to = &s.m.name
+		case "uri":
+			to = &s.m.uri
+		case "progressToken":
+			to = &s.m.progress
+		case "requestId":
+			to = &s.m.requestID
+		default:
+			s.m.doubtful = s.m.doubtful || lookalike(key)
+		}
+	case meta:
+		if string(key) == "progressToken" {
+			to = &s.m.token
+		}
+	case result:
+		return s.resultMember(key, start, i, depth)
+	}
+	if to != nil && *to != nil {
+		s.dup = string(key)
+	}
+	end := s.value(i, depth, next)
+	if to != nil && end >= 0 {
+		*to = s.b[i:end]
+	}
+	return end
+}
+
+// lookalike reports whether a member of params has a name that some servers take
+// for one that decides what a request may do.
+func lookalike(key []byte) bool {
+	switch n := len(key); {
+	case n == 3:
+		return bytes.EqualFold(key, []byte("uri"))
+	case n == 4:
+		return bytes.EqualFold(key, []byte("name"))
+	case n >= len("requestState") && n <= len("requestState")+2: // the long s has two bytes
+		return string(key) != "requestState" && bytes.EqualFold(key, []byte("requestState"))
+	}
+	return false
+}
+
+// resultMember scans the value of a member of the result. Unlike elsewhere, one
+// that stands twice is no fault: it is a server's business what it answers.
+func (s *scanner) resultMember(key []byte, start, i, depth int) int {
+	end := s.value(i, depth, other)
+	if end < 0 {
+		return end
+	}
+	var to *Span
+	f := &s.m.found
+	switch string(key) {
+	case "resultType":
+		to = &f.Type
+	case "_meta":
+		to = &f.Meta
+	case "ttlMs":
+		to = &f.TTL
+	case "cacheScope":
+		to = &f.Scope
+	case "structuredContent":
+		to = &f.Structured
+	default:
+		return end
+	}
+	if to.End > 0 {
+		f.Twice = true
+	}
+	*to = Span{Key: start, Value: i, End: end}
+	return end
+}
+
+// unquote decodes the inside of a JSON string that the scanner has checked. What
+// is not UTF-8 becomes U+FFFD, as for peers that use encoding/json.
+func unquote(inside []byte) string {
+	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
+		return string(inside)
+	}
+	quoted := append(append([]byte{'"'}, inside...), '"')
+	var out string
+	if err := json.Unmarshal(quoted, &out); err != nil {
+		return string(inside)
+	}
+	return out
+}

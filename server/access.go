@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// keysOf returns what the access rules say about keys; nil without rules.
+func keysOf(c *config.Config) []auth.Key {
+	var all []auth.Key
+	for _, a := range c.Access {
+		all = append(all, auth.Key{Principal: a.Name, Token: a.Token, File: a.TokenFile})
+	}
+	return all
+}
+
+// follow has what a principal has end when its key is taken away. stop ends that,
+// and returns when it has.
+func (s *Server) follow() (stop func()) {
+	if s.keys == nil {
+		return func() {}
+	}
+	s.keys.Heed(func(principal string, good bool) {
+		if good {
+			s.b.Restore(principal)
+			return
+		}
+		s.b.Revoke(principal)
+		s.sse.Revoke(principal)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.keys.Follow(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// admit lets those in who show a key, and returns the request with whose it is in
+// its context. ok is false for others, who have been answered. Each request shows
+// its key anew: a session's id proves nothing (R-172). path is the request's if it is
+// one that is served, for the log.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string) (known *http.Request, ok bool) {
+	if s.keys == nil {
+		return r, true
+	}
+	name, err := s.keys.Principal(r.Header)
+	if err != nil {
+		s.turnAway(w, r, path, err)
+		return r, false
+	}
+	shown(r.Context())
+	return r.WithContext(auth.WithPrincipal(r.Context(), name)), true
+}
+
+// granted reports whether the caller may use the server of that name. For others it
+// does not exist, which they have been told.
+func (s *Server) granted(w http.ResponseWriter, r *http.Request, base, name string) bool {
+	g, ruled := s.grants[auth.Principal(r.Context())]
+	if ruled && !g.Covers(name) {
+		s.unknown(w, r, base)
+		return false
+	}
+	return true
+}
+
+// operator lets those in who may look at how the bridge fares: everybody, if the
+// configuration says so. Otherwise it is as admit.
+func (s *Server) operator(w http.ResponseWriter, r *http.Request) (known *http.Request, ok bool) {
+	if s.c.PublicStatus {
+		return r, true
+	}
+	return s.admit(w, r, r.URL.Path)
+}
+
+// sight is of which servers somebody may see how they fare.
+type sight struct {
+	all bool // and the bridge as a whole
+	of  func(server string) bool
+}
+
+// sight returns what the caller of that name may see.
+func (s *Server) sight(principal string) sight {
+	if s.keys == nil || s.c.PublicStatus || s.c.SeesAll(principal) {
+		return sight{true, func(string) bool { return true }}
+	}
+	return sight{false, func(server string) bool { return server != "" && s.b.Allowed(server, principal) == nil }}
+}
+
+// insider reports whether the details of how the bridge fares may be shown in
+// answer to a request that is answered in any case, and which.
+func (s *Server) insider(r *http.Request) (sees sight, ok bool) {
+	if s.keys == nil || s.c.PublicStatus {
+		return s.sight(""), true
+	}
+	name, err := s.keys.Principal(r.Header)
+	switch {
+	case err == nil:
+		shown(r.Context())
+	case errors.Is(err, auth.ErrInvalid) && s.wrong.take(s.guard.client(r)) == 0:
+		s.complain(r, r.URL.Path, err) // somebody may be guessing
+	}
+	return s.sight(name), err == nil
+}
+
+const (
+	challenge = `Bearer realm="mcp-bridge"`
+	showKey   = "this takes a key, in the header Authorization: Bearer KEY or X-API-Key: KEY"
+	// unreadLimit is how long the HTTP server may wait for the body of a request
+	// that was turned away: it reads some of it for the sake of the connection.
+	unreadLimit = 5 * time.Second
+)
+
+// turnAway answers a request that shows no key, or none that is good. What it
+// says is the same for all of these, and its body is not looked at.
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, why error) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
+	}
+	h := w.Header()
+	if errors.Is(why, auth.ErrMissing) {
+		h.Set("WWW-Authenticate", challenge)
+	} else {
+		if wait := s.wrong.take(s.guard.client(r)); wait > 0 {
+			tooMany(w, wait)
+			return
+		}
+		h.Set("WWW-Authenticate", challenge+`, error="invalid_token"`)
+	}
+	s.complain(r, path, why)
+	data(w, http.StatusUnauthorized, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, showKey, []byte(`{"bridge":"unauthorized"}`)).Append(nil, nil, nil))
+}
+
+// complaints counts what is not worth a line each.
+type complaints struct {
+	mu   sync.Mutex // guards the rest
+	next time.Time  // when there may be another line
+	more int        // since the last one
+}
+
+// complainEvery is how often a line may be logged about who was turned away.
+const complainEvery = 10 * time.Second
+
+// due reports whether it is time for a line, and how many had none before it.
+func (c *complaints) due(now time.Time) (more int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.next) {
+		c.more++
+		return 0, false
+	}
+	more, c.more, c.next = c.more, 0, now.Add(complainEvery)
+	return more, true
+}
+
+// complain logs that somebody showed no key, or a wrong one. Nothing of what was
+// shown is logged.
+func (s *Server) complain(r *http.Request, path string, why error) {
+	more, ok := s.complaints.due(time.Now())
+	if !ok {
+		return
+	}
+	s.log.Info("a request was turned away", "from", s.guard.client(r).String(), "path", path, "err", why, "more", more)
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/gateway"
+)
+
+// table is the servers of a moment, and how they are reached. It is not changed:
+// another takes its place.
+type table struct {
+	servers []config.Server
+	reached map[string]*reached // by name
+}
+
+func (t *table) names() []string {
+	names := make([]string, len(t.servers))
+	for i := range t.servers {
+		names[i] = t.servers[i].Name
+	}
+	return names
+}
+
+func (t *table) place(name string) int {
+	return slices.IndexFunc(t.servers, func(c config.Server) bool { return c.Name == name })
+}
+
+// tableOf makes the table of those servers, and the options of those that are new
+// or called changed. All others are reached as they are.
+func (s *Server) tableOf(servers []config.Server, changed string) (t *table, fresh []gateway.ServerOptions) {
+	was := s.now.Load()
+	t = &table{servers: servers, reached: map[string]*reached{}}
+	for i := range servers {
+		c := &servers[i]
+		r := was.reached[c.Name]
+		if r == nil || c.Name == changed {
+			made := s.reacher(s, c)
+			r = &made
+			fresh = append(fresh, options(c, made))
+		}
+		t.reached[c.Name] = r
+	}
+	return t, fresh
+}
+
+// transport returns how the server of that name is reached; nothing when that is
+// not known.
+func (s *Server) transport(name string) string {
+	if r := s.now.Load().reached[name]; r != nil {
+		return r.transport()
+	}
+	return ""
+}
+
+// Add serves one more server. Its addresses are there at once, and clients that have
+// all servers as one are told. Nothing is started until it is needed.
+func (s *Server) Add(c config.Server) error {
+	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
+		return append(all, c), nil // two of a name are refused with all else that is wrong
+	})
+}
+
+// Remove ends the server of that name: there are no new calls, those under way may
+// end within the configuration's Drain, then its sessions and connections end.
+// Remove does not wait for that. One server has to be left.
+func (s *Server) Remove(name string) error {
+	return s.change(name, func(all []config.Server, place int) ([]config.Server, error) {
+		if place < 0 {
+			return nil, fmt.Errorf("there is no server %q to remove", name)
+		}
+		return slices.Delete(all, place, place+1), nil
+	})
+}
+
+// Replace gives the server of c's name other settings. Its sessions go on with the
+// former ones until they end, also when a connection of theirs is opened again; Remove
+// ends them too. New sessions, clients without sessions, and those that have all
+// servers as one have the new settings at once.
+func (s *Server) Replace(c config.Server) error {
+	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
+		if place < 0 {
+			return nil, fmt.Errorf("there is no server %q to replace", c.Name)
+		}
+		all[place] = c
+		return all, nil
+	})
+}
+
+// change serves what edit makes of the servers, of which only the one of that name
+// is another. Servers that stay as they are notice nothing. An error changes nothing.
+func (s *Server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	was := s.now.Load()
+	servers, err := edit(slices.Clone(was.servers), was.place(name))
+	if err != nil {
+		return err
+	}
+	c := *s.c
+	c.Servers = servers
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	now, fresh := s.tableOf(servers, name)
+	s.metrics.Set(append(now.names(), name)) // of a server that leaves too, until it has
+	if now.reached[name] == nil {
+		s.now.Store(now) // nobody finds its addresses any more
+	}
+	gone := was.reached[name]
+	err = s.b.Apply(gateway.Change{Names: now.names(), Servers: fresh, Drain: s.c.Drain, Gone: func(name string) {
+		if gone.close != nil {
+			gone.close()
+		}
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		s.metrics.Set(s.now.Load().names())
+		s.log.Info("a server has ended, or its former settings are not in use any more", "server", name)
+	}})
+	if err != nil {
+		if r := now.reached[name]; r != nil && r != gone && r.close != nil {
+			r.close()
+		}
+		now = was
+	}
+	s.now.Store(now)
+	return err
+}

@@ -1,0 +1,261 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// tells is a server that is a shell: its tools tell its process, and by whom it was
+// started.
+func tells(name, word string) config.Server {
+	const script = `while read -r line; do
+	id=${line#*'"id":'}; id=${id%%,*}
+	case $line in
+	*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}}';;
+	*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"who","inputSchema":{"type":"object"}}]}}';;
+	*'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$1' '$$'"}]}}';;
+	*'"id":'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}';;
+	esac
+done`
+	s := config.DefaultServer(name, config.ShareAll)
+	s.Era = config.EraLegacy
+	s.Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", script, "sh", word}}
+	return s
+}
+
+// site is a bridge to such servers, over HTTP.
+type site struct {
+	*Server
+	url string
+	t   testing.TB
+}
+
+func newSite(t testing.TB, servers ...config.Server) *site {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("needs sh")
+	}
+	c := config.Default()
+	c.Servers = servers
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{New(&c, slog.New(slog.DiscardHandler)), "", t}
+	srv := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		s.Close(context.Background())
+		srv.Close()
+	})
+	s.url = srv.URL
+	return s
+}
+
+// connect makes a client of the official SDK. changed is told of list_changed.
+func (s *site) connect(path string, changed chan<- struct{}) *mcp.ClientSession {
+	s.t.Helper()
+	o := &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}}
+	var way mcp.Transport = &mcp.StreamableClientTransport{Endpoint: s.url + path}
+	if strings.HasSuffix(path, "/sse") {
+		way = &mcp.SSEClientTransport{Endpoint: s.url + path}
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o).Connect(s.t.Context(), way, nil)
+	if err != nil {
+		s.t.Fatalf("%s: %v", path, err)
+	}
+	s.t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// who returns what a tool says, or why it says nothing.
+func who(ctx context.Context, s *mcp.ClientSession, tool string) string {
+	r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+	if err != nil {
+		return err.Error()
+	}
+	return r.Content[0].(*mcp.TextContent).Text
+}
+
+func (s *site) get(path string) (int, string) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", path, nil)
+	r.Host = "localhost"
+	s.http.Handler.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+// Servers come, change and go while others are in use by clients of every kind:
+// each call of these is answered, by the same process.
+func TestChangeUnderLoad(t *testing.T) {
+	s := newSite(t, tells("stays", "first"), tells("goes", "first"))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	sessions := map[string]*mcp.ClientSession{}
+	for _, path := range []string{"/stays/mcp", "/mcp", "/stays/sse", "/sse"} {
+		for n := range 5 {
+			sessions[fmt.Sprint(path, n)] = s.connect(path, nil)
+		}
+	}
+	pid := who(ctx, sessions["/stays/mcp0"], "who")
+	if !regexp.MustCompile(`^first \d+$`).MatchString(pid) {
+		t.Fatalf("the server says %q", pid)
+	}
+	var wg sync.WaitGroup
+	calls := make(chan struct{}, 1<<20)
+	for path, session := range sessions {
+		tool := "who"
+		if !strings.HasPrefix(path, "/stays") {
+			tool = "stays__who"
+		}
+		for range 10 { // 200 at once
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if got := who(context.WithoutCancel(ctx), session, tool); got != pid {
+						t.Errorf("at %s: %q, want %q", path, got, pid)
+						return
+					}
+					select {
+					case calls <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+	}
+	for i := range 4 {
+		if err := s.Replace(tells("goes", fmt.Sprint("word", i))); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Add(tells("comes", "c")); err != nil {
+			t.Fatal(err)
+		}
+		one := s.connect("/goes/mcp", nil)
+		if got := who(t.Context(), one, "who"); !strings.HasPrefix(got, fmt.Sprint("word", i, " ")) {
+			t.Errorf("a new session at a server that has changed: %q", got)
+		}
+		if got := who(t.Context(), sessions["/mcp0"], "goes__who"); !strings.HasPrefix(got, fmt.Sprint("word", i, " ")) {
+			t.Errorf("all as one, at a server that has changed: %q", got)
+		}
+		if got := who(t.Context(), sessions["/mcp1"], "comes__who"); !strings.HasPrefix(got, "c ") {
+			t.Errorf("all as one, at a server that has come: %q", got)
+		}
+		_ = one.Close()
+		if err := s.Remove("comes"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	wg.Wait()
+	if len(calls) < 200 {
+		t.Errorf("only %d calls were made", len(calls))
+	}
+}
+
+// What comes and goes is where it belongs: addresses, /readyz, metrics, and the
+// lists of those who are told. What is wrong changes nothing.
+func TestChange(t *testing.T) {
+	s := newSite(t, tells("one", "1"), tells("two", "2"))
+	changed := make(chan struct{}, 1)
+	both := s.connect("/mcp", changed)
+	next := func() {
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody was told")
+		}
+	}
+	tools := func() string {
+		var all []string
+		for tool, err := range both.Tools(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, tool.Name)
+		}
+		return strings.Join(all, " ")
+	}
+	if got := tools(); got != "one__who two__who" {
+		t.Errorf("tools: %s", got)
+	}
+	twice, bad := tells("two", "2"), tells("Three", "3")
+	for what, err := range map[string]error{
+		"two of a name": s.Add(twice), "a name that is none": s.Add(bad), "nothing to remove": s.Remove("three"), "nothing to replace": s.Replace(bad),
+		"no kind": s.Add(config.DefaultServer("three", "")),
+	} {
+		if err == nil {
+			t.Errorf("%s is no error", what)
+		}
+	}
+	if code, _ := s.get("/three/mcp"); code != 404 {
+		t.Errorf("before it has come: %d", code)
+	}
+	if err := s.Add(tells("three", "3")); err != nil {
+		t.Fatal(err)
+	}
+	next()
+	if got := tools(); got != "one__who two__who three__who" {
+		t.Errorf("tools: %s", got)
+	}
+	if got := who(t.Context(), s.connect("/three/sse", nil), "who"); !strings.HasPrefix(got, "3 ") {
+		t.Errorf("its own address: %q", got)
+	}
+	for _, page := range []string{"/readyz", "/metrics", "/nowhere"} {
+		if _, body := s.get(page); !strings.Contains(body, "three") {
+			t.Errorf("%s does not know it: %s", page, body)
+		}
+	}
+	if st := s.Status(); len(st) != 3 || st[2].Lanes != 1 {
+		t.Errorf("status: %+v", st)
+	}
+
+	lasting := s.connect("/three/mcp", nil)
+	if err := s.Remove("three"); err != nil {
+		t.Fatal(err)
+	}
+	next()
+	if got := tools(); got != "one__who two__who" {
+		t.Errorf("tools: %s", got)
+	}
+	if code, _ := s.get("/three/mcp"); code != 404 {
+		t.Errorf("after it has gone: %d", code)
+	}
+	if _, err := lasting.CallTool(t.Context(), &mcp.CallToolParams{Name: "who"}); err == nil {
+		t.Error("a session at a server that has gone goes on")
+	}
+	for _, page := range []string{"/readyz", "/nowhere", "/metrics"} {
+		for until := time.Now().Add(time.Minute); ; { // its metrics stay until all of it has ended
+			_, body := s.get(page)
+			if !strings.Contains(body, "three") {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatalf("%s knows it: %s", page, body)
+			}
+		}
+	}
+	if err := s.Remove("two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove("one"); err == nil || !strings.Contains(err.Error(), "no servers") {
+		t.Errorf("the last one: %v", err)
+	}
+	s.Close(t.Context())
+	if err := s.Add(tells("four", "4")); err == nil {
+		t.Error("a bridge that has been closed takes a server")
+	}
+}

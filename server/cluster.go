@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/config"
+	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// instance is this process as one of several.
+type instance struct {
+	id    string
+	c     *config.Cluster
+	log   *slog.Logger
+	redis redis.UniversalClient
+	node  *cluster.Node
+	peers *wire.Peers
+	began bool
+}
+
+// newInstance makes what the configuration says of the cluster. Nothing is connected to
+// before begin.
+func (s *Server) newInstance() (*instance, error) {
+	c := &s.c.Cluster
+	i := &instance{id: rand.Text(), c: c, log: s.log}
+	var err error
+	if i.redis, err = store.Connect(c.Redis, c.CAFile); err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	i.peers, err = wire.New(wire.Options{
+		ID: i.id, Secrets: c.Keys(), Lease: c.Lease, Log: s.log,
+		Forward:  func() []string { return s.b.Forwards() },
+		Allowed:  func(server, principal string) error { return s.b.Allowed(server, principal) },
+		Portable: func(server string) bool { return s.b.Portable(server) },
+		Has:      func(id string) bool { return s.streamable.Has(id) },
+		Adopt:    func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
+		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
+		Messages: func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	life := s.c.SessionIdle * 3 / 2
+	kept := store.New(i.redis, store.Options{Prefix: c.KeyPrefix, Owner: i.id, Secrets: c.Keys(), Life: life})
+	i.node = cluster.New(cluster.Options{
+		Self: cluster.Member{ID: i.id, Version: Version()}, Store: kept, Registry: kept, Peers: i.peers,
+		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c.MaxSessions, Log: s.log,
+		Lost: func(key string) { s.b.Move(key) },
+	})
+	i.peers.Join(i.node)
+	return i, nil
+}
+
+// tag begins the ids of sessions that begin here.
+func (i *instance) tag() string { return i.id[:session.TagLength] }
+
+// begin joins the cluster.
+func (i *instance) begin(ctx context.Context) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", i.c.Listen)
+	if err != nil {
+		return fmt.Errorf("cluster: listen on %s: %w (choose another address with cluster: listen:)", i.c.Listen, err)
+	}
+	go i.peers.Listen(l)
+	address := i.c.Advertise
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if address == "" {
+		address, _, _ = net.SplitHostPort(l.Addr().String())
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(strings.Trim(address, "[]"), port)
+	}
+	i.node.Start(address)
+	i.began = true
+	i.log.Info("one of several instances", "instance", i.id[:session.TagLength], "reached_at", address)
+	return nil
+}
+
+// leave lets the other instances go on with the sessions, each when no call of it is
+// under way. It waits for those until ctx ends.
+func (i *instance) leave(ctx context.Context, s *Server) {
+	i.node.Drain(ctx)
+	for s.b.MoveIdle() > 0 && pause.For(ctx, 50*time.Millisecond) == nil {
+	}
+}
+
+// close leaves the cluster. It is called when the sessions have ended.
+func (i *instance) close(ctx context.Context) {
+	if i.began {
+		i.node.Close(ctx)
+		i.peers.Close(ctx)
+	}
+	_ = i.redis.Close() // what was to be written is
+}
+
+// clustered is what /readyz says of the cluster.
+type clustered struct {
+	Instance  string        `json:"instance"`
+	State     cluster.State `json:"state"`
+	Members   []colleague   `json:"members"`
+	Forwarded uint64        `json:"forwarded"`
+	TakenOver uint64        `json:"taken_over"`
+	Lost      uint64        `json:"lost_to_others"`
+	Refused   uint64        `json:"refused_for_want_of_an_owner"`
+}
+
+// colleague is one instance.
+type colleague struct {
+	Instance string `json:"instance"`
+	Address  string `json:"address"`
+	Version  string `json:"version"`
+	Sessions int    `json:"sessions"`
+	Draining bool   `json:"draining,omitempty"`
+}
+
+// status says how the cluster looks from here.
+func (i *instance) status() *clustered {
+	n := i.node.Counts()
+	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(),
+		Forwarded: n.Forwarded.Load(), TakenOver: n.Taken.Load(), Lost: n.Lost.Load(), Refused: n.Refused.Load()}
+	for _, m := range i.node.Members() {
+		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, m.Draining})
+	}
+	return out
+}

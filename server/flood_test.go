@@ -1,0 +1,216 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
+)
+
+// listening is a Server on a real socket, with a server "ev" that has a webhook.
+type listening struct {
+	t       testing.TB
+	s       *Server
+	address string
+	log     *lines
+}
+
+// lines is a log that is written and read at once.
+type lines struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func onSocket(t testing.TB, change func(*config.Config)) *listening {
+	t.Helper()
+	c := config.Default()
+	c.Listen = "127.0.0.1:0"
+	c.Servers = []config.Server{config.DefaultServer("ev", "")}
+	if change != nil {
+		change(&c)
+	}
+	log := &lines{}
+	s := build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*Server, *config.Server) reached {
+		return reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
+			hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
+	})
+	at, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, at) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return &listening{t, s, at.Addr().String(), log}
+}
+
+// dial connects until the test ends.
+func (l *listening) dial() net.Conn {
+	l.t.Helper()
+	c, err := net.Dial("tcp", l.address)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// drip begins a POST of which only the first byte comes, and returns when the
+// bridge has begun to read that.
+func (l *listening) drip(path string, announced int, header string) {
+	l.t.Helper()
+	c := l.dial()
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n%s\r\n", path, announced, header)
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
+		l.t.Fatalf("POST %s of %d bytes: %q %v, want 100 Continue", path, announced, line, err)
+	}
+	_, _ = io.WriteString(c, "{")
+}
+
+// post makes a request and returns what came of it.
+func (l *listening) post(path, body string, header ...string) (status int, answer string, h http.Header) {
+	l.t.Helper()
+	r, err := http.NewRequestWithContext(l.t.Context(), "POST", "http://"+l.address+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return res.StatusCode, string(text), res.Header
+}
+
+// Bodies that are announced and hardly come take the bridge from nobody: neither
+// those of a caller with a key, nor those that come to a webhook without a secret.
+func TestAnnouncedBodies(t *testing.T) {
+	for name, attack := range map[string]struct{ path, header string }{
+		"with a key":       {"/ev/mcp", "Accept: application/json, text/event-stream\r\nAuthorization: Bearer " + aliceKey + "\r\n"},
+		"without a secret": {"/hooks/ev", "X-Hub-Signature-256: sha256=00\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := onSocket(t, func(c *config.Config) {
+				c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey}}
+			})
+			bob := append(as(bobKey), "Accept", "application/json, text/event-stream")
+			_, _, h := l.post("/ev/mcp", initialize, bob...)
+			session := append([]string{"Mcp-Session-Id", h.Get("Mcp-Session-Id")}, bob...)
+			for _, wave := range []struct{ n, announced int }{{490, 1_200_000}, {110, 16_000}, {40, 500}, {30, 60}, {10, 16}} {
+				if attack.path == "/hooks/ev" && wave.announced > smallBody {
+					wave.n = signedBodies // the others wait for their turn
+				}
+				for range wave.n {
+					l.drip(attack.path, wave.announced, attack.header)
+				}
+			}
+			for i := range 10 {
+				if status, answer, _ := l.post("/ev/mcp", call("1", "echo"), session...); status != 200 || !strings.Contains(answer, `"result"`) {
+					t.Errorf("call %d of an open session: %d %s", i, status, answer)
+				}
+				if status, answer, _ := l.post("/ev/mcp", initialize, bob...); status != 200 {
+					t.Errorf("session %d: %d %s", i, status, answer)
+				}
+			}
+			if status, answer, _ := l.post("/hooks/ev", "[]", signature, sign(hookSecret, "[]")); status != 200 {
+				t.Errorf("a webhook that is signed: %d %s", status, answer)
+			}
+			if n := l.s.b.Totals().Bytes; n > 1<<20 {
+				t.Errorf("%d bytes are reserved for less than a kilobyte that has come", n)
+			}
+		})
+	}
+}
+
+// One caller cannot take all bytes under way, with bodies that do come either.
+func TestBytesOfOneCaller(t *testing.T) {
+	l := onSocket(t, func(c *config.Config) {
+		c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey}}
+		c.MaxInFlight, c.MaxMessage = 4<<20, 1<<20
+	})
+	alice := l.s.b.Room("alice")
+	n := 0
+	for alice.Reserve(1 << 10) {
+		n += 1 << 10
+	}
+	if n != 3<<20 {
+		t.Errorf("one caller has %d of 4 MiB", n)
+	}
+	header := append(as(aliceKey), "Accept", "application/json, text/event-stream")
+	if status, answer, h := l.post("/ev/mcp", initialize, header...); status != 503 || h.Get("Retry-After") == "" || !strings.Contains(answer, "max_bytes_in_flight") {
+		t.Errorf("her next call: %d %s", status, answer)
+	}
+	bob := append(as(bobKey), "Accept", "application/json, text/event-stream")
+	if status, answer, _ := l.post("/ev/mcp", initialize, bob...); status != 200 {
+		t.Errorf("another's call: %d %s", status, answer)
+	}
+	alice.Return(n)
+	if status, answer, _ := l.post("/ev/mcp", initialize, header...); status != 200 {
+		t.Errorf("when there is room again: %d %s", status, answer)
+	}
+}
+
+// A body that is announced above the limit is refused at once, whether or not it
+// comes; a client that sends it all the same can read the answer.
+func TestAnnouncedTooLarge(t *testing.T) {
+	l := onSocket(t, nil)
+	for _, path := range []string{"/ev/mcp", "/hooks/ev"} {
+		began := time.Now()
+		c := l.dial()
+		const size = 18 << 20
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s: sha256=00\r\nContent-Length: %d\r\n\r\n{", path, signature, size)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || res.StatusCode != 413 || !res.Close {
+			t.Fatalf("%s: %v %v, want 413 and the end of the connection", path, res, err)
+		}
+		if text, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(text), "larger than the limit") {
+			t.Errorf("%s: %q %v", path, text, err)
+		}
+		if took := time.Since(began); took > discardTook {
+			t.Errorf("%s: refused after %v", path, took)
+		}
+		if n, err := c.Write(make([]byte, size-1)); err != nil {
+			t.Errorf("%s: the connection broke after %d more bytes: %v", path, n, err)
+		}
+	}
+}
+
+// discardTook is less than a refused body was read before it was answered.
+const discardTook = 8 * time.Second

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/sse"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
+	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
+	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/era"
+)
+
+// reached is how a configured server is reached.
+type reached struct {
+	bridge.Adapter
+	check     func() error  // why it cannot work as things are; nil if nothing can be said
+	transport func() string // stdio, streamable, sse, rest or in-process; empty as long as it is not known
+	close     func()        // closes what is kept for the next connection; nil if nothing is
+	hook      *hook         // where changes of its tools are announced; nil if nowhere
+}
+
+// reacher makes the adapter of a configured server.
+type reacher func(*Server, *config.Server) reached
+
+// reach makes the adapter for the server's kind.
+func (s *Server) reach(c *config.Server) reached {
+	switch {
+	case c.Adapter != nil:
+		return reached{Adapter: c.Adapter, transport: func() string { return "in-process" }}
+	case c.Stdio != nil:
+		return s.child(c)
+	case c.Rest != nil:
+		return s.api(c)
+	case c.Remote() != nil:
+		return s.remote(c)
+	}
+	return cannot(c, errors.New("there is no adapter for its kind"))
+}
+
+func (s *Server) child(c *config.Server) reached {
+	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
+	return reached{Adapter: a, check: a.Check, transport: func() string { return "stdio" }}
+}
+
+// api makes the adapter of an HTTP API.
+func (s *Server) api(c *config.Server) reached {
+	o := RestOptions(c, int(s.c.MaxMessage), s.log)
+	o.May = mayCall(s.c, c.Tools.Rename)
+	a, err := rest.New(c.Name, *c.Rest, o)
+	if err != nil {
+		return cannot(c, err)
+	}
+	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close}
+	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
+		r.hook = newHook(w.Secret, a.Renew)
+	}
+	return r
+}
+
+// mayCall returns what tells which tools of a server a principal may use; nil
+// without access rules. The result is nil for who may use all. Rules are about
+// the names that clients see, which renamed has by the server's own.
+func mayCall(c *config.Config, renamed map[string]string) func(principal string) func(tool string) bool {
+	grants := c.Grants()
+	if grants == nil {
+		return nil
+	}
+	return func(principal string) func(string) bool {
+		g, known := grants[principal]
+		if known && len(g.Allow)+len(g.Deny) == 0 {
+			return nil
+		}
+		return func(tool string) bool {
+			if seen, ok := renamed[tool]; ok {
+				tool = seen
+			}
+			return known && g.Passes(tool)
+		}
+	}
+}
+
+// RestOptions makes the options of an HTTP API of its server's settings.
+func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
+	o := rest.Options{Log: log, Breaker: c.Breaker, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
+	for _, f := range c.Forward {
+		o.Forward = append(o.Forward, f.To)
+	}
+	return o
+}
+
+// remote makes the adapter of a server that is reached over HTTP. Without a
+// fixed transport, the path of its URL says which is tried first (protocol.md
+// C2.9).
+func (s *Server) remote(c *config.Server) reached {
+	r := c.Remote()
+	o := s.limits(c)
+	newer, err := streamable.NewUpstream(c.Name, *r, o)
+	if err != nil {
+		return cannot(c, err)
+	}
+	older, err := sse.NewUpstream(c.Name, *r, o)
+	if err != nil {
+		newer.Close()
+		return cannot(c, err)
+	}
+	ways := [2]way{{httpclient.TransportStreamable, "Streamable HTTP", newer}, {httpclient.TransportSSE, "HTTP+SSE", older}}
+	both := func() {
+		newer.Close()
+		older.Close()
+	}
+	fixed := r.Transport
+	switch {
+	case c.SSE != nil:
+		fixed = httpclient.TransportSSE
+	case o.Era == conn.EraModern:
+		fixed = httpclient.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
+	}
+	for _, w := range ways {
+		if w.transport == fixed {
+			return reached{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
+		}
+	}
+	if config.EndsInSSE(r.URL) {
+		ways[0], ways[1] = ways[1], ways[0]
+	}
+	e := &either{name: c.Name, log: s.log, ways: ways}
+	return reached{Adapter: e, transport: e.transport, close: both}
+}
+
+func cannot(c *config.Server, err error) reached {
+	return reached{
+		Adapter: &unusable{c.Name, err}, check: func() error { return err },
+		transport: func() string { return "" },
+	}
+}
+
+// limits returns the limits of the server's connections, and what is spoken there:
+// one revision of the modern era alone, or an era, or up to a legacy revision.
+func (s *Server) limits(c *config.Server) upstream.Options {
+	o := upstream.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}, Era: conn.Era(c.Era), Revision: c.Revision}
+	if era.IsModern(c.Revision) {
+		o.Era, o.Revision = conn.EraModern, ""
+	}
+	return o
+}

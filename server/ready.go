@@ -1,0 +1,261 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/visible"
+)
+
+// readiness is what /readyz answers.
+type readiness struct {
+	Ready    bool   `json:"ready"`
+	Reason   string `json:"reason,omitempty"`
+	Draining bool   `json:"draining,omitempty"`
+	Whole    *whole `json:"bridge,omitempty"` // not there for who may not see all servers
+	// Cluster is how this instance sees the others; not there without, and as Whole.
+	Cluster *clustered `json:"cluster,omitempty"`
+	Servers []state    `json:"servers"`
+}
+
+// whole is how much the bridge has to do.
+type whole struct {
+	Version  string `json:"version"`
+	Sessions int    `json:"sessions"`
+	// Together are the sessions at /mcp, where several servers are one.
+	Together      int   `json:"sessions_at_all_as_one,omitempty"`
+	Calls         int   `json:"calls"`
+	Guests        int   `json:"calls_without_session"`
+	Subscriptions int   `json:"subscriptions"`
+	Connections   int64 `json:"connections"`
+	Bytes         int64 `json:"bytes_in_flight"`
+}
+
+// state is how a server fares.
+//
+// It has many fields: each is a member of the JSON that is shown.
+type state struct {
+	Name   string     `json:"name"`
+	State  string     `json:"state"`
+	Reason string     `json:"reason,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	// Transport is how the server is reached: stdio, streamable, sse or rest.
+	Transport string `json:"transport,omitempty"`
+	// Era and Revision are what the last connection has agreed on.
+	Era         string `json:"era,omitempty"`
+	Revision    string `json:"revision,omitempty"`
+	Sessions    int    `json:"sessions"`
+	Calls       int    `json:"calls"`
+	Queued      int    `json:"queued,omitempty"`
+	Parked      int    `json:"parked_calls,omitempty"`
+	Connections int    `json:"connections"`
+	Children    *int   `json:"children,omitempty"` // the same, of a server on stdio
+	Restarts    uint64 `json:"restarts"`
+	// Breaker is whether the server is left alone because it fails: closed when it
+	// is not, open until RetryAt when it is, half-open while it is tried, or off.
+	Breaker string     `json:"circuit_breaker,omitempty"`
+	RetryAt *time.Time `json:"retry_at,omitempty"`
+	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
+	Cache   *kept      `json:"cache,omitempty"`
+	// LastError is the last failure or loss, also when the server has recovered.
+	LastError   string     `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+}
+
+// kept is what is kept of what a server lists.
+type kept struct {
+	Entries int    `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	Oldest  string `json:"oldest"` // its age
+	Stale   bool   `json:"stale"`  // it is given out although it is not fresh any more
+	Hits    uint64 `json:"hits"`
+	Misses  uint64 `json:"misses"`
+}
+
+// transportStdio is what reached.transport says of a child process.
+const transportStdio = "stdio"
+
+// readiness says how the bridge and each server fare.
+func (s *Server) readiness() *readiness {
+	t := s.b.Totals()
+	out := &readiness{Whole: &whole{
+		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Guests: t.Guests,
+		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
+	}}
+	servers := s.b.Status()
+	for i := range servers {
+		out.Servers = append(out.Servers, s.state(&servers[i]))
+	}
+	if s.instance != nil {
+		out.Cluster = s.instance.status()
+	}
+	out.Reason, out.Draining = s.unready(servers)
+	out.Ready = out.Reason == ""
+	return out
+}
+
+// unready says why the bridge is not ready while its servers fare like that;
+// nothing when it is.
+func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
+	var useless []string
+	for i := range servers {
+		if !servers[i].Usable {
+			useless = append(useless, servers[i].Name)
+		}
+	}
+	switch {
+	case s.b.Draining() || s.instance != nil && s.instance.node.Draining():
+		return "the bridge is stopping", true
+	case s.instance != nil && s.instance.node.State() == cluster.Isolated:
+		return "this instance does not reach the store of the cluster", false
+	case len(useless) == len(servers):
+		return "no server works", false
+	case s.c.Ready == config.ReadyAll && len(useless) > 0:
+		return strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)", false
+	}
+	return "", false
+}
+
+// state says how a server fares.
+func (s *Server) state(st *gateway.Status) state {
+	row := state{
+		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.transport(st.Name),
+		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
+		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
+	}
+	if row.Transport == transportStdio {
+		row.Children = &row.Connections
+	}
+	if c := st.Cache; c.Entries > 0 {
+		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
+	}
+	if st.Revision != "" {
+		row.Era = era.Name(st.Revision)
+	}
+	return row
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// ready answers /readyz: as JSON, or as a table for people.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	all := s.readiness()
+	sees, inside := s.insider(r)
+	status := http.StatusOK
+	if !all.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	if !sees.all {
+		all.limit(sees.of)
+	}
+	switch format := r.URL.Query().Get("format"); {
+	case !inside: // the status says it all
+		object(w, status, "ready", all.Ready)
+	case format == "text", format == "" && wantsText(r.Header.Get("Accept")):
+		text(w, status, all.table(time.Now()))
+	default:
+		body, _ := json.MarshalIndent(all, "", "    ") // nothing in it can fail
+		data(w, status, "application/json; charset=utf-8", visible.JSON(body))
+	}
+}
+
+// wantsText reports whether an Accept header names plain text before anything that
+// JSON is, too.
+func wantsText(accept string) bool {
+	for kind := range strings.SplitSeq(accept, ",") {
+		kind, _, _ = strings.Cut(kind, ";")
+		switch strings.TrimSpace(kind) {
+		case "text/plain", "text/*":
+			return true
+		case "application/json", "application/*", "*/*":
+			return false
+		}
+	}
+	return false
+}
+
+// limit leaves what is about servers that may be seen.
+func (r *readiness) limit(of func(server string) bool) {
+	r.Whole, r.Cluster = nil, nil
+	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
+	if r.Reason != "" && !r.Draining {
+		r.Reason = "too few servers work" // which, and how many there are, is for who may see them
+	}
+}
+
+// table is the readiness for people.
+func (r *readiness) table(now time.Time) string {
+	var b strings.Builder
+	if b.WriteString("ready"); !r.Ready {
+		b.Reset()
+		b.WriteString("not ready: " + r.Reason)
+	}
+	if b.WriteString("\n"); r.Whole != nil {
+		fmt.Fprintf(&b, "%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n",
+			r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
+	}
+	b.WriteString("\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTRANSPORT\tREVISION\tSESSIONS\tCALLS\tCONNECTIONS\tRESTARTS\tBREAKER\tCACHE\tLAST ERROR")
+	for _, s := range r.Servers {
+		last := "-"
+		if s.LastError != "" {
+			last = "(" + ago(now, s.LastErrorAt) + " ago) " + line(s.LastError)
+		} else if s.Reason != "" {
+			last = line(s.Reason)
+		}
+		cache := "-"
+		if s.Cache != nil {
+			cache = fmt.Sprintf("%d, %s old", s.Cache.Entries, s.Cache.Oldest)
+			if s.Cache.Stale {
+				cache += ", stale"
+			}
+		}
+		breaker := dash(s.Breaker)
+		if s.RetryAt != nil {
+			breaker += " for " + max(0, s.RetryAt.Sub(now)).Round(time.Second).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
+			s.Sessions, s.Calls, s.Connections, s.Restarts, breaker, cache, last)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ago says how long ago something was.
+func ago(now time.Time, t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return now.Sub(*t).Round(time.Second).String()
+}
+
+// line makes one line of a text, of a length that a terminal can show.
+func line(s string) string {
+	s = visible.Text(strings.Join(strings.Fields(s), " "))
+	if r := []rune(s); len(r) > 160 {
+		s = string(r[:160]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,320 @@
+// Package server serves a bridge over HTTP: the MCP endpoints of its servers,
+// and what operators ask.
+//
+// For a server NAME there are /NAME/mcp (Streamable HTTP), /NAME/sse and
+// /NAME/messages (HTTP+SSE). The same without /NAME is all servers as one. Where
+// it is configured, POST /hooks/NAME announces that a server's tools have
+// changed. /healthz, /readyz and /metrics are for operators.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/accesslog"
+	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
+	"github.com/mcp-bridge/bridge/internal/adapters/sse"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/metrics"
+	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// Server is a bridge and the HTTP server in front of it.
+//
+// It has many fields: all that starts and stops with it.
+type Server struct {
+	c          *config.Config
+	log        *slog.Logger
+	reacher    reacher
+	now        atomic.Pointer[table]
+	changing   sync.Mutex // held while now is exchanged
+	b          *gateway.Gateway
+	streamable *streamable.Downstream
+	sse        *sse.Downstream
+	guard      guard
+	keys       *auth.Keys              // nil when there are no access rules
+	grants     map[string]filter.Grant // what each caller may use, likewise
+	anyHook    *hook                   // in place of one that is not there: nobody knows its secret
+	complaints complaints              // about requests without a good key
+	wrong      *wrongKeys
+	unfollow   func() // ends following the files of keys, and returns when it has
+	metrics    *metrics.Metrics
+	access     *accesslog.Log // nil when there is none
+	fault      error          // why the bridge cannot be served as it is configured
+	http       *http.Server
+	clients    *connections
+	instance   *instance    // nil when it is the only one
+	cert       *certificate // nil without TLS
+}
+
+// New builds everything that the configuration names. It starts nothing but
+// the bridge itself: Close ends that, also when Serve was never called. A server
+// that cannot be used as it is configured keeps nothing else from working.
+func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
+
+func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
+	s := &Server{c: c, log: log, reacher: reach, guard: newGuard(c, log), grants: c.Grants(), anyHook: newHook(rand.Text(), nil)}
+	if keys := keysOf(c); keys != nil {
+		s.keys, s.wrong = auth.New(keys, log), newWrongKeys(log)
+	}
+	var err error
+	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
+	var tag string
+	var elsewhere *wire.Peers
+	if c.Cluster.Enabled() {
+		if s.instance, err = s.newInstance(); err != nil {
+			s.fault = err
+		} else {
+			sessions, tag, elsewhere = s.instance.node, s.instance.tag(), s.instance.peers
+		}
+	}
+	o := gateway.Options{
+		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle,
+		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants, PerPrincipal: c.PerPrincipal,
+		Watch: s.watch, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
+	}
+	s.now.Store(&table{})
+	now, fresh := s.tableOf(slices.Clone(c.Servers), "")
+	o.Servers = fresh
+	s.now.Store(now)
+	s.metrics = metrics.New(Version())
+	s.metrics.Set(now.names())
+	if s.access, err = accesslog.Open(c.AccessLog, log); err != nil {
+		s.fault = err
+		log.Error("there is no access log", "err", err)
+	}
+	s.b = gateway.New(o)
+	s.measure()
+	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
+	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
+	if elsewhere != nil {
+		so.Elsewhere, eo.Elsewhere = elsewhere, elsewhere
+	}
+	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
+	s.unfollow = s.follow()
+	s.http = &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		// It has to be one number for all: who asks is known when the header has been
+		// read. As much is what node's HTTP server takes.
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
+	}
+	if s.keys != nil {
+		s.http.ConnContext = withClient
+		s.http.ConnState = func(c net.Conn, state http.ConnState) {
+			if client := clientOf(c); client != nil {
+				client.heed(state)
+			}
+		}
+	}
+	s.clients = newConnections(c.MaxConnections, &s.guard, log)
+	if c.TLS.CertFile != "" {
+		s.cert = &certificate{files: c.TLS, log: log}
+		s.http.TLSConfig = s.cert.config()
+	}
+	return s
+}
+
+// watch takes what became of a request.
+func (s *Server) watch(p report.Report) {
+	s.metrics.Take(&p)
+	if s.access != nil {
+		s.access.Take(&p)
+	}
+}
+
+// measure has the metrics show how the bridge fares.
+func (s *Server) measure() {
+	b := metrics.Bridge{
+		Totals: s.b.Totals, Status: s.b.Status,
+		Ready: func(all []gateway.Status) bool {
+			why, _ := s.unready(all)
+			return why == ""
+		},
+		Stdio: func(server string) bool {
+			return s.transport(server) == transportStdio
+		},
+		Refused: func() uint64 { return s.clients.refused.Load() },
+	}
+	if s.access != nil {
+		b.LogLost = s.access.Lost
+	}
+	if s.instance != nil {
+		b.Cluster = s.instance.node
+	}
+	s.metrics.Ask(b)
+}
+
+// options makes a server's options of its configuration.
+func options(c *config.Server, r reached) gateway.ServerOptions {
+	o := gateway.ServerOptions{
+		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
+		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
+		Prefix: c.Prefix, Filter: filter.Options{Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources},
+		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
+		Validate: c.Validate && c.Rest == nil,
+		Process:  c.Stdio != nil,
+		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
+	}
+	if o.Idle == 0 {
+		o.Idle = -1 // never: the configuration has filled in its default
+	}
+	return o
+}
+
+// Version returns the version of the program, as its build says it.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// Activity returns how many calls of clients are under way, and how many there
+// have been.
+func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
+
+// Status is how a server fares.
+type Status = gateway.Status
+
+// Status returns how each server fares, in the order of the configuration.
+func (s *Server) Status() []Status { return s.b.Status() }
+
+// ServeStdio serves one client on in and out, which a program passes os.Stdin and
+// os.Stdout: as desktop clients start servers. Nothing else may be written to out.
+// The empty name means all servers as one. It returns when the client has left, or
+// ctx has ended; Close ends the rest. Where ctx has a principal (WithPrincipal), that
+// is who the client is.
+func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
+	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c.MaxMessage), Principal: auth.Principal(ctx)})
+}
+
+// WithPrincipal returns the context of a request whose caller is known to the
+// program. The program puts it into the requests that it passes to Handler. What
+// callers have is kept apart by that name: sessions, connections that are shared by
+// principal, lists that are kept, quotas. A configuration with Access goes by its
+// keys instead.
+func WithPrincipal(ctx context.Context, name string) context.Context {
+	return auth.WithPrincipal(ctx, name)
+}
+
+// Listen opens the configured address. With TLS, a certificate that cannot be
+// used is an error.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	if s.cert != nil {
+		if err := s.cert.load(); err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+	}
+	if s.fault != nil {
+		return nil, s.fault
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w (choose another address with --listen or listen:, port 0 picks a free one)", s.c.Listen, err)
+	}
+	return l, nil
+}
+
+// Serve serves on l until ctx ends. Then it refuses new calls, lets those under
+// way finish for as long as the configuration allows, and stops everything.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if s.instance != nil {
+		if err := s.instance.begin(ctx); err != nil {
+			_ = l.Close()
+			s.Close(ctx)
+			return err
+		}
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.serve(l) }()
+	select {
+	case err := <-failed:
+		s.Close(context.Background())
+		return err
+	case <-ctx.Done():
+	}
+	s.log.Info("stopping", "drain", s.c.Drain.String())
+	drain, cancel := context.WithTimeout(context.Background(), s.c.Drain)
+	if s.instance != nil {
+		s.instance.leave(drain, s)
+	}
+	if err := s.b.Drain(drain); err != nil {
+		s.log.Warn("calls were still under way after the time to drain")
+	}
+	cancel()
+	s.Close(context.Background())
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// serve serves on l, encrypted if that is configured.
+func (s *Server) serve(l net.Listener) error {
+	if s.clients.most < s.c.MaxConnections {
+		s.log.Info("max_connections is lowered: half of the files that the process may open are for connections of clients", "max_connections", s.clients.most)
+	}
+	l = bounded{l, s.clients}
+	if s.cert == nil {
+		return s.http.Serve(l)
+	}
+	if s.cert.current.Load() == nil { // a listener of somebody else's
+		if err := s.cert.load(); err != nil {
+			_ = l.Close()
+			return fmt.Errorf("tls: %w", err)
+		}
+	}
+	return s.http.ServeTLS(l, "", "")
+}
+
+// closeLimit bounds how long responses may take to end once the bridge has
+// closed, and how long the access log may after that.
+const closeLimit = 2 * time.Second
+
+// Close stops everything at once: sessions, children, connections.
+func (s *Server) Close(ctx context.Context) {
+	s.unfollow()
+	s.b.Close(ctx)
+	s.sse.Close()
+	s.streamable.Close()
+	if s.instance != nil {
+		s.instance.close(context.WithoutCancel(ctx))
+	}
+	for _, r := range s.now.Load().reached {
+		if r.close != nil {
+			r.close()
+		}
+	}
+	answers, cancel := context.WithTimeout(ctx, closeLimit)
+	defer cancel()
+	if err := s.http.Shutdown(answers); err != nil {
+		_ = s.http.Close() // what is left are clients that do not read
+	}
+	if s.access != nil { // with time of its own: a client may have used up all other
+		lines, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		s.access.Close(lines.Done())
+	}
+}

@@ -1,0 +1,382 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Each server is served under its name, and all of them as one without. Who asks elsewhere is told so.
+func TestPaths(t *testing.T) {
+	for _, names := range [][]string{{"one"}, {"one", "two"}} {
+		for _, base := range []string{"", "/tools/v1"} {
+			t.Run(fmt.Sprint(len(names), base), func(t *testing.T) {
+				run(t, func(c *config.Config) { c.BasePath = base }, names, func(t *testing.T, r *rig) {
+					for _, name := range names {
+						r.begin(base + "/" + name + "/mcp")
+						r.begin(base + "/" + name + "/sse") // R-066: the new transport at the old URL
+					}
+					r.begin(base + "/mcp")
+					r.begin(base + "/sse")
+					for _, path := range []string{"/nowhere", base + "/three/mcp", base + "/one/mcp/", base + "/one"} {
+						a := r.Do("POST", path, initialize).Wait()
+						if a.Status() != 404 || a.Header("Content-Type") != "application/json" {
+							t.Errorf("%s = %d %s", path, a.Status(), a.Header("Content-Type"))
+						}
+						for _, at := range append(names, "") {
+							if at != "" {
+								at = "/" + at
+							}
+							if !strings.Contains(a.Body(), " "+base+at+"/mcp") {
+								t.Errorf("%s = %s, want a hint to %s", path, a.Body(), base+at+"/mcp")
+							}
+						}
+					}
+					if a := r.Do("GET", base+"/one/messages", "").Wait(); a.Status() != 405 || !strings.Contains(a.Header("Allow"), "POST") { // R-047
+						t.Errorf("GET of messages = %d, Allow %q", a.Status(), a.Header("Allow"))
+					}
+					if a := r.Do("PUT", base+"/one/mcp", "").Wait(); a.Status() != 405 || !strings.Contains(a.Header("Allow"), "DELETE") {
+						t.Errorf("PUT = %d, Allow %q", a.Status(), a.Header("Allow"))
+					}
+					if a := r.Do("BREW", base+"/one/mcp", "").Wait(); a.Status() != 405 || a.Header("Allow") == "" {
+						t.Errorf("BREW = %d, Allow %q", a.Status(), a.Header("Allow"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// At /mcp several servers are one, whose tools have the configured prefixes; over HTTP+SSE too.
+func TestAllAsOne(t *testing.T) {
+	run(t, func(c *config.Config) { c.Servers[1].Prefix = "second." }, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		if a := r.Do("POST", "/mcp", initialize).Wait(); !strings.Contains(a.Body(), fmt.Sprintf(`"version":%q`, Version())) {
+			t.Errorf("initialize = %s, want the version %s of the program", a.Body(), Version())
+		}
+		id := r.begin("/mcp")
+		for _, tool := range []string{"one__echo", "second.echo"} {
+			if a := r.Do("POST", "/mcp", call("1", tool), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"result":{"echo":{}}`) {
+				t.Errorf("%s = %d %s", tool, a.Status(), a.Body())
+			}
+		}
+		if a := r.Do("POST", "/mcp", call("1", "two__echo"), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"error"`) {
+			t.Errorf("a name without a server = %d %s", a.Status(), a.Body())
+		}
+		old := r.Do("GET", "/sse", "")
+		synctest.Wait()
+		at := old.Events()[0].Data
+		r.Do("POST", at, initialize).Wait()
+		synctest.Wait() // the answer comes on the stream
+		r.Do("POST", at, call("2", "second.echo")).Wait()
+		synctest.Wait()
+		if e := old.Events(); len(e) != 3 || !strings.Contains(e[2].Data, `"id":2,"result":{"echo":{}}`) {
+			t.Errorf("over HTTP+SSE: %+v", e)
+		}
+		old.Leave()
+	})
+}
+
+// A session lives under one server's URLs only: it is unknown under the others', and nothing of it shows (R-027, R-171, R-172).
+func TestSessionOfOneServer(t *testing.T) {
+	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		id := r.begin("/one/mcp")
+		for _, path := range []string{"/two/mcp", "/two/sse", "/mcp"} {
+			for _, method := range []string{"POST", "GET", "DELETE"} {
+				if a := r.Do(method, path, call("1", "echo"), "Mcp-Session-Id", id).Wait(); a.Status() != 404 {
+					t.Errorf("%s %s = %d, want 404", method, path, a.Status())
+				}
+			}
+		}
+		for _, path := range []string{"/one/mcp", "/one/sse"} { // the same server's URLs are one
+			if a := r.Do("POST", path, call("1", "echo"), "Mcp-Session-Id", id).Wait(); a.Status() != 200 {
+				t.Errorf("POST %s = %d, want 200", path, a.Status())
+			}
+		}
+	})
+}
+
+// At /sse a GET with a session is of Streamable HTTP, one without of HTTP+SSE.
+func TestBothAtSSE(t *testing.T) {
+	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
+		id := r.begin("/sse")
+		get, old := r.Do("GET", "/sse", "", "Mcp-Session-Id", id), r.Do("GET", "/sse", "")
+		synctest.Wait()
+		if e := get.Events(); get.Status() != 200 || len(e) != 1 || e[0].Type != "" || e[0].ID == "" {
+			t.Errorf("with a session: %d %+v, want the priming event", get.Status(), e)
+		}
+		if e := old.Events(); old.Status() != 200 || len(e) != 1 || e[0].Type != "endpoint" {
+			t.Errorf("without: %d %+v, want the endpoint", old.Status(), e)
+		}
+		if a := r.Do("DELETE", "/sse", "", "Mcp-Session-Id", id).Wait(); a.Status() != 204 {
+			t.Errorf("DELETE = %d", a.Status())
+		}
+		get.Wait()
+		old.Leave()
+	})
+}
+
+// The endpoint is where the client can reach it: under the base path, and under what a trusted proxy has taken off
+// (R-061, R-065). What is no path is not believed (R-177).
+func TestEndpoint(t *testing.T) {
+	for _, test := range []struct {
+		base, peer, path, prefix, want string
+	}{
+		{"", peer, "/sse", "", "/messages"},
+		{"", peer, "/one/sse", "", "/one/messages"},
+		{"/tools", peer, "/tools/one/sse", "", "/tools/one/messages"},
+		{"", proxy, "/one/sse", "/outer", "/outer/one/messages"},
+		{"", proxy, "/one/sse", "/outer/", "/outer/one/messages"},
+		{"", proxy, "/sse", "/", "/messages"},
+		{"/tools", proxy, "/tools/sse", "/outer/x", "/outer/x/tools/messages"},
+		{"", peer, "/one/sse", "/outer", "/one/messages"},
+		{"", proxy, "/one/sse", "outer", "/one/messages"},
+		{"", proxy, "/one/sse", "//evil.example.com", "/one/messages"},
+		{"", proxy, "/one/sse", "/a, /b", "/one/messages"},
+		{"", proxy, "/one/sse", "/a?x=", "/one/messages"},
+		{"", proxy, "/one/sse", "/a\ndata: x", "/one/messages"},
+		{"", proxy, "/one/sse", `/\evil.example.com`, "/one/messages"},
+		{"", proxy, "/one/sse", "https://evil.example.com", "/one/messages"},
+	} {
+		r := newRig(t, func(c *config.Config) { exposed(c); c.BasePath = test.base }, "one")
+		q := from(test.peer, public, "GET", test.path, "Host", "mcp.example.com")
+		if test.prefix != "" {
+			q.Header["X-Forwarded-Prefix"] = []string{test.prefix}
+		}
+		ctx, cancel := context.WithCancel(q.Context())
+		cancel() // the stream ends behind its first event
+		w := r.answer(q.WithContext(ctx))
+		if body := w.Body.String(); !strings.HasPrefix(body, "event: endpoint\ndata: "+test.want+"?sessionId=") {
+			t.Errorf("%s for %s with prefix %q: %q, want %s", test.path, test.peer, test.prefix, body, test.want)
+		}
+	}
+}
+
+// The endpoint has what a router has taken off the path, unless that leads to
+// another host.
+func TestEndpointStripped(t *testing.T) {
+	for _, test := range []struct{ strip, base, path, forwarded, want string }{
+		{"/x", "", "/x/sse", "", "/x/messages"},
+		{"/x", "", "/x/one/sse", "", "/x/one/messages"},
+		{"/x/y", "/tools", "/x/y/tools/one/sse", "", "/x/y/tools/one/messages"},
+		{"/x", "", "/x/sse", "/outer", "/outer/x/messages"},
+		{"/a b", "", "/a%20b/sse", "", "/a%20b/messages"},
+		{"//evil.example.com", "", "//evil.example.com/sse", "", "/messages"},
+		{"", "", "http://mcp.example.com/sse", "", "/messages"},
+	} {
+		r := newRig(t, func(c *config.Config) { exposed(c); c.BasePath = test.base }, "one")
+		q := from(proxy, public, "GET", test.path, "Host", "mcp.example.com", "X-Forwarded-Prefix", test.forwarded)
+		q.RequestURI = test.path
+		ctx, cancel := context.WithCancel(q.Context())
+		cancel()                                // the stream ends behind its first event
+		if strings.HasPrefix(test.path, "//") { // httptest takes it for a host
+			q.URL = &url.URL{Path: test.path}
+		}
+		w := httptest.NewRecorder()
+		http.StripPrefix(test.strip, r.s.Handler()).ServeHTTP(w, q.WithContext(ctx))
+		if body := w.Body.String(); !strings.HasPrefix(body, "event: endpoint\ndata: "+test.want+"?sessionId=") {
+			t.Errorf("%s without %q, forwarded with %q: %q, want %s", test.path, test.strip, test.forwarded, body, test.want)
+		}
+	}
+}
+
+// The bridge has its place below a path of somebody else's router, with clients of
+// both transports, and what is not there is answered with where the rest is.
+func TestBelow(t *testing.T) {
+	r := newRig(t, func(c *config.Config) { c.BasePath = "/base" }, "one", "two")
+	h := r.s.Handler()
+	whole := http.NewServeMux()
+	whole.Handle("/base/", h)
+	stripped := http.NewServeMux()
+	stripped.Handle("/x/", http.StripPrefix("/x", h))
+	explicit := http.NewServeMux()
+	explicit.Handle("/tools/v2/", r.s.HandlerAt("/tools/v2"))
+	nested := http.NewServeMux()
+	nested.Handle("localhost/y/{rest...}", http.StripPrefix("/y", stripped))
+	for _, at := range []struct {
+		base string
+		http.Handler
+	}{{"/base", whole}, {"/x/base", stripped}, {"/tools/v2", explicit}, {"/y/x/base", nested}} {
+		site := httptest.NewServer(at)
+		root := strings.Replace(site.URL, "127.0.0.1", "localhost", 1) + at.base
+		for path, way := range map[string]mcp.Transport{
+			"/one/mcp": &mcp.StreamableClientTransport{Endpoint: root + "/one/mcp"},
+			"/mcp":     &mcp.StreamableClientTransport{Endpoint: root + "/mcp"},
+			"/one/sse": &mcp.SSEClientTransport{Endpoint: root + "/one/sse"},
+			"/sse":     &mcp.SSEClientTransport{Endpoint: root + "/sse"},
+		} {
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), way, nil)
+			if err != nil {
+				t.Fatalf("%s%s: %v", at.base, path, err)
+			}
+			if _, err := session.ListTools(t.Context(), nil); err != nil {
+				t.Errorf("%s%s: %v", at.base, path, err)
+			}
+			_ = session.Close()
+		}
+		a, err := http.Get(root + "/nowhere")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(a.Body)
+		_ = a.Body.Close()
+		if a.StatusCode != 404 || !strings.Contains(string(body), "MCP is at "+at.base+"/mcp, "+at.base+"/one/mcp") {
+			t.Errorf("%s/nowhere: %d %s", at.base, a.StatusCode, body)
+		}
+		site.CloseClientConnections() // of streams that the SDK's client has not closed
+		site.Close()
+	}
+}
+
+// Nothing redirects: each path has one way to be written.
+func TestNoRedirects(t *testing.T) {
+	r := newRig(t, nil, "one")
+	for _, path := range []string{"//mcp", "/one//mcp", "/one/./mcp", "/x/../mcp", "/mcp/", "/one/mcp/", "/one/", "/", "", "/ONE/mcp", "/healthz/", "/hooks/", "/one/mcp/x"} {
+		q := from(peer, loopback, "POST", "/mcp")
+		q.URL = &url.URL{Path: path}
+		if w := r.answer(q); w.Code != 404 || w.Header().Get("Location") != "" || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%q: %d %v", path, w.Code, w.Header())
+		}
+	}
+}
+
+// /healthz is about the process, /readyz about what is usable, with a reason for each server.
+func TestHealth(t *testing.T) {
+	type row struct{ Name, State, Reason string }
+	type ready struct {
+		Ready    bool
+		Draining bool
+		Reason   string
+		Servers  []row
+	}
+	for _, test := range []struct {
+		names  []string
+		status int
+	}{{[]string{"one"}, 200}, {[]string{"one", "broken"}, 200}, {[]string{"broken"}, 503}} {
+		run(t, nil, test.names, func(t *testing.T, r *rig) {
+			if a := r.Do("GET", "/healthz", "").Wait(); a.Status() != 200 || a.Body() != "ok\n" {
+				t.Errorf("%v: healthz = %d %q", test.names, a.Status(), a.Body())
+			}
+			if a := r.Do("HEAD", "/healthz", "").Wait(); a.Status() != 200 {
+				t.Errorf("%v: HEAD healthz = %d", test.names, a.Status())
+			}
+			a := r.Do("GET", "/readyz", "").Wait()
+			var got ready
+			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != test.status || got.Ready != (test.status == 200) || len(got.Servers) != len(test.names) {
+				t.Fatalf("%v: readyz = %d %s (%v)", test.names, a.Status(), a.Body(), err)
+			}
+			for _, s := range got.Servers {
+				if broken := s.Name == "broken"; broken != (s.State == "failing") || broken != strings.Contains(s.Reason, "no such program") {
+					t.Errorf("%v: %+v", test.names, s)
+				}
+			}
+			if r.f.Opened() != 0 {
+				t.Error("a probe has opened a connection")
+			}
+			_ = r.s.b.Drain(t.Context())
+			a = r.Do("GET", "/readyz", "").Wait()
+			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != 503 || got.Ready || !got.Draining {
+				t.Errorf("draining: %d %s", a.Status(), a.Body())
+			}
+			if a := r.Do("GET", "/healthz", "").Wait(); a.Status() != 200 {
+				t.Errorf("draining: healthz = %d", a.Status())
+			}
+		})
+	}
+}
+
+// A fault in a handler is one request's fault.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := newRig(t, nil, "one")
+		r.s.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.s.now.Load().reached["one"].transport = func() string { panic("secret of a handler") }
+		if a := r.Do("GET", "/readyz", "").Wait(); a.Status() != 500 || a.Body() != "" {
+			t.Errorf("panic = %d %q", a.Status(), a.Body())
+		}
+		if !strings.Contains(log.String(), "panic in a handler") {
+			t.Errorf("log is %q", log.String())
+		}
+		r.begin("/mcp")
+	})
+}
+
+// Limits (R-178): headers. And who does not send them is cut off.
+func TestHeaders(t *testing.T) {
+	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
+		if a := r.Do("GET", "/healthz", "", "X-Pad", strings.Repeat("x", 15<<10)).Wait(); a.Status() != 200 {
+			t.Errorf("15 KiB of headers = %d", a.Status())
+		}
+		if a := r.Do("GET", "/healthz", "", "X-Pad", strings.Repeat("x", 24<<10)).Wait(); a.Status() != 431 {
+			t.Errorf("24 KiB of headers = %d, want 431", a.Status())
+		}
+		conn := r.Dial()
+		began := time.Now()
+		go func() { _, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n") }()
+		_, _ = io.ReadAll(conn)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("half of the headers held a connection for %v", took)
+		}
+		_ = conn.Close()
+	})
+}
+
+// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses.
+func TestStop(t *testing.T) {
+	for _, finishes := range []bool{true, false} {
+		t.Run(fmt.Sprintf("finishes=%t", finishes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil, "one")
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- r.s.Serve(ctx, r.Listener()) }()
+				id := r.begin("/mcp")
+				under := r.Do("POST", "/mcp", call("1", "wait"), "Mcp-Session-Id", id)
+				get, old := r.Do("GET", "/mcp", "", "Mcp-Session-Id", id), r.Do("GET", "/sse", "")
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				began := time.Now()
+				if a := r.Do("POST", "/mcp", call(`"new"`, "echo"), "Mcp-Session-Id", id).Wait(); a.Status() != 503 || !strings.Contains(a.Body(), `"id":"new","error"`) {
+					t.Errorf("a new call = %d %s", a.Status(), a.Body())
+				}
+				if finishes {
+					r.f.Answer(`{"done":1}`)
+				}
+				under.Wait()
+				if want := map[bool]string{true: `"id":1,"result":{"done":1}`, false: `"id":1,"error"`}[finishes]; !strings.Contains(under.Body(), want) {
+					t.Errorf("the call under way = %q, want %s", under.Body(), want)
+				}
+				get.Wait()
+				old.Wait()
+				if err := <-served; err != nil {
+					t.Errorf("Serve = %v", err)
+				}
+				want := time.Duration(0)
+				if !finishes {
+					want = 10 * time.Second
+				}
+				if took := time.Since(began); took > want+time.Second {
+					t.Errorf("the stop took %v, want %v", took, want)
+				}
+			})
+		})
+	}
+}
