@@ -44,6 +44,7 @@ const tries = 500 * time.Millisecond
 type Node struct {
 	o      Options
 	good   atomic.Pointer[time.Time] // when the last good beat was sent
+	failed atomic.Bool               // the last beat has failed
 	frozen atomic.Pointer[time.Time] // when it was found out last that nobody reaches the store; nil when somebody may
 	barred atomic.Int64              // sessions that may not be served yet
 	kick   chan struct{}
@@ -144,7 +145,11 @@ func (n *Node) beats() {
 		case <-n.ctx.Done():
 			return
 		}
-		timer.Reset(n.o.Lease/3 - time.Since(begun))
+		wait := n.o.Lease / 3
+		if r.err != nil { // several attempts to find out who reaches the store, before this one's lease ends
+			wait = n.o.Lease / 12
+		}
+		timer.Reset(wait - time.Since(begun))
 	}
 }
 
@@ -181,6 +186,7 @@ func (n *Node) beat() error {
 	ctx, cancel := context.WithTimeout(n.ctx, tries)
 	seen, err := n.o.Registry.Beat(ctx, self, n.o.Lease)
 	cancel()
+	n.failed.Store(err != nil)
 	if err != nil {
 		if n.ctx.Err() == nil {
 			n.alone(err)
@@ -375,7 +381,7 @@ func (n *Node) Grace() bool {
 // reaches reports whether this instance reaches the store.
 func (n *Node) reaches() bool {
 	good := n.good.Load()
-	return good != nil && time.Since(*good) < n.o.Lease/2
+	return good != nil && !n.failed.Load() && time.Since(*good) < n.o.Lease/2
 }
 
 // Answer answers the hello of another instance.
@@ -387,6 +393,9 @@ func (n *Node) Answer(h Hello) Hello {
 		wake(n.kick)
 	}
 	store := n.reaches()
+	if store && !h.Store { // then perhaps it is gone for this one, too
+		wake(n.kick)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if h.Leaving {

@@ -324,43 +324,50 @@ func TestIsolated(t *testing.T) {
 // (S-060): without a store for anybody, each goes on, also with new sessions, and nothing
 // is taken over; one who is back ends that.
 func TestFrozen(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
-		w.start("c")
-		time.Sleep(3 * lease)
-		w.put(a, "k")
-		for _, id := range []string{"a", "b", "c"} {
-			w.set(w.cut, id, true)
+	for apart := time.Duration(0); apart < lease/3; apart += lease / 24 { // their beats
+		in(t, func(t *testing.T, w *world) { frozen(t, w, apart) })
+	}
+}
+
+func frozen(t *testing.T, w *world, apart time.Duration) {
+	a := w.start("a")
+	time.Sleep(apart)
+	b := w.start("b")
+	time.Sleep(apart)
+	w.start("c")
+	time.Sleep(3*lease + apart/2)
+	w.put(a, "k")
+	for _, id := range []string{"a", "b", "c"} {
+		w.set(w.cut, id, true)
+	}
+	for range 60 {
+		time.Sleep(time.Second)
+		if !a.Ready() && a.Await(t.Context(), "k") != nil {
+			t.Fatalf("a session is not served while beats are %s apart", apart)
 		}
-		for range 60 {
-			time.Sleep(time.Second)
-			if !a.Ready() && a.Await(t.Context(), "k") != nil {
-				t.Fatal("a session is not served")
-			}
+	}
+	if a.State() != Frozen {
+		t.Errorf("state %s", a.State())
+	}
+	w.put(b, "new")
+	if err := takeOver(t.Context(), b, "k"); err == nil {
+		t.Error("taken over without a store")
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		w.set(w.cut, id, false)
+	}
+	time.Sleep(lease)
+	for key, owner := range map[string]string{"k": "a", "new": "b"} {
+		if h, err := b.Find(t.Context(), key); err != nil || h.Owner != owner {
+			t.Errorf("%s: %+v, %v", key, h, err)
 		}
-		if a.State() != Frozen {
-			t.Errorf("state %s", a.State())
-		}
-		w.put(b, "new")
-		if err := takeOver(t.Context(), b, "k"); err == nil {
-			t.Error("taken over without a store")
-		}
-		for _, id := range []string{"a", "b", "c"} {
-			w.set(w.cut, id, false)
-		}
-		time.Sleep(lease)
-		for key, owner := range map[string]string{"k": "a", "new": "b"} {
-			if h, err := b.Find(t.Context(), key); err != nil || h.Owner != owner {
-				t.Errorf("%s: %+v, %v", key, h, err)
-			}
-		}
-		w.set(w.cut, "a", true)
-		w.set(w.deaf, "a", true)
-		time.Sleep(2 * lease)
-		if a.State() != Isolated { // fewer than half are reached
-			t.Errorf("state %s", a.State())
-		}
-	})
+	}
+	w.set(w.cut, "a", true)
+	w.set(w.deaf, "a", true)
+	time.Sleep(2 * lease)
+	if a.State() != Isolated { // fewer than half are reached
+		t.Errorf("state %s", a.State())
+	}
 }
 
 // What is released is taken at once, and what is deleted is gone (S-036).
