@@ -63,7 +63,7 @@ func newInstance(s settings) *instance {
 		CompletionHandler:         complete,
 		SubscribeHandler:          i.subscribe,
 		UnsubscribeHandler:        i.unsubscribe,
-		SupportedProtocolVersions: revisions(s.era),
+		SupportedProtocolVersions: revisions(s),
 	})
 	i.server.AddReceivingMiddleware(i.bindCalls, nullIsAbsent)
 	i.addTools()
@@ -74,8 +74,12 @@ func newInstance(s settings) *instance {
 	return i
 }
 
-// revisions lists what an era speaks; nil is everything.
-func revisions(era string) []string {
+// revisions lists what a server speaks; nil is everything.
+func revisions(s settings) []string {
+	era := s.era
+	if s.kind == kindSSE {
+		era = eraLegacy // the SDK (v1.8.0) says so itself, but not yet to a request that comes at once
+	}
 	if era == eraBoth {
 		return nil
 	}
