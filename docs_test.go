@@ -14,8 +14,12 @@ import (
 )
 
 // What docs/protocol.md has: rows of requirements, sections, and rows of the
-// tables of sections.
+// tables of sections; and docs/cluster.md: rows of requirements, each with what
+// shows that it holds.
 var (
+	clusterRow     = regexp.MustCompile(`(?m)^\| (S-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
+	testName       = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+)`")
+	testFunction   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	requirementRow = regexp.MustCompile(`(?m)^\| (R-\d{3}) \| (?:must|should) \| [^|]+ \| [^|]+ \|$`)
 	section        = regexp.MustCompile(`(?m)^#+ ([A-F](?:\d+(?:\.\d+)*)?)\.? `)
 	sectionRow     = regexp.MustCompile(`(?m)^\| ([A-F]\d+(?:\.\d+)+) \| `)
@@ -24,24 +28,55 @@ var (
 // What files cite. Each of them is tried only where its first letters are: the
 // test reads every file, and an expression is slow on text without a match.
 var (
-	requirement = regexp.MustCompile(`\bR-(\d+)(?:[\s/]+to[\s/]+R-(\d+))?\b`)
+	requirement = regexp.MustCompile(`\b([RS])-(\d+)(?:[\s/]+to[\s/]+[RS]-(\d+))?\b`)
 	numbered    = regexp.MustCompile(`^[A-F]\d{1,2}(?:\.\d{1,2})*\b`)
 	ofDocument  = regexp.MustCompile(`\bprotocol\.md((?:[\s/,;]+[A-QS-Z](?:\d[\d.]*)?\b)*)`) // R begins a requirement
 	gone        = regexp.MustCompile(`\bfield-notes\b|\bthe design\b|\b(?:design|style|house)\.md\b|\bT-[A-Z]{2,}(?:-\d+)?\b`)
 )
 
-// entries returns what page has that can be cited. What it has twice is a fault.
-func entries(page string) (known map[string]bool, faults []string) {
+// Pages that are cited.
+const (
+	ofProtocol = "docs/protocol.md"
+	ofCluster  = "docs/cluster.md"
+)
+
+// pageOf returns the page that has what is cited.
+func pageOf(id string) string {
+	if strings.HasPrefix(id, "S-") {
+		return ofCluster
+	}
+	return ofProtocol
+}
+
+// entries returns what the pages have that can be cited. What they have twice is a
+// fault.
+func entries(protocol, cluster string) (known map[string]bool, faults []string) {
 	known = map[string]bool{}
-	for _, r := range []*regexp.Regexp{requirementRow, section, sectionRow} {
-		for _, m := range r.FindAllStringSubmatch(page, -1) {
-			if known[m[1]] {
-				faults = append(faults, "docs/protocol.md has "+m[1]+" twice")
+	note := func(page string, rows ...*regexp.Regexp) {
+		for _, r := range rows {
+			for _, m := range r.FindAllStringSubmatch(page, -1) {
+				if known[m[1]] {
+					faults = append(faults, pageOf(m[1])+" has "+m[1]+" twice")
+				}
+				known[m[1]] = true
 			}
-			known[m[1]] = true
 		}
 	}
+	note(protocol, requirementRow, section, sectionRow)
+	note(cluster, clusterRow)
 	return known, faults
+}
+
+// shown returns which tests the rows of docs/cluster.md name that are not there.
+func shown(cluster string, tests map[string]bool) (faults []string) {
+	for _, row := range clusterRow.FindAllStringSubmatch(cluster, -1) {
+		for _, m := range testName.FindAllStringSubmatch(row[2], -1) {
+			if !tests[m[1]] {
+				faults = append(faults, ofCluster+": there is no "+m[1]+", which "+row[1]+" names")
+			}
+		}
+	}
+	return faults
 }
 
 // matches finds r in text, if text has one of parts. What r finds has one.
@@ -60,22 +95,23 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 	}
 	cite := func(at int, id string) {
 		if cited[id] = known[id]; !known[id] {
-			fault(at, "docs/protocol.md has no "+id+": correct the citation, or add the row")
+			fault(at, pageOf(id)+" has no "+id+": correct the citation, or add the row")
 		}
 	}
-	for _, m := range matches(requirement, text, "R-") {
-		cite(m[0], "R-"+text[m[2]:m[3]])
-		if m[4] < 0 {
+	for _, m := range matches(requirement, text, "R-", "S-") {
+		letter := text[m[2]:m[3]]
+		cite(m[0], letter+"-"+text[m[4]:m[5]])
+		if m[6] < 0 {
 			continue
 		}
-		first, _ := strconv.Atoi(text[m[2]:m[3]])
-		last, _ := strconv.Atoi(text[m[4]:m[5]])
+		first, _ := strconv.Atoi(text[m[4]:m[5]])
+		last, _ := strconv.Atoi(text[m[6]:m[7]])
 		if last <= first || last-first > 100 {
 			fault(m[0], text[m[0]:m[1]]+" is no range")
 			continue
 		}
 		for n := first + 1; n <= last; n++ {
-			cite(m[0], fmt.Sprintf("R-%03d", n))
+			cite(m[0], fmt.Sprintf("%s-%03d", letter, n))
 		}
 	}
 	for i := range len(text) - 1 {
@@ -103,15 +139,19 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 	return faults
 }
 
-// What comments and tests cite is in docs/protocol.md, and no requirement is
-// there that nobody cites.
+// What comments and tests cite is in docs/protocol.md or docs/cluster.md, and no
+// requirement is there that nobody cites, or whose tests are gone.
 func TestCitations(t *testing.T) {
-	page, err := os.ReadFile("docs/protocol.md")
+	page, err := os.ReadFile(ofProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, faults := entries(string(page))
-	cited := map[string]bool{}
+	several, err := os.ReadFile(ofCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, faults := entries(string(page), string(several))
+	cited, tests := map[string]bool{}, map[string]bool{}
 	files := 0
 	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		switch base := d.Name(); {
@@ -133,16 +173,22 @@ func TestCitations(t *testing.T) {
 		files++
 		text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 		faults = append(faults, citations(rel, string(text), known, cited)...)
+		if strings.HasSuffix(rel, "_test.go") {
+			for _, m := range testFunction.FindAllSubmatch(text, -1) {
+				tests[string(m[1])] = true
+			}
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id := range known {
-		if strings.HasPrefix(id, "R-") && !cited[id] {
-			faults = append(faults, "docs/protocol.md: nobody cites "+id+": remove the row")
+		if (strings.HasPrefix(id, "R-") || strings.HasPrefix(id, "S-")) && !cited[id] {
+			faults = append(faults, pageOf(id)+": nobody cites "+id+": remove the row")
 		}
 	}
+	faults = append(faults, shown(string(several), tests)...)
 	slices.Sort(faults)
 	for _, f := range faults {
 		t.Error(f)
@@ -154,11 +200,15 @@ func TestCitations(t *testing.T) {
 
 // The test does see a wrong citation.
 func TestCitationsWrong(t *testing.T) {
-	known, faults := entries("# P\n## A. Old\n### A7. HTTP\n#### D1.4 Questions\n| D1.4.6 | retries |\n## F. Limits\n" +
-		"| R-001 | must | x | all |\n| R-002 | should | x | bridge |\n| R-004 | must | x | all |\n" +
-		"| R-005 | maybe | x | all |\n| R-006 | must | x |  \n| R-001 | must | again | all |\n")
-	if want := []string{"docs/protocol.md has R-001 twice"}; !slices.Equal(faults, want) {
+	const rows = "| S-010 | one owner | `TestA` |\n| S-011 | fenced | `TestA` and `TestB` |\n| S-010 | again | it is so |\n| S-012 | x |\n"
+	known, faults := entries("# P\n## A. Old\n### A7. HTTP\n#### D1.4 Questions\n| D1.4.6 | retries |\n## F. Limits\n"+
+		"| R-001 | must | x | all |\n| R-002 | should | x | bridge |\n| R-004 | must | x | all |\n"+
+		"| R-005 | maybe | x | all |\n| R-006 | must | x |  \n| R-001 | must | again | all |\n", rows)
+	if want := []string{"docs/protocol.md has R-001 twice", "docs/cluster.md has S-010 twice"}; !slices.Equal(faults, want) {
 		t.Errorf("entries: faults %q, want %q", faults, want)
+	}
+	if got, want := shown(rows, map[string]bool{"TestA": true}), []string{"docs/cluster.md: there is no TestB, which S-011 names"}; !slices.Equal(got, want) {
+		t.Errorf("shown = %q, want %q", got, want)
 	}
 	const no = ": correct the citation, or add the row"
 	for _, tc := range []struct {
@@ -170,7 +220,10 @@ func TestCitationsWrong(t *testing.T) {
 		{"requirement of a row that has no level", "// R-005\n", []string{"f:1: docs/protocol.md has no R-005" + no}},
 		{"requirement of a row that has no source", "// R-006\n", []string{"f:1: docs/protocol.md has no R-006" + no}},
 		{"requirement with a digit too few", "// R-01\n", []string{"f:1: docs/protocol.md has no R-01" + no}},
+		{"of several instances", "// (S-010, S-011)\n", nil},
+		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/cluster.md has no S-012" + no}},
 		{"range", "// R-001 to R-002\n", nil},
+		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/cluster.md has no S-012" + no}},
 		{"range with a gap, over two lines", "// R-001 to\n// R-004\n", []string{"f:1: docs/protocol.md has no R-003" + no}},
 		{"range backwards", "// R-002 to R-001\n", []string{"f:1: R-002 to R-001 is no range"}},
 		{"section", "x\n// y (protocol.md A8)\n", []string{"f:2: docs/protocol.md has no A8" + no}},

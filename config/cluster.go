@@ -104,17 +104,35 @@ func (c *Cluster) breaches(listen string) (all []breach) {
 	switch {
 	case c.Listen == "":
 		add("listen", "is missing: it is where the other instances reach this one, such as :8809")
-	case err == nil && c.Listen == listen && !strings.HasSuffix(listen, ":0"):
+	case err == nil && overlap(c.Listen, listen):
 		add("listen", "is where clients are served too: choose another port")
 	case err == nil && c.Advertise == "":
 		if a, err := netip.ParseAddr(host); host == "" || host == "localhost" || err == nil && (a.IsUnspecified() || a.IsLoopback()) {
 			add("advertise", "is missing: say where the other instances reach this one and no other, such as ${POD_IP}, since listen is no address that they could use")
 		}
 	}
-	if strings.ContainsAny(c.Advertise, "/@ ") {
-		add("advertise", "must be HOST or HOST:PORT")
+	at := c.Advertise
+	if host, _, err := net.SplitHostPort(at); err == nil {
+		at = host
+	}
+	if a, err := netip.ParseAddr(strings.Trim(at, "[]")); strings.ContainsAny(at, "/@ ") || err == nil && a.IsUnspecified() {
+		add("advertise", "must be HOST or HOST:PORT, an address that leads to this instance")
 	}
 	return all
+}
+
+// overlap reports whether two addresses cannot be listened on at once.
+func overlap(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	any := func(host string) bool {
+		ip, err := netip.ParseAddr(host)
+		return host == "" || err == nil && ip.IsUnspecified()
+	}
+	return hostA == hostB || any(hostA) || any(hostB)
 }
 
 // visitCluster says what only a file can have wrong.

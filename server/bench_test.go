@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/config"
@@ -258,23 +259,31 @@ func child(tb testing.TB, name string) config.Server {
 func serve(tb testing.TB, servers ...config.Server) string {
 	tb.Helper()
 	c := config.Default()
-	c.Listen = "127.0.0.1:0"
 	c.Servers = servers
-	srv := server.New(&c, slog.New(slog.DiscardHandler))
+	address, _ := serveAs(tb, &c, slog.New(slog.DiscardHandler))
+	return address
+}
+
+// serveAs runs a bridge as configured, but at any port. stop ends it; so does the test.
+func serveAs(tb testing.TB, c *config.Config, log *slog.Logger) (address string, stop func()) {
+	tb.Helper()
+	c.Listen = "127.0.0.1:0"
+	srv := server.New(c, log)
 	l, err := srv.Listen(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ctx, l) }()
-	tb.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			tb.Error(err)
 		}
 	})
-	return l.Addr().String()
+	tb.Cleanup(stop)
+	return l.Addr().String(), stop
 }
 
 // A wire is an HTTP connection of the least client that works.

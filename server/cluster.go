@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,10 +61,16 @@ func (s *Server) newInstance() (*instance, error) {
 	i.node = cluster.New(cluster.Options{
 		Self: cluster.Member{ID: i.id, Version: Version()}, Store: kept, Registry: kept, Peers: i.peers,
 		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c.MaxSessions, Log: s.log,
-		Lost: func(key string) { s.b.Move(key) },
+		Lost: func(key string) { s.b.Move(key) }, Servers: func() string { return hashOf(s.now.Load().names()) },
 	})
 	i.peers.Join(i.node)
 	return i, nil
+}
+
+// hashOf makes a short name of names in any order.
+func hashOf(names []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(names)), "\n")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // tag begins the ids of sessions that begin here.
@@ -83,9 +92,27 @@ func (i *instance) begin(ctx context.Context) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), port)
 	}
+	if err := i.alone(ctx, address); err != nil {
+		i.peers.Close(ctx)
+		return err
+	}
 	i.node.Start(address)
 	i.began = true
 	i.log.Info("one of several instances", "instance", i.id[:session.TagLength], "reached_at", address)
+	return nil
+}
+
+// alone makes sure that no other instance answers where the others are to reach this one:
+// behind the address of a Service, or with a copy of the file of another instance, requests
+// would come to the wrong one.
+func (i *instance) alone(ctx context.Context, address string) error {
+	who, err := i.peers.Who(ctx, address)
+	switch {
+	case err != nil:
+		i.log.Warn("this instance does not reach itself where the others are to reach it: compare cluster: advertise", "address", address, "err", err)
+	case who != i.id:
+		return fmt.Errorf("cluster: advertise is %s, where another instance answers (%s): each needs an address of its own, so not that of a load balancer or a Service", address, who[:min(len(who), session.TagLength)])
+	}
 	return nil
 }
 
@@ -110,6 +137,7 @@ func (i *instance) close(ctx context.Context) {
 type clustered struct {
 	Instance  string        `json:"instance"`
 	State     cluster.State `json:"state"`
+	StoreMS   float64       `json:"store_ms"` // how long the last beat took
 	Members   []colleague   `json:"members"`
 	Forwarded uint64        `json:"forwarded"`
 	TakenOver uint64        `json:"taken_over"`
@@ -129,7 +157,7 @@ type colleague struct {
 // status says how the cluster looks from here.
 func (i *instance) status() *clustered {
 	n := i.node.Counts()
-	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(),
+	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), StoreMS: float64(i.node.Took().Microseconds()) / 1000,
 		Forwarded: n.Forwarded.Load(), TakenOver: n.Taken.Load(), Lost: n.Lost.Load(), Refused: n.Refused.Load()}
 	for _, m := range i.node.Members() {
 		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, m.Draining})

@@ -74,7 +74,7 @@ func BenchmarkGuards(b *testing.B) {
 	often := limits.Rate{PerSecond: 1e8, Burst: 1e8}
 	for _, era := range []string{"legacy", "modern"} {
 		b.Run(era, func(b *testing.B) {
-			access, err := accesslog.Open(config.AccessLog{To: filepath.Join(b.TempDir(), "calls.jsonl")}, quiet)
+			access, err := accesslog.Open(config.AccessLog{To: filepath.Join(b.TempDir(), "calls.jsonl")}, "", quiet)
 			if err != nil {
 				b.Fatal(err)
 			}

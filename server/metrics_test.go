@@ -115,7 +115,7 @@ func TestMetricsCluster(t *testing.T) {
 		want := []string{
 			"mcp_bridge_cluster_members 0", "mcp_bridge_cluster_requests_forwarded_total 0", "mcp_bridge_cluster_requests_refused_total 1",
 			"mcp_bridge_cluster_sessions_lost_total 0", "mcp_bridge_cluster_sessions_taken_over_total 0",
-			`mcp_bridge_cluster_state{state="frozen"} 0`, `mcp_bridge_cluster_state{state="isolated"} 1`, `mcp_bridge_cluster_state{state="sure"} 0`,
+			`mcp_bridge_cluster_state{state="frozen"} 0`, `mcp_bridge_cluster_state{state="isolated"} 1`, `mcp_bridge_cluster_state{state="sure"} 0`, "mcp_bridge_cluster_store_seconds 0",
 		}
 		if a := r.Do("POST", "/mcp", call("1", "one__echo"), "Mcp-Session-Id", "AAAAAAA-of-another").Wait(); a.Status() != 503 || a.Header("Retry-After") == "" {
 			t.Errorf("a request for another's session: %d %s", a.Status(), a.Body())

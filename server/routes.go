@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -22,6 +23,9 @@ func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c.BasePath) }
 func (s *Server) HandlerAt(base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recovered(w, r)
+		if s.instance != nil {
+			wire.Strip(r.Header)
+		}
 		if s.guard.check(w, r) {
 			s.route(w, r, base)
 		}

@@ -93,10 +93,13 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.now.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), "")
 	o.Servers = fresh
+	if elsewhere != nil {
+		o.Front = wire.Front
+	}
 	s.now.Store(now)
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
-	if s.access, err = accesslog.Open(c.AccessLog, log); err != nil {
+	if s.access, err = accesslog.Open(c.AccessLog, tag, log); err != nil {
 		s.fault = err
 		log.Error("there is no access log", "err", err)
 	}

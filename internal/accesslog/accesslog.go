@@ -23,8 +23,11 @@ import (
 
 // Log writes the lines. Who makes a request does not wait for that: lines are
 // queued, up to a limit, and one goroutine writes them.
+//
+// It has many fields: those of the goroutine stand beside those of who queues.
 type Log struct {
 	path     string // empty for what is not a file of ours
+	instance string // empty when there is one
 	payloads bool
 	log      *slog.Logger
 	lost     atomic.Uint64 // lines that were not written
@@ -52,9 +55,10 @@ const (
 )
 
 // Open opens what the configuration names; nil when there is to be no
-// access log. A file is made readable by its owner only.
-func Open(c config.AccessLog, log *slog.Logger) (*Log, error) {
-	l := &Log{payloads: c.Payloads, log: log, full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+// access log. A file is made readable by its owner only. instance is the tag of this
+// one of several, or empty.
+func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
+	l := &Log{instance: instance, payloads: c.Payloads, log: log, full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	switch c.To {
 	case "":
 		return nil, nil
@@ -128,6 +132,12 @@ func (l *Log) line(b []byte, p *report.Report) []byte {
 	}
 	if p.Session != "" {
 		b = appendText(append(b, `,"session":`...), p.Session)
+	}
+	if l.instance != "" {
+		b = appendText(append(b, `,"instance":`...), l.instance)
+	}
+	if p.Front != "" {
+		b = appendText(append(b, `,"front":`...), p.Front)
 	}
 	b = appendText(append(b, `,"era":`...), era.Name(p.Revision))
 	if p.Speaks != "" {

@@ -20,6 +20,7 @@ type Member struct {
 	Version  string // of the program
 	Draining bool   // it is about to stop, and takes no sessions
 	Sessions int    // that it has
+	Servers  string // a hash of the names of its servers
 }
 
 // Seen is what a beat has found.
@@ -27,6 +28,8 @@ type Seen struct {
 	Members []Member // whose keys are there
 	Run     string   // changes when the store may have lost what was written last
 	Absent  bool     // the key of who beats was not there
+	Sealed  []string // ids of members whose keys cannot be opened: they have another secret
+	Evicts  string   // the policy by which the store evicts what is written; empty if it does not, or was told before
 }
 
 // Registry is where instances find each other. Methods may be called concurrently.

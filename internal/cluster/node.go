@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // Options configure a Node.
 type Options struct {
-	Self     Member // Sessions and Draining are filled in
+	Self     Member // Sessions, Draining and Servers are filled in
 	Store    session.Store
 	Registry Registry
 	Peers    Peers
@@ -32,6 +33,8 @@ type Options struct {
 	Log  *slog.Logger
 	// Lost is told that another instance has a session: it ends here. It must not block.
 	Lost func(key string)
+	// Servers returns a hash of the names of the servers that this instance has now.
+	Servers func() string
 }
 
 // tries bounds one operation of the store.
@@ -47,6 +50,7 @@ type Node struct {
 	failed atomic.Bool               // the last beat has failed
 	frozen atomic.Pointer[time.Time] // when it was found out last that nobody reaches the store; nil when somebody may
 	barred atomic.Int64              // sessions that may not be served yet
+	took   atomic.Int64              // the last good beat, in nanoseconds
 	kick   chan struct{}
 	work   chan struct{}
 	stop   context.CancelFunc
@@ -67,6 +71,8 @@ type Node struct {
 	draining bool
 	held     map[string]*entry
 	ended    map[string]ended // within a minute: a store that has lost its last second may have them still
+
+	told map[string]string // what was said of members; of the goroutine that beats
 }
 
 // Counts are what the metrics tell.
@@ -182,6 +188,9 @@ func (n *Node) beat() error {
 	self := n.o.Self
 	self.Sessions, self.Draining = len(n.held), n.draining
 	n.mu.Unlock()
+	if n.o.Servers != nil {
+		self.Servers = n.o.Servers()
+	}
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(n.ctx, tries)
 	seen, err := n.o.Registry.Beat(ctx, self, n.o.Lease)
@@ -193,8 +202,47 @@ func (n *Node) beat() error {
 		}
 		return err
 	}
+	n.took.Store(int64(time.Since(sent)))
 	n.heard(sent, seen)
+	n.odd(&self, &seen)
 	return nil
+}
+
+// Took returns how long the last good beat took.
+func (n *Node) Took() time.Duration { return time.Duration(n.took.Load()) }
+
+// odd says once what looks wrong with the store and the members. It is called by one
+// goroutine.
+func (n *Node) odd(self *Member, seen *Seen) {
+	if seen.Evicts != "" {
+		n.o.Log.Warn("the store evicts what is written when its memory is full: sessions that nobody has may be lost; set maxmemory-policy noeviction", "policy", seen.Evicts)
+	}
+	told := map[string]string{}
+	say := func(id, what, text string, args ...any) {
+		if told[id] = what; n.told[id] != what {
+			n.o.Log.Warn(text, append([]any{"instance", id[:min(len(id), session.TagLength)]}, args...)...)
+		}
+	}
+	for _, id := range seen.Sealed {
+		say(id, "sealed", "an instance with the same prefix in the store has another secret: the two know nothing of each other's sessions")
+	}
+	for _, m := range seen.Members {
+		switch {
+		case minor(m.Version) != minor(self.Version):
+			say(m.ID, m.Version, "an instance is of another version", "version", m.Version, "own", self.Version)
+		case m.Servers != self.Servers:
+			say(m.ID, m.Servers+self.Servers, "an instance has other servers: who has a session there gets 404 from one that does not have its server")
+		}
+	}
+	n.told = told
+}
+
+// minor returns the version without its last number.
+func minor(version string) string {
+	if i := strings.LastIndexByte(version, '.'); i > 0 && strings.Count(version, ".") == 2 {
+		return version[:i]
+	}
+	return version
 }
 
 // heard takes what a good beat has found.

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -154,6 +155,8 @@ type Options struct {
 	// Watch is told what becomes of each request of a client, at once and by
 	// several goroutines: it must not block. nil means that nobody wants to know.
 	Watch func(report.Report)
+	// Front tells from a request's headers which instance has sent it on; nil without.
+	Front func(http.Header) string
 	// Traces gets the spans of calls, and has servers told of them. nil means
 	// that the bridge takes no part in tracing: what clients say of their traces
 	// goes on to the servers as it is.
@@ -229,7 +232,7 @@ func New(o Options) *Gateway {
 	b.portions = limits.NewShares(int64(maxLanes), len(b.grants))
 	b.lanes = lane.NewTotal(maxLanes, b.portions)
 	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(b.grants))
-	b.reports = report.New(o.Watch, b.bytes.Weigh)
+	b.reports = report.New(o.Watch, b.bytes.Weigh, o.Front)
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
 	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)

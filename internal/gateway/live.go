@@ -140,7 +140,7 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 		s.cancel(err)
 		return nil, b.reject(shown(key), caller, m, err), err
 	}
-	came := b.reports.Arrive(new(report.Arrival), shown(key))
+	came := b.reports.Arrive(new(report.Arrival), shown(key), h)
 	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, a, err)
@@ -363,7 +363,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.shown())
+	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.header)
 	if !s.adopted.Done() {
 		err = s.resume(c.ctx)
 	}

@@ -160,7 +160,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	}
 	from := *g.From
 	from.Header = b.forwarded(g.Header)
-	came := b.reports.Arrive(&c.arrival, "")
+	came := b.reports.Arrive(&c.arrival, "", g.Header)
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)

@@ -7,6 +7,7 @@ package peer
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -156,6 +157,20 @@ func (p *Peers) Bury(id string) {
 	}
 }
 
+// Who returns the id of the instance that answers at an address.
+func (p *Peers) Who(ctx context.Context, address string) (string, error) {
+	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: connect}, Config: p.trust.anyone()}
+	ctx, cancel := context.WithTimeout(ctx, connect)
+	defer cancel()
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	state := conn.(*tls.Conn).ConnectionState()
+	return idOf(&state), nil
+}
+
 const version = "/peer/v1/"
 
 // Hello implements cluster.Peers.
@@ -177,8 +192,27 @@ func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (
 // Headers between instances. A client's never pass: see carried.
 const (
 	principalHeader = "Bridge-Principal"
+	frontHeader     = "Bridge-Front" // set where the request comes in: it does not travel
 	ownPrefix       = "Bridge-"
 )
+
+// Strip takes what only instances say to each other off a client's request (S-081).
+func Strip(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, ownPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
+// Front returns the tag of the instance that has sent a request on, as its header says
+// here; nothing for one that has come by itself.
+func Front(h http.Header) string {
+	if v := h[frontHeader]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
 
 // The path of a server; sessions of all servers as one have a name of their own.
 const together = "_"
@@ -213,6 +247,10 @@ func (p *Peers) handler() http.Handler {
 			if err != nil {
 				http.Error(w, "not a principal", http.StatusBadRequest)
 				return
+			}
+			Strip(r.Header)
+			if front := idOf(r.TLS); len(front) >= session.TagLength {
+				r.Header[frontHeader] = []string{front[:session.TagLength]}
 			}
 			ctx := auth.WithPrincipal(context.WithValue(r.Context(), forwardedKey{}, true), string(name))
 			server := r.PathValue("server")

@@ -37,12 +37,16 @@ var keepScript string
 //go:embed drop.lua
 var dropScript string
 
+//go:embed join.lua
+var joinScript string
+
 var (
 	put  = redis.NewScript(putScript)
 	take = redis.NewScript(takeScript)
 	save = redis.NewScript(saveScript)
 	keep = redis.NewScript(keepScript)
 	drop = redis.NewScript(dropScript)
+	join = redis.NewScript(joinScript)
 )
 
 // Options configure a Store.
@@ -63,6 +67,7 @@ type Store struct {
 	mu   sync.Mutex // guards the rest
 	self string     // what the own key was written with last
 	is   cluster.Member
+	runs string // of the last beat
 }
 
 var (
@@ -234,7 +239,8 @@ func (s *Store) Delete(ctx context.Context, h session.Held) error {
 // forgetAfter is how long a member that does not beat is listed.
 const forgetAfter = time.Hour
 
-// Beat implements cluster.Registry. A key that is as it was written last has its life
+// Beat implements cluster.Registry. Members are listed by the store's clock: those of
+// instances may be apart (S-014). A key that is as it was written last has its life
 // prolonged, which works also when the store's memory is full.
 func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
 	runs, err := s.masters(ctx)
@@ -246,8 +252,17 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	if s.is != m {
 		written = ""
 	}
+	same := s.runs == runs
 	s.mu.Unlock()
-	now := time.Now()
+	evicts := ""
+	if !same {
+		if evicts, err = s.evicts(ctx); err != nil {
+			return cluster.Seen{}, unavailable("beat", err)
+		}
+		s.mu.Lock()
+		s.runs = runs
+		s.mu.Unlock()
+	}
 	var own *redis.StringCmd
 	var ids *redis.StringSliceCmd
 	_, err = s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -259,7 +274,7 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return cluster.Seen{}, unavailable("beat", err)
 	}
-	seen := cluster.Seen{Run: runs, Absent: own.Err() != nil}
+	seen := cluster.Seen{Run: runs, Absent: own.Err() != nil, Evicts: evicts}
 	if seen.Absent || own.Val() != written {
 		text, _ := json.Marshal(m) // nothing in it can fail
 		written = string(s.members.Seal(s.member(m.ID), text))
@@ -278,12 +293,11 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	}
 	var values *redis.SliceCmd
 	_, err = s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, s.all(), redis.Z{Score: float64(now.UnixMilli()), Member: m.ID})
-		p.ZRemRangeByScore(ctx, s.all(), "-inf", strconv.FormatInt(now.Add(-forgetAfter).UnixMilli(), 10))
+		join.Eval(ctx, p, []string{s.all()}, m.ID, forgetAfter.Milliseconds())
 		values = p.MGet(ctx, keys...)
 		return nil
 	})
-	if err != nil && values.Err() != nil { // ZADD fails when the memory is full: that is no reason not to live
+	if err != nil && values.Err() != nil { // joining fails when the memory is full: that is no reason not to live
 		return cluster.Seen{}, unavailable("beat", err)
 	}
 	for i, v := range values.Val() {
@@ -292,6 +306,8 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 		text, err := s.members.Open(keys[i], []byte(sealed))
 		if err == nil && json.Unmarshal(text, &other) == nil && s.member(other.ID) == keys[i] {
 			seen.Members = append(seen.Members, other)
+		} else if sealed != "" && err != nil {
+			seen.Sealed = append(seen.Sealed, strings.TrimPrefix(keys[i], s.member("")))
 		}
 	}
 	return seen, nil
@@ -300,28 +316,43 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 // masters returns which processes the store consists of: another one may lack what
 // was written last.
 func (s *Store) masters(ctx context.Context) (string, error) {
+	runs, err := s.info(ctx, "server", "run_id:")
+	return strings.Join(runs, " "), err
+}
+
+// evicts returns the policy by which the store evicts what has not expired, if it does.
+func (s *Store) evicts(ctx context.Context) (string, error) {
+	policies, err := s.info(ctx, "memory", "maxmemory_policy:")
+	for _, p := range policies {
+		if p != "" && p != "noeviction" {
+			return p, err
+		}
+	}
+	return "", err
+}
+
+// info asks all masters for a line of a section.
+func (s *Store) info(ctx context.Context, section, line string) (all []string, err error) {
 	var mu sync.Mutex
-	var runs []string
 	ask := func(ctx context.Context, c redis.Cmdable) error {
-		info, err := c.Info(ctx, "server").Result()
+		text, err := c.Info(ctx, section).Result()
 		if err != nil {
 			return err
 		}
-		_, rest, _ := strings.Cut(info, "run_id:")
-		id, _, _ := strings.Cut(rest, "\r\n")
+		_, rest, _ := strings.Cut(text, line)
+		value, _, _ := strings.Cut(rest, "\r\n")
 		mu.Lock()
 		defer mu.Unlock()
-		runs = append(runs, id)
+		all = append(all, value)
 		return nil
 	}
-	var err error
 	if c, several := s.c.(*redis.ClusterClient); several {
 		err = c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c) })
 	} else {
 		err = ask(ctx, s.c)
 	}
-	slices.Sort(runs)
-	return strings.Join(runs, " "), err
+	slices.Sort(all)
+	return all, err
 }
 
 // Present implements cluster.Registry.

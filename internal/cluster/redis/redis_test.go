@@ -213,32 +213,3 @@ func TestParseURL(t *testing.T) {
 		}
 	}
 }
-
-// A cluster of masters of which each has a part of the keys.
-func TestCluster(t *testing.T) {
-	server := redistest.Start(t, "--cluster-enabled", "yes")
-	admin, ctx := server.Client(), t.Context()
-	defer admin.Close()
-	if err := admin.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for begun := time.Now(); !strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 20*time.Second {
-			t.Fatal("the cluster does not come up")
-		}
-	}
-	c, err := redis.Connect("redis+cluster://"+server.Address, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
-		admin.FlushAll(t.Context())
-		return func(owner string) session.Store { return redis.New(c, options(owner)) }
-	})
-	for range 2 {
-		if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Second); err != nil || len(seen.Members) != 1 {
-			t.Errorf("Beat = %+v, %v", seen, err)
-		}
-	}
-}

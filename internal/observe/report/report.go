@@ -10,6 +10,7 @@ package report
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 type Report struct {
 	Server    string // empty if none got it
 	Session   string // the beginning of the session's key, not of its id; empty for a client without sessions
+	Front     string // the tag of the instance that has sent the request on to this one; empty if it came by itself
 	Principal string
 	Revision  string // of the client; empty if it is not known
 	Speaks    string // the revision of the server; empty if it is not known
@@ -44,6 +46,7 @@ type Report struct {
 type Reporter struct {
 	tell  func(Report) // nil when nobody wants to know
 	weigh Weigh
+	front func(http.Header) string // nil when there is one instance
 }
 
 // Weigh counts an answer among the bytes under way until it is released. An answer
@@ -51,12 +54,16 @@ type Reporter struct {
 type Weigh func(server string, from *bridge.Caller, answer *jsonrpc.Message) error
 
 // New makes a reporter. tell gets the reports, at once and from several goroutines:
-// it must not block. nil means that nobody wants to know.
-func New(tell func(Report), weigh Weigh) *Reporter { return &Reporter{tell, weigh} }
+// it must not block. nil means that nobody wants to know. front tells from the headers of a
+// request which instance has sent it on; nil means that there is one instance.
+func New(tell func(Report), weigh Weigh, front func(http.Header) string) *Reporter {
+	return &Reporter{tell, weigh, front}
+}
 
 // Arrival is a request of a client, from the door to the servers that get it.
 type Arrival struct {
 	session string
+	front   string
 	began   time.Time
 	by      atomic.Int32           // who reports it: one of those below
 	meant   atomic.Pointer[string] // the server of several that was to get it; nil if none was
@@ -84,14 +91,17 @@ const (
 	byGateway
 )
 
-// Arrive notes in a that a request has come. session is what tells its session from
-// others, or empty. It returns nil when nobody wants to know what becomes of
-// requests.
-func (r *Reporter) Arrive(a *Arrival, session string) *Arrival {
+// Arrive notes in a that a request with headers h has come. session is what tells its
+// session from others, or empty. It returns nil when nobody wants to know what becomes
+// of requests.
+func (r *Reporter) Arrive(a *Arrival, session string, h http.Header) *Arrival {
 	if r.tell == nil {
 		return nil
 	}
 	a.session, a.began = session, time.Now()
+	if r.front != nil {
+		a.front = r.front(h)
+	}
 	return a
 }
 
@@ -100,7 +110,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
 	}
-	p := Report{Session: a.session, Began: a.began, Request: request}
+	p := Report{Session: a.session, Front: a.front, Began: a.began, Request: request}
 	if name := a.meant.Load(); name != nil {
 		p.Server = *name
 	}
@@ -124,7 +134,7 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 // Reject reports a request that was refused at the door.
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.tell != nil {
-		r.Depart(r.Arrive(new(Arrival), session), from, request, answer, err)
+		r.Depart(r.Arrive(new(Arrival), session, nil), from, request, answer, err)
 	}
 }
 
@@ -189,7 +199,7 @@ func (u *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	u.s.calls.Add(1)
 	defer u.s.calls.Add(-1)
-	p := Report{Server: u.s.name, Session: came.session, Began: time.Now(), Request: q.Message}
+	p := Report{Server: u.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message}
 	a, err := u.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {
 		came.weighed.Store(true)

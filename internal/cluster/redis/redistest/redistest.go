@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -34,36 +33,30 @@ func Start(t testing.TB, more ...string) *Server {
 		}
 		t.Skipf("needs redis-server: %v", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{Address: l.Addr().String(), t: t, dir: t.TempDir(), more: more}
-	_ = l.Close()
+	s := &Server{Address: free(t), t: t, dir: t.TempDir(), more: more}
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s
 }
 
-// Run starts the server, at the same address and with nothing in it.
+// Run starts the server, at the same address, and with nothing in it unless it was
+// started with --appendonly yes.
 func (s *Server) Run() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Address)
-	s.cmd = exec.Command("redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir}, s.more...)...)
+	s.run(append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir}, s.more...)...)
+}
+
+// run starts the program and waits until it answers.
+func (s *Server) run(args ...string) {
+	s.t.Helper()
+	s.cmd = exec.Command("redis-server", args...)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	c := s.Client()
 	defer c.Close()
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		err := c.Ping(context.Background()).Err()
-		if err == nil {
-			return
-		}
-		if time.Since(begun) > 20*time.Second {
-			s.t.Fatalf("redis-server does not answer: %v", err)
-		}
-	}
+	until(s.t, "redis-server answers", func() bool { return c.Ping(context.Background()).Err() == nil })
 }
 
 // Kill kills the server.

@@ -1,0 +1,105 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Main is the name of the master of Sentinel.
+const Main = "main"
+
+// Sentinel starts a master, a replica of it that clients may write to, and a Sentinel
+// that makes the replica the master when that is killed.
+func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
+	t.Helper()
+	master = Start(t, "--repl-diskless-sync-delay", "0")
+	_, port, _ := net.SplitHostPort(master.Address)
+	replica = Start(t, "--replicaof", "127.0.0.1", port, "--replica-read-only", "no")
+	r := replica.Client()
+	defer r.Close()
+	until(t, "the replica follows", func() bool {
+		return strings.Contains(r.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+	sentinel = &Server{Address: free(t), t: t, dir: t.TempDir()}
+	_, at, _ := net.SplitHostPort(sentinel.Address)
+	file := filepath.Join(sentinel.dir, "sentinel.conf") // which it writes to
+	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %s 1\nsentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n",
+		at, sentinel.dir, Main, port, Main, Main)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel.run(file, "--sentinel")
+	t.Cleanup(sentinel.Kill)
+	s := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Address})
+	defer s.Close()
+	until(t, "Sentinel knows the replica", func() bool {
+		all, err := s.Replicas(context.Background(), Main).Result()
+		return err == nil && len(all) == 1 && all[0]["flags"] == "slave" && all[0]["master-link-status"] == "ok"
+	})
+	return master, replica, sentinel
+}
+
+// Cluster starts n masters that have the keys together.
+func Cluster(t testing.TB, n int) (all []*Server) {
+	t.Helper()
+	ctx := context.Background()
+	const slots = 16384
+	var bus []string
+	for i := range n {
+		_, port, _ := net.SplitHostPort(free(t)) // by default it is 10000 above the port: perhaps too high
+		s := Start(t, "--cluster-enabled", "yes", "--cluster-port", port)
+		all, bus = append(all, s), append(bus, port)
+		c := s.Client()
+		defer c.Close()
+		if err := c.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		host, first, _ := net.SplitHostPort(all[0].Address)
+		if i > 0 {
+			if err := c.Do(ctx, "CLUSTER", "MEET", host, first, bus[0]).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, s := range all {
+		c := s.Client()
+		defer c.Close()
+		until(t, "the cluster is one", func() bool {
+			info := c.ClusterInfo(ctx).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprint("cluster_known_nodes:", n))
+		})
+	}
+	return all
+}
+
+// until waits for what another process does.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// free returns an address that nobody listens on.
+func free(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
