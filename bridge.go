@@ -80,9 +80,9 @@ type Client interface {
 
 // Request is a message on its way to a server.
 type Request struct {
-	*jsonrpc.Message // valid until Call returns
-	From             *Caller
-	Back             Client // where progress of this call goes; nil drops it
+	*jsonrpc.Message         // valid until Call returns
+	From             *Caller // the client that asks
+	Back             Client  // where the server's messages about this call go, such as progress; nil drops them
 	// Header is what the client sent with this very request. A lane leaves of it
 	// what the server's allow-list forwards, under the names that the server
 	// knows; what is above must not look at it.
@@ -135,10 +135,17 @@ type Caller struct {
 }
 
 // Forward is one entry of a server's allow-list: a header of the client's
-// requests, and the name under which the server gets its value. Both are in
-// the canonical form of net/http, unless the server takes environment
-// variables.
-type Forward struct{ From, To string }
+// requests that reaches the server. config's Validate refuses headers that are
+// between the client and the bridge, such as Authorization.
+type Forward struct {
+	// From is the name of the header in the client's request, in the canonical form of
+	// net/http, such as X-Tenant.
+	From string
+	// To is the name under which the server gets the value: a header in canonical form,
+	// or an environment variable of a child process. Empty means the header From, or for
+	// a child process the variable of that name, such as X_TENANT.
+	To string
+}
 
 // Forwarded returns what the allow-list forwards of h, under the names that the
 // server knows. It is nil only where h is, or where there is no list: a client
@@ -158,8 +165,8 @@ func Forwarded(h http.Header, list []Forward) http.Header {
 
 // Greeting is what a handshake said about a server.
 type Greeting struct {
-	Revision     string
-	Capabilities []byte // raw JSON object
+	Revision     string // of the protocol, as it was agreed, such as 2025-11-25
+	Capabilities []byte // of the server, raw JSON object
 	Result       []byte // the whole result of initialize or server/discover, raw JSON on one line
 	Mirrors      bool   // requests to it carry headers that repeat arguments (2026-07-28, B8)
 }

@@ -39,8 +39,8 @@ var (
 	ErrOverloaded = errors.New("too much under way")
 	// ErrLimited: the caller does it too often.
 	ErrLimited = errors.New("too often")
-	// ErrOpen: the server has failed so often that it is left alone for a while;
-	// the request was not delivered. It is a kind of ErrUnavailable.
+	// ErrOpen: the server has failed so often that its circuit breaker is open; the
+	// request was not delivered. It is a kind of ErrUnavailable.
 	ErrOpen = fmt.Errorf("circuit breaker open: %w", ErrUnavailable)
 	// ErrRejected: the server is there, and does not take the request as it is,
 	// or not now. That says nothing about other requests. It is a kind of
@@ -83,6 +83,8 @@ type Error struct {
 	After time.Duration
 }
 
+// Error returns all that is known, for the log: what clients are told, the reason,
+// and what the server's process wrote last.
 func (e *Error) Error() string {
 	s := e.Told()
 	if e.Err != nil {

@@ -30,8 +30,8 @@ type Cluster struct {
 	Advertise string `yaml:"advertise"`
 	// KeyPrefix begins all keys in the store. Default "bridge".
 	KeyPrefix string `yaml:"key_prefix"`
-	// Lease is after how long without a sign of life an instance's sessions may be taken
-	// over: 3s to 1m. Default 6s.
+	// Lease is how long an instance may be silent before others take over its sessions:
+	// 3s to 1m. Default 6s.
 	Lease time.Duration `yaml:"lease"`
 	// StoreLost says what to do while no instance reaches the store: StoreLostServe (the
 	// default), or StoreLostStop.

@@ -17,7 +17,8 @@ import (
 type TLS struct {
 	// CertFile has the certificate, and after it those that it was signed with.
 	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
+	// KeyFile has the key of the certificate. Both are PEM files, and set, or neither is.
+	KeyFile string `yaml:"key_file"`
 }
 
 // Access is one who may call.
@@ -39,10 +40,13 @@ type Access struct {
 	Operator bool `yaml:"operator"`
 }
 
-// Choice chooses by names, as filter.Rules do.
+// Choice chooses tools by the names that clients see. Patterns are as in Rules:
+// * stands for any text, and \* for a star.
 type Choice struct {
+	// Allow lists what may be used. Default: everything.
 	Allow []string `yaml:"allow"`
-	Deny  []string `yaml:"deny"`
+	// Deny lists what may not be used. It wins over Allow. Default: nothing.
+	Deny []string `yaml:"deny"`
 }
 
 // AccessLog says where a line for each call goes.

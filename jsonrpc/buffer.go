@@ -3,7 +3,9 @@ package jsonrpc
 import "sync"
 
 // Buffer is a reusable piece of memory for one message or line.
-type Buffer struct{ B []byte }
+type Buffer struct {
+	B []byte // what is in it
+}
 
 // Small and large buffers are kept apart: otherwise the large ones are handed
 // out for small messages, and the large messages have to grow theirs anew.

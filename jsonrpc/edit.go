@@ -12,8 +12,8 @@ import (
 // takes place when the message is written: the bytes from From to To are
 // replaced by Text. What is not concerned is never copied for it.
 type Edit struct {
-	From, To int
-	Text     []byte
+	From, To int    // indexes of bytes of the params or the result; both the same inserts
+	Text     []byte // raw JSON; empty removes
 }
 
 // Edited returns the message with changed params. The rest is shared with m,
@@ -63,7 +63,11 @@ func (m *Message) Whole() []byte {
 
 // Span is where a member of an object stands in it: its name, its value, and
 // its end. The zero Span is that of a member that is not there.
-type Span struct{ Key, Value, End int }
+type Span struct {
+	Key   int // index of the byte where the name begins, with its quote
+	Value int // index where the value begins
+	End   int // index behind the value
+}
 
 // Of returns the value, or nil when the member is not there.
 func (s Span) Of(object []byte) []byte {
@@ -76,8 +80,12 @@ func (s Span) Of(object []byte) []byte {
 // Found tells where the members of a result stand that say what kind of result
 // it is (2026-07-28, results).
 type Found struct {
-	Type, Meta, TTL, Scope, Structured Span
-	Twice                              bool // one of them is there more than once
+	Type       Span // of resultType
+	Meta       Span // of _meta
+	TTL        Span // of ttlMs
+	Scope      Span // of cacheScope
+	Structured Span // of structuredContent
+	Twice      bool // one of them is there more than once
 }
 
 // Found returns where the members of the result stand, if m is an answer that

@@ -21,8 +21,8 @@ type Finder struct {
 // Outline is what the members of a message's envelope tell.
 type Outline struct {
 	ID      []byte // raw, as it stands there; nil if it does not
-	Method  bool
-	Payload bool // a result or an error
+	Method  bool   // it has a method: it is no answer
+	Payload bool   // it has a result or an error
 }
 
 const (

@@ -295,14 +295,15 @@ func (m *Message) Own(buf *Buffer) *Message {
 
 // SyntaxError says that a text is not JSON, and where.
 type SyntaxError struct {
-	Offset int // in bytes
-	What   string
+	Offset int    // in bytes
+	What   string // what is wrong there, for people; nothing of the text
 }
 
 // Deep reports whether the text may be JSON, but has more arrays and objects in one
 // another than Parse takes.
 func (e *SyntaxError) Deep() bool { return e.What == tooDeep }
 
+// Error says what is wrong, and where. It shows nothing of the text.
 func (e *SyntaxError) Error() string {
 	if e.Deep() {
 		return fmt.Sprintf("nested too deep at byte %d: more than %d nested arrays and objects", e.Offset, maxDepth)
@@ -310,14 +311,14 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("not JSON: %s at byte %d", e.What, e.Offset)
 }
 
-// InvalidError says that a text is JSON but not a JSON-RPC message. ID is that
-// of the message when it could be read.
+// InvalidError says that a text is JSON but not a JSON-RPC message.
 type InvalidError struct {
-	ID   []byte
-	What string
-	text bool // it is not even JSON, for it is not UTF-8
+	ID   []byte // of the message, raw JSON; nil when it could not be read
+	What string // what is wrong, for people
+	text bool   // it is not even JSON, for it is not UTF-8
 }
 
+// Error says what is wrong.
 func (e *InvalidError) Error() string {
 	if e.text {
 		return "not JSON: " + e.What

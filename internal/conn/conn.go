@@ -78,7 +78,7 @@ type Conn struct {
 
 // Timeouts bound a call.
 type Timeouts struct {
-	Idle time.Duration // without a sign of life of the call; progress starts it anew; 0 means no limit
+	Idle time.Duration // how long a call may be silent; progress resets it; 0 means no limit
 	Max  time.Duration // in all; 0 means no limit
 }
 

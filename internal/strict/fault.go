@@ -9,9 +9,9 @@ import (
 
 // Fault is one thing that is wrong with a file.
 type Fault struct {
-	File    string
-	Line    int // counts from 1; 0 when it is about the whole file
-	Message string
+	File    string // as it was named
+	Line    int    // counts from 1; 0 when it is about the whole file
+	Message string // the key, the rule and the fix; no value that may be a secret
 }
 
 // String returns the fault as "file:line: message".

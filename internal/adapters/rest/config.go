@@ -78,11 +78,17 @@ type Config struct {
 	Refresh time.Duration `yaml:"refresh"`
 	// Tools changes what the document gives, and adds to it.
 	Tools []toolset.Entry `yaml:"tools"`
-	// What follows is as in httpclient.Config.
-	CAFile      string        `yaml:"ca_file"`
-	CertFile    string        `yaml:"cert_file"`
-	KeyFile     string        `yaml:"key_file"`
-	Proxy       string        `yaml:"proxy"`
+	// CAFile names a file of PEM certificates that may sign the API's, beside those
+	// that the system trusts.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the PEM certificate and key that the bridge shows to
+	// the API; both or neither.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means what
+	// HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
+	Proxy string `yaml:"proxy"`
+	// IdleTimeout is how long an unused connection is kept. 0 means 4 s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 

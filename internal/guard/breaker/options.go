@@ -12,7 +12,7 @@ import (
 // Options say when what fails is left alone, and for how long. Zero values are the
 // defaults.
 type Options struct {
-	// Off never leaves it alone.
+	// Off switches the circuit breaker off.
 	Off bool `yaml:"-"`
 	// Failures is how many in a row are too many. 0 means 5.
 	Failures int `yaml:"failures"`
@@ -23,8 +23,8 @@ type Options struct {
 	Calls int `yaml:"calls"`
 	// Window is the time that Percent and Calls look at. 0 means 30 s.
 	Window time.Duration `yaml:"window"`
-	// Pause is how long the server is left alone at first. It doubles with each
-	// trial that fails, up to 2 min. 0 means 5 s.
+	// Pause is how long the breaker stays open at first. It doubles with each
+	// probe that fails, up to 2 min. 0 means 5 s.
 	Pause time.Duration `yaml:"pause"`
 	// Slow is how long a call may take before it counts as a failure. 0 means as
 	// long as it may take at all.

@@ -142,15 +142,17 @@ func (c *Cache) Close() {
 	c.wg.Wait()
 }
 
-// Status says what is kept of a server, and how much that was of use.
+// Status says what is cached of a server, and how often that was of use. The
+// counts begin with the process.
 type Status struct {
-	Entries int
-	Bytes   int64
-	Oldest  time.Duration // the age of what is kept for longest
-	Stale   bool          // what is not fresh any more is given out, since the server cannot be asked
-	// Requests that were answered from what is kept, that were not, that waited
-	// for the answer to another one, and that got something stale.
-	Hits, Misses, Joined, Served uint64
+	Entries int           // answers that are cached
+	Bytes   int64         // their size
+	Oldest  time.Duration // the age of the oldest of them
+	Stale   bool          // expired answers are served, because the server cannot be asked
+	Hits    uint64        // requests that were answered from the cache
+	Misses  uint64        // requests that went to the server
+	Joined  uint64        // requests that waited for the answer to another one of the same
+	Served  uint64        // requests that were answered with an expired answer
 }
 
 // Status returns that.

@@ -10,13 +10,12 @@ import (
 // Options say which calls are made again that the server may have got. Zero values
 // are the defaults.
 type Options struct {
-	// Off makes none again.
+	// Off switches retries off.
 	Off bool `yaml:"-"`
 	// Attempts is how often a call is made at most. 0 means 2.
 	Attempts int `yaml:"attempts"`
-	// Tools is whether that is so for tools too that the server says are read-only
-	// or idempotent. Otherwise it is only so for what lists, reads and asks for a
-	// sign of life (docs/eras.md).
+	// Tools retries calls of tools that the server says are read-only or idempotent,
+	// beside lists, reads and pings. Default false.
 	Tools bool `yaml:"tools"`
 }
 

@@ -32,8 +32,8 @@ type Rules struct {
 // Override changes how one tool, prompt or resource is described. What is nil
 // stays as the server has it.
 type Override struct {
-	Title       *string
-	Description *string
+	Title       *string // for people; empty takes it away
+	Description *string // for models; empty takes it away
 	// Annotations are members that replace those of the same name; null removes
 	// one.
 	Annotations map[string]json.RawMessage

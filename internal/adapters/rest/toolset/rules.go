@@ -14,6 +14,7 @@ import (
 // Rule changes all operations that it matches, as an Entry changes one. Of several
 // the last that says something counts, and what an entry says itself wins.
 type Rule struct {
+	// Match says which operations it is about.
 	Match openapi.Match
 	// Entry is what the rule says: Result, Error, ErrorIf, Timeout, Attempts, Cache,
 	// KeepFor, Limits, As, Writes and Output are as for a tool, where they can hold;

@@ -32,7 +32,8 @@ type Entry struct {
 	// Request is a method and a template (RFC 6570) of the path and the query,
 	// such as GET /forecast/{city}{?days,units}.
 	Request string
-	Args    []Arg
+	// Args are arguments: new ones, and changes to those of the operation.
+	Args []Arg
 	// Body is a JSON tree. A string that is nothing but {arg} stands for the
 	// argument as it is; within other text it is put in as text.
 	Body json.RawMessage
@@ -80,9 +81,9 @@ type ToolLimits struct {
 // Arg is an argument of a tool: a new one, or a change to one. One that an
 // operation of the document lacks is new if its schema says what it is.
 type Arg struct {
-	Name     string
-	Line     int
-	Optional bool
+	Name     string // as the API has it
+	Line     int    // of the configuration; 0 when a program has made it
+	Optional bool   // it may be left out
 	// Off takes an optional argument away, and Value is sent in the place of one
 	// that clients do not see.
 	Off   bool

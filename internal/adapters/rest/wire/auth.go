@@ -22,8 +22,9 @@ import (
 // Options.HTTP.
 type Credential struct {
 	// Key is an API key. The scheme says where it goes, and without a scheme one
-	// of Header, Query and Cookie, which are names.
-	Key                   string `yaml:"value"`
+	// of Header, Query and Cookie.
+	Key string `yaml:"value"`
+	// Header, Query and Cookie are the name under which Key is sent; at most one is set.
 	Header, Query, Cookie string
 	// User and Password are for HTTP's basic authentication.
 	User     string `yaml:"user"`
@@ -39,8 +40,8 @@ type Credential struct {
 
 // Client is who asks for tokens (RFC 6749, section 4.4).
 type Client struct {
-	ID     string `yaml:"id"`
-	Secret string `yaml:"secret"`
+	ID     string `yaml:"id"`     // required
+	Secret string `yaml:"secret"` // required
 	// TokenURL is where. Empty means what the scheme says.
 	TokenURL string `yaml:"token_url"`
 	// Scopes are asked for. Empty means those that the operation needs.
