@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -113,6 +114,47 @@ func TestListsOfServers(t *testing.T) {
 		var im imports.Import
 		if err := im.Add("f", []byte("{ "+key+`, "mcpServers": { "a": { "command": "npx" } } }`)); err != nil || !strings.Contains(string(im.YAML()), "enabled: false") {
 			t.Errorf("%s: error %v\n%s", key, err, im.YAML())
+		}
+	}
+}
+
+// Of the servers of a project's .mcp.json those are on that its user has approved, if
+// any are; no other project's list counts, and none is about other files.
+func TestApproved(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const servers = `"mcpServers": { "a": { "command": "npx" }, "b": { "command": "npx" } }`
+	project := func(path, lists string) string {
+		return `{ "mcpServers": { "mine": { "command": "npx" } }, "projects": { ` + strconv.Quote(path) + `: { ` + lists + ` } } }`
+	}
+	for _, test := range []struct {
+		name, user, want string
+	}{
+		{"some", project(here, `"enabledMcpjsonServers": ["a"]`), "mine a"},
+		{"none was asked about", project(here, `"enabledMcpjsonServers": []`), "mine a b"},
+		{"all", project(here, `"enabledMcpjsonServers": ["a"], "enableAllProjectMcpServers": true`), "mine a b"},
+		{"of another project", project("/elsewhere", `"enabledMcpjsonServers": ["a"]`), "mine a b"},
+		{"one is refused", project(here, `"disabledMcpjsonServers": ["a"]`), "mine b"},
+	} {
+		var im imports.Import
+		for _, file := range [][2]string{{".claude.json", test.user}, {".mcp.json", "{ " + servers + " }"}} {
+			if err := im.Add(file[0], []byte(file[1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := config.Parse("f", im.YAML(), everything)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var on []string
+		for _, s := range c.Servers {
+			on = append(on, s.Name)
+		}
+		if got := strings.Join(on, " "); got != test.want {
+			t.Errorf("%s: %q are on, want %q\n%s", test.name, got, test.want, im.YAML())
 		}
 	}
 }

@@ -3,7 +3,9 @@ package imports
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,27 +19,39 @@ type rule struct {
 	allow bool
 	names []string // as in the new file
 	odd   bool     // it has what is no name
+	own   bool     // it is about the servers of a project's .mcp.json alone
 }
 
 // readRules reads the lists of a file, and those that Claude Code has for projects. In
 // each, the servers of all files may be named.
 func (im *Import) readRules(from string, root object) {
 	projects := orEmpty(root["projects"])
-	scopes := []object{root}
-	for _, key := range slices.Sorted(maps.Keys(projects)) {
-		scopes = append(scopes, orEmpty(projects[key]))
-	}
-	for _, scope := range scopes {
-		for _, key := range slices.Sorted(maps.Keys(scope)) {
-			if config.ListsServers(key) && similar.Fold(key) != "enabledmcpjsonservers" { // which is about one file, and restricts no other
-				im.readRule(key+" in "+from, strings.HasPrefix(similar.Fold(key), "allow"), scope[key])
-			}
-		}
+	here, _ := os.Getwd()
+	im.readLists(from, true, root)
+	for _, path := range slices.Sorted(maps.Keys(projects)) {
+		im.readLists(from, path == here, orEmpty(projects[path]))
 	}
 	gemini := orEmpty(root["mcp"])
 	for _, key := range []string{"allowed", "excluded"} {
 		if _, ok := gemini[key].([]any); ok {
 			im.readRule("mcp: "+key+" in "+from, key == "allowed", gemini[key])
+		}
+	}
+}
+
+// readLists reads the lists of a file, or of a project in it. here says that they are
+// about the working directory: the list of approved servers is about that of one
+// project, and empty while its user was asked about none.
+func (im *Import) readLists(from string, here bool, scope object) {
+	for _, key := range slices.Sorted(maps.Keys(scope)) {
+		said := key + " in " + from
+		switch approved := similar.Fold(key) == "enabledmcpjsonservers"; {
+		case !config.ListsServers(key):
+		case !approved:
+			im.readRule(said, strings.HasPrefix(similar.Fold(key), "allow"), scope[key])
+		case here && !empty(scope[key]) && scope["enableAllProjectMcpServers"] != true:
+			im.readRule(said, true, scope[key])
+			im.rules[len(im.rules)-1].own = true
 		}
 	}
 }
@@ -65,6 +79,9 @@ func (im *Import) keep() {
 	for i := range im.servers {
 		s := &im.servers[i]
 		for _, r := range im.rules {
+			if r.own && filepath.Base(s.from) != ".mcp.json" {
+				continue
+			}
 			if note := "switched off by " + r.said; (r.odd || slices.Contains(r.names, s.name) != r.allow) && !slices.Contains(s.notes, note) {
 				s.off, s.notes = true, append(s.notes, note)
 			}
