@@ -35,9 +35,10 @@ import (
 //
 // It has many fields: each is a key of the file.
 type Config struct {
-	// Listen is the address to serve on, HOST:PORT; port 0 picks a free one.
-	// Default 127.0.0.1:8808. Beyond loopback, whoever reaches it can use every
-	// server.
+	// Listen is the address to serve on, HOST:PORT; port 0 picks a free one, and
+	// without HOST it is every network of the machine, and a port alone is one of
+	// 127.0.0.1: see Address. Default 127.0.0.1:8808. Beyond loopback and without
+	// Access, whoever reaches it can use every server.
 	Listen string `yaml:"listen"`
 	// BasePath is the path prefix under which a reverse proxy publishes us, such
 	// as /tools: no slash at its end. Default: none.
@@ -69,7 +70,7 @@ type Config struct {
 	MaxChildren int `yaml:"max_children"`
 	// SessionIdle ends a session that nobody used for so long. Default 30m.
 	SessionIdle time.Duration `yaml:"session_idle"`
-	// Heartbeat is the pause between signs of life on a quiet stream. Default 20s.
+	// Heartbeat is the pause between comments that keep a quiet stream open. Default 20s.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 	// Drain is how long running calls may go on at shutdown before they are
 	// cancelled; 0 cancels at once. Default 10s.
@@ -165,8 +166,8 @@ type Server struct {
 	Breaker breaker.Options `yaml:"breaker"`
 	Limits  limits.Options  `yaml:"limits"`
 	Retry   retry.Options   `yaml:"retry"`
-	// Ping is how long a connection may be silent before the server is asked for
-	// a sign of life; 0 means never, as does "off" in a file. Default: never.
+	// Ping is how long a connection may be silent before the server is pinged; 0
+	// means never, as does "off" in a file. Default: never.
 	Ping time.Duration `yaml:"ping,off"`
 	// Restart starts a failed server again at its next use. Default true.
 	Restart bool `yaml:"restart"`
@@ -194,7 +195,7 @@ type Server struct {
 
 // Values of Server.Era.
 const (
-	EraAuto   = string(conn.EraAuto)   // what the server speaks is found out
+	EraAuto   = string(conn.EraAuto)   // the era of the server is detected
 	EraLegacy = string(conn.EraLegacy) // revisions with a handshake and sessions, to 2025-11-25
 	EraModern = string(conn.EraModern) // revisions without, from 2026-07-28
 )

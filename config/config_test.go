@@ -259,7 +259,7 @@ func TestLoopback(t *testing.T) {
 		want   bool
 	}{
 		{"127.0.0.1:1", true}, {"127.9.9.9:1", true}, {"[::1]:0", true}, {"LocalHost:1", true}, {"[::ffff:127.0.0.1]:1", true},
-		{":8808", false}, {"0.0.0.0:1", false}, {"[::]:1", false}, {"example.com:1", false}, {"localhost", false},
+		{"8808", true}, {":8808", false}, {"0.0.0.0:1", false}, {"[::]:1", false}, {"example.com:1", false}, {"localhost", false},
 	} {
 		if got := Loopback(test.listen); got != test.want {
 			t.Errorf("Loopback(%q) = %v, want %v", test.listen, got, test.want)
@@ -278,7 +278,7 @@ func TestValidate(t *testing.T) {
 	}
 
 	bad := Default()
-	bad.Listen = "8808"
+	bad.Listen = "nowhere"
 	bad.AllowedOrigins = []string{"https://ok.example.com", "*"}
 	bad.MaxMessage = 1 << 40
 	server.Share, server.Timeout = "none", 2*time.Hour
@@ -289,7 +289,7 @@ func TestValidate(t *testing.T) {
 		t.Fatal("Validate() = nil")
 	}
 	for _, want := range []string{
-		`listen is "8808": expected HOST:PORT`,
+		`listen is "nowhere": expected HOST:PORT`,
 		`allowed_origins is "*": `,
 		"max_message must not be larger",
 		`server "a": share is "none": must be session, principal, call or all`,

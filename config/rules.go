@@ -28,7 +28,8 @@ func rule(key string, value any) (any, error) {
 	}
 	switch key {
 	case "listen":
-		return value, checkListen(value.(string))
+		address := Address(value.(string))
+		return address, checkListen(address)
 	case "base_path":
 		return basePath(value.(string))
 	case "allowed_origins":
@@ -95,10 +96,20 @@ func rule(key string, value any) (any, error) {
 	return value, nil
 }
 
+// Address returns the address that a text stands for: a port alone, such as 8808,
+// is one of this machine, so what other machines can reach has to be asked for. Any
+// other text is returned as it is. :8808 is port 8808 on every network.
+func Address(listen string) string {
+	if _, err := strconv.ParseUint(listen, 10, 16); err == nil {
+		return net.JoinHostPort("127.0.0.1", listen)
+	}
+	return listen
+}
+
 func checkListen(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || strings.ContainsAny(host, " /") {
-		return errors.New("expected HOST:PORT, such as 127.0.0.1:8808")
+		return errors.New("expected HOST:PORT, such as 127.0.0.1:8808, or a port alone, which is one of this machine")
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return errors.New("the port must be a number from 0 to 65535; 0 picks a free one")
@@ -109,7 +120,7 @@ func checkListen(s string) error {
 // Loopback reports whether a listen address can only be reached from this
 // machine. An empty host means every address, which is not.
 func Loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
+	host, _, err := net.SplitHostPort(Address(listen))
 	if err != nil {
 		return false
 	}

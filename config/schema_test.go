@@ -194,6 +194,8 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 	case reflect.String:
 		if values := enums[key]; values != nil {
 			return or(object{"enum": values}, references)
+		} else if key == "listen" {
+			return object{"type": []string{"string", "integer"}}
 		}
 		return text
 	case reflect.Pointer:

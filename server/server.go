@@ -233,7 +233,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 		return nil, s.fault
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", s.c.Listen)
+	l, err := lc.Listen(ctx, "tcp", config.Address(s.c.Listen))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w (choose another address with --listen or listen:, port 0 picks a free one)", s.c.Listen, err)
 	}

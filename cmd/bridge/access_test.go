@@ -35,9 +35,9 @@ func TestOpen(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		{"serve", []string{"serve", "-c", open}, "listen is 0.0.0.0:0, which other machines can reach, and without access rules anyone there could use every server: add access: to the configuration, listen on 127.0.0.1, or pass --insecure"},
+		{"serve", []string{"serve", "-c", open}, "listen is 0.0.0.0:0, which other machines can reach, and without access rules anyone there could use every server: add access: to the configuration, listen on 127.0.0.1:0, or pass --insecure"},
 		{"serve elsewhere", []string{"serve", "-c", closed, "--listen", "0.0.0.0:0"}, "pass --insecure"},
-		{"run", []string{"run", "--listen", "[::]:0", "--", "cat"}, "--token-env, listen on 127.0.0.1, or pass --insecure"},
+		{"run", []string{"run", "--listen", "[::]:0", "--", "cat"}, "--token-env, listen on 127.0.0.1:0, or pass --insecure"},
 		{"run URL", []string{"run", "--listen", "192.0.2.1:0", "https://tools.example.com/mcp"}, "pass --insecure"},
 		{"a variable that is not set", []string{"run", "--listen", ":0", "--token-env", "NOT_SET_ANYWHERE", "--", "cat"}, "--token-env NOT_SET_ANYWHERE: the variable is not set"},
 		{"a short key", []string{"run", "--listen", ":0", "--token-env", "BRIDGE_TEST_SHORT", "--", "cat"}, "--token-env BRIDGE_TEST_SHORT: the key in the variable must have at least 16 characters"},

@@ -33,7 +33,7 @@ or SIGTERM stops it when running calls have ended; the second one, at once.
 
 Flags of run belong before COMMAND; all behind it is COMMAND's, with or without
 --. A port alone (--listen 9000, --port 9000) is one of this machine; write
-0.0.0.0:9000 to serve other machines.
+0.0.0.0:9000 or :9000 to serve other machines.
 
 OPENAPI is the path or the URL of an OpenAPI document: its operations are the
 tools then. --header goes to the API.

@@ -334,10 +334,11 @@ func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
 // refuseOpen refuses to serve to whoever reaches the address, unless that is
 // asked for. rules says how to make access rules.
 func refuseOpen(c *config.Config, insecure bool, rules string) error {
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil || insecure || !c.Open() {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || insecure || !c.Open() {
 		return nil // what is no address is refused as that
 	}
-	return exit.Usagef("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1, or pass --insecure", c.Listen, rules)
+	return exit.Usagef("listen is %s, which other machines can reach, and without access rules anyone there could use every server: %s, listen on 127.0.0.1:%s, or pass --insecure", c.Listen, rules, port)
 }
 
 // addJSONFlag adds the flag for scripts that start the bridge.

@@ -2,12 +2,12 @@ package flags
 
 import (
 	"net"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/config"
 )
 
 // Listen is the flags about the address to serve on.
@@ -17,23 +17,19 @@ type Listen struct {
 
 // Add adds the flags. instead says what they replace.
 func (l *Listen) Add(f *pflag.FlagSet, instead string) {
-	f.StringVarP(&l.Address, "listen", "l", "", "address to serve on, "+instead+": HOST:PORT, or PORT on this machine alone; port 0 picks a free one")
+	f.StringVarP(&l.Address, "listen", "l", "", "address to serve on, "+instead+": PORT on this machine alone, HOST:PORT, or :PORT on every network; port 0 picks a free one")
 	f.StringVar(&l.Host, "host", "", "host of that address; 0.0.0.0 is for all networks")
 	f.StringVar(&l.Port, "port", "", "port of that address; 0 picks a free one")
 }
 
 // Over returns the address to serve on, where it would be address without the
-// flags. A port alone is one of this machine: what other machines can reach has to
-// be asked for.
+// flags. It is written as in a file: see config.Address.
 func (l *Listen) Over(address string) (string, error) {
 	if l.Address != "" && l.Host+l.Port != "" {
 		return "", exit.Usagef("give --listen, or --host and --port, not both")
 	}
 	if l.Address != "" {
-		if _, err := strconv.ParseUint(strings.TrimPrefix(l.Address, ":"), 10, 16); err == nil {
-			return net.JoinHostPort("127.0.0.1", strings.TrimPrefix(l.Address, ":")), nil
-		}
-		return l.Address, nil // what is no address is refused as that
+		return config.Address(l.Address), nil // what is no address is refused as that
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestListen(t *testing.T) {
 	}{
 		{flags.Listen{}, "10.0.0.1:80"},
 		{flags.Listen{Address: "8808"}, "127.0.0.1:8808"},
-		{flags.Listen{Address: ":8808"}, "127.0.0.1:8808"},
+		{flags.Listen{Address: ":8808"}, ":8808"}, // every network, as in a file
 		{flags.Listen{Address: "0.0.0.0:1"}, "0.0.0.0:1"},
 		{flags.Listen{Address: "nowhere"}, "nowhere"},
 		{flags.Listen{Port: "0"}, "10.0.0.1:0"},
