@@ -15,7 +15,7 @@ const (
 	Cancelled                  // by the client, or because it has gone
 	TimedOut                   // ErrTimeout
 	Unavailable                // ErrUnavailable, ErrUnsent
-	LeftAlone                  // ErrOpen
+	CircuitOpen                // ErrOpen
 	Lost                       // ErrLost
 	Overloaded                 // ErrOverloaded
 	Limited                    // ErrLimited
@@ -41,7 +41,7 @@ func OutcomeOf(err error) Outcome {
 		kind error
 		Outcome
 	}{ // what is more particular comes first
-		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, LeftAlone}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
+		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, CircuitOpen}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
 		{ErrTooLarge, TooLarge}, {ErrLost, Lost}, {ErrUnsent, Unavailable}, {ErrUnavailable, Unavailable},
 		{ErrCancelled, Cancelled}, {ErrEnded, Cancelled}, {ErrShutdown, Failed}, {context.Canceled, Cancelled},
 	} {

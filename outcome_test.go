@@ -15,7 +15,7 @@ func TestOutcomeOf(t *testing.T) {
 		want bridge.Outcome
 	}{
 		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded}, bridge.Overloaded},
-		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen}, bridge.LeftAlone},
+		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen}, bridge.CircuitOpen},
 		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: context.Canceled}, bridge.Unavailable},
 		{&bridge.Error{Kind: bridge.ErrUnsent}, bridge.Unavailable},
 		{&bridge.Error{Kind: bridge.ErrLimited}, bridge.Limited},

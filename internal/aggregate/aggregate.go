@@ -62,9 +62,9 @@ type Options struct {
 type Aggregate struct {
 	o Options
 
-	mu     sync.Mutex // guards the rest
-	now    *view
-	merges map[*merge]struct{} // that are open
+	mu   sync.Mutex // guards the rest
+	now  *view
+	open map[*combined]struct{} // that are open
 }
 
 // view is the servers of a moment. It is not changed: another takes its place.
@@ -86,7 +86,7 @@ type server struct {
 
 // New makes one of no servers yet: see Set.
 func New(o Options) *Aggregate {
-	return &Aggregate{o: o, now: &view{}, merges: map[*merge]struct{}{}}
+	return &Aggregate{o: o, now: &view{}, open: map[*combined]struct{}{}}
 }
 
 // Set has clients see those servers from now on, of which the first counts of two
@@ -99,7 +99,7 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	a.mu.Lock()
 	a.now = a.now.with(servers)
 	v := a.now
-	open := slices.Collect(maps.Keys(a.merges))
+	open := slices.Collect(maps.Keys(a.open))
 	a.mu.Unlock()
 	var left []*member
 	for _, g := range open {
@@ -146,10 +146,10 @@ func (v *view) with(servers []*Server) *view {
 
 // Session returns what the calls of a session go to, which is told at to.
 func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstream {
-	return newMerge(a, from, to)
+	return newCombined(a, from, to)
 }
 
 // Stateless returns what the calls of all clients without sessions go to.
 func (a *Aggregate) Stateless() *Stateless {
-	return &Stateless{a: a, merges: map[string]*shared{}}
+	return &Stateless{a: a, each: map[string]*shared{}}
 }

@@ -121,7 +121,7 @@ func TestMergeLeavesOutOnce(t *testing.T) {
 			ever.Add(1)
 			return func() { waiting.Add(-1) }
 		}
-		g := newMerge(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
+		g := newCombined(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() { g.members()[1].leaveOut(errors.New("no")) })
@@ -156,11 +156,11 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 			synctest.Wait()
 			all.mu.Lock()
 			defer all.mu.Unlock()
-			return len(all.merges)
+			return len(all.each)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var wg sync.WaitGroup
-		ended := make(chan error, maxMerges+2)
+		ended := make(chan error, maxCombined+2)
 		listen := func(n int) {
 			told := make(chan struct{})
 			r := request(n, era.Listen, `{"notifications":{"toolsListChanged":true}}`)
@@ -172,17 +172,17 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 			<-told
 		}
 		listen(0)
-		for i := range maxMerges + 2 {
+		for i := range maxCombined + 2 {
 			a, err := all.Call(ctx, request(i, "tools/call", `{"name":"one__x"}`))
 			if err != nil {
 				t.Fatal(err)
 			}
 			bridgetest.Contains(t, bridgetest.Text(a), `"by":"one"`)
 		}
-		if n := kept(); n != maxMerges {
-			t.Errorf("%d are kept, want %d", n, maxMerges)
+		if n := kept(); n != maxCombined {
+			t.Errorf("%d are kept, want %d", n, maxCombined)
 		}
-		for i := range maxMerges + 1 { // in use, and one too many
+		for i := range maxCombined + 1 { // in use, and one too many
 			listen(1000 + i)
 		}
 		if synctest.Wait(); len(ended) > 0 {
@@ -190,8 +190,8 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 		}
 		cancel(bridge.ErrCancelled)
 		wg.Wait()
-		if n := kept(); n > maxMerges {
-			t.Errorf("%d are kept, want %d", n, maxMerges)
+		if n := kept(); n > maxCombined {
+			t.Errorf("%d are kept, want %d", n, maxCombined)
 		}
 	})
 }

@@ -51,7 +51,7 @@ type reply struct {
 // patience is over: with those that have not answered in time. A server that
 // cannot be had is left out from then on; when none can be had, the error says
 // so.
-func (g *merge) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
+func (g *combined) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
 	c := &collector{gathering: of, come: make(chan reply, len(members)), late: map[*member]bool{}}
 	if len(members) == 0 {
 		return c.late, nil

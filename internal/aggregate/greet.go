@@ -18,7 +18,7 @@ import (
 // is known yet are asked; a child that was seen before is not started because a
 // client has come. A server that failed a moment ago is tried, but hardly waited
 // for.
-func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
+func (g *combined) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0
 	for _, m := range g.members() {
@@ -72,7 +72,7 @@ func (g *merge) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 
 // discovered is the result of server/discover: the greeting as clients without
 // sessions read it. Tasks are those of the modern servers.
-func (g *merge) discovered() []byte {
+func (g *combined) discovered() []byte {
 	result := era.DiscoverResult(g.greeting(), era.Supported(), true)
 	for _, m := range g.members() {
 		if s := m.greeting(); s.Modern() && gjson.GetBytes(s.Capabilities, "extensions."+gjson.Escape(era.TasksExtension)).Exists() {
@@ -85,7 +85,7 @@ func (g *merge) discovered() []byte {
 }
 
 // greet makes the request that asks a server what it is.
-func (g *merge) greet() *bridge.Request {
+func (g *combined) greet() *bridge.Request {
 	if g.caller.Modern() {
 		return g.request("server/discover", nil)
 	}
@@ -101,7 +101,7 @@ func (m *member) skip() {
 
 // greeting is the result of initialize: all that the servers can do together.
 // While nothing is known of one, it may do anything.
-func (g *merge) greeting() []byte {
+func (g *combined) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
 	for _, m := range g.members() {
@@ -115,7 +115,7 @@ func (g *merge) greeting() []byte {
 			instructions = append(instructions, m.s.Name+":\n"+text)
 		}
 	}
-	caps = withoutTasks(caps) // a task's id does not say whose it is
+	caps = era.WithoutTasks(caps) // a task's id does not say whose it is
 	for _, k := range list.Announced {
 		if has := gjson.GetBytes(caps, k.Capability()); has.Exists() { // a server that comes or goes changes the list
 			caps = rawjson.Set(caps, k.Capability(), rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))

@@ -51,7 +51,7 @@ const maxPause = time.Minute
 
 // listen serves a subscription: each server is listened to for what it has of
 // what is wanted. It lasts until ctx ends.
-func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wants, fault := list.ReadWanted(r.Params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
@@ -80,7 +80,7 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 			if followed[m] != nil {
 				continue
 			}
-			f := &following{l: l, m: m, part: part, from: r.From, heard: heard}
+			f := &partial{l: l, m: m, part: part, from: r.From, heard: heard}
 			ctx, stop := context.WithCancel(ctx)
 			followed[m] = stop
 			wg.Go(func() { f.run(ctx) })
@@ -121,7 +121,7 @@ func (g *merge) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 // shares says which server is listened to for what.
-func (g *merge) shares(ctx context.Context, wants *list.Wanted) map[*member]*list.Wanted {
+func (g *combined) shares(ctx context.Context, wants *list.Wanted) map[*member]*list.Wanted {
 	all := map[*member]*list.Wanted{}
 	of := func(m *member) *list.Wanted {
 		if all[m] == nil {
@@ -152,8 +152,8 @@ func (g *merge) shares(ctx context.Context, wants *list.Wanted) map[*member]*lis
 	return all
 }
 
-// following is the part of a subscription that one server has.
-type following struct {
+// partial is the part of a subscription that one server has.
+type partial struct {
 	bridge.Nobody
 	l     *list.Listener
 	m     *member
@@ -164,11 +164,11 @@ type following struct {
 	begun atomic.Bool // the server has acknowledged it this time
 }
 
-var _ bridge.Client = (*following)(nil)
+var _ bridge.Client = (*partial)(nil)
 
 // run listens to the server until ctx ends. When the server is lost it is
 // listened to again as soon as it is there.
-func (f *following) run(ctx context.Context) {
+func (f *partial) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(f.part.Raw()) + `}`)
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {
 		f.begun.Store(false)
@@ -195,7 +195,7 @@ func (f *following) run(ctx context.Context) {
 
 // acknowledged passes on what the server has acknowledged. It reports whether
 // that was the first time.
-func (f *following) acknowledged(what list.Wanted) (first bool) {
+func (f *partial) acknowledged(what list.Wanted) (first bool) {
 	f.once.Do(func() {
 		first = true
 		f.heard <- what
@@ -204,7 +204,7 @@ func (f *following) acknowledged(what list.Wanted) (first bool) {
 }
 
 // Notify takes what the server says.
-func (f *following) Notify(n *jsonrpc.Message) {
+func (f *partial) Notify(n *jsonrpc.Message) {
 	switch n.Method {
 	case "notifications/subscriptions/acknowledged":
 		f.begun.Store(true)

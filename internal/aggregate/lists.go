@@ -54,7 +54,7 @@ func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 
 // listCall is a request for a list. Its servers may answer when it has ended.
 type listCall struct {
-	g       *merge
+	g       *combined
 	k       list.Kind
 	from    *cursor           // where it goes on; nil for the first page
 	members []*member         // all servers
@@ -73,7 +73,7 @@ type part struct {
 
 // list answers a request for a list with what all servers have: one page of
 // each.
-func (g *merge) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) list(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	from, ok := cursorOf(k, r.Params)
 	if !ok {
 		return jsonrpc.InvalidParams("params.cursor is not one that was given for " + r.Method), nil

@@ -17,10 +17,10 @@ import (
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-// member is one of the servers that a merge offers as one, and the Client that
+// member is one of the servers that are offered as one, and the Client that
 // its connection speaks to.
 type member struct {
-	g       *merge
+	g       *combined
 	s       *server
 	catalog *catalog
 
@@ -217,7 +217,7 @@ func (c *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 }
 
 // asker returns the server that a progress token is of, and its own token.
-func (g *merge) asker(token []byte) (*member, []byte) {
+func (g *combined) asker(token []byte) (*member, []byte) {
 	escaped, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
 	name, err := url.PathUnescape(escaped)
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 // sessions. Those of one principal share what is known of the servers' lists.
 type Stateless struct {
 	a  *Aggregate
-	wg sync.WaitGroup // merges that are being closed
+	wg sync.WaitGroup // those that are being closed
 
 	mu     sync.Mutex // guards the rest
-	merges map[string]*shared
+	each   map[string]*shared
 	uses   uint64 // numbers uses in their order
 	closed bool
 }
 
 // shared is what one principal's clients see of all servers.
 type shared struct {
-	*merge
+	*combined
 	principal string
 	users     int    // requests under way
 	use       uint64 // the last one
@@ -37,9 +37,9 @@ func (c *Stateless) Server() *bridge.Greeting { return nil }
 // defined.
 func (c *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
 
-// maxMerges bounds the principals of which it is kept what they see while they
+// maxCombined bounds the principals of which it is kept what they see while they
 // have no request under way. Without access rules there is one.
-const maxMerges = 256
+const maxCombined = 256
 
 // enter returns what a principal's clients see of all servers, and counts it as
 // in use until leave.
@@ -49,16 +49,16 @@ func (c *Stateless) enter(principal string) (*shared, error) {
 	if c.closed {
 		return nil, bridge.ErrShutdown
 	}
-	m := c.merges[principal]
+	m := c.each[principal]
 	if m == nil {
-		if len(c.merges) >= maxMerges {
+		if len(c.each) >= maxCombined {
 			c.evict()
 		}
 		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: c.a.o.Params}
 		all := &listeners{all: map[*list.Listener]struct{}{}}
-		m = &shared{merge: newMerge(c.a, from, all), principal: principal}
+		m = &shared{combined: newCombined(c.a, from, all), principal: principal}
 		m.listeners = all
-		c.merges[principal] = m
+		c.each[principal] = m
 	}
 	c.uses++
 	m.users, m.use = m.users+1, c.uses
@@ -69,7 +69,7 @@ func (c *Stateless) enter(principal string) (*shared, error) {
 func (c *Stateless) leave(m *shared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m.users--; m.users == 0 && len(c.merges) > maxMerges {
+	if m.users--; m.users == 0 && len(c.each) > maxCombined {
 		c.drop(m)
 	}
 }
@@ -78,7 +78,7 @@ func (c *Stateless) leave(m *shared) {
 // as many as there are requests. The caller holds c.mu.
 func (c *Stateless) evict() {
 	var oldest *shared
-	for _, m := range c.merges {
+	for _, m := range c.each {
 		if m.users == 0 && (oldest == nil || m.use < oldest.use) {
 			oldest = m
 		}
@@ -91,7 +91,7 @@ func (c *Stateless) evict() {
 // drop forgets what nobody uses: it is made again when it is needed. The caller
 // holds c.mu.
 func (c *Stateless) drop(m *shared) {
-	delete(c.merges, m.principal)
+	delete(c.each, m.principal)
 	c.wg.Go(func() { _ = m.Close(c.a.o.Force) })
 }
 
@@ -118,11 +118,11 @@ func (c *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 func (c *Stateless) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
-	merges := c.merges
-	c.merges = nil
+	each := c.each
+	c.each = nil
 	c.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, g := range merges {
+	for _, g := range each {
 		wg.Go(func() { _ = g.Close(ctx) })
 	}
 	wg.Wait()

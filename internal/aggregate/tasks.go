@@ -8,23 +8,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-// withoutTasks returns capabilities without those of tasks, of either era.
-func withoutTasks(capabilities []byte) []byte {
-	capabilities = rawjson.Delete(bytes.Clone(capabilities), "tasks")
-	if ext := gjson.GetBytes(capabilities, "extensions"); ext.Get(gjson.Escape(era.TasksExtension)).Exists() {
-		capabilities = rawjson.Set(capabilities, "extensions", rawjson.Delete([]byte(ext.Raw), era.TasksExtension))
-	}
-	return capabilities
-}
-
 // task makes a call about a task. Where several servers are offered as one, a
 // task's id begins with the name of its server.
-func (g *merge) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.ofTask(gjson.GetBytes(r.Params, "taskId").String())
 	if m == nil {
 		return jsonrpc.InvalidParams("there is no such task"), nil
@@ -39,7 +29,7 @@ func (g *merge) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 }
 
 // ofTask returns the server of a task, and its own id of it.
-func (g *merge) ofTask(id string) (*member, string) {
+func (g *combined) ofTask(id string) (*member, string) {
 	name, own, ok := strings.Cut(id, ":")
 	if !ok {
 		return nil, ""

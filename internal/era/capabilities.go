@@ -84,9 +84,10 @@ var settings = map[string][]string{
 	"extensions":   nil,
 }
 
-// serverCapabilities is what a server of the one era can do for a client of the
-// other.
-func serverCapabilities(c []byte) []byte {
+// WithoutTasks returns capabilities of a server without those of tasks, of either
+// era: those are relayed between equals only. What is no object is one
+// without capabilities.
+func WithoutTasks(c []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
 	}

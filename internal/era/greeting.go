@@ -13,7 +13,7 @@ func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byt
 	for i, v := range supported {
 		versions[i] = []byte(rawjson.Quote(v))
 	}
-	capabilities := serverCapabilities(rawjson.Get(initialize, "capabilities"))
+	capabilities := WithoutTasks(rawjson.Get(initialize, "capabilities"))
 	if !subscribe {
 		capabilities = rawjson.Edit(capabilities, func(name, value []byte) []byte {
 			switch string(name) {
@@ -60,7 +60,7 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 		}
 	}
 	out := append([]byte(`{"protocolVersion":`), rawjson.Quote(revision)...)
-	out = append(append(out, `,"capabilities":`...), serverCapabilities(rawjson.Get(discover, "capabilities"))...)
+	out = append(append(out, `,"capabilities":`...), WithoutTasks(rawjson.Get(discover, "capabilities"))...)
 	out = append(append(out, `,"serverInfo":`...), implementation(info, revision)...)
 	out = others(out, discover)
 	if rawjson.IsObject(meta) {

@@ -41,12 +41,12 @@ func (w *Watched[W]) Add(ctx context.Context, uri string, who W, tell func() boo
 	return false
 }
 
-// Remove takes who out, and has the server told if nobody is left. It does nothing
-// once ctx has ended.
-func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func()) {
+// Remove takes who out, and has the server told if nobody is left. It does nothing,
+// and reports false, once ctx has ended.
+func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func()) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
-		return
+		return false
 	}
 	defer w.leave(uri, one, true)
 	w.mu.Lock()
@@ -56,6 +56,7 @@ func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, tell func())
 	if last {
 		tell()
 	}
+	return true
 }
 
 // Of calls f with all who want to hear of a resource, or of one that it is a part
@@ -70,6 +71,21 @@ func (w *Watched[W]) Of(uri string, f func(W)) {
 			}
 		}
 	}
+}
+
+// Leave takes who out of all resources that others want to hear of too. It returns
+// those of who alone, from which Remove takes it out.
+func (w *Watched[W]) Leave(who W) (alone []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uri, one := range w.all {
+		if _, in := one.by[who]; in && len(one.by) == 1 {
+			alone = append(alone, uri)
+		} else {
+			delete(one.by, who)
+		}
+	}
+	return alone
 }
 
 // Len returns how many resources there are.

@@ -118,8 +118,8 @@ func TestHubSubscriptionRaces(t *testing.T) {
 		stays.says(t, "resources/subscribe", "a:")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if h := stays.h; !up.subs["a:"] || up.subs["b:"] || len(h.subs) != 1 {
-			t.Errorf("server %v, hub %v; want a: only", up.subs, h.subs)
+		if h := stays.h; !up.subs["a:"] || up.subs["b:"] || h.subs.Len() != 1 {
+			t.Errorf("server %v, hub has %d; want a: only", up.subs, h.subs.Len())
 		}
 	})
 }
@@ -137,16 +137,42 @@ func TestHubForgetsSubscriptions(t *testing.T) {
 		wg.Wait()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if up.subs["a:"] || len(v.h.subs) != 0 {
-			t.Errorf("server %v, hub %v; want none", up.subs, v.h.subs)
+		if up.subs["a:"] || v.h.subs.Len() != 0 {
+			t.Errorf("server %v, hub has %d; want none", up.subs, v.h.subs.Len())
 		}
 	})
 	shared(t, &server{refuses: "resources/unsubscribe"}, func(t *testing.T, s *Hubs) {
 		v := joined(t, s, "p")
 		v.says(t, "resources/subscribe", "a:")
 		v.says(t, "resources/unsubscribe", "a:")
-		if len(v.h.subs) != 0 {
-			t.Errorf("hub %v; want none", v.h.subs)
+		if v.h.subs.Len() != 0 {
+			t.Errorf("hub has %d; want none", v.h.subs.Len())
+		}
+	})
+}
+
+// heard is a client that notes the resources that it is told have changed.
+type heard struct {
+	bridge.Nobody
+	uris []string
+}
+
+func (c *heard) Notify(n *jsonrpc.Message) { c.uris = append(c.uris, n.URI()) }
+
+// A session is told of the resources that it has subscribed to, and of parts of them.
+func TestHubTellsOfParts(t *testing.T) {
+	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+		client := &heard{}
+		v, err := s.Join(bridge.Caller{Principal: "p", Capabilities: []byte("{}"), Params: []byte("{}")}, client, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.says(t, "resources/subscribe", "file:///docs")
+		for _, uri := range []string{"file:///docs", "file:///docs/a.md", "file:///docs2", "file:///"} {
+			v.h.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`, uri)))
+		}
+		if got := fmt.Sprint(client.uris); got != "[file:///docs file:///docs/a.md]" {
+			t.Errorf("told of %s", got)
 		}
 	})
 }

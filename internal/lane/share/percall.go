@@ -105,7 +105,7 @@ func momentary(result []byte) []byte {
 			caps = rawjson.Set(caps, kind, rawjson.Delete(rawjson.Delete([]byte(c.Raw), "listChanged"), "subscribe"))
 		}
 	}
-	return rawjson.Set(result, "capabilities", rawjson.Delete(caps, "tasks"))
+	return rawjson.Set(result, "capabilities", caps)
 }
 
 // Notify drops the notification: there is nobody to hear it.

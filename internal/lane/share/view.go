@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -21,19 +22,12 @@ type hub struct {
 	up   bridge.Upstream // the lane with its guards: what calls go through
 	all  bool            // sessions of different principals share it
 	turn chan struct{}   // held while the server is told a level
+	subs list.Watched[*View]
 
 	mu    sync.Mutex // guards the rest
 	views map[*View]struct{}
-	subs  map[string]*subscription // by URI
-	level string                   // as the server was told; empty when it was not
-	said  map[string]*View         // elicitationId -> who was asked
-}
-
-// subscription is a resource that some of the sessions want to hear about.
-type subscription struct {
-	turn  chan struct{} // held while the server is told: subscribing takes turns
-	views map[*View]struct{}
-	users int // that hold or wait for turn, or are in views
+	level string           // as the server was told; empty when it was not
+	said  map[string]*View // elicitationId -> who was asked
 }
 
 // View is one session's share of a hub.
@@ -46,7 +40,7 @@ type View struct {
 }
 
 func newHub(o *Options, from *bridge.Caller) *hub {
-	h := &hub{all: o.All, turn: make(chan struct{}, 1), views: map[*View]struct{}{}, subs: map[string]*subscription{}}
+	h := &hub{all: o.All, turn: make(chan struct{}, 1), views: map[*View]struct{}{}}
 	h.lane, h.up = o.Open(from, h, h.givenUp)
 	return h
 }
@@ -101,15 +95,9 @@ func (h *hub) Notify(n *jsonrpc.Message) {
 			v.client.Notify(n)
 		}
 	case "notifications/resources/updated":
-		h.mu.Lock()
-		var to []*View
-		if sub := h.subs[n.URI()]; sub != nil {
-			for v := range sub.views {
-				to = append(to, v)
-			}
-		}
-		h.mu.Unlock()
-		for _, v := range to {
+		to := map[*View]struct{}{}
+		h.subs.Of(n.URI(), func(v *View) { to[v] = struct{}{} })
+		for v := range to {
 			v.client.Notify(n)
 		}
 	case "notifications/message":
@@ -282,7 +270,7 @@ func (v *View) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	m, err := v.h.up.Call(ctx, &inner)
 	if err == nil && r.Method == "initialize" && m.Result != nil {
-		m = jsonrpc.NewResult(nil, rawjson.Set(m.Result, "capabilities", rawjson.Delete(capabilities(m.Result), "tasks")))
+		m = jsonrpc.NewResult(nil, rawjson.Set(m.Result, "capabilities", capabilities(m.Result)))
 	}
 	return m, err
 }
@@ -296,13 +284,9 @@ func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	return v.h.lane.Notify(ctx, r)
 }
 
-// capabilities returns those of a result of initialize. A server that says
-// nothing of them, or nonsense, has none.
+// capabilities returns those of a result of initialize, without tasks.
 func capabilities(result []byte) []byte {
-	if caps := gjson.GetBytes(result, "capabilities"); caps.IsObject() {
-		return []byte(caps.Raw)
-	}
-	return []byte("{}")
+	return era.WithoutTasks(rawjson.Get(result, "capabilities"))
 }
 
 // setLevel notes the session's level. The server is told the most verbose one
@@ -338,58 +322,18 @@ func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return m, nil
 }
 
-// begin enters the subscription of a URI and waits for the right to tell the
-// server about it.
-func (h *hub) begin(ctx context.Context, uri string) (*subscription, error) {
-	h.mu.Lock()
-	sub := h.subs[uri]
-	if sub == nil {
-		sub = &subscription{turn: make(chan struct{}, 1), views: map[*View]struct{}{}}
-		h.subs[uri] = sub
-	}
-	sub.users++
-	h.mu.Unlock()
-	select {
-	case sub.turn <- struct{}{}:
-		return sub, nil
-	case <-ctx.Done():
-		h.done(uri, sub, false)
-		return nil, context.Cause(ctx)
-	}
-}
-
-// done leaves the subscription and forgets it when nobody is in it.
-func (h *hub) done(uri string, sub *subscription, hadTurn bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if hadTurn {
-		<-sub.turn
-	}
-	if sub.users--; sub.users == 0 && len(sub.views) == 0 && h.subs[uri] == sub {
-		delete(h.subs, uri)
-	}
-}
-
 // subscribe tells the server about the first subscriber only.
-func (v *View) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (v *View) subscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.Message, err error) {
 	h, uri := v.h, r.URI()
-	sub, err := h.begin(ctx, uri)
-	if err != nil {
-		return nil, err
-	}
-	defer h.done(uri, sub, true)
-	h.mu.Lock()
-	first := len(sub.views) == 0
-	sub.views[v] = struct{}{} // now: what changes right behind the answer is not to be missed
-	h.mu.Unlock()
-	m := jsonrpc.NewResult(nil, []byte("{}"))
-	if first {
-		if m, err = h.up.Call(ctx, r); err != nil || m.Error != nil {
-			h.mu.Lock()
-			delete(sub.views, v)
-			h.mu.Unlock()
-			return m, err
-		}
+	m = jsonrpc.NewResult(nil, []byte("{}"))
+	in := h.subs.Add(ctx, uri, v, func() bool {
+		m, err = h.up.Call(ctx, r)
+		return err == nil && m.Error == nil
+	})
+	if !in && err == nil && m.Error == nil {
+		return nil, context.Cause(ctx)
+	} else if !in {
+		return m, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -408,22 +352,12 @@ func (v *View) abandon(ctx context.Context, uri string) {
 }
 
 // unsubscribe tells the server about the last subscriber only.
-func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	h, uri := v.h, r.URI()
-	sub, err := h.begin(ctx, uri)
-	if err != nil {
-		return nil, err
+func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.Message, err error) {
+	m = jsonrpc.NewResult(nil, []byte("{}"))
+	if !v.h.subs.Remove(ctx, r.URI(), v, func() { m, err = v.h.up.Call(ctx, r) }) {
+		return nil, context.Cause(ctx)
 	}
-	defer h.done(uri, sub, true)
-	h.mu.Lock()
-	_, in := sub.views[v]
-	delete(sub.views, v)
-	last := in && len(sub.views) == 0
-	h.mu.Unlock()
-	if last {
-		return h.up.Call(ctx, r)
-	}
-	return jsonrpc.NewResult(nil, []byte("{}")), nil
+	return m, err
 }
 
 // Close leaves the hub. The subscriptions that only this session had are
@@ -433,23 +367,13 @@ func (v *View) Close(context.Context) error {
 	h := v.h
 	h.mu.Lock()
 	delete(h.views, v)
-	var mine []string
-	for uri, sub := range h.subs {
-		if _, in := sub.views[v]; in {
-			if len(sub.views) == 1 {
-				mine = append(mine, uri)
-			} else {
-				delete(sub.views, v)
-			}
-		}
-	}
 	for id, of := range h.said {
 		if of == v {
 			delete(h.said, id)
 		}
 	}
 	h.mu.Unlock()
-	for _, uri := range mine {
+	for _, uri := range h.subs.Leave(v) {
 		h.lane.Go(func(ctx context.Context) { v.abandon(ctx, uri) })
 	}
 	return nil

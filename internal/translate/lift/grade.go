@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
@@ -100,13 +99,4 @@ func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 		}
 		reply(a)
 	})
-}
-
-// untasked returns a result of initialize without the capability to have tasks.
-func untasked(result []byte) []byte {
-	caps := gjson.GetBytes(result, "capabilities")
-	if !caps.IsObject() || !caps.Get("tasks").Exists() {
-		return result
-	}
-	return rawjson.SetFirst(result, "capabilities", rawjson.Delete([]byte(caps.Raw), "tasks"))
 }

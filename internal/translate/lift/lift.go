@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -105,7 +106,7 @@ func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 		return l.meet(a), nil
 	}
 	result := era.Result(r.Method, a.Result, s.Revision, l.from.Revision)
-	return jsonrpc.NewResult(a.ID, untasked(result)), nil // tasks are relayed between equals only
+	return jsonrpc.NewResult(a.ID, rawjson.SetFirst(result, "capabilities", era.WithoutTasks(rawjson.Get(result, "capabilities")))), nil
 }
 
 // Notify passes a notification of the client on. A modern server is told

@@ -30,7 +30,7 @@ func (l *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 	}
 	l.mu.Lock()
 	c, unclear := l.carrier(q)
-	doubted := l.doubt.unheard
+	doubted := l.doubt.unsure
 	l.mu.Unlock()
 	switch {
 	case unclear:
@@ -63,7 +63,7 @@ func (l *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 	switch {
 	case c == nil:
 		return nil, false
-	case !l.of.Keyed && (n > 1 || l.doubt.unheard):
+	case !l.of.Keyed && (n > 1 || l.doubt.unsure):
 		return nil, true
 	case c.request == nil && l.busy():
 		// The call waits for its client. What is under way is rather what the
@@ -88,7 +88,7 @@ func (l *Translator) busy() bool {
 // guarded by Translator.mu.
 type doubt struct {
 	cancelled time.Time // when the last one ended
-	unheard   bool      // the server may not have heard of that
+	unsure    bool      // the server may not have heard of that
 	settling  bool      // it is being pinged
 	again     bool      // another one has ended since
 }
@@ -124,7 +124,7 @@ const lingering = 5 * time.Second
 // doubted notes whether the server may ask about a call that has ended. The caller
 // holds l.mu.
 func (l *Translator) doubted(yes bool) {
-	l.doubt.unheard = yes
+	l.doubt.unsure = yes
 	l.slot.Doubted(yes)
 }
 
@@ -193,7 +193,7 @@ func (l *Translator) stray(q *jsonrpc.Message, reply func(*jsonrpc.Message)) fun
 		return nil
 	}
 	l.mu.Lock()
-	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unheard && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
+	if time.Since(l.doubt.cancelled) < abandonedFor && !l.doubt.unsure && !l.busy() && q.Method != "roots/list" { // roots are what a server asks for at any time
 		l.s.heedless.Store(true)
 	}
 	l.mu.Unlock()

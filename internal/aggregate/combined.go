@@ -15,14 +15,14 @@ import (
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-// merge is an Upstream that offers all servers as one, to one session, or to
+// combined is an Upstream that offers all servers as one, to one session, or to
 // the clients of one principal that have no sessions. Tools and prompts have their
 // server's prefix before their names; resources are found by their URI: of two
 // servers that list the same one, the first in the order of the configuration has
 // it. A connection is opened when something is
 // wanted of its server, and a server that cannot be had is left out until it
 // can.
-type merge struct {
+type combined struct {
 	a         *Aggregate
 	caller    *bridge.Caller
 	to        bridge.Client
@@ -39,7 +39,7 @@ type merge struct {
 	subs   map[string]*member // who was told of a subscription, by URI
 }
 
-// roster is what a merge offers at a moment. It is not changed: another takes its
+// roster is what is offered at a moment. It is not changed: another takes its
 // place.
 type roster struct {
 	*view
@@ -48,19 +48,19 @@ type roster struct {
 	next    chan struct{} // closed when another has taken its place
 }
 
-func newMerge(a *Aggregate, from *bridge.Caller, to bridge.Client) *merge {
-	g := &merge{a: a, caller: from, to: to, subs: map[string]*member{}}
+func newCombined(a *Aggregate, from *bridge.Caller, to bridge.Client) *combined {
+	g := &combined{a: a, caller: from, to: to, subs: map[string]*member{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r, _ := g.roster(a.now, nil)
 	g.now.Store(r)
-	a.merges[g] = struct{}{}
+	a.open[g] = struct{}{}
 	return g
 }
 
 // roster returns what v has for the caller, and who of it is not in before.
-func (g *merge) roster(v *view, before map[*server]*member) (r *roster, added []*member) {
+func (g *combined) roster(v *view, before map[*server]*member) (r *roster, added []*member) {
 	r = &roster{view: v, of: map[*server]*member{}, next: make(chan struct{})}
 	for _, s := range v.servers {
 		if !s.Serves(g.caller.Principal) {
@@ -79,7 +79,7 @@ func (g *merge) roster(v *view, before map[*server]*member) (r *roster, added []
 
 // take offers what v has from now on, and tells the client. It returns the members
 // that have gone, which are still to be closed.
-func (g *merge) take(v *view) (left []*member) {
+func (g *combined) take(v *view) (left []*member) {
 	was := g.now.Load()
 	r, changed := g.roster(v, was.of)
 	for s, m := range was.of {
@@ -98,10 +98,10 @@ func (g *merge) take(v *view) (left []*member) {
 	return left
 }
 
-func (g *merge) members() []*member { return g.now.Load().members }
+func (g *combined) members() []*member { return g.now.Load().members }
 
 // named returns the server of that name; nil when the caller has none.
-func (g *merge) named(name string) *member {
+func (g *combined) named(name string) *member {
 	r := g.now.Load()
 	return r.of[r.view.named[name]]
 }
@@ -109,7 +109,7 @@ func (g *merge) named(name string) *member {
 // request makes a request of the bridge's own to one of the servers. Of clients
 // without sessions it is on behalf of the last one: what it finds open, that
 // one's calls use.
-func (g *merge) request(method string, params []byte) *bridge.Request {
+func (g *combined) request(method string, params []byte) *bridge.Request {
 	if from := g.last.Load(); from != nil {
 		return &bridge.Request{Message: from.Request(method, params), From: from}
 	}
@@ -117,7 +117,7 @@ func (g *merge) request(method string, params []byte) *bridge.Request {
 }
 
 // spawn runs f in a goroutine that Close awaits.
-func (g *merge) spawn(f func()) bool {
+func (g *combined) spawn(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
@@ -127,16 +127,16 @@ func (g *merge) spawn(f func()) bool {
 }
 
 // Server returns nothing: what clients are told is made for each of them.
-func (g *merge) Server() *bridge.Greeting { return nil }
+func (g *combined) Server() *bridge.Greeting { return nil }
 
 // Close ends the session's connections to all servers.
-func (g *merge) Close(ctx context.Context) error {
+func (g *combined) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
 	g.cancel()
 	g.a.mu.Lock()
-	delete(g.a.merges, g)
+	delete(g.a.open, g)
 	g.a.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, m := range g.members() {
@@ -150,7 +150,7 @@ func (g *merge) Close(ctx context.Context) error {
 }
 
 // Call makes a call to the server that it is for, or to all.
-func (g *merge) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		return g.list(ctx, k, r)
 	}
@@ -177,7 +177,7 @@ func (g *merge) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 }
 
 // Notify passes a notification on to the servers that know of the client.
-func (g *merge) Notify(ctx context.Context, r *bridge.Request) error {
+func (g *combined) Notify(ctx context.Context, r *bridge.Request) error {
 	if r.Method == "notifications/progress" {
 		m, own := g.asker(r.Token())
 		if m == nil {
@@ -205,7 +205,7 @@ func (g *merge) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // use makes a call about a tool or a prompt.
-func (g *merge) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := g.find(ctx, k, r.Name())
 	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
 		return k.Unknown(r.Name()), nil
@@ -221,7 +221,7 @@ func (g *merge) use(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonr
 
 // find returns the server that has what clients know by that name, and what it
 // calls it. As a rule the prefix tells; otherwise what was listed does.
-func (g *merge) find(ctx context.Context, k list.Kind, external string) (*member, string) {
+func (g *combined) find(ctx context.Context, k list.Kind, external string) (*member, string) {
 	by := g.byPrefix(external)
 	if by != nil && !by.rivals() && !hashed(external) {
 		return by, external[len(by.s.Prefix):]
@@ -253,7 +253,7 @@ func (g *merge) find(ctx context.Context, k list.Kind, external string) (*member
 }
 
 // byPrefix returns the server with the longest prefix that the name has.
-func (g *merge) byPrefix(external string) *member {
+func (g *combined) byPrefix(external string) *member {
 	r := g.now.Load()
 	for _, n := range r.lengths {
 		if n < len(external) {
@@ -273,7 +273,7 @@ func hashed(external string) bool {
 
 // fetch reads the lists that are not known yet of those servers that want says,
 // all at once.
-func (g *merge) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
+func (g *combined) fetch(ctx context.Context, k list.Kind, want func(*member) bool) {
 	var wg sync.WaitGroup
 	for _, m := range g.members() {
 		if want(m) && !m.catalog.listed(k) && m.offers(k) && !m.leftOut() {
@@ -284,7 +284,7 @@ func (g *merge) fetch(ctx context.Context, k list.Kind, want func(*member) bool)
 }
 
 // complete makes a call about the completion of an argument.
-func (g *merge) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	ref, no := list.ReferenceOf(r.Message)
 	if no != nil {
 		return no, nil
@@ -308,7 +308,7 @@ func (g *merge) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 
 // owner returns the server that has the resource: the first that lists it, else
 // the first of whose templates it can be one. nil means that none says so.
-func (g *merge) owner(ctx context.Context, k list.Kind, uri string) *member {
+func (g *combined) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
 			for _, m := range g.members() {
@@ -339,7 +339,7 @@ func (g *merge) owner(ctx context.Context, k list.Kind, uri string) *member {
 
 // likely returns the server that has the resource, or else the first that lists
 // something of the same scheme; nil when there is none.
-func (g *merge) likely(ctx context.Context, uri string) *member {
+func (g *combined) likely(ctx context.Context, uri string) *member {
 	if m := g.owner(ctx, list.Resources, uri); m != nil {
 		return m
 	}
@@ -355,7 +355,7 @@ func (g *merge) likely(ctx context.Context, uri string) *member {
 // list, which a tool's answer names: what is nobody's may be asked of those
 // that list something of the same scheme, one after the other. A server that
 // cannot be reached does not keep others from being asked: to read does no harm.
-func (g *merge) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	owner := g.owner(ctx, list.Resources, uri)
 	asked := make([]*member, 0, 1)
@@ -396,7 +396,7 @@ func (g *merge) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return no, nil
 }
 
-func (g *merge) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	m := g.likely(ctx, uri)
 	if m == nil {
@@ -418,7 +418,7 @@ func (g *merge) subscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	return a, err
 }
 
-func (g *merge) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	g.mu.Lock()
 	m := g.subs[uri]
@@ -432,7 +432,7 @@ func (g *merge) unsubscribe(ctx context.Context, r *bridge.Request) (*jsonrpc.Me
 }
 
 // subscriptions returns what m was told to keep the client informed about.
-func (g *merge) subscriptions(m *member) []string {
+func (g *combined) subscriptions(m *member) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var uris []string
@@ -446,7 +446,7 @@ func (g *merge) subscriptions(m *member) []string {
 
 // setLevel notes the level. Servers that are in use are told at once, others
 // when they are needed.
-func (g *merge) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *combined) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if _, fault := era.Level(r.Params); fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
