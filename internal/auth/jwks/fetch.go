@@ -1,0 +1,179 @@
+package jwks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxDocument = 1 << 20          // of a set, and of metadata
+	fetchLimit  = 10 * time.Second // for one request
+	minKept     = 5 * time.Minute
+	maxKept     = time.Hour
+)
+
+// errNotThere is the error for an address that has no such document.
+var errNotThere = errors.New("there is no such document")
+
+// Client makes the client of requests to an issuer: it follows no redirect, which could
+// lead anywhere (I-020).
+func Client(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport: transport, Timeout: fetchLimit,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Safe returns what is wrong with the address of something of an issuer's: it must be
+// https, or http on this machine.
+func Safe(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+		return errors.New("must be a URL such as https://idp.example.com")
+	case u.Scheme == "https" || u.Scheme == "http" && Local(u.Hostname()):
+		return nil
+	}
+	return errors.New("must be https: whoever is on the way could put keys of its own in their place; http is for this machine only")
+}
+
+// Local reports whether a host is this machine.
+func Local(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// set fetches the set, from where it is said to be, or from where the metadata of the
+// issuer says so. kept is how long it may be kept.
+func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err error) {
+	from := s.o.From
+	if from == "" {
+		if from, err = s.discover(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	if !strings.Contains(from, "://") {
+		data, err = readFile(from)
+		return data, minKept, err
+	}
+	data, h, err := s.get(ctx, from)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the keys at %s: %w", from, err)
+	}
+	return data, age(h.Get("Cache-Control")), nil
+}
+
+// readFile returns the text of a file of keys.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err == nil && len(data) > maxDocument {
+		err = errors.New("the file is larger than 1 MiB")
+	}
+	return data, err
+}
+
+// Metadata are the parts of an issuer's metadata that are of use here.
+type Metadata struct {
+	Issuer        string `json:"issuer"`
+	Keys          string `json:"jwks_uri"`
+	Introspection string `json:"introspection_endpoint"`
+}
+
+// discover returns where the metadata of the issuer says that its keys are.
+func (s *Set) discover(ctx context.Context) (string, error) {
+	m, err := s.Metadata(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := Safe(m.Keys); err != nil {
+		return "", fmt.Errorf("the metadata of the issuer: jwks_uri %w", err)
+	}
+	return m.Keys, nil
+}
+
+// Metadata fetches the metadata of the issuer, wherever it may be (RFC 8414 §3, §5,
+// and OpenID Connect Discovery §4).
+func (s *Set) Metadata(ctx context.Context) (*Metadata, error) {
+	u, err := url.Parse(s.o.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
+	places := []string{origin + "/.well-known/openid-configuration" + path, origin + "/.well-known/oauth-authorization-server" + path}
+	if path != "" {
+		places[0] = origin + path + "/.well-known/openid-configuration"
+		places = append(places, origin+"/.well-known/openid-configuration"+path)
+	}
+	for _, place := range places {
+		data, _, err := s.get(ctx, place)
+		if errors.Is(err, errNotThere) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the metadata at %s: %w", place, err)
+		}
+		var m Metadata
+		if json.Unmarshal(data, &m) != nil {
+			return nil, fmt.Errorf("the metadata at %s is no JSON", place)
+		}
+		if m.Issuer != s.o.Issuer {
+			return nil, fmt.Errorf("the metadata at %s is of another issuer, %.200q: write the issuer exactly as it is there", place, m.Issuer)
+		}
+		return &m, nil
+	}
+	return nil, fmt.Errorf("the issuer has no metadata: looked at %s", strings.Join(places, ", "))
+}
+
+func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	a, err := s.o.Client.Do(r)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err
+		}
+		return nil, nil, err
+	}
+	defer a.Body.Close()
+	switch {
+	case a.StatusCode >= 400 && a.StatusCode < 500 && a.StatusCode != http.StatusTooManyRequests:
+		return nil, nil, errNotThere
+	case a.StatusCode != http.StatusOK:
+		return nil, nil, fmt.Errorf("the answer is %s", a.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(a.Body, maxDocument+1))
+	if err == nil && len(data) > maxDocument {
+		err = errors.New("the answer is larger than 1 MiB")
+	}
+	return data, a.Header, err
+}
+
+// age returns how long something may be kept that came with that Cache-Control.
+func age(control string) time.Duration {
+	for part := range strings.SplitSeq(control, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
+			return min(max(time.Duration(seconds)*time.Second, minKept), maxKept)
+		}
+	}
+	return minKept
+}

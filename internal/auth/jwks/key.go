@@ -1,0 +1,116 @@
+package jwks
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Key is one public key of an issuer.
+type Key struct {
+	// ID is its kid; it may be empty, and two keys may have the same.
+	ID string
+	// Public is an *rsa.PublicKey, an *ecdsa.PublicKey or an ed25519.PublicKey.
+	Public any
+
+	alg  string // what it is for alone; empty means all that fit
+	raw  string // as the set has it
+	gone atomic.Bool
+}
+
+// Gone reports whether the issuer has taken the key back.
+func (k *Key) Gone() bool { return k.gone.Load() }
+
+// fits reports whether the key is one for an algorithm (I-014).
+func (k *Key) fits(alg string) bool {
+	if k.alg != "" && k.alg != alg {
+		return false
+	}
+	switch public := k.Public.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(alg, "RS") || strings.HasPrefix(alg, "PS")
+	case *ecdsa.PublicKey:
+		return map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}[alg] == public.Curve
+	case ed25519.PublicKey:
+		return alg == "EdDSA"
+	}
+	return false
+}
+
+const (
+	maxKeys    = 100  // of one set
+	minRSABits = 2048 // what is shorter can be broken
+)
+
+// errOther is why a key is left out that is none of ours, and no fault of the set.
+var errOther = errors.New("is for something else")
+
+// parse reads a set of keys. skipped says of those that cannot be used why; keys of
+// types that are not known, or for encryption, are left out without a word.
+func parse(data []byte) (keys []*Key, skipped []error, err error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	switch err := json.Unmarshal(data, &set); {
+	case err != nil:
+		return nil, nil, errors.New("what was fetched is no JSON Web Key Set")
+	case len(set.Keys) > maxKeys:
+		return nil, nil, fmt.Errorf("the set has %d keys, more than %d", len(set.Keys), maxKeys)
+	}
+	for i, raw := range set.Keys {
+		k, err := parseKey(raw)
+		switch {
+		case errors.Is(err, errOther):
+		case err != nil:
+			skipped = append(skipped, fmt.Errorf("key %d: %w", i+1, err))
+		default:
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, skipped, errors.New("the set has no key that signatures could be checked with")
+	}
+	return keys, skipped, nil
+}
+
+func parseKey(raw []byte) (*Key, error) {
+	var about struct {
+		Type string           `json:"kty"`
+		Use  string           `json:"use"`
+		D    *json.RawMessage `json:"d"`
+	}
+	if err := json.Unmarshal(raw, &about); err != nil {
+		return nil, errors.New("is no key")
+	}
+	switch {
+	case about.Type != "RSA" && about.Type != "EC" && about.Type != "OKP", about.Use != "" && about.Use != "sig":
+		return nil, errOther
+	case about.D != nil:
+		return nil, errors.New("is a private key: whoever has read it can sign tokens")
+	}
+	var k jose.JSONWebKey
+	if err := k.UnmarshalJSON(raw); err != nil || !k.Valid() {
+		if about.Type == "OKP" || about.Type == "EC" {
+			return nil, errOther // of a curve that is not known
+		}
+		return nil, errors.New("cannot be read")
+	}
+	switch public := k.Key.(type) {
+	case *rsa.PublicKey:
+		if n := public.N.BitLen(); n < minRSABits {
+			return nil, fmt.Errorf("has %d bits, fewer than %d: it can be broken", n, minRSABits)
+		}
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		return nil, errOther
+	}
+	return &Key{ID: k.KeyID, Public: k.Key, alg: k.Algorithm, raw: string(raw)}, nil
+}

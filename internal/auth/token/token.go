@@ -1,0 +1,357 @@
+// Package token checks the tokens that identity providers have issued for the bridge:
+// JSON Web Tokens (RFC 9068), by the keys of their issuers.
+//
+// A token counts if it is signed by a key of the issuer that it names, is meant for the
+// resource that was asked for, is neither too old nor too new, and says of whom it is.
+// What else a token is, such as an ID token or one that is bound to a key, is refused.
+package token
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+)
+
+// Issuer says whose tokens count, and which of them.
+type Issuer struct {
+	// URL is the issuer, exactly as its tokens name it.
+	URL string
+	// Audience is what a token may be for beside the resource that was asked for.
+	Audience []string
+	// JWKS is the URL or the file of its keys. Default: where its metadata says.
+	JWKS string
+	// Algorithms are those that it may sign with. Default: Algorithms.
+	Algorithms []string
+	// ScopeClaim has the scopes. Default: scope and scp.
+	ScopeClaim string
+	// Implies has the scopes that others have in them, by these.
+	Implies map[string][]string
+	// Skew is by how much the clocks may differ. Default 30s.
+	Skew time.Duration
+	// Transport makes the requests to it. Default: that of net/http.
+	Transport http.RoundTripper
+}
+
+// Algorithms are those that tokens may be signed with. Each is of a public key: one that
+// is secret would have to be the issuer's and ours, and who has it can make tokens.
+var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+const (
+	// DefaultSkew is by how much clocks may differ if nothing is said, and MaxSkew by
+	// how much at most.
+	DefaultSkew = 30 * time.Second
+	MaxSkew     = 5 * time.Minute
+
+	maxToken = 16 << 10 // bytes
+	maxKnown = 10_000   // tokens that are known to be good
+)
+
+// Result is what became of a check, as metrics have it.
+type Result string
+
+// The results of checks.
+const (
+	OK          Result = "ok"
+	Missing     Result = "missing"     // nothing was shown
+	Expired     Result = "expired"     // too old
+	Audience    Result = "audience"    // for somebody else
+	Unknown     Result = "issuer"      // of no issuer that counts
+	Signature   Result = "signature"   // not signed by its issuer
+	Invalid     Result = "invalid"     // anything else that is wrong with it
+	Scope       Result = "scope"       // a scope is missing
+	Denied      Result = "denied"      // no rule lets it in
+	Unavailable Result = "unavailable" // it cannot be checked
+)
+
+// Error is why a token does not count. Its text is for operators and has nothing of the
+// token; clients are told only what the result says.
+type Error struct {
+	Result Result
+	Issuer string // if it is one that counts
+	Why    string
+}
+
+func (e *Error) Error() string { return e.Why }
+
+func refuse(r Result, issuer, format string, args ...any) *Error {
+	return &Error{r, issuer, fmt.Sprintf(format, args...)}
+}
+
+// Token is what a token says that was found good.
+type Token struct {
+	// Issuer and Subject are who the caller is. Machine says that the subject is a
+	// client, which acts for nobody.
+	Issuer, Subject string
+	Machine         bool
+	// Client is who got the token, if it says so.
+	Client string
+	// Scopes are what it allows, and what is implied by that, sorted.
+	Scopes []string
+	// Until is when it ends, the difference of the clocks included.
+	Until time.Time
+	// Claims are all that it says: an object.
+	Claims gjson.Result
+
+	audience []string
+	key      *jwks.Key
+}
+
+// Resource is what a token has to be for: Root + Path, or the Root alone, which is the
+// bridge as a whole.
+type Resource struct{ Root, Path string }
+
+// Is reports whether an address is that of the resource, or of the bridge as a whole. A
+// slash at its end makes no difference (I-016).
+func (r Resource) Is(address string) bool {
+	address = strings.TrimSuffix(address, "/")
+	rest, ok := strings.CutPrefix(address, r.Root)
+	return ok && r.Root != "" && (rest == "" || rest == r.Path)
+}
+
+// Verifier checks tokens. Its methods may be called concurrently.
+type Verifier struct {
+	issuers map[string]*issuer
+
+	mu    sync.Mutex // guards known
+	known *simplelru.LRU[[32]byte, *Token]
+}
+
+// issuer is an Issuer that is ready for use.
+type issuer struct {
+	o          Issuer
+	keys       *jwks.Set
+	algorithms []jose.SignatureAlgorithm
+}
+
+// New makes a verifier of the tokens of those issuers. It fetches nothing: see Run.
+func New(issuers []Issuer, log *slog.Logger) *Verifier {
+	known, _ := simplelru.NewLRU[[32]byte, *Token](maxKnown, nil) // the size is positive
+	v := &Verifier{issuers: map[string]*issuer{}, known: known}
+	for _, o := range issuers {
+		if o.Skew == 0 {
+			o.Skew = DefaultSkew
+		}
+		if len(o.Algorithms) == 0 {
+			o.Algorithms = Algorithms
+		}
+		i := &issuer{o: o, keys: jwks.New(jwks.Options{Issuer: o.URL, From: o.JWKS, Client: jwks.Client(o.Transport), Log: log})}
+		for _, a := range Algorithms { // never another one, whatever the list says (I-011)
+			for _, wanted := range o.Algorithms {
+				if a == wanted {
+					i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
+				}
+			}
+		}
+		v.issuers[o.URL] = i
+	}
+	return v
+}
+
+// Run fetches the keys of all issuers and keeps them new, until ctx ends. It is called
+// once.
+func (v *Verifier) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, i := range v.issuers {
+		wg.Go(func() { i.keys.Run(ctx) })
+	}
+	wg.Wait()
+}
+
+// States returns how the keys of the issuers fare, in no order.
+func (v *Verifier) States() []jwks.State {
+	var all []jwks.State
+	for _, i := range v.issuers {
+		all = append(all, i.keys.State())
+	}
+	return all
+}
+
+// Verify returns what a token says, if it counts for the resource. sum identifies it:
+// a hash that nobody can choose a token for. The error is an *Error, or that of ctx.
+// What is returned is shared, and not to be changed.
+func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Resource) (*Token, error) {
+	v.mu.Lock()
+	t, known := v.known.Get(sum)
+	v.mu.Unlock()
+	if !known || t.key.Gone() || !t.Until.After(time.Now()) { // what is found says why
+		if known {
+			v.mu.Lock()
+			v.known.Remove(sum)
+			v.mu.Unlock()
+		}
+		var err error
+		if t, err = v.verify(ctx, raw); err != nil {
+			return nil, err
+		}
+		v.mu.Lock()
+		v.known.Add(sum, t)
+		v.mu.Unlock()
+	}
+	if i := v.issuers[t.Issuer]; !meant(t.audience, to, i.o.Audience) {
+		return nil, refuse(Audience, t.Issuer, "the token is for something else: its aud has neither the address of the endpoint nor that of the bridge, nor one that audience lists")
+	}
+	return t, nil
+}
+
+// meant reports whether one of the audiences is the resource, or one that counts too.
+func meant(audience []string, to Resource, also []string) bool {
+	for _, a := range audience {
+		if to.Is(a) {
+			return true
+		}
+		for _, other := range also {
+			if strings.TrimSuffix(a, "/") == strings.TrimSuffix(other, "/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// header is what is read of the header of a token.
+type header struct {
+	alg, kid string
+	named    bool // there is a kid
+}
+
+// types are those that an access token may have (I-012).
+var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/at+jwt": true}
+
+// verify returns what a token says, for whatever resource it is.
+func (v *Verifier) verify(ctx context.Context, raw string) (*Token, error) {
+	head, body, err := split(raw)
+	if err != nil {
+		return nil, refuse(Invalid, "", "%v", err)
+	}
+	h, err := readHeader(head)
+	if err != nil {
+		return nil, refuse(Invalid, "", "the header of the token: %v", err)
+	}
+	claims, err := object(body)
+	if err != nil {
+		return nil, refuse(Invalid, "", "what the token says: %v", err)
+	}
+	iss := member(claims, "iss")
+	i := v.issuers[iss.Str]
+	if i == nil || iss.Type != gjson.String {
+		return nil, refuse(Unknown, "", "the token is of no issuer that oauth lists, %.200q", iss.Str)
+	}
+	// All that costs nothing comes first: only who has a token that could be good has
+	// keys fetched (I-021).
+	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
+	if err != nil {
+		return nil, refuse(Signature, i.o.URL, "the token is not signed with an algorithm that its issuer may use, or not in the compact form")
+	}
+	t, err := i.read(claims)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := i.keys.Find(ctx, h.kid, h.named, h.alg)
+	switch {
+	case errors.Is(err, jwks.ErrUnavailable):
+		return nil, refuse(Unavailable, i.o.URL, "%v", err)
+	case errors.Is(err, jwks.ErrUnknown):
+		return nil, refuse(Signature, i.o.URL, "%v", err)
+	case err != nil:
+		return nil, err
+	}
+	for _, k := range keys {
+		if payload, err := parsed.Verify(k.Public); err == nil && string(payload) == string(body) {
+			t.key = k
+			return t, nil
+		}
+	}
+	return nil, refuse(Signature, i.o.URL, "the token is not signed by a key of its issuer")
+}
+
+// split returns the header and the payload of a token in the compact form.
+func split(raw string) (head, body []byte, err error) {
+	if len(raw) > maxToken {
+		return nil, nil, errors.New("the token is longer than 16 KiB")
+	}
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 {
+		return nil, nil, errors.New("what was shown is neither a key nor a JSON Web Token")
+	}
+	if head, err = base64.RawURLEncoding.Strict().DecodeString(parts[0]); err == nil {
+		body, err = base64.RawURLEncoding.Strict().DecodeString(parts[1])
+	}
+	if err != nil {
+		return nil, nil, errors.New("what was shown is neither a key nor a JSON Web Token")
+	}
+	return head, body, nil
+}
+
+func readHeader(data []byte) (h header, err error) {
+	v, err := object(data)
+	if err != nil {
+		return h, err
+	}
+	alg, kid, typ := member(v, "alg"), member(v, "kid"), member(v, "typ")
+	switch {
+	case alg.Type != gjson.String || kid.Exists() && kid.Type != gjson.String || typ.Exists() && typ.Type != gjson.String:
+		return h, errors.New("alg, kid and typ must be text")
+	case member(v, "crit").Exists(), member(v, "b64").Exists():
+		return h, errors.New("it asks for an extension that is not understood")
+	case !types[strings.ToLower(typ.Str)]:
+		return h, fmt.Errorf("its type is not that of an access token, %.50q", typ.Str)
+	}
+	return header{alg.Str, kid.Str, kid.Exists()}, nil
+}
+
+// read checks the claims of a token of the issuer, all but for whom it is.
+func (i *issuer) read(claims gjson.Result) (*Token, error) {
+	no := func(r Result, format string, args ...any) (*Token, error) {
+		return nil, refuse(r, i.o.URL, format, args...)
+	}
+	now := time.Now()
+	ends, ok := seconds(member(claims, "exp"))
+	if !ok {
+		return no(Invalid, "the token has no exp: one that does not end is not taken")
+	}
+	t := &Token{Issuer: i.o.URL, Until: ends.Add(i.o.Skew), Claims: claims}
+	if !t.Until.After(now) {
+		return no(Expired, "the token has expired")
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if v := member(claims, name); v.Exists() {
+			if at, ok := seconds(v); !ok || at.After(now.Add(i.o.Skew)) {
+				return no(Invalid, "the %s of the token is ahead, or no time: are the clocks right?", name)
+			}
+		}
+	}
+	if member(claims, "cnf").Exists() {
+		return no(Invalid, "the token is bound to a key (cnf), and was shown without it")
+	}
+	if t.audience, ok = list(member(claims, "aud")); !ok || len(t.audience) == 0 {
+		return no(Audience, "the token has no aud, or one that is no text: it could be for anybody")
+	}
+	client := member(claims, "client_id")
+	if !client.Exists() {
+		client = member(claims, "azp")
+	}
+	t.Subject, t.Client = member(claims, "sub").Str, client.Str
+	if s := member(claims, "sub"); !s.Exists() {
+		t.Subject, t.Machine = t.Client, true
+	}
+	if !nameable(t.Subject) || t.Client != "" && !nameable(t.Client) {
+		return no(Invalid, "the token does not say of whom it is: sub must be text of 1 to 256 bytes without control characters")
+	}
+	var err error
+	if t.Scopes, err = i.scopes(claims); err != nil {
+		return no(Invalid, "the token: %v", err)
+	}
+	return t, nil
+}

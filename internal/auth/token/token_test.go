@@ -1,0 +1,488 @@
+package token
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+)
+
+const here = "https://mcp.example.com"
+
+var files = Resource{here, "/files/mcp"}
+
+type claims = authtest.Claims
+
+// rig is a verifier of the tokens of issuers, which runs until the test ends.
+type rig struct {
+	t       testing.TB
+	v       *Verifier
+	issuers []*authtest.Issuer
+	asked   *requests
+}
+
+// requests go to the issuers without a network; others are noted.
+type requests struct {
+	issuers []*authtest.Issuer
+	mu      sync.Mutex
+	foreign []string
+}
+
+func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
+	for _, i := range r.issuers {
+		if strings.HasPrefix(i.URL, req.URL.Scheme+"://"+req.URL.Host) {
+			return i.RoundTrip(req)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.foreign = append(r.foreign, req.URL.String())
+	return nil, errors.New("there is nobody")
+}
+
+// run starts a verifier of two issuers, the first of which has the options that set
+// gives it. It is called in a bubble.
+func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *rig {
+	one, two := authtest.New(t, "https://one.example.com/realms/a"), authtest.New(t, "https://two.example.com")
+	for _, p := range prepare {
+		p(one)
+	}
+	asked := &requests{issuers: []*authtest.Issuer{one, two}}
+	o := []Issuer{{URL: one.URL, Transport: asked}, {URL: two.URL, Transport: asked}}
+	if set != nil {
+		set(&o[0])
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &rig{t: t, v: New(o, slog.New(slog.DiscardHandler)), issuers: asked.issuers, asked: asked}
+	var wg sync.WaitGroup
+	wg.Go(func() { r.v.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return r
+}
+
+// check verifies a token and returns what became of that.
+func (r *rig) check(raw string) (*Token, Result) {
+	r.t.Helper()
+	got, err := r.v.Verify(context.Background(), raw, sha256.Sum256([]byte(raw)), files)
+	var e *Error
+	switch {
+	case err == nil:
+		return got, OK
+	case !errors.As(err, &e):
+		r.t.Fatalf("Verify: %v", err)
+	case raw != "" && strings.Contains(e.Why, raw) || strings.ContainsAny(e.Why, "\n\r"):
+		r.t.Errorf("%q has the token, or a line break", e.Why)
+	}
+	return nil, e.Result
+}
+
+// hs256 signs with a secret.
+func hs256(t testing.TB, header, body any, secret []byte) string {
+	signing := authtest.Encode(t, header) + "." + authtest.Encode(t, body)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(signing))
+	return signing + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Each token that must not count, by its number, and beside it what tells that the
+// test would notice: the same without the fault counts.
+func TestRefused(t *testing.T) {
+	rsaKey, strict, small := authtest.NewKey(t, "rsa", "RS256"), authtest.NewKey(t, "strict", "RS256"), authtest.NewKey(t, "small", "RS256")
+	p384 := authtest.NewKey(t, "p384", "ES384")
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small.Private = weak
+	public, err := x509.MarshalPKIXPublicKey(rsaKey.Private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	modulus := rsaKey.Private.Public().(*rsa.PublicKey).N.Bytes()
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
+
+	prepare := func(i *authtest.Issuer) {
+		i.Set(append(i.Keys(), rsaKey, strict, small, p384)...)
+		set := []any{}
+		for _, k := range i.Keys() {
+			jwk := k.JWK(t)
+			if k == strict {
+				jwk["alg"] = "RS256"
+			}
+			set = append(set, jwk)
+		}
+		i.Answer("/realms/a/jwks", answer(t, map[string]any{"keys": set}))
+	}
+	const id = here + "/files/mcp"
+	type testCase struct {
+		name string
+		raw  func(r *rig, i *authtest.Issuer) string
+		want Result
+	}
+	with := func(want Result, name string, change claims) testCase {
+		return testCase{name, func(_ *rig, i *authtest.Issuer) string { return i.Token(id, change) }, want}
+	}
+	head := func(want Result, name string, header claims) testCase {
+		return testCase{name, func(_ *rig, i *authtest.Issuer) string { return i.Keys()[0].Sign(t, header, i.Claims(id)) }, want}
+	}
+	from := func(want Result, name string, f func(i *authtest.Issuer, good string) string) testCase {
+		return testCase{name, func(_ *rig, i *authtest.Issuer) string { return f(i, i.Token(id)) }, want}
+	}
+	at := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	cases := func() []testCase {
+		return []testCase{
+			with(OK, "good", nil),
+			from(OK, "RS256", func(i *authtest.Issuer, _ string) string { return rsaKey.Sign(t, nil, i.Claims(id)) }),
+			from(OK, "PS256 by a key that says nothing of algorithms", func(i *authtest.Issuer, _ string) string {
+				return (&authtest.Key{ID: rsaKey.ID, Alg: "PS256", Private: rsaKey.Private}).Sign(t, nil, i.Claims(id))
+			}),
+			head(OK, "no kid", claims{"kid": nil}), head(OK, "no typ", claims{"typ": nil}), head(OK, "typ JWT", claims{"typ": "JWT"}),
+			head(OK, "typ application/at+jwt", claims{"typ": "application/at+jwt"}),
+			with(OK, "audience with a slash", claims{"aud": id + "/"}), with(OK, "audience of the bridge", claims{"aud": here}),
+			with(OK, "one audience of several", claims{"aud": []string{"x", id}}), with(OK, "fraction", claims{"exp": 1e9 + 3e9 + 0.5}),
+
+			from(Invalid, "N-02 empty", func(*authtest.Issuer, string) string { return "" }),
+			from(Invalid, "N-02 opaque", func(*authtest.Issuer, string) string { return "2YotnFZFEjr1zCsicMWpAA" }),
+			head(Signature, "N-06 alg none", claims{"alg": "none"}), head(Signature, "N-06 alg None", claims{"alg": "None"}),
+			from(Signature, "N-06 alg none without a signature", func(i *authtest.Issuer, _ string) string {
+				return authtest.Encode(t, claims{"alg": "none"}) + "." + authtest.Encode(t, i.Claims(id)) + "."
+			}),
+			from(Signature, "N-07 HS256 by the PEM", func(i *authtest.Issuer, _ string) string {
+				return hs256(t, claims{"alg": "HS256", "kid": "rsa"}, i.Claims(id), text)
+			}),
+			from(Signature, "N-07 HS256 by the DER", func(i *authtest.Issuer, _ string) string {
+				return hs256(t, claims{"alg": "HS256", "kid": "rsa"}, i.Claims(id), public)
+			}),
+			from(Signature, "N-07 HS256 by the modulus", func(i *authtest.Issuer, _ string) string {
+				return hs256(t, claims{"alg": "HS256", "kid": "rsa"}, i.Claims(id), modulus)
+			}),
+			from(Signature, "N-09 PS256 by a key for RS256", func(i *authtest.Issuer, _ string) string {
+				return (&authtest.Key{ID: strict.ID, Alg: "PS256", Private: strict.Private}).Sign(t, nil, i.Claims(id))
+			}),
+			from(Signature, "N-10 ES256 by a key of P-384", func(i *authtest.Issuer, _ string) string {
+				return p384.Sign(t, claims{"alg": "ES256"}, i.Claims(id))
+			}),
+			from(Signature, "N-11 RSA of 1024 bits", func(i *authtest.Issuer, _ string) string { return small.Sign(t, nil, i.Claims(id)) }),
+			from(Signature, "N-12 other payload", func(i *authtest.Issuer, good string) string {
+				parts := strings.Split(good, ".")
+				return parts[0] + "." + authtest.Encode(t, i.Claims(id, claims{"sub": "root"})) + "." + parts[2]
+			}),
+			from(Signature, "N-13 other header", func(i *authtest.Issuer, good string) string {
+				parts := strings.Split(good, ".")
+				return authtest.Encode(t, claims{"alg": "ES256", "kid": "k1", "typ": "JWT"}) + "." + parts[1] + "." + parts[2]
+			}),
+			from(Signature, "N-14 signature cut", func(_ *authtest.Issuer, good string) string { return good[:len(good)-4] }),
+			from(Signature, "N-14 signature empty", func(_ *authtest.Issuer, good string) string { return good[:strings.LastIndex(good, ".")+1] }),
+			from(Signature, "N-14 signature twice", func(_ *authtest.Issuer, good string) string { return good + good[strings.LastIndex(good, ".")+1:] }),
+			from(Invalid, "N-14 no signature", func(_ *authtest.Issuer, good string) string { return good[:strings.LastIndex(good, ".")] }),
+			from(Invalid, "N-15 JWE", func(_ *authtest.Issuer, good string) string { return good + ".aaaa.bbbb" }),
+			from(Invalid, "N-16 JSON serialization", func(_ *authtest.Issuer, good string) string {
+				p := strings.Split(good, ".")
+				return `{"protected":"` + p[0] + `","payload":"` + p[1] + `","signature":"` + p[2] + `"}`
+			}),
+			head(Invalid, "N-17 crit", claims{"crit": []string{"exp"}}), head(Invalid, "N-17 b64", claims{"b64": false}),
+			from(Signature, "N-18 key in the header", func(i *authtest.Issuer, _ string) string {
+				own := authtest.NewKey(t, "k1", "ES256")
+				return own.Sign(t, claims{"jwk": own.JWK(t)}, i.Claims(id))
+			}),
+			from(Signature, "N-18 address of keys in the header", func(i *authtest.Issuer, _ string) string {
+				return authtest.NewKey(t, "other", "ES256").Sign(t, claims{"jku": "https://evil.example.com/jwks", "x5u": "https://evil.example.com/x5u"}, i.Claims(id))
+			}),
+			head(Signature, "N-19 kid of a file", claims{"kid": "../../etc/passwd"}), head(Signature, "N-19 long kid", claims{"kid": strings.Repeat("k", 4096)}),
+			head(Signature, "N-19 kid with a line break", claims{"kid": "k\nlevel=ERROR"}), head(Invalid, "kid is a number", claims{"kid": 1}),
+			with(Invalid, "N-20 17 KiB", claims{"x": strings.Repeat("x", 17<<10)}),
+			from(Signature, "N-21 signature of zeros", func(_ *authtest.Issuer, good string) string {
+				return good[:strings.LastIndex(good, ".")+1] + base64.RawURLEncoding.EncodeToString(make([]byte, 64))
+			}),
+			head(Invalid, "N-32 another type", claims{"typ": "oauth-id-jag+jwt"}), head(Invalid, "N-32 dpop", claims{"typ": "dpop+jwt"}), head(Invalid, "N-32 logout", claims{"typ": "logout+jwt"}),
+
+			with(Invalid, "N-22 no exp", claims{"exp": nil}), with(Invalid, "N-22 exp is text", claims{"exp": "4000000000"}),
+			with(Expired, "N-23 too old", claims{"exp": at(-31 * time.Second)}), with(OK, "N-23 just not", claims{"exp": at(-29 * time.Second)}),
+			with(Invalid, "N-24 nbf ahead", claims{"nbf": at(31 * time.Second)}), with(OK, "N-24 just not", claims{"nbf": at(29 * time.Second)}),
+			with(Invalid, "N-25 iat ahead", claims{"iat": at(31 * time.Second)}), with(OK, "N-25 just not", claims{"iat": at(29 * time.Second)}),
+			with(Audience, "N-26 no aud", claims{"aud": nil}), with(Audience, "N-26 empty aud", claims{"aud": []string{}}),
+			with(Audience, "N-27 for another server", claims{"aud": here + "/tickets/mcp"}),
+			with(Audience, "N-28 prefix", claims{"aud": here + "/files"}), with(Audience, "N-28 longer", claims{"aud": id + "/x"}),
+			with(Audience, "N-28 other case", claims{"aud": here + "/Files/mcp"}), with(Audience, "N-28 other port", claims{"aud": here + ":8443/files/mcp"}),
+			with(Audience, "N-28 account", claims{"aud": "account"}), with(Audience, "N-28 two slashes", claims{"aud": id + "//"}),
+			with(Audience, "N-28 other host", claims{"aud": here + ".evil.com/files/mcp"}),
+			{"N-29 another issuer's name, own key", func(r *rig, i *authtest.Issuer) string {
+				return i.Token(id, claims{"iss": r.issuers[1].URL})
+			}, Signature},
+			with(Unknown, "N-29 issuer that is not there", claims{"iss": "https://evil.example.com"}),
+			with(Unknown, "N-30 a slash more", claims{"iss": "https://one.example.com/realms/a/"}), with(Unknown, "no iss", claims{"iss": nil}),
+			with(Unknown, "list of issuers", claims{"iss": []string{"https://one.example.com/realms/a"}}),
+			from(Audience, "N-31 ID token", func(i *authtest.Issuer, _ string) string {
+				return i.Keys()[0].Sign(t, claims{"typ": "JWT"}, i.Claims("app", claims{"nonce": "n", "azp": "app", "client_id": nil}))
+			}),
+			with(Invalid, "N-33 cnf", claims{"cnf": claims{"jkt": "x"}}),
+			with(Invalid, "N-34 nobody", claims{"sub": nil, "client_id": nil}), with(Invalid, "N-34 empty sub", claims{"sub": ""}),
+			with(Invalid, "N-34 sub is a number", claims{"sub": 7}), with(Invalid, "long sub", claims{"sub": strings.Repeat("s", 257)}),
+			with(Invalid, "sub with a line break", claims{"sub": "ann\nlevel=ERROR"}),
+			from(Invalid, "N-35 sub twice", func(i *authtest.Issuer, _ string) string {
+				return i.Keys()[0].Sign(t, nil, `{"iss":"`+i.URL+`","aud":"`+id+`","exp":4000000000,"sub":"ann","\u0073ub":"root"}`)
+			}),
+			from(Invalid, "alg twice", func(i *authtest.Issuer, _ string) string {
+				return authtest.Encode(t, `{"alg":"none","alg":"ES256"}`) + "." + authtest.Encode(t, i.Claims(id)) + ".aaaa"
+			}),
+			with(Invalid, "N-37 scope is a number", claims{"scope": 7}), with(Audience, "N-38 aud is an object", claims{"aud": claims{"a": id}}),
+			with(Audience, "N-38 aud is a list of lists", claims{"aud": []any{[]string{id}}}),
+			from(Invalid, "no object", func(i *authtest.Issuer, _ string) string { return i.Keys()[0].Sign(t, nil, `["iss"]`) }),
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil, prepare)
+		for _, tc := range cases() {
+			tc.name = strings.TrimSpace(tc.name)
+			if _, got := r.check(tc.raw(r, r.issuers[0])); got != tc.want {
+				t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+			}
+		}
+		if len(r.asked.foreign) > 0 {
+			t.Errorf("asked others than the issuers: %q", r.asked.foreign)
+		}
+		if n := r.issuers[0].Asked("/realms/a/jwks"); n > 2 { // at first, and for all of the keys that are not known
+			t.Errorf("%d requests for keys", n)
+		}
+	})
+	t.Run("N-08 HS256 that is listed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, func(o *Issuer) { o.Algorithms = []string{"HS256", "none", "ES256"} }, prepare)
+			if _, got := r.check(hs256(t, claims{"alg": "HS256", "kid": "rsa"}, r.issuers[0].Claims(id), text)); got != Signature {
+				t.Errorf("HS256: %s", got)
+			}
+			if _, got := r.check(r.issuers[0].Token(id)); got != OK {
+				t.Errorf("ES256: %s", got)
+			}
+			if _, got := r.check(rsaKey.Sign(t, nil, r.issuers[0].Claims(id))); got != Signature {
+				t.Errorf("RS256, which is not listed: %s", got)
+			}
+		})
+	})
+	t.Run("settings", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, func(o *Issuer) {
+				o.Audience, o.Skew, o.ScopeClaim = []string{"mcp-bridge"}, 5*time.Minute, "permissions"
+				o.Implies = map[string][]string{"admin": {"write"}, "write": {"read"}}
+			})
+			i := r.issuers[0]
+			got, res := r.check(i.Token("mcp-bridge", claims{"exp": at(-299 * time.Second), "permissions": []string{"admin"}, "scope": "other", "sub": nil}))
+			if res != OK || strings.Join(got.Scopes, " ") != "admin read write" || got.Subject != "app" || !got.Machine || got.Client != "app" {
+				t.Errorf("%s: %+v", res, got)
+			}
+			if _, res := r.check(i.Token("mcp")); res != Audience {
+				t.Errorf("another audience: %s", res)
+			}
+			// N-36: the same subject of another issuer is somebody else.
+			other, res := r.check(r.issuers[1].Token(id))
+			if res != OK || other.Issuer != r.issuers[1].URL {
+				t.Errorf("of the second issuer: %s, %+v", res, other)
+			}
+			if _, res := r.check(r.issuers[1].Token("mcp-bridge")); res != Audience {
+				t.Errorf("the second issuer with the audience of the first: %s", res)
+			}
+		})
+	})
+}
+
+// Scopes are read wherever issuers put them.
+func TestScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil)
+		for _, tc := range []struct {
+			change claims
+			want   string
+		}{
+			{claims{"scope": "b a"}, "a b"}, {claims{"scope": []string{"b", "a"}}, "a b"}, {claims{"scp": "a"}, "a"}, {claims{"scp": []string{"a", "a"}}, "a"},
+			{claims{"scope": "a", "scp": "b"}, "a b"}, {nil, ""},
+		} {
+			got, res := r.check(r.issuers[0].Token(here, tc.change))
+			if res != OK || strings.Join(got.Scopes, " ") != tc.want {
+				t.Errorf("%v: %s, %+v, want %q", tc.change, res, got, tc.want)
+			}
+		}
+	})
+}
+
+// A claim is found by its whole name, or by the way to it.
+func TestAt(t *testing.T) {
+	v, err := object([]byte(`{"groups":["eng",7,true,null,["x"],{}],"https://example.com/roles":"a","realm_access":{"roles":["b"]},"n":1.50,"resource_access":{"my.client":{"roles":["c"]}},"a.b":"d","a":{"b":"e"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"groups": "eng|7|true", "https://example.com/roles": "a", "realm_access.roles": "b", "resource_access.my.client.roles": "c", "a.b": "d", "n": "1.50",
+		"realm_access": "", "missing": "", "groups.0": "", "": "", "realm_access.": "",
+	} {
+		if got := strings.Join(Texts(At(v, name)), "|"); got != want {
+			t.Errorf("At(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A token is looked at again each time it is shown: its end, its resource, and whether
+// its key is still one of the issuer's (I-015, I-016, I-023).
+func TestKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil)
+		i := r.issuers[0]
+		raw := i.Token(here+"/files/mcp", claims{"exp": time.Now().Add(10 * time.Minute).Unix()})
+		first, res := r.check(raw)
+		again, res2 := r.check(raw)
+		if res != OK || res2 != OK || first != again {
+			t.Fatalf("%s, then %s; known %t", res, res2, first == again)
+		}
+		if _, err := r.v.Verify(t.Context(), raw, sha256.Sum256([]byte(raw)), Resource{here, "/tickets/mcp"}); err == nil {
+			t.Error("it counts at another server")
+		}
+		time.Sleep(10*time.Minute + 31*time.Second)
+		if _, res := r.check(raw); res != Expired {
+			t.Errorf("after its end: %s", res)
+		}
+
+		// N-40: a key that is taken away takes its tokens with it.
+		raw = i.Token(here)
+		if _, res := r.check(raw); res != OK {
+			t.Fatal(res)
+		}
+		i.Set(authtest.NewKey(t, "k2", "ES256"))
+		time.Sleep(6 * time.Minute)
+		if _, res := r.check(raw); res != Signature {
+			t.Errorf("after its key: %s", res)
+		}
+		if _, res := r.check(i.Token(here)); res != OK {
+			t.Errorf("by the new key: %s", res)
+		}
+	})
+}
+
+// N-41: an issuer that changes its keys has no request fail, whether it publishes the
+// new one before or at once.
+func TestRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil)
+		i := r.issuers[0]
+		for n := range 20 {
+			next := authtest.NewKey(t, "next", "ES256")
+			next.ID += string(rune('a' + n))
+			i.Set(next, i.Keys()[0])
+			if _, res := r.check(i.Token(here)); res != OK {
+				t.Fatalf("change %d: %s", n, res)
+			}
+			time.Sleep(11 * time.Second)
+		}
+	})
+}
+
+// A key without an id, or several of one id, are all tried.
+func TestSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := authtest.NewKey(t, "k", "ES256"), authtest.NewKey(t, "k", "ES256")
+		r := run(t, nil, func(i *authtest.Issuer) { i.Set(one, two) })
+		for _, k := range []*authtest.Key{one, two} {
+			for _, header := range []claims{nil, {"kid": nil}} {
+				if _, res := r.check(k.Sign(t, header, r.issuers[0].Claims(here))); res != OK {
+					t.Errorf("%v: %s", header, res)
+				}
+			}
+		}
+		if _, res := r.check(authtest.NewKey(t, "k", "ES256").Sign(t, nil, r.issuers[0].Claims(here))); res != Signature {
+			t.Errorf("a third key of that id: %s", res)
+		}
+	})
+}
+
+// No token is kept beyond the bound.
+func TestKnownBounded(t *testing.T) {
+	v := New(nil, slog.New(slog.DiscardHandler))
+	for n := range maxKnown + 100 {
+		v.known.Add(sha256.Sum256([]byte{byte(n), byte(n >> 8)}), &Token{})
+	}
+	if v.known.Len() != maxKnown {
+		t.Errorf("%d tokens are kept", v.known.Len())
+	}
+}
+
+// What a token is made of comes from strangers.
+func FuzzVerify(f *testing.F) {
+	i := authtest.New(f, "https://one.example.com")
+	v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { v.Run(ctx) })
+	f.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	good := i.Token(here)
+	f.Add(good)
+	f.Add(`eyJhbGciOiJub25lIn0.e30.`)
+	f.Add("a.b.c")
+	f.Fuzz(func(t *testing.T, raw string) {
+		got, err := v.Verify(t.Context(), raw, sha256.Sum256([]byte(raw)), files)
+		if err == nil && strings.TrimRight(raw, "=") != good && got.Subject != "ann" {
+			t.Errorf("%q counts", raw)
+		}
+	})
+}
+
+// A token that is known costs next to nothing, and a new one what its signature does.
+func BenchmarkVerify(b *testing.B) {
+	for _, alg := range []string{"RS256", "ES256"} {
+		i := authtest.New(b, "https://one.example.com")
+		i.Set(authtest.NewKey(b, "k", alg))
+		v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { v.Run(ctx) })
+		raw := i.Token(here, claims{"groups": []string{"eng", "ops", "all"}, "scope": "mcp:use files:read", "name": strings.Repeat("x", 300)})
+		sum := sha256.Sum256([]byte(raw))
+		if _, err := v.Verify(ctx, raw, sum, files); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(alg+"/known", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := v.Verify(ctx, raw, sum, files); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(alg+"/new", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := v.verify(ctx, raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		cancel()
+		wg.Wait()
+	}
+}
+
+// answer returns a handler that answers with JSON.
+func answer(t testing.TB, v any) http.HandlerFunc {
+	data := []byte(authtest.Encode(t, v))
+	return func(w http.ResponseWriter, _ *http.Request) {
+		text, _ := base64.RawURLEncoding.DecodeString(string(data))
+		_, _ = w.Write(text)
+	}
+}
