@@ -11,13 +11,19 @@ SYSTEMS   := linux darwin windows
 # reports of goroutines that still run. Ours have ended by then.
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help build check format tidy vet lint test bench fuzz
+# The version of make dist: that of the last tag of git, unless it is given.
+VERSION   ?=
+
+.PHONY: help build dist check format tidy vet lint test bench fuzz
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the static binary, as bin/mcp-bridge
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/mcp-bridge ./cmd/bridge
+
+dist: ## the archives of a release, in dist: the same bytes for the same commit
+	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))
 
 check: format tidy vet lint test ## all that must pass
 

@@ -49,11 +49,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 	name, last, of := strings.Cut(path, "/")
 	hooked := s.hooked(last) // once: it may be removed meanwhile
 	switch {
-	case path == "healthz" || path == "readyz":
+	case path == "healthz" || path == "readyz", path == "health" || path == "ready": // the latter are what many charts probe
 		switch {
 		case !takes(looking, r.Method):
 			wrongMethod(w, looking)
-		case path == "readyz":
+		case strings.HasPrefix(path, "ready"):
 			s.ready(w, r)
 		default:
 			text(w, http.StatusOK, "ok\n")

@@ -184,8 +184,15 @@ func options(c *config.Server, r reached) gateway.ServerOptions {
 	return o
 }
 
+// version is set by the linker where a release is built, which knows no version
+// control: -X github.com/mcp-bridge/bridge/server.version=v1.2.3.
+var version string
+
 // Version returns the version of the program, as its build says it.
 func Version() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"

@@ -273,6 +273,9 @@ func TestHealth(t *testing.T) {
 			if a := r.Do("GET", "/healthz", "").Wait(); a.Status() != 200 || a.Body() != "ok\n" {
 				t.Errorf("%v: healthz = %d %q", test.names, a.Status(), a.Body())
 			}
+			if a, b := r.Do("GET", "/health", "").Wait(), r.Do("GET", "/ready", "").Wait(); a.Status() != 200 || a.Body() != "ok\n" || b.Status() != r.Do("GET", "/readyz", "").Wait().Status() || !strings.Contains(b.Body(), `"ready"`) {
+				t.Errorf("%v: health = %d %q, ready = %d %q", test.names, a.Status(), a.Body(), b.Status(), b.Body())
+			}
 			if a := r.Do("HEAD", "/healthz", "").Wait(); a.Status() != 200 {
 				t.Errorf("%v: HEAD healthz = %d", test.names, a.Status())
 			}

@@ -26,7 +26,10 @@ func main() {
 		<-ctx.Done()
 		stop() // the next signal ends the process at once; the system then ends its children
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	done := reapOrphans(afterOrphan)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	done()
+	os.Exit(code)
 }
 
 // run executes one command line and returns the exit code.
@@ -75,8 +78,9 @@ Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	var l flags.Log
 	l.Add(root)
-	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newVersion(stdout))
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newVersion(stdout))
 	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
+	addManual(root)
 	flags.Complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2

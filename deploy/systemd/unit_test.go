@@ -1,0 +1,118 @@
+// Package systemd has the unit for systemd.
+package systemd
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const unit = "mcp-bridge.service"
+
+// need skips a test if a program is missing, or fails it where that is required.
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, program) || slices.Contains(all, "all") {
+		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE", program)
+	}
+	t.Skipf("needs %s", program)
+}
+
+func text(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// faults returns what systemd has to say about a unit. It ends with code 0 also for keys
+// that it does not know: whatever it says is a fault.
+func faults(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "mcp-bridge"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text = strings.ReplaceAll(text, "/usr/local/bin/mcp-bridge", filepath.Join(dir, "mcp-bridge")) // which has to be there
+	path := filepath.Join(dir, unit)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path).CombinedOutput()
+	if err != nil && len(out) == 0 {
+		return err.Error()
+	}
+	return string(out)
+}
+
+// systemd understands every line of the unit.
+func TestVerify(t *testing.T) {
+	need(t, "systemd-analyze")
+	whole := text(t)
+	if got := faults(t, whole); got != "" {
+		t.Errorf("systemd-analyze verify says:\n%s", got)
+	}
+	for _, broken := range []struct{ line, instead string }{
+		{"NoNewPrivileges=yes", "NoNewPriviledges=yes"},
+		{"ProtectSystem=strict", "ProtectSystem=strictly"},
+		{"KillMode=mixed", "KillMode=some"},
+		{"ExecStart=/usr", "ExecStart=/nowhere/usr"},
+		{"Type=exec", "Type=execute"},
+	} {
+		if !strings.Contains(whole, broken.line) {
+			t.Errorf("the unit has no line %s", broken.line)
+		}
+		if faults(t, strings.Replace(whole, broken.line, broken.instead, 1)) == "" {
+			t.Errorf("%s is not seen", broken.instead)
+		}
+	}
+}
+
+// exposure is how open a unit is, by systemd's own measure.
+var exposure = regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`)
+
+// The service can do little beside what it is for.
+func TestSecurity(t *testing.T) {
+	need(t, "systemd-analyze")
+	check := func(text string) (level string, ok bool) {
+		path := filepath.Join(t.TempDir(), unit)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold=25", path).CombinedOutput()
+		m := exposure.FindSubmatch(out)
+		if m == nil {
+			t.Fatalf("systemd-analyze security: %v\n%s", err, out)
+		}
+		return string(m[1]), err == nil
+	}
+	whole := text(t)
+	if level, ok := check(whole); !ok {
+		t.Errorf("the exposure of the unit is %s, more than 2.5", level)
+	}
+	for _, line := range []string{"ProtectSystem=strict\n", "SystemCallFilter=@system-service\n", "NoNewPrivileges=yes\n"} {
+		if !strings.Contains(whole, line) {
+			t.Errorf("the unit has no line %s", line)
+		}
+	}
+	if level, ok := check(regexp.MustCompile(`(?m)^(Protect|Private|Restrict|SystemCall|Capability).*\n`).ReplaceAllString(whole, "")); ok {
+		t.Errorf("a unit without protection has the exposure %s, and is not refused", level)
+	}
+}
+
+// The unit gives the bridge longer to stop than it takes.
+func TestStop(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+)$`).FindStringSubmatch(text(t))
+	if m == nil || len(m[1]) < 2 || m[1] < "20" { // drain is 10s, and servers have 5s to end in
+		t.Errorf("TimeoutStopSec is %v, want 20 or more", m)
+	}
+}
