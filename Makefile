@@ -2,7 +2,9 @@
 
 GO        ?= go
 RACE      := $(if $(shell command -v $(firstword $(shell $(GO) env CC))),-race)
-TESTFLAGS ?= $(RACE) -timeout 30m
+# One package more at a time than there are processors: tests wait, too.
+PACKAGES  := $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
+TESTFLAGS ?= $(RACE) -timeout 30m -p $(PACKAGES)
 BENCHTIME ?= 1s
 FUZZTIME  ?= 5s
 SYSTEMS   := linux darwin windows
