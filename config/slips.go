@@ -46,7 +46,7 @@ func (d *decoder) wholeLine(sec *strict.Section, c *stdio.Config) {
 	if !strings.Contains(m.Shown, "${") { // the words are those of the file
 		fix = fmt.Sprintf("write command: %s, args: [%s]", words[0], strings.Join(quoted(words[1:]), ", "))
 	}
-	d.Fault(m.Line, "%scommand is a whole command line, and there is no shell that could cut it: %s", sec.Where, fix)
+	d.Fault(m.Line, "%scommand is a whole command line, and no shell splits it: %s", sec.Where, fix)
 	m.Bad = true
 	sec.Marks["command"] = m
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,8 +21,8 @@ import (
 
 func newImport(stdout, stderr io.Writer) *cobra.Command {
 	var im imports.Import
-	var out, secrets string
-	var force bool
+	var out, secrets, env string
+	var force, merge bool
 	cmd := &cobra.Command{
 		Use:   "import [FILE | CLIENT | -]",
 		Short: "Make a configuration file out of that of another program",
@@ -36,6 +37,7 @@ variables to set. What restricts clients is taken over, or the server is left ou
 		Example: `  mcp-bridge import
   mcp-bridge import claude-desktop -o bridge.yaml
   mcp-bridge import .vscode/mcp.json --only github
+  mcp-bridge import cursor -o bridge.yaml --merge --env-file secrets.env
   mcp-bridge import - < config.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -48,6 +50,25 @@ variables to set. What restricts clients is taken over, or the server is left ou
 				return exit.Usagef("--secrets is %q: must be variables or inline", secrets)
 			}
 			im.Inline = secrets == "inline"
+			switch {
+			case env != "" && im.Inline:
+				return exit.Usagef("--env-file is for secrets, which --secrets inline writes into the new file")
+			case merge && out == "":
+				return exit.Usagef("name the file that gets the servers: --merge -o bridge.yaml")
+			case merge && len(args) > 0:
+				real, err := filepath.EvalSymlinks(out)
+				if err != nil {
+					return exit.With(exit.Usage, err)
+				}
+				text, err := readUpTo(real, imports.MaxFile)
+				if err == nil {
+					err = im.Into(out, text)
+				}
+				if err != nil {
+					return exit.With(exit.Usage, err)
+				}
+				out, force = real, true
+			}
 			if len(args) == 0 {
 				return listClients(stdout)
 			}
@@ -59,22 +80,45 @@ variables to set. What restricts clients is taken over, or the server is left ou
 					im.Notes = append(im.Notes, fmt.Sprintf("--only %s: no such server was imported", name))
 				}
 			}
-			text := append([]byte(schemaLine), im.YAML()...)
 			for _, note := range im.Notes {
 				fmt.Fprintln(stderr, "note:", visible.Text(note))
 			}
 			if len(im.Names()) == 0 {
 				return exit.Usagef("no server of %s can be imported", args[0])
 			}
-			if names := im.Variables(); len(names) > 0 {
+			if err := im.Fault(); err != nil {
+				return exit.Usagef("the servers cannot be added to %s: %w", out, err)
+			}
+			names := im.Variables()
+			switch {
+			case len(names) > 0 && env != "":
+				if err := writeNew(env, im.Env(), false); err != nil {
+					return err
+				}
+				shown := env
+				if !strings.ContainsAny(env, `/\`) {
+					shown = "./" + env // as a shell wants it
+				}
+				fmt.Fprintf(stderr, "note: %s has the variables %s: load it with 'set -a; . %[1]s; set +a', or as EnvironmentFile of a systemd unit\n", shown, strings.Join(names, ", "))
+			case len(names) > 0:
 				fmt.Fprintf(stderr, "note: set before you use it: %s\n", strings.Join(names, ", "))
+			}
+			text := im.YAML()
+			if !merge {
+				text = append([]byte(schemaLine), text...)
 			}
 			if out == "" {
 				_, err := stdout.Write(text)
 				return err
 			}
+			before, _ := os.Stat(out)
 			if err := writeNew(out, text, force); err != nil {
 				return err
+			}
+			if merge && !im.Inline { // who could read it still can
+				if err := os.Chmod(out, before.Mode().Perm()); err != nil {
+					return err
+				}
 			}
 			fmt.Fprintf(stdout, "%s: %s (%s). Try: mcp-bridge check -c %[1]s\n", out, count(len(im.Names()), "server"), strings.Join(im.Names(), ", "))
 			return nil
@@ -83,6 +127,8 @@ variables to set. What restricts clients is taken over, or the server is left ou
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "file to write; without it, standard output")
 	f.BoolVar(&force, "force", false, "overwrite the file")
+	f.BoolVar(&merge, "merge", false, "add the servers to the file of --output, whose other lines stay as they are")
+	f.StringVar(&env, "env-file", "", "new file for the variables to set, with the secrets; only its owner can read it")
 	f.StringArrayVar(&im.Only, "only", nil, "import this server only (repeatable)")
 	f.StringVar(&secrets, "secrets", "variables", "variables: ${NAME} in place of secrets; inline: copy them into the new file")
 	return cmd

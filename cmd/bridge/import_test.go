@@ -23,6 +23,7 @@ func TestImport(t *testing.T) {
   "closed": { "command": "npx", "oauth": { "x": 1 } }
 } }`
 	all := map[string]string{"config.json": text, ".cursor/mcp.json": text,
+		"ours.yaml":             "# ours\nservers:\n  mine: { stdio: \"npx x\" }\n",
 		"named.json":            `{ "mcpServers": { "File System": { "command": "npx" } } }`,
 		".gemini/settings.json": `{ "mcpServers": {`, filepath.Join(home, ".gemini/settings.json"): text,
 		filepath.Join(home, ".claude.json"): `{ "mcpServers": { "a": { "command": "mine" } }, "projects": { "/x": { "disabledMcpjsonServers": ["b"] } } }`,
@@ -54,6 +55,12 @@ func TestImport(t *testing.T) {
 		{"to a file", []string{"import", "config.json", "-o", "new.yaml"}, 0, "new.yaml: 2 servers (files, other). Try: mcp-bridge check -c new.yaml\n", ""},
 		{"not over a file", []string{"import", "config.json", "-o", "new.yaml"}, exit.Usage, "", "new.yaml is there already"},
 		{"over a file", []string{"import", "config.json", "-o", "new.yaml", "--force"}, 0, "new.yaml: 2 servers", ""},
+		{"into a file", []string{"import", "config.json", "--only", "other", "-o", "ours.yaml", "--merge"}, 0, "ours.yaml: 1 server (other). Try: mcp-bridge check -c ours.yaml\n", ""},
+		{"its variables", []string{"import", "config.json", "--only", "files", "-o", "ours.yaml", "--merge", "--env-file", "secrets.env"}, 0, "ours.yaml: 1 server (files)", "./secrets.env has the variables API_TOKEN"},
+		{"into a file that has it", []string{"import", "config.json", "--only", "other", "-o", "ours.yaml", "--merge"}, exit.Usage, "", "there is one of this name already"},
+		{"into nothing", []string{"import", "config.json", "--merge"}, exit.Usage, "", "name the file that gets the servers"},
+		{"into a file that is not there", []string{"import", "config.json", "--merge", "-o", "none.yaml"}, exit.Usage, "", "none.yaml"},
+		{"no variables for secrets", []string{"import", "config.json", "--env-file", "x.env", "--secrets", "inline"}, exit.Usage, "", "--env-file is for secrets"},
 		{"a client", []string{"import", "cursor"}, 0, "# from .cursor/mcp.json", ""},
 		{"a client that is not here", []string{"import", "zed"}, exit.Usage, "", "there is no file of zed on this machine"},
 		{"a client with a slip", []string{"import", "vscoed"}, exit.Usage, "", "did you mean vscode?"},

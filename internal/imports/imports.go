@@ -35,6 +35,7 @@ type Import struct {
 	values  map[string]string // by the variable that stands for it
 	inputs  map[string]string // descriptions, by the variable
 	rules   []rule
+	into    *into // nil without one
 }
 
 type access struct {
@@ -197,7 +198,7 @@ func (im *Import) add(from, key string, v any, tokens []string) {
 	case name == "":
 		im.leave(key, from, "its name has no letter and no digit")
 		return
-	case slices.ContainsFunc(im.servers, func(other server) bool { return other.name == name }):
+	case im.into.has(name), slices.ContainsFunc(im.servers, func(other server) bool { return other.name == name }):
 		im.leave(key, from, "there is one of this name already")
 		return
 	}

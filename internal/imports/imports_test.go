@@ -159,6 +159,76 @@ func TestApproved(t *testing.T) {
 	}
 }
 
+// Servers are added to a configuration, whose other text stays as it is.
+func TestInto(t *testing.T) {
+	const before = `# ours
+listen: 127.0.0.1:9000
+servers: # of the team
+    # the first
+    files:
+        stdio: { command: npx, env: { API_KEY: "${API_KEY}" } }
+separator: "."
+`
+	const more = `{ "mcpServers": {
+  "Files": { "command": "npx" },
+  "other": { "command": "npx", "env": { "API_KEY": "s3cr3t-s3cr3t", "B_TOKEN": "it's s3cr3t" } } } }`
+	im := imports.Import{}
+	if err := im.Into("bridge.yaml", []byte(before)); err != nil {
+		t.Fatal(err)
+	}
+	if err := im.Add("f", []byte(more)); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(before, "# of the team\n", `# of the team
+    other:
+      # from f
+      # OTHER_API_KEY: a secret, whose value is in the file
+      # B_TOKEN: a secret, whose value is in the file
+      stdio:
+        command: npx
+        env:
+          "API_KEY": "${OTHER_API_KEY}"
+          "B_TOKEN": "${B_TOKEN}"
+`, 1)
+	want = strings.NewReplacer(`"API_KEY": "${O`, `API_KEY: "${O`, `"B_TOKEN":`, `B_TOKEN:`).Replace(want)
+	if got := string(im.YAML()); got != want || im.Fault() != nil {
+		t.Errorf("got (fault %v)\n%s\nwant\n%s", im.Fault(), got, want)
+	}
+	if len(im.Notes) != 1 || !strings.Contains(im.Notes[0], `"Files" is left out: there is one of this name already`) {
+		t.Errorf("notes %q", im.Notes)
+	}
+	const env = "# other: a secret, whose value is in the file\nB_TOKEN='it'\\''s s3cr3t'\n# other: a secret, whose value is in the file\nOTHER_API_KEY=s3cr3t-s3cr3t\n"
+	if got := string(im.Env()); got != env {
+		t.Errorf("variables\n%s\nwant\n%s", got, env)
+	}
+}
+
+func TestIntoRefuses(t *testing.T) {
+	for _, test := range []struct{ name, file, want string }{
+		{"JSON", `{ "servers": { "a": { "stdio": "npx x" } } }`, "own form"},
+		{"a client's file", "mcpServers: { a: { command: npx } }", "no key servers"},
+		{"servers in one line", "servers: { a: { stdio: npx x } }", "no key servers"},
+		{"faults", "servers:\n  a: { stido: npx }", `did you mean "stdio"`},
+		{"no YAML", "servers: [", "not valid YAML"},
+		{"empty", "", "faults"},
+	} {
+		var im imports.Import
+		if err := im.Into("f", []byte(test.file)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+	im := imports.Import{}
+	if err := im.Into("f", []byte("servers:\n  a: { stdio: npx x }\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := im.Add("g", []byte(`{ "mcpServers": { "b": { "command": "npx", "options": { "authTokens": ["s3cr3t-s3cr3t-s3cr3t"] } } } }`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := im.Fault(); err == nil || !strings.Contains(err.Error(), "file of their own") {
+		t.Errorf("keys of callers are added: %v", err)
+	}
+}
+
 func TestServer(t *testing.T) {
 	text, err := imports.Server("npx", map[string]any{"command": "npx", "args": []string{"-y", "x y"}})
 	want := "servers:\n  npx:\n    # from the command line\n    stdio:\n      command: npx\n      args: [\"-y\", \"x y\"]\n"

@@ -30,11 +30,11 @@ func (im *Import) secret(s *server, name, value string) string {
 	if im.Inline {
 		return im.reference(s, value)
 	}
-	if other, taken := im.values[name]; taken && other != value {
+	if im.taken(name, value) {
 		name = variable(s.name) + "_" + name
 	}
 	for base, n := name, 2; ; n++ {
-		if other, taken := im.values[name]; !taken || other == value {
+		if !im.taken(name, value) {
 			break
 		}
 		name = fmt.Sprint(base, "_", n)
@@ -42,6 +42,14 @@ func (im *Import) secret(s *server, name, value string) string {
 	im.values[name] = value
 	s.need(name, "a secret, whose value is in the file")
 	return "${" + name + "}"
+}
+
+// taken reports whether a variable has another value.
+func (im *Import) taken(name, value string) bool {
+	if other, ours := im.values[name]; ours {
+		return other != value
+	}
+	return im.into.refers(name)
 }
 
 // table reads variables or headers. Those that are secrets become references to

@@ -49,7 +49,7 @@ func (im *Import) Names() []string {
 	return all
 }
 
-// YAML is the new file.
+// YAML is the new file: see Into.
 func (im *Import) YAML() []byte {
 	var b bytes.Buffer
 	var access bytes.Buffer
@@ -61,9 +61,16 @@ func (im *Import) YAML() []byte {
 	if access.Len() > 0 {
 		b.WriteString("access:\n" + access.String())
 	}
-	b.WriteString("servers:\n")
+	if im.into != nil {
+		b.Reset() // see Fault
+	} else {
+		b.WriteString("servers:\n")
+	}
 	for _, s := range im.servers {
 		s.write(&b)
+	}
+	if im.into != nil {
+		return im.into.with(b.Bytes())
 	}
 	return b.Bytes()
 }

@@ -64,6 +64,7 @@ type clientFlags struct {
 	set *pflag.FlagSet
 
 	command            string // its name
+	byURL              bool   // the server is named by its URL
 	file               string
 	remote             flags.Remote
 	document           flags.Document
@@ -154,6 +155,7 @@ func (f *clientFlags) run(cmd *cobra.Command, args []string, con *console, a act
 	if err != nil {
 		return err
 	}
+	f.byURL = t.command == nil && flags.IsURL(t.name)
 	settings, name, err := t.resolve(cmd.Context())
 	if err != nil {
 		return err
@@ -347,7 +349,7 @@ type causeError struct {
 }
 
 func (e *causeError) Error() string {
-	if strings.HasPrefix(e.why, e.error.Error()) {
+	if strings.Contains(e.why, e.error.Error()) { // also as one of several servers'
 		return e.why
 	}
 	return e.error.Error() + ": " + e.why

@@ -31,6 +31,9 @@ func (f *clientFlags) explain(ctx context.Context, err error) error {
 	if !f.verbose && !strings.Contains(err.Error(), "\n") { // such as the last lines on stderr
 		hint = " (--verbose shows more)"
 	}
+	if f.byURL && strings.Contains(err.Error(), "configure headers for it") {
+		hint = ": --header 'Authorization: Bearer ${TOKEN}'"
+	}
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
 		return exit.With(exit.Server, fmt.Errorf("%w%s", err, hint))

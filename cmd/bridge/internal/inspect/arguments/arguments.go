@@ -35,6 +35,9 @@ func Pairs(args []string) ([]Pair, error) {
 		if before, raw := strings.CutSuffix(key, ":"); raw {
 			p.Key, p.JSON = before, true
 		}
+		if strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") {
+			return nil, exit.Usagef("the server comes first: mcp-bridge call URL TOOL key=value")
+		}
 		if !ok || p.Key == "" {
 			return nil, exit.Usagef("%q is no argument: expected %s", arg, pairForms)
 		}

@@ -1,0 +1,125 @@
+package imports
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// into is a configuration that gets the servers.
+type into struct {
+	text   []byte
+	at     int      // where the servers go: behind the line of the key servers
+	indent string   // of the names of servers
+	names  []string // of its servers
+}
+
+// Into has YAML return a configuration of the bridge's own with the servers added to
+// it; the rest of its text stays as it is. It comes before Add: servers of its names
+// are left out, and its variables get no other meaning. The error says why nothing
+// can be added.
+func (im *Import) Into(file string, text []byte) error {
+	whole, err := parser.ParseBytes(text, 0)
+	if err != nil || len(whole.Docs) != 1 {
+		return fmt.Errorf("%s: not valid YAML", file)
+	}
+	if _, err := config.Parse(file, text, environment); err != nil {
+		return fmt.Errorf("it has faults, which come first:\n%w", err)
+	}
+	root, _ := whole.Docs[0].Body.(*ast.MappingNode)
+	if root == nil || root.IsFlowStyle {
+		return fmt.Errorf("%s: servers can be added only to a file in the bridge's own form, with servers: on a line of its own", file)
+	}
+	for _, entry := range root.Values {
+		table, _ := entry.Value.(*ast.MappingNode)
+		if entry.Key.GetToken().Value != "servers" || table == nil || table.IsFlowStyle || len(table.Values) == 0 {
+			continue
+		}
+		to := &into{text: text, indent: strings.Repeat(" ", table.Values[0].Key.GetToken().Position.Column-1)}
+		for line := entry.Key.GetToken().Position.Line; line > 0; line-- {
+			n := bytes.IndexByte(text[to.at:], '\n')
+			if n < 0 {
+				break
+			}
+			to.at += n + 1
+		}
+		for _, s := range table.Values {
+			to.names = append(to.names, config.NameOf(s.Key.GetToken().Value))
+		}
+		im.into = to
+		return nil
+	}
+	return fmt.Errorf("%s: it has no key servers with a server on each line, to which others could be added", file)
+}
+
+// environment has a value for every variable: which are set is not what is looked at.
+func environment(name string) (string, bool) {
+	if value, ok := os.LookupEnv(name); ok {
+		return value, true
+	}
+	return "the-value-of-" + name, true
+}
+
+// refers reports whether the file names a variable.
+func (t *into) refers(variable string) bool {
+	return t != nil && regexp.MustCompile(`\$\{`+regexp.QuoteMeta(variable)+`(:-|\})`).Match(t.text)
+}
+
+// has reports whether the file has a server of that name.
+func (t *into) has(name string) bool { return t != nil && slices.Contains(t.names, name) }
+
+// with returns the file with servers, which are indented by two spaces.
+func (t *into) with(servers []byte) []byte {
+	var b bytes.Buffer
+	b.Write(t.text[:t.at])
+	for line := range bytes.Lines(servers) {
+		b.WriteString(t.indent)
+		b.Write(bytes.TrimPrefix(line, []byte("  ")))
+	}
+	b.Write(t.text[t.at:])
+	return b.Bytes()
+}
+
+// Fault returns why the servers cannot be added to the configuration, or nil.
+func (im *Import) Fault() error {
+	if im.into == nil {
+		return nil
+	}
+	if len(im.tokens) > 0 {
+		return errors.New("they have keys for their callers (access), which would hold for all servers of the file: import them into a file of their own")
+	}
+	_, err := config.Parse("the new file", im.YAML(), environment)
+	return err
+}
+
+// Env is a file of the variables to set, as shells read it: with the values of
+// secrets, and without one where the imported file has none.
+func (im *Import) Env() []byte {
+	var b bytes.Buffer
+	for _, name := range im.Variables() {
+		for _, s := range im.servers {
+			for _, n := range s.needs {
+				if n.name == name {
+					fmt.Fprintf(&b, "# %s: %s\n", s.name, comment(n.what))
+				}
+			}
+		}
+		value := im.values[name]
+		if !unquoted.MatchString(value) {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		fmt.Fprintf(&b, "%s=%s\n", name, value)
+	}
+	return b.Bytes()
+}
+
+var unquoted = regexp.MustCompile(`^[\w./:@%+,=-]*$`)
