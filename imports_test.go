@@ -32,7 +32,8 @@ var layers = []struct {
 	{"cmd/bridge/internal/{exit,terminal}", under("cmd/bridge/internal/exit", "cmd/bridge/internal/terminal")},
 	{"server", func(pkg string) bool { return pkg == "server" }},
 	{"internal/imports", under("internal/imports")},
-	{"internal/{accesslog,metrics}", under("internal/accesslog", "internal/metrics")},
+	{"internal/{accesslog,admin,metrics}", under("internal/accesslog", "internal/admin", "internal/metrics")},
+	{"internal/reload", under("internal/reload")},
 	{"config", under("config")},
 	{"internal/adapters/* and inprocess", func(pkg string) bool { return under("internal/adapters", "inprocess")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", helper},
@@ -49,7 +50,7 @@ var layers = []struct {
 	{"internal/{auth,era,glob,session,replay,seal,validate}", under("internal/auth", "internal/glob", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
 	{"jsonrpc", under("jsonrpc")},
 	{"internal/rawjson", under("internal/rawjson")},
-	{"internal/{pause,similar,strict,visible} and docs", under("internal/pause", "internal/scaletest", "internal/similar", "internal/visible", "internal/strict", "docs")},
+	{"internal/{pause,similar,strict,systemd,visible} and docs", under("internal/pause", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
 }
 
 var helper = under("internal/adapters/eventstream", "internal/adapters/httpbody", "internal/adapters/httpclient", "internal/adapters/downstream", "internal/adapters/media", "internal/adapters/upstream")

@@ -87,6 +87,12 @@ type Config struct {
 	// Ready says when /readyz answers 200: ReadyAny (the default), as long as one
 	// server works, or ReadyAll.
 	Ready string `yaml:"ready"`
+	// Reload says when the file is read again: ReloadOn (the default), also when it has
+	// changed, or ReloadOff, only when somebody asks for it.
+	Reload string `yaml:"reload"`
+	// Admin lists the names under Access that may have the file read again over HTTP.
+	// Default: nobody. Without access rules, it is whoever is on this machine.
+	Admin []string `yaml:"admin"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log"`
 	// Cluster lets several instances serve the same clients. Default: this is the only
@@ -112,6 +118,7 @@ type Config struct {
 
 	off     []string          `yaml:"-"` // servers that the file has switched off
 	secrets map[string]string `yaml:"-"` // values from the environment, with the references to show instead
+	files   map[string]string `yaml:"-"` // what is in the files that servers' settings are made of, by path; see Digest
 }
 
 // Server is one server of the file. Exactly one of its pointer fields is set:
@@ -228,6 +235,7 @@ func Default() Config {
 		Heartbeat:      20 * time.Second,
 		Drain:          10 * time.Second,
 		Ready:          ReadyAny,
+		Reload:         ReloadOn,
 		Offer:          OfferAll,
 		Separator:      "__",
 		Cluster:        Cluster{KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe},

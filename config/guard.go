@@ -65,6 +65,12 @@ const (
 	ReadyAll = "all" // all have to work
 )
 
+// Values of Config.Reload.
+const (
+	ReloadOn  = "on"  // also when the file has changed
+	ReloadOff = "off" // only by a signal, or over HTTP
+)
+
 // accessBreaches are the rules for who may call.
 func (c *Config) accessBreaches() []breach {
 	var all []breach
@@ -76,6 +82,15 @@ func (c *Config) accessBreaches() []breach {
 	}
 	if c.AccessLog.Payloads && c.AccessLog.To == "" {
 		add("access_log", "has payloads but no place: add to: stderr, or a file")
+	}
+	for _, name := range c.Admin {
+		switch {
+		case len(c.Access) == 0:
+			add("admin", "needs access: without it, whoever is on this machine may have the file read again, and nobody else")
+			return all
+		case !slices.ContainsFunc(c.Access, func(a Access) bool { return a.Name == name }):
+			add("admin", "has %q, which is the name of nobody under access", strict.Clip(name))
+		}
 	}
 	names, tokens := map[string]int{}, map[string]int{}
 	for i, a := range c.Access {

@@ -71,6 +71,9 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 	if len(d.Secrets) > 0 {
 		c.secrets = d.Secrets
 	}
+	if dir != "" {
+		c.note()
+	}
 	for _, w := range d.Warnings.Sorted() {
 		c.Warnings = append(c.Warnings, w.String())
 	}

@@ -56,6 +56,10 @@ func rule(key string, value any) (any, error) {
 		if !slices.Contains([]string{ReadyAny, ReadyAll}, value.(string)) {
 			return nil, errors.New("must be any or all")
 		}
+	case "reload":
+		if !slices.Contains([]string{ReloadOn, ReloadOff}, value.(string)) {
+			return nil, errors.New("must be on or off")
+		}
 	case "separator":
 		if !isPlain(value.(string), 8) {
 			return nil, errors.New("must be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
@@ -223,7 +227,7 @@ func checkName(name string) error {
 }
 
 func isReserved(name string) bool {
-	return slices.Contains([]string{"mcp", "sse", "messages", "hooks", "healthz", "readyz", "metrics"}, name)
+	return slices.Contains([]string{"mcp", "sse", "messages", "hooks", "ui", "healthz", "readyz", "metrics"}, name)
 }
 
 // A breach is a rule that a key breaks together with another one.

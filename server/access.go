@@ -64,7 +64,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string) (kno
 // granted reports whether the caller may use the server of that name. For others it
 // does not exist, which they have been told.
 func (s *Server) granted(w http.ResponseWriter, r *http.Request, base, name string) bool {
-	g, ruled := s.grants[auth.Principal(r.Context())]
+	g, ruled := s.grants.Of(auth.Principal(r.Context()))
 	if ruled && !g.Covers(name) {
 		s.unknown(w, r, base)
 		return false
@@ -75,7 +75,7 @@ func (s *Server) granted(w http.ResponseWriter, r *http.Request, base, name stri
 // operator lets those in who may look at how the bridge fares: everybody, if the
 // configuration says so. Otherwise it is as admit.
 func (s *Server) operator(w http.ResponseWriter, r *http.Request) (known *http.Request, ok bool) {
-	if s.c.PublicStatus {
+	if s.c().PublicStatus {
 		return r, true
 	}
 	return s.admit(w, r, r.URL.Path)
@@ -89,7 +89,7 @@ type sight struct {
 
 // sight returns what the caller of that name may see.
 func (s *Server) sight(principal string) sight {
-	if s.keys == nil || s.c.PublicStatus || s.c.SeesAll(principal) {
+	if s.keys == nil || s.c().PublicStatus || s.c().SeesAll(principal) {
 		return sight{true, func(string) bool { return true }}
 	}
 	return sight{false, func(server string) bool { return server != "" && s.b.Allowed(server, principal) == nil }}
@@ -98,14 +98,14 @@ func (s *Server) sight(principal string) sight {
 // insider reports whether the details of how the bridge fares may be shown in
 // answer to a request that is answered in any case, and which.
 func (s *Server) insider(r *http.Request) (sees sight, ok bool) {
-	if s.keys == nil || s.c.PublicStatus {
+	if s.keys == nil || s.c().PublicStatus {
 		return s.sight(""), true
 	}
 	name, err := s.keys.Principal(r.Header)
 	switch {
 	case err == nil:
 		shown(r.Context())
-	case errors.Is(err, auth.ErrInvalid) && s.wrong.take(s.guard.client(r)) == 0:
+	case errors.Is(err, auth.ErrInvalid) && s.wrong.take(s.guard.Load().client(r)) == 0:
 		s.complain(r, r.URL.Path, err) // somebody may be guessing
 	}
 	return s.sight(name), err == nil
@@ -129,7 +129,7 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, w
 	if errors.Is(why, auth.ErrMissing) {
 		h.Set("WWW-Authenticate", challenge)
 	} else {
-		if wait := s.wrong.take(s.guard.client(r)); wait > 0 {
+		if wait := s.wrong.take(s.guard.Load().client(r)); wait > 0 {
 			tooMany(w, wait)
 			return
 		}
@@ -168,5 +168,5 @@ func (s *Server) complain(r *http.Request, path string, why error) {
 	if !ok {
 		return
 	}
-	s.log.Info("a request was turned away", "from", s.guard.client(r).String(), "path", path, "err", why, "more", more)
+	s.log.Info("a request was turned away", "from", s.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
 }

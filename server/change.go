@@ -28,14 +28,14 @@ func (t *table) place(name string) int {
 }
 
 // tableOf makes the table of those servers, and the options of those that are new
-// or called changed. All others are reached as they are.
-func (s *Server) tableOf(servers []config.Server, changed string) (t *table, fresh []gateway.ServerOptions) {
+// or have changed. All others are reached as they are.
+func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.now.Load()
 	t = &table{servers: servers, reached: map[string]*reached{}}
 	for i := range servers {
 		c := &servers[i]
 		r := was.reached[c.Name]
-		if r == nil || c.Name == changed {
+		if r == nil || changed[c.Name] {
 			made := s.reacher(s, c)
 			r = &made
 			fresh = append(fresh, options(c, made))
@@ -93,37 +93,84 @@ func (s *Server) Replace(c config.Server) error {
 func (s *Server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	was := s.now.Load()
-	servers, err := edit(slices.Clone(was.servers), was.place(name))
+	c := *s.c()
+	servers, err := edit(slices.Clone(c.Servers), s.now.Load().place(name))
 	if err != nil {
 		return err
 	}
-	c := *s.c
 	c.Servers = servers
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	now, fresh := s.tableOf(servers, name)
-	s.metrics.Set(append(now.names(), name)) // of a server that leaves too, until it has
-	if now.reached[name] == nil {
-		s.now.Store(now) // nobody finds its addresses any more
+	now, fresh := s.tableOf(servers, map[string]bool{name: true})
+	return s.exchange(&c, now, fresh, nil)
+}
+
+// exchange serves the servers of c from now on, of which those in fresh are new or have
+// changed, and are reached as now says. The caller holds s.changing. An error changes
+// nothing.
+func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOptions, settings *gateway.Settings) error {
+	was := s.now.Load()
+	before := &table{reached: map[string]*reached{}} // of those that were there and stay: nobody finds the others
+	gone := map[string]*reached{}
+	for name, r := range was.reached {
+		if now.reached[name] != nil {
+			before.reached[name] = r
+		}
+		if now.reached[name] != r {
+			gone[name] = r
+			s.leaving[name]++
+		}
 	}
-	gone := was.reached[name]
-	err = s.b.Apply(gateway.Change{Names: now.names(), Servers: fresh, Drain: s.c.Drain, Gone: func(name string) {
-		if gone.close != nil {
-			gone.close()
+	s.count(now)
+	s.now.Store(before)
+	err := s.b.Apply(gateway.Change{Names: now.names(), Servers: fresh, Drain: c.Drain, Settings: settings, Gone: func(name string) {
+		if r := gone[name]; r.close != nil {
+			r.close()
 		}
 		s.changing.Lock()
 		defer s.changing.Unlock()
-		s.metrics.Set(s.now.Load().names())
+		s.left(name)
+		s.count(s.now.Load())
 		s.log.Info("a server has ended, or its former settings are not in use any more", "server", name)
 	}})
 	if err != nil {
-		if r := now.reached[name]; r != nil && r != gone && r.close != nil {
-			r.close()
+		drop(now, was)
+		for name := range gone {
+			s.left(name)
 		}
-		now = was
+		now, c = was, s.c()
 	}
 	s.now.Store(now)
+	s.conf.Store(c)
 	return err
+}
+
+// left notes that one more of that name is not in use any more. The caller holds
+// s.changing.
+func (s *Server) left(name string) {
+	if s.leaving[name]--; s.leaving[name] == 0 {
+		delete(s.leaving, name)
+	}
+}
+
+// count has the metrics count for the servers of t, and for those that are in use
+// although they have left. The caller holds s.changing.
+func (s *Server) count(t *table) {
+	names := t.names()
+	for name := range s.leaving {
+		if t.reached[name] == nil {
+			names = append(names, name)
+		}
+	}
+	s.metrics.Set(names)
+}
+
+// drop closes what was made for now, and is not in was.
+func drop(now, was *table) {
+	for name, r := range now.reached {
+		if r != was.reached[name] && r.close != nil {
+			r.close()
+		}
+	}
 }

@@ -37,7 +37,7 @@ type instance struct {
 // newInstance makes what the configuration says of the cluster. Nothing is connected to
 // before begin.
 func (s *Server) newInstance() (*instance, error) {
-	c := &s.c.Cluster
+	c := &s.c().Cluster
 	i := &instance{id: rand.Text(), c: c, log: s.log}
 	var err error
 	if i.redis, err = store.Connect(c.Redis, c.CAFile); err != nil {
@@ -56,11 +56,11 @@ func (s *Server) newInstance() (*instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	life := s.c.SessionIdle * 3 / 2
+	life := s.c().SessionIdle * 3 / 2
 	kept := store.New(i.redis, store.Options{Prefix: c.KeyPrefix, Owner: i.id, Secrets: c.Keys(), Life: life})
 	i.node = cluster.New(cluster.Options{
 		Self: cluster.Member{ID: i.id, Version: Version()}, Store: kept, Registry: kept, Peers: i.peers,
-		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c.MaxSessions, Log: s.log,
+		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c().MaxSessions, Log: s.log,
 		Lost: func(key string) { s.b.Move(key) }, Servers: func() string { return hashOf(s.now.Load().names()) },
 	})
 	i.peers.Join(i.node)
@@ -73,8 +73,13 @@ func hashOf(names []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// tag begins the ids of sessions that begin here.
-func (i *instance) tag() string { return i.id[:session.TagLength] }
+// tag begins the ids of sessions that begin here; it is empty for the only instance.
+func (i *instance) tag() string {
+	if i == nil {
+		return ""
+	}
+	return i.id[:session.TagLength]
+}
 
 // begin joins the cluster.
 func (i *instance) begin(ctx context.Context) error {

@@ -29,12 +29,12 @@ type connections struct {
 
 // newConnections bounds them to most, and to half of the files that the process
 // may open: the others are for servers.
-func newConnections(most int, g *guard, log *slog.Logger) *connections {
+func newConnections(most int, g func() *guard, log *slog.Logger) *connections {
 	if files := maxFiles(); files > 0 && files/2 < most {
 		most = max(1, files/2)
 	}
 	return &connections{log: log, most: most, each: max(1, most/4), from: map[netip.Prefix]int{},
-		exempt: func(a netip.Addr) bool { return a.IsLoopback() || g.proxy(a) }}
+		exempt: func(a netip.Addr) bool { return a.IsLoopback() || g().proxy(a) }}
 }
 
 // addressOf returns what counts as the address of a peer. Without one it is the

@@ -56,7 +56,7 @@ func TestMaxConnections(t *testing.T) {
 // One address has a quarter of the connections, unless it stands for many.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var log bytes.Buffer
-	c := newConnections(8, &guard{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, slog.New(slog.NewTextHandler(&log, nil)))
+	c := newConnections(8, func() *guard { return &guard{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}} }, slog.New(slog.NewTextHandler(&log, nil)))
 	for _, test := range []struct {
 		peer string
 		free bool

@@ -30,8 +30,10 @@ type guard struct {
 	refusals *complaints // when there may be another line about what was refused
 }
 
-func newGuard(c *config.Config, log *slog.Logger) guard {
-	return guard{log: log, refusals: new(complaints), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus}
+// newGuard returns the guard of a configuration. It is not changed: another takes its
+// place.
+func newGuard(c *config.Config, log *slog.Logger) *guard {
+	return &guard{log: log, refusals: new(complaints), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus}
 }
 
 // What browsers' scripts need of us.

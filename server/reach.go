@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
 )
 
 // reached is how a configured server is reached.
@@ -23,6 +24,7 @@ type reached struct {
 	transport func() string // stdio, streamable, sse, rest or in-process; empty as long as it is not known
 	close     func()        // closes what is kept for the next connection; nil if nothing is
 	hook      *hook         // where changes of its tools are announced; nil if nowhere
+	fault     error         // why its settings cannot be used at all; nil if they can
 }
 
 // reacher makes the adapter of a configured server.
@@ -50,8 +52,8 @@ func (s *Server) child(c *config.Server) reached {
 
 // api makes the adapter of an HTTP API.
 func (s *Server) api(c *config.Server) reached {
-	o := RestOptions(c, int(s.c.MaxMessage), s.log)
-	o.May = mayCall(s.c, c.Tools.Rename)
+	o := RestOptions(c, int(s.c().MaxMessage), s.log)
+	o.May = mayCall(s.grants, c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
 		return cannot(c, err)
@@ -66,13 +68,12 @@ func (s *Server) api(c *config.Server) reached {
 // mayCall returns what tells which tools of a server a principal may use; nil
 // without access rules. The result is nil for who may use all. Rules are about
 // the names that clients see, which renamed has by the server's own.
-func mayCall(c *config.Config, renamed map[string]string) func(principal string) func(tool string) bool {
-	grants := c.Grants()
+func mayCall(grants *filter.Grants, renamed map[string]string) func(principal string) func(tool string) bool {
 	if grants == nil {
 		return nil
 	}
 	return func(principal string) func(string) bool {
-		g, known := grants[principal]
+		g, known := grants.Of(principal)
 		if known && len(g.Allow)+len(g.Deny) == 0 {
 			return nil
 		}
@@ -136,14 +137,14 @@ func (s *Server) remote(c *config.Server) reached {
 func cannot(c *config.Server, err error) reached {
 	return reached{
 		Adapter: &unusable{c.Name, err}, check: func() error { return err },
-		transport: func() string { return "" },
+		transport: func() string { return "" }, fault: err,
 	}
 }
 
 // limits returns the limits of the server's connections, and what is spoken there:
 // one revision of the modern era alone, or an era, or up to a legacy revision.
 func (s *Server) limits(c *config.Server) upstream.Options {
-	o := upstream.Options{Log: s.log, MaxMessage: int(s.c.MaxMessage), Timeouts: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}, Era: conn.Era(c.Era), Revision: c.Revision}
+	o := upstream.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}, Era: conn.Era(c.Era), Revision: c.Revision}
 	if era.IsModern(c.Revision) {
 		o.Era, o.Revision = conn.EraModern, ""
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
@@ -24,7 +25,9 @@ type readiness struct {
 	Whole    *whole `json:"bridge,omitempty"` // not there for who may not see all servers
 	// Cluster is how this instance sees the others; not there without, and as Whole.
 	Cluster *clustered `json:"cluster,omitempty"`
-	Servers []state    `json:"servers"`
+	// Config is which configuration counts; not there where it is not read again, and as Whole.
+	Config  *reload.Status `json:"config,omitempty"`
+	Servers []state        `json:"servers"`
 }
 
 // whole is how much the bridge has to do.
@@ -98,6 +101,10 @@ func (s *Server) readiness() *readiness {
 	if s.instance != nil {
 		out.Cluster = s.instance.status()
 	}
+	if s.reloader != nil {
+		now := s.reloader.Status()
+		out.Config = &now
+	}
 	out.Reason, out.Draining = s.unready(servers)
 	out.Ready = out.Reason == ""
 	return out
@@ -119,7 +126,7 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 		return "this instance does not reach the store of the cluster", false
 	case len(useless) == len(servers):
 		return "no server works", false
-	case s.c.Ready == config.ReadyAll && len(useless) > 0:
+	case s.c().Ready == config.ReadyAll && len(useless) > 0:
 		return strings.Join(useless, ", ") + ": does not work, and all have to (ready: all)", false
 	}
 	return "", false
@@ -190,7 +197,7 @@ func wantsText(accept string) bool {
 
 // limit leaves what is about servers that may be seen.
 func (r *readiness) limit(of func(server string) bool) {
-	r.Whole, r.Cluster = nil, nil
+	r.Whole, r.Cluster, r.Config = nil, nil, nil
 	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
 	if r.Reason != "" && !r.Draining {
 		r.Reason = "too few servers work" // which, and how many there are, is for who may see them
@@ -207,6 +214,15 @@ func (r *readiness) table(now time.Time) string {
 	if b.WriteString("\n"); r.Whole != nil {
 		fmt.Fprintf(&b, "%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n",
 			r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
+	}
+	if c := r.Config; c != nil {
+		fmt.Fprintf(&b, "configuration %s, read %s ago\n", c.Hash, ago(now, &c.LoadedAt))
+		if c.LastError != "" {
+			fmt.Fprintf(&b, "not reloaded %s ago: %s\n", ago(now, c.LastErrorAt), c.LastError)
+		}
+		if len(c.Pending) > 0 {
+			fmt.Fprintf(&b, "after a restart: %s\n", strings.Join(c.Pending, ", "))
+		}
 	}
 	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

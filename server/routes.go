@@ -9,6 +9,7 @@ import (
 
 	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
+	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -16,7 +17,7 @@ import (
 // Handler returns the HTTP surface, for a listener or a router of one's own. Its
 // paths are those below the configuration's base_path. It works behind
 // http.StripPrefix too: clients of HTTP+SSE are told the path under which they came.
-func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c.BasePath) }
+func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
 
 // HandlerAt is Handler with its paths below another one than base_path, such as
 // /tools: no slash at its end. The empty path is the root.
@@ -26,7 +27,7 @@ func (s *Server) HandlerAt(base string) http.Handler {
 		if s.instance != nil {
 			wire.Strip(r.Header)
 		}
-		if s.guard.check(w, r) {
+		if s.guard.Load().check(w, r) {
 			s.route(w, r, base)
 		}
 	})
@@ -64,6 +65,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 		}
 	case !of:
 		s.endpoint(w, r, base, "", path)
+	case s.actions.Has(strings.TrimPrefix(path, admin.Base)) && strings.HasPrefix(path, admin.Base):
+		s.actions.Serve(w, r, strings.TrimPrefix(path, admin.Base))
 	case name == "hooks" && hooked != nil:
 		if r.Method == http.MethodPost {
 			s.hook(w, r, last, hooked)
@@ -130,7 +133,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 // what trusted proxies have taken off, and what http.StripPrefix has.
 func (s *Server) outside(r *http.Request) string {
 	prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/")
-	if !s.guard.trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
+	if !s.guard.Load().trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
 		prefix = ""
 	}
 	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {

@@ -28,11 +28,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/sse"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
+	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/metrics"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
@@ -40,28 +42,32 @@ import (
 //
 // It has many fields: all that starts and stops with it.
 type Server struct {
-	c          *config.Config
+	conf       atomic.Pointer[config.Config] // what counts now; it is not changed
 	log        *slog.Logger
 	reacher    reacher
 	now        atomic.Pointer[table]
-	changing   sync.Mutex // held while now is exchanged
+	changing   sync.Mutex     // held while conf and now are exchanged
+	leaving    map[string]int // servers that are in use although others have their place, or none; guarded by changing
 	b          *gateway.Gateway
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
-	guard      guard
-	keys       *auth.Keys              // nil when there are no access rules
-	grants     map[string]filter.Grant // what each caller may use, likewise
-	anyHook    *hook                   // in place of one that is not there: nobody knows its secret
-	complaints complaints              // about requests without a good key
+	guard      atomic.Pointer[guard]
+	keys       *auth.Keys     // nil when there are no access rules
+	grants     *filter.Grants // what each caller may use, likewise
+	anyHook    *hook          // in place of one that is not there: nobody knows its secret
+	complaints complaints     // about requests without a good key
 	wrong      *wrongKeys
 	unfollow   func() // ends following the files of keys, and returns when it has
 	metrics    *metrics.Metrics
-	access     *accesslog.Log // nil when there is none
-	fault      error          // why the bridge cannot be served as it is configured
+	access     atomic.Pointer[accesslog.Log] // nil when there is none
+	lost       atomic.Uint64                 // lines of access logs that there were before
+	fault      error                         // why the bridge cannot be served as it is configured
 	http       *http.Server
 	clients    *connections
-	instance   *instance    // nil when it is the only one
-	cert       *certificate // nil without TLS
+	reloader   *reload.Reloader // nil when nobody reads the configuration again
+	actions    *admin.API       // what operators do
+	instance   *instance        // nil when it is the only one
+	cert       *certificate     // nil without TLS
 }
 
 // New builds everything that the configuration names. It starts nothing but
@@ -70,7 +76,10 @@ type Server struct {
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
-	s := &Server{c: c, log: log, reacher: reach, guard: newGuard(c, log), grants: c.Grants(), anyHook: newHook(rand.Text(), nil)}
+	s := &Server{log: log, reacher: reach, leaving: map[string]int{}, grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
+	s.conf.Store(c)
+	s.actions = s.newAPI()
+	s.guard.Store(newGuard(c, log))
 	if keys := keysOf(c); keys != nil {
 		s.keys, s.wrong = auth.New(keys, log), newWrongKeys(log)
 	}
@@ -87,11 +96,11 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	}
 	o := gateway.Options{
 		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle,
-		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants, PerPrincipal: c.PerPrincipal,
+		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants.All(), PerPrincipal: c.PerPrincipal,
 		Watch: s.watch, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	s.now.Store(&table{})
-	now, fresh := s.tableOf(slices.Clone(c.Servers), "")
+	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
 	o.Servers = fresh
 	if elsewhere != nil {
 		o.Front = wire.Front
@@ -99,10 +108,12 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.now.Store(now)
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
-	if s.access, err = accesslog.Open(c.AccessLog, tag, log); err != nil {
+	access, err := accesslog.Open(c.AccessLog, tag, log)
+	if err != nil {
 		s.fault = err
 		log.Error("there is no access log", "err", err)
 	}
+	s.access.Store(access)
 	s.b = gateway.New(o)
 	s.measure()
 	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
@@ -129,7 +140,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 			}
 		}
 	}
-	s.clients = newConnections(c.MaxConnections, &s.guard, log)
+	s.clients = newConnections(c.MaxConnections, s.guard.Load, log)
 	if c.TLS.CertFile != "" {
 		s.cert = &certificate{files: c.TLS, log: log}
 		s.http.TLSConfig = s.cert.config()
@@ -137,11 +148,18 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	return s
 }
 
+// c returns the configuration that counts now. It is not to be changed.
+func (s *Server) c() *config.Config { return s.conf.Load() }
+
 // watch takes what became of a request.
 func (s *Server) watch(p report.Report) {
 	s.metrics.Take(&p)
-	if s.access != nil {
-		s.access.Take(&p)
+	for l := s.access.Load(); l != nil && !l.Take(&p); {
+		next := s.access.Load()
+		if next == l {
+			return // the bridge has ended
+		}
+		l = next
 	}
 }
 
@@ -158,8 +176,12 @@ func (s *Server) measure() {
 		},
 		Refused: func() uint64 { return s.clients.refused.Load() },
 	}
-	if s.access != nil {
-		b.LogLost = s.access.Lost
+	b.LogLost = func() uint64 {
+		n := s.lost.Load()
+		if l := s.access.Load(); l != nil {
+			n += l.Lost()
+		}
+		return n
 	}
 	if s.instance != nil {
 		b.Cluster = s.instance.node
@@ -216,7 +238,7 @@ func (s *Server) Status() []Status { return s.b.Status() }
 // ctx has ended; Close ends the rest. Where ctx has a principal (WithPrincipal), that
 // is who the client is.
 func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
-	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c.MaxMessage), Principal: auth.Principal(ctx)})
+	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
 }
 
 // WithPrincipal returns the context of a request whose caller is known to the
@@ -240,9 +262,9 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 		return nil, s.fault
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", config.Address(s.c.Listen))
+	l, err := lc.Listen(ctx, "tcp", config.Address(s.c().Listen))
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w (choose another address with --listen or listen:, port 0 picks a free one)", s.c.Listen, err)
+		return nil, fmt.Errorf("listen on %s: %w (choose another address with --listen or listen:, port 0 picks a free one)", s.c().Listen, err)
 	}
 	return l, nil
 }
@@ -257,6 +279,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return err
 		}
 	}
+	if s.reloader != nil {
+		following, stop := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { s.reloader.Follow(following) })
+		defer wg.Wait()
+		defer stop()
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.serve(l) }()
 	select {
@@ -265,8 +294,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	s.log.Info("stopping", "drain", s.c.Drain.String())
-	drain, cancel := context.WithTimeout(context.Background(), s.c.Drain)
+	s.log.Info("stopping", "drain", s.c().Drain.String())
+	drain, cancel := context.WithTimeout(context.Background(), s.c().Drain)
 	if s.instance != nil {
 		s.instance.leave(drain, s)
 	}
@@ -283,7 +312,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // serve serves on l, encrypted if that is configured.
 func (s *Server) serve(l net.Listener) error {
-	if s.clients.most < s.c.MaxConnections {
+	if s.clients.most < s.c().MaxConnections {
 		s.log.Info("max_connections is lowered: half of the files that the process may open are for connections of clients", "max_connections", s.clients.most)
 	}
 	l = bounded{l, s.clients}
@@ -322,9 +351,14 @@ func (s *Server) Close(ctx context.Context) {
 	if err := s.http.Shutdown(answers); err != nil {
 		_ = s.http.Close() // what is left are clients that do not read
 	}
-	if s.access != nil { // with time of its own: a client may have used up all other
-		lines, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
-		defer cancel()
-		s.access.Close(lines.Done())
+	if l := s.access.Load(); l != nil {
+		s.end(l)
 	}
+}
+
+// end closes an access log. It has time of its own: a client may have used up all other.
+func (s *Server) end(l *accesslog.Log) {
+	lines, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	l.Close(lines.Done())
 }

@@ -47,6 +47,15 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current.Load(), nil
 }
 
+// use has another certificate be shown, and its files be looked at.
+func (c *certificate) use(files config.TLS, pair *tls.Certificate) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.files, c.said = files, ""
+	c.current.Store(pair)
+	c.next.Store(time.Now().Add(certificateEvery).UnixNano())
+}
+
 // look reads the files again. The caller holds c.turn.
 func (c *certificate) look() {
 	defer func() { c.next.Store(time.Now().Add(certificateEvery).UnixNano()) }()

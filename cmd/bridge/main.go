@@ -78,7 +78,7 @@ Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	var l flags.Log
 	l.Add(root)
-	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newVersion(stdout))
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newReload(stdout, stderr), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newVersion(stdout))
 	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
 	addManual(root)
 	flags.Complete(root)

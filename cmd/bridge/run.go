@@ -122,7 +122,7 @@ list of processes.`,
 			if told := isolation(&s, tokenEnv != ""); told != "" {
 				log.Info(told)
 			}
-			return serve(cmd.Context(), &c, log, stdout, asJSON)
+			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil)
 		},
 	}
 	f := cmd.Flags()

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/server"
 )
@@ -34,6 +35,10 @@ func newServe(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 		Long: `serve serves the servers of a configuration file: each at /NAME/mcp and
 /NAME/sse, and all of them as one at /mcp and /sse. Ctrl-C or SIGTERM stops it.
 
+When the file changes it is read again, without a restart: what has not changed
+notices nothing, and a file with a fault changes nothing. SIGHUP and the command
+reload have it read, too.
+
 FILE is YAML or JSON, or the mcpServers file of a desktop client as it is. The
 default is bridge.yaml.`,
 		Example: `  mcp-bridge serve
@@ -41,21 +46,27 @@ default is bridge.yaml.`,
   mcp-bridge serve claude_desktop_config.json`,
 		Args: fileArg(&file),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Load(file)
-			if err != nil {
-				return err
-			}
-			if c.Listen, err = listen.Over(c.Listen); err != nil {
-				return err
-			}
-			if err := refuseOpen(c, insecure, "add access: to the configuration"); err != nil {
-				return err
+			read := func() (*config.Config, error) {
+				c, err := flags.Load(file)
+				if err != nil {
+					return nil, err
+				}
+				if c.Listen, err = listen.Over(c.Listen); err != nil {
+					return nil, err
+				}
+				return c, refuseOpen(c, insecure, "add access: to the configuration")
 			}
 			log, err := l.Logger(stderr)
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, log, stdout, asJSON)
+			manager := newManager(log)
+			again := reload.New(reload.Options{File: file, Load: read, Log: log, Began: manager.reloading})
+			c, err := again.Load()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c, log, stdout, asJSON, manager, again)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
@@ -66,7 +77,8 @@ default is bridge.yaml.`,
 }
 
 func newCheck(stdout io.Writer) *cobra.Command {
-	var file, tools string
+	var file, tools, against string
+	var operator operator
 	var insecure bool
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -76,15 +88,21 @@ func newCheck(stdout io.Writer) *cobra.Command {
 nothing and starts nothing. Of HTTP APIs (rest) it reads the documents that are
 files, and tells what becomes of them; with --tools also why a tool is as it is:
 each line of it with the place that it comes from. What serve refuses, it refuses
-too: to be served to everybody needs access rules, or --insecure.`,
+too: to be served to everybody needs access rules, or --insecure.
+
+With --against it also asks the bridge at URL, which serves the same file, what
+would change there if it read the file again. Nothing changes by that.`,
 		Example: `  mcp-bridge check
   mcp-bridge check --tools "get_*"
   mcp-bridge check --json bridge.yaml
+  mcp-bridge check bridge.yaml --against http://127.0.0.1:8808
   mcp-bridge check bridge.yaml && mcp-bridge serve bridge.yaml`,
 		Args: fileArg(&file),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON && tools != "" {
 				return exit.Usagef("--tools explains in words: leave out --json")
+			} else if asJSON && against != "" {
+				return exit.Usagef("--against: for JSON use 'mcp-bridge reload --check --json'")
 			}
 			c, err := flags.Load(file)
 			var warnings []string
@@ -119,10 +137,15 @@ too: to be served to everybody needs access rules, or --insecure.`,
 			if lost != nil {
 				return exit.Usagef("%s: %w", file, lost)
 			}
-			return open
+			if against == "" || open != nil {
+				return open
+			}
+			return operator.against(cmd.Context(), stdout, file, against)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().StringVar(&against, "against", "", "URL of a bridge that serves the file: print what would change there")
+	operator.add(cmd.Flags(), "with --against, ")
 	addInsecureFlag(cmd.Flags(), &insecure)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was found as one JSON document")
 	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
@@ -304,8 +327,9 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	}, nil
 }
 
-// serve serves the configuration until ctx ends.
-func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool) error {
+// serve serves the configuration until ctx ends. again reads it again; nil where there
+// is no file.
+func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader) error {
 	s, stop, err := begin(ctx, c, log)
 	if err != nil {
 		return err
@@ -314,15 +338,20 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	if c.Open() {
 		log.Warn("listening beyond loopback without access rules: anyone who reaches the address can use every server", "listen", c.Listen)
 	}
+	if again != nil {
+		s.Reloads(again)
+	}
 	ln, err := s.Listen(ctx)
 	if err != nil {
 		s.Close(ctx)
 		return err
 	}
 	serving, done := context.WithCancel(ctx)
-	defer hangups(serving, log)()
+	defer hangups(serving, log, again)()
 	defer done()
 	announce(stdout, c, ln.Addr(), asJSON)
+	m.ready(count(len(c.Servers), "server") + " on " + ln.Addr().String())
+	defer context.AfterFunc(ctx, m.stopping)()
 	return s.Serve(ctx, ln)
 }
 

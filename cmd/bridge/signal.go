@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/reload"
 )
 
 // stopSignals are the signals that ask the bridge to stop. On a terminal SIGHUP,
@@ -27,8 +28,9 @@ func stopSignals() []os.Signal {
 	return all
 }
 
-// hangups logs each SIGHUP until ctx ends. The result is called to wait for that.
-func hangups(ctx context.Context, log *slog.Logger) (wait func()) {
+// hangups has the configuration read again at each SIGHUP, until ctx ends. Without a file
+// it is logged. The result is called to wait for that.
+func hangups(ctx context.Context, log *slog.Logger, again *reload.Reloader) (wait func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
 	}
@@ -42,7 +44,11 @@ func hangups(ctx context.Context, log *slog.Logger) (wait func()) {
 			case <-ctx.Done():
 				return
 			case <-came:
-				log.Warn("SIGHUP is ignored: the configuration is read at the start only; restart the bridge to read it again")
+				if again != nil {
+					_, _ = again.Reload() // it is logged
+					continue
+				}
+				log.Warn("SIGHUP is ignored: there is no configuration file to read again")
 			}
 		}
 	}()

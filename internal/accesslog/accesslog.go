@@ -36,8 +36,9 @@ type Log struct {
 	once     sync.Once     // of that
 	done     chan struct{} // closed when all is written
 
-	mu    sync.Mutex // guards queue
+	mu    sync.Mutex // guards the rest
 	queue []byte     // whole lines
+	ended bool       // nothing is written any more
 
 	// Of the goroutine that writes.
 	out    io.Writer
@@ -92,11 +93,20 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Take queues the line of a report. It does not wait.
-func (l *Log) Take(p *report.Report) {
+// Take queues the line of a report. It does not wait. It reports false when the log is
+// closed, and the line belongs to the one in its place.
+func (l *Log) Take(p *report.Report) bool {
 	var room [512]byte
-	line := l.line(room[:0], p)
+	return l.queued(l.line(room[:0], p))
+}
+
+// queued queues a line. It reports false when the log is closed.
+func (l *Log) queued(line []byte) bool {
 	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return false
+	}
 	fits := len(l.queue)+len(line) <= logMost
 	if fits {
 		l.queue = append(l.queue, line...)
@@ -112,6 +122,19 @@ func (l *Log) Take(p *report.Report) {
 		default:
 		}
 	}
+	return true
+}
+
+// Action queues the line of something that an operator has done. It is as Take.
+func (l *Log) Action(principal, action, outcome string) bool {
+	b := time.Now().AppendFormat([]byte(`{"time":"`), "2006-01-02T15:04:05.000Z07:00")
+	b = append(b, `","level":"INFO","msg":"console"`...)
+	if principal != "" {
+		b = appendText(append(b, `,"principal":`...), principal)
+	}
+	b = appendText(append(b, `,"action":`...), action)
+	b = appendText(append(b, `,"outcome":`...), outcome)
+	return l.queued(append(b, "}\n"...))
 }
 
 // Lost returns how many lines could not be written.
@@ -205,7 +228,7 @@ func (l *Log) run() {
 		}
 		l.mu.Lock()
 		lines := l.queue
-		l.queue = spare[:0]
+		l.queue, l.ended = spare[:0], last
 		l.mu.Unlock()
 		l.write(visible.JSON(lines))
 		if spare = lines; cap(spare) > 16*logSoon {

@@ -61,13 +61,13 @@ type Key struct {
 type Keys struct {
 	log   *slog.Logger
 	salt  [32]byte
-	keys  []Key
 	known atomic.Pointer[[]known] // as keys
 	next  atomic.Int64            // when the files are looked at again, Unix nanoseconds; 0 means never
 
 	turn  sync.Mutex // guards the rest; no request waits for it, since it is held while they are read
-	files []*file    // as keys; nil for one that is in no file
-	said  []string   // as keys: what was logged last
+	keys  []Key
+	files []*file  // as keys; nil for one that is in no file
+	said  []string // as keys: what was logged last
 	heed  func(principal string, good bool)
 }
 
@@ -81,18 +81,33 @@ type known struct {
 // New reads the files of the keys. A key that cannot be used keeps its principal
 // out, and nobody else; the log says so.
 func New(keys []Key, log *slog.Logger) *Keys {
-	k := &Keys{log: log, keys: keys, heed: func(string, bool) {}, files: make([]*file, len(keys)), said: make([]string, len(keys))}
+	k := &Keys{log: log, heed: func(string, bool) {}}
 	_, _ = rand.Read(k.salt[:]) // it never fails
-	for i := range keys {
-		if keys[i].File != "" {
-			k.files[i] = &file{path: keys[i].File}
-			k.next.Store(time.Now().Add(lookEvery).UnixNano())
-		}
-	}
+	k.Set(keys)
+	return k
+}
+
+// Set has those be the keys from now on. Who is heeded (see Heed) hears of principals
+// that have none any more, and of those that have one now.
+func (k *Keys) Set(keys []Key) {
 	k.turn.Lock()
 	defer k.turn.Unlock()
+	files, said := make([]*file, len(keys)), make([]string, len(keys))
+	next := int64(0)
+	for i := range keys {
+		if keys[i].File != "" {
+			files[i] = &file{path: keys[i].File}
+			next = time.Now().Add(lookEvery).UnixNano()
+		}
+		for j := range k.keys {
+			if k.keys[j] == keys[i] { // it is not said again what is wrong with it
+				said[i] = k.said[j]
+			}
+		}
+	}
+	k.keys, k.files, k.said = keys, files, said
 	k.look()
-	return k
+	k.next.Store(next)
 }
 
 // Heed has f called when a principal has no key any more that can be used, after
@@ -106,16 +121,16 @@ func (k *Keys) Heed(f func(principal string, good bool)) {
 }
 
 // Follow looks at the files until ctx ends, so that it does not take a request to
-// notice that one has changed. Without files it returns at once.
+// notice that one has changed.
 func (k *Keys) Follow(ctx context.Context) {
-	if k.next.Load() == 0 {
-		return
-	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			if k.next.Load() == 0 {
+				continue // there are none
+			}
 			k.turn.Lock()
 			k.lookNow()
 			k.turn.Unlock()

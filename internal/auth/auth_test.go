@@ -247,7 +247,6 @@ func TestHeed(t *testing.T) {
 			synctest.Wait()
 		})
 	}
-	New([]Key{{Principal: "a", Token: alpha}}, slog.New(slog.DiscardHandler)).Follow(t.Context()) // there is nothing to follow
 }
 
 // What has become of the files is known within lookEvery, whoever looks at them

@@ -2,6 +2,7 @@ package era
 
 import (
 	"encoding/base64"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -103,4 +104,18 @@ func NameOf(method string, params []byte) (string, bool) {
 		return "", false
 	}
 	return rawjson.Text(found)
+}
+
+// Mirrors returns the headers that repeat arguments of a call.
+func Mirrors(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for name, values := range h {
+		if strings.HasPrefix(name, HeaderParam) {
+			out[name] = values
+		}
+	}
+	return out
 }

@@ -288,3 +288,16 @@ func around(object []byte, value, end int) jsonrpc.Edit {
 	}
 	return jsonrpc.Edit{From: name, To: end}
 }
+
+// SaysVersion reports whether the _meta of a message has a version of the protocol.
+func SaysVersion(meta []byte) bool {
+	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
+		return false
+	}
+	return gjson.GetBytes(meta, VersionPath).Exists()
+}
+
+// VersionPath is where _meta has the version, as a path of gjson.
+var VersionPath = gjson.Escape(KeyVersion)
+
+var versionName = KeyVersion[strings.IndexByte(KeyVersion, '/')+1:] // the slash is often escaped

@@ -1,9 +1,80 @@
 package gateway
 
 import (
+	"context"
+	"time"
+
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/internal/gateway/revoked"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
+
+// Settings are those of Options that can be exchanged, as they are there. There are
+// access rules from the beginning, or never.
+type Settings struct {
+	SessionIdle  time.Duration
+	Grants       map[string]filter.Grant
+	PerPrincipal limits.PerPrincipal
+}
+
+// take has the settings count. It returns the principals whose grants have changed.
+func (b *Gateway) take(s *Settings) (changed map[string]bool) {
+	if s == nil {
+		return nil
+	}
+	b.idle.Store(int64(s.SessionIdle))
+	b.quota.Set(s.PerPrincipal)
+	changed = b.grants.Set(s.Grants)
+	b.portions.Set(len(s.Grants))
+	b.bytes.Set(len(s.Grants))
+	return changed
+}
+
+// regrant ends what principals have at servers that they may not use any more, and has
+// their clients look again at what they may. Calls at all servers as one may go on
+// within drain; leave is as in retire.
+func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, leave func(context.Context, *aggregate.Server)) {
+	if len(changed) == 0 {
+		return
+	}
+	for _, s := range now.servers {
+		s.portions.Set(s.users())
+		for principal := range changed {
+			if err := b.allowed(s, s.o.Name, principal); err != nil {
+				s.pool.Revoke(principal, err)
+			}
+		}
+	}
+	b.revoked.Regranted(changed)
+	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
+		if err := b.allowed(o.at, "", o.caller.Principal); o.at != nil && err != nil {
+			o.End(err)
+		} else {
+			receiver{o}.Notify(jsonrpc.NewNotification(list.Tools.Changed(), nil))
+		}
+	}
+	b.wg.Go(func() {
+		end := time.Now().Add(drain)
+		for _, s := range now.servers {
+			s.drain(time.Until(end))
+			leave(b.force, s.member)
+		}
+	})
+}
+
+// users returns how many principals may use the server.
+func (s *server) users() (n int) {
+	for principal := range s.b.grants.All() {
+		if s.filter.Serves(principal) {
+			n++
+		}
+	}
+	return n
+}
 
 // Revoke ends what a principal has, whose key was taken away: its sessions with
 // their streams, and of its clients without sessions the calls under way, those

@@ -169,10 +169,10 @@ type Options struct {
 // share.
 type Gateway struct {
 	log               *slog.Logger
-	table             atomic.Pointer[table]   // of its servers
-	grants            map[string]filter.Grant // what each principal may use; nil when there are no rules
+	table             atomic.Pointer[table] // of its servers
+	grants            *filter.Grants        // what each principal may use; nil when there are no rules
 	store             session.Keeper
-	idle              time.Duration
+	idle              atomic.Int64  // how long a session may be, in nanoseconds
 	quota             *limits.Quota // what each principal may have
 	revoked           revoked.Principals
 	statelessInFlight atomic.Int64 // calls under way of clients without sessions
@@ -216,8 +216,7 @@ func New(o Options) *Gateway {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
-		log:      or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: o.Grants,
-		idle:     or(o.SessionIdle, 30*time.Minute),
+		log:      or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
 		version:  or(o.Version, "dev"),
 		offer:    or(o.Offer, OfferAll),
 		workers:  workers.New(),
@@ -228,10 +227,11 @@ func New(o Options) *Gateway {
 		panic(err) // a random key always makes a cipher
 	}
 	b.instance = rand.Text()
+	b.idle.Store(int64(or(o.SessionIdle, 30*time.Minute)))
 	maxLanes := or(o.MaxLanes, 1024)
-	b.portions = limits.NewShares(int64(maxLanes), len(b.grants))
+	b.portions = limits.NewShares(int64(maxLanes), len(o.Grants))
 	b.lanes = lane.NewTotal(maxLanes, b.portions)
-	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(b.grants))
+	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(o.Grants))
 	b.reports = report.New(o.Watch, b.bytes.Weigh, o.Front)
 	b.hearing, b.deafen = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
@@ -365,9 +365,10 @@ const sweepEvery = 30 * time.Second
 
 // sweep ends sessions that nobody uses.
 func (b *Gateway) sweep(ctx context.Context) {
-	tick := time.NewTicker(max(min(sweepEvery, b.idle/4), 10*time.Millisecond))
+	every := func() time.Duration { return max(min(sweepEvery, time.Duration(b.idle.Load())/4), 10*time.Millisecond) }
+	tick := time.NewTicker(every())
 	defer tick.Stop()
-	for {
+	for ; ; tick.Reset(every()) {
 		select {
 		case <-ctx.Done():
 			return
@@ -379,7 +380,7 @@ func (b *Gateway) sweep(ctx context.Context) {
 			r.rates.Sweep(time.Now())
 		}
 		for _, s := range all {
-			if s.idleFor(time.Now()) > s.patience(b.idle) {
+			if s.idleFor(time.Now()) > s.patience(time.Duration(b.idle.Load())) {
 				s.End(bridge.ErrIdle)
 			}
 		}

@@ -88,14 +88,8 @@ func newServer(b *Gateway, o ServerOptions) *server {
 		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
 	})
 	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
-	users := 0
-	for principal := range b.grants {
-		if s.filter.Serves(principal) {
-			users++
-		}
-	}
 	maxLanes := or(o.MaxLanes, 256)
-	s.portions = limits.NewShares(int64(maxLanes), users)
+	s.portions = limits.NewShares(int64(maxLanes), s.users())
 	s.pool = newPool(s, maxLanes)
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{

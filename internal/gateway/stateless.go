@@ -43,18 +43,7 @@ type Stateless struct {
 // IsStateless reports whether a message says of itself that it is of a stateless
 // revision, whatever it is that it says: that decides, before sessions and
 // headers (protocol.md C3).
-func IsStateless(m *jsonrpc.Message) bool {
-	meta := m.Meta()
-	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may be written with escapes
-		return false
-	}
-	return gjson.GetBytes(meta, versionPath).Exists()
-}
-
-var (
-	versionPath = gjson.Escape(era.KeyVersion)
-	versionName = era.KeyVersion[strings.IndexByte(era.KeyVersion, '/')+1:] // the slash is often escaped
-)
+func IsStateless(m *jsonrpc.Message) bool { return era.SaysVersion(m.Meta()) }
 
 // NewStateless reads who asks from a request of a stateless revision. The message,
 // if it is not nil, is the error that answers a request which is not one as it
@@ -62,8 +51,9 @@ var (
 // Bridge.Initialize.
 func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)
-	if v := gjson.GetBytes(m.Meta(), versionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
-		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", unsupported(v.Str))
+	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", // with the revisions served (B4)
+			[]byte(`{"supported":["`+strings.Join(era.Supported(), `","`)+`"],"requested":`+rawjson.Quote(v.Str)+`}`))
 	}
 	meta, fault := era.ReadMeta(m.Meta())
 	if fault != "" { // R-067
@@ -76,7 +66,7 @@ func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *js
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
 	}
 	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
-	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
+	c.Params = adopted.Introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
 	return &Stateless{Server: server, From: c}, nil
 }
 
@@ -86,20 +76,6 @@ func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *js
 // one, and not fall back to initialize (2026-07-28, Versioning).
 func NotDiscovered(id []byte) *jsonrpc.Message {
 	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+era.LatestLegacy+" are offered here: begin with initialize", nil)
-}
-
-// unsupported is the data of the error that names the revisions served (B4).
-func unsupported(asked string) []byte {
-	return []byte(`{"supported":["` + strings.Join(era.Supported(), `","`) + `"],"requested":` + rawjson.Quote(asked) + `}`)
-}
-
-// introduction makes the params of initialize for a client that has no
-// handshake of its own (protocol.md D1.2).
-func introduction(capabilities, clientInfo []byte) []byte {
-	if clientInfo == nil {
-		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
-	}
-	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
 }
 
 // maxListenSize bounds a request to listen, which is in memory for as long as it
@@ -152,6 +128,16 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 			defer context.AfterFunc(hearing, func() { stop(bridge.ErrShutdown) })()
 		}
 		if principal != "" {
+			if c.subscription != nil {
+				wants, _ := list.ReadListen(m.Params)
+				c.revocable.Regranted = func() {
+					if b.allowed(at, g.Server, principal) != nil {
+						stop(bridge.ErrShutdown)
+					} else if wants.Changes[list.Tools.Changed()] {
+						c.changes.Tell(list.Tools.Changed(), jsonrpc.NewNotification(list.Tools.Changed(), nil))
+					}
+				}
+			}
 			if err := b.revoked.Enter(&c.revocable, principal, stop); err != nil {
 				return b.reject("", g.From, m, err), err
 			}
@@ -161,7 +147,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	from := *g.From
 	from.Header = b.forwarded(g.Header)
 	came := b.reports.Arrive(&c.arrival, "", g.Header)
-	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
+	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: era.Mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
 	if c.changes != nil {
@@ -205,20 +191,6 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 	}, nil
 }
 
-// mirrors returns the headers that repeat arguments of a call.
-func mirrors(h http.Header) http.Header {
-	if h == nil {
-		return nil
-	}
-	out := http.Header{}
-	for name, values := range h {
-		if strings.HasPrefix(name, era.HeaderParam) {
-			out[name] = values
-		}
-	}
-	return out
-}
-
 // statelessCall is the Client of a call of a client without a session.
 type statelessCall struct {
 	back         bridge.Stream
@@ -245,7 +217,7 @@ func (c *statelessCall) Notify(n *jsonrpc.Message) {
 }
 
 // tell passes on what belongs to the subscription.
-func (c *statelessCall) tell(n *jsonrpc.Message) { c.back.Send(event(tagged(n, c.subscription))) }
+func (c *statelessCall) tell(n *jsonrpc.Message) { c.back.Send(event(list.Tagged(n, c.subscription))) }
 
 // Ask refuses: nobody asks a client without a session (R-083).
 func (c *statelessCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
@@ -255,18 +227,3 @@ func (c *statelessCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) fu
 
 // Gone is of no interest: the call itself fails.
 func (c *statelessCall) Gone(error) {}
-
-// tagged returns the notification with the id of the subscription that it
-// belongs to.
-func tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
-	params, meta := n.Params, []byte("{}")
-	if params == nil {
-		params = []byte("{}")
-	}
-	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
-		meta = []byte(had.Raw)
-	}
-	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
-	t := jsonrpc.NewNotification(n.Method, params)
-	return t.Clone() // parsed: what event looks at is found
-}

@@ -45,6 +45,8 @@ type Change struct {
 	Servers []ServerOptions // those that are new, or have changed
 	// Drain is how long calls to servers that leave may go on.
 	Drain time.Duration
+	// Settings count from now on for all servers; nil for those that do.
+	Settings *Settings
 	// Gone is called for each server that has left, or has changed, when nothing of
 	// how it was is in use any more.
 	Gone func(name string)
@@ -64,6 +66,7 @@ func (b *Gateway) Apply(c Change) error {
 	if b.life.Err() != nil || b.flight.Draining() {
 		return bridge.ErrShutdown
 	}
+	changed := b.take(c.Settings)
 	was := b.table.Load()
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
@@ -86,6 +89,7 @@ func (b *Gateway) Apply(c Change) error {
 	b.table.Store(now)
 	b.mu.Unlock()
 	leave := b.aggregate.Set(members)
+	b.regrant(now, changed, c.Drain, leave)
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
@@ -124,10 +128,14 @@ func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggre
 	c.Gone(s.o.Name)
 }
 
+// settle is how long a call may take from finding its server to being one of its calls.
+const settle = time.Second
+
 // drain waits until no calls to the server are under way, for as long as that.
 func (s *server) drain(within time.Duration) {
 	ctx, cancel := context.WithTimeout(s.b.life, max(within, time.Nanosecond))
 	defer cancel()
+	_ = pause.For(ctx, settle) // who has found it a moment ago is not counted yet
 	for s.reports.Calls() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
 	}
 }

@@ -222,3 +222,18 @@ func Within(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(whole, "/"))
 }
+
+// Tagged returns the notification with the id of the subscription that it
+// belongs to.
+func Tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
+	params, meta := n.Params, []byte("{}")
+	if params == nil {
+		params = []byte("{}")
+	}
+	if had := gjson.GetBytes(params, "_meta"); had.IsObject() {
+		meta = []byte(had.Raw)
+	}
+	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
+	t := jsonrpc.NewNotification(n.Method, params)
+	return t.Clone() // parsed: what is looked at is found
+}

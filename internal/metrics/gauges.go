@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/reload"
 )
 
 // Bridge is what is asked when the metrics are read.
@@ -25,6 +26,25 @@ type Bridge struct {
 
 // Ask has the bridge asked when the metrics are read.
 func (m *Metrics) Ask(b Bridge) { m.registry.MustRegister(newGauges(b)) }
+
+// Config has the metrics show how the reading of the configuration fares.
+func (m *Metrics) Config(counts func() reload.Counts) {
+	total := func(outcome string, of func(reload.Counts) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "mcp_bridge_config_reloads_total", Help: "How often the configuration was read again, by what became of it.",
+			ConstLabels: prometheus.Labels{"outcome": outcome},
+		}, func() float64 { return float64(of(counts())) })
+	}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcp_bridge_config_last_reload_successful", Help: "Whether the configuration was good when it was read the last time.",
+		}, func() float64 { return truth(counts().Good) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcp_bridge_config_last_reload_success_timestamp_seconds", Help: "When the configuration that counts was read.",
+		}, func() float64 { return float64(counts().At.UnixMilli()) / 1000 }),
+		total("ok", func(c reload.Counts) uint64 { return c.Succeeded }), total("fault", func(c reload.Counts) uint64 { return c.Faulty }),
+	)
+}
 
 // gauges are the metrics that the bridge is asked for.
 type gauges struct {

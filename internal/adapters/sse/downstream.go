@@ -52,14 +52,24 @@ type Downstream struct {
 	mu    sync.RWMutex // guards the rest
 	peers map[string]*peer
 	each  map[string]int // how many of them each principal has
+	most  int            // that it may have
 }
 
 // New makes a Downstream for the servers of b.
 func New(b *gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.MaxStreams = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.MaxStreams, 0), 10_000)
-	o.MaxEach, o.Heartbeat = cmp.Or(max(o.MaxEach, 0), 1000), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
-	return &Downstream{b: b, o: o, peers: map[string]*peer{}, each: map[string]int{}}
+	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
+	d := &Downstream{b: b, o: o, peers: map[string]*peer{}, each: map[string]int{}}
+	d.Limit(o.MaxEach)
+	return d
+}
+
+// Limit has another MaxEach count from now on. It ends nothing.
+func (d *Downstream) Limit(most int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.most = cmp.Or(max(most, 0), 1000)
 }
 
 // peer is one client: an open stream, and a session from initialize on.
@@ -136,8 +146,8 @@ func (d *Downstream) open(p *peer) (why string) {
 	switch {
 	case len(d.peers) >= d.o.MaxStreams || d.b.Draining():
 		return "the bridge has too many clients, or is stopping; try again later"
-	case p.whose != "" && d.each[p.whose] >= d.o.MaxEach:
-		return fmt.Sprintf("one caller may have %d streams open (per_principal: sessions); end those that are not used", d.o.MaxEach)
+	case p.whose != "" && d.each[p.whose] >= d.most:
+		return fmt.Sprintf("one caller may have %d streams open (per_principal: sessions); end those that are not used", d.most)
 	}
 	d.peers[p.token] = p
 	d.each[p.whose]++

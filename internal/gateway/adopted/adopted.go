@@ -167,3 +167,12 @@ func Note(m *jsonrpc.Message) func(*session.Record) {
 	}
 	return nil
 }
+
+// Introduction makes the params of initialize for a client that has no
+// handshake of its own (protocol.md D1.2).
+func Introduction(capabilities, clientInfo []byte) []byte {
+	if clientInfo == nil {
+		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
+	}
+	return []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":` + string(capabilities) + `,"clientInfo":` + string(clientInfo) + `}`)
+}

@@ -22,6 +22,10 @@ type Principals struct {
 
 // Call is a call of a client without a session.
 type Call struct {
+	// Regranted is called when other access rules count for its principal; nil for a call
+	// that need not know.
+	Regranted func()
+
 	stop       context.CancelCauseFunc
 	prev, next *Call // of the same principal
 }
@@ -47,6 +51,23 @@ func (p *Principals) Restore(principal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.out, principal)
+}
+
+// Regranted tells the calls of those principals that other access rules count for them.
+func (p *Principals) Regranted(principals map[string]bool) {
+	p.mu.Lock()
+	var tell []func()
+	for principal := range principals {
+		for c := p.calls[principal]; c != nil; c = c.next {
+			if c.Regranted != nil {
+				tell = append(tell, c.Regranted)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
 }
 
 // Check returns Err if a principal is kept out.

@@ -30,6 +30,9 @@ func NewBytes(most int64, principals int) *Bytes {
 	return &Bytes{most: most, shares: NewShares(most, principals)}
 }
 
+// Set has so many principals share them from now on.
+func (b *Bytes) Set(principals int) { b.shares.Set(principals) }
+
 // Used returns how many bytes are held now, Most how many may be, and Refused how
 // many requests and answers have found no room.
 func (b *Bytes) Used() int64     { return b.used.Load() }

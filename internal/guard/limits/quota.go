@@ -14,9 +14,8 @@ import (
 // Quota bounds what one principal may have in the whole bridge. Without access
 // rules there are no principals, and only what all have together is bounded.
 type Quota struct {
-	o       PerPrincipal
+	now     atomic.Pointer[bounds]
 	limiter *limiter
-	rates   []limit // one, or none
 	refused struct{ sessions, calls, listens atomic.Uint64 }
 
 	mu      sync.Mutex // guards the rest, and what it points at
@@ -25,14 +24,28 @@ type Quota struct {
 
 type usage struct{ sessions, calls, listens int }
 
+// bounds are those of a moment. They are not changed: others take their place.
+type bounds struct {
+	PerPrincipal
+	rates []limit // one, or none
+}
+
 // NewQuota makes the bounds of all principals.
 func NewQuota(o PerPrincipal) *Quota {
-	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, defaultCalls)
-	d := &Quota{o: o, limiter: newLimiter(), callers: map[string]*usage{}}
-	if o.Rate.PerSecond > 0 {
-		d.rates = []limit{{o.Rate, 0}}
-	}
+	d := &Quota{limiter: newLimiter(), callers: map[string]*usage{}}
+	d.Set(o)
 	return d
+}
+
+// Set has other bounds count from now on. Nothing is taken from a principal that has
+// more.
+func (d *Quota) Set(o PerPrincipal) {
+	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, defaultCalls)
+	now := &bounds{PerPrincipal: o}
+	if o.Rate.PerSecond > 0 {
+		now.rates = []limit{{o.Rate, 0}}
+	}
+	d.now.Store(now)
 }
 
 // change counts n of something of a principal, and refuses what is above the
@@ -75,8 +88,8 @@ func (d *Quota) Enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	if from.Principal == "" {
 		return nil
 	}
-	if !d.change(from.Principal, callsOf, 1, d.o.Calls) {
-		return full(&d.refused.calls, "one caller may have %d calls under way (per_principal: calls)", d.o.Calls)
+	if most := d.now.Load().Calls; !d.change(from.Principal, callsOf, 1, most) {
+		return full(&d.refused.calls, "one caller may have %d calls under way (per_principal: calls)", most)
 	}
 	if err := d.tooOften(from, m); err != nil {
 		d.Leave(from)
@@ -94,10 +107,11 @@ func (d *Quota) Leave(from *bridge.Caller) {
 
 // tooOften returns why a principal may not call now, or nil.
 func (d *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
-	if len(d.rates) == 0 || from.Principal == "" {
+	rates := d.now.Load().rates
+	if len(rates) == 0 || from.Principal == "" {
 		return nil
 	}
-	wait, by := d.limiter.take(from.Principal, d.rates, func() bool { return goesOn(from, m) })
+	wait, by := d.limiter.take(from.Principal, rates, func() bool { return goesOn(from, m) })
 	if wait == 0 {
 		return nil
 	}
@@ -124,10 +138,11 @@ func (d *Quota) Unlisten(from *bridge.Caller) { d.change(from.Principal, listens
 
 // Stay admits a session. Every success needs a Depart.
 func (d *Quota) Stay(from *bridge.Caller) error {
-	if from.Principal == "" || d.change(from.Principal, sessionsOf, 1, d.o.Sessions) {
+	most := d.now.Load().Sessions
+	if from.Principal == "" || d.change(from.Principal, sessionsOf, 1, most) {
 		return nil
 	}
-	return full(&d.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", d.o.Sessions)
+	return full(&d.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", most)
 }
 
 // Depart ends what Stay began.

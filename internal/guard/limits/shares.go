@@ -3,6 +3,7 @@ package limits
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge"
 )
@@ -10,7 +11,8 @@ import (
 // Shares bounds how many of some places one principal may have, so that others
 // find some too: three quarters of them, where there are others.
 type Shares struct {
-	most int64 // 0 means all
+	places int64
+	most   atomic.Int64 // of them; 0 means all
 
 	mu sync.Mutex // guards of
 	of map[string]int64
@@ -19,22 +21,31 @@ type Shares struct {
 // NewShares returns the bound of places that so many principals have together.
 // Without access rules there are no principals.
 func NewShares(places int64, principals int) *Shares {
+	c := &Shares{places: places, of: map[string]int64{}}
+	c.Set(principals)
+	return c
+}
+
+// Set has so many principals share the places from now on. Nothing is taken from one
+// that has more than it may.
+func (c *Shares) Set(principals int) {
 	if principals < 2 {
-		return &Shares{}
+		c.most.Store(0)
+		return
 	}
-	return &Shares{most: max(1, places*3/4), of: map[string]int64{}}
+	c.most.Store(max(1, c.places*3/4))
 }
 
 // Enter takes n places for a principal. It reports false when that would have more
 // than it may.
 func (c *Shares) Enter(principal string, n int64) bool {
-	if c.most == 0 || principal == "" {
+	if principal == "" {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	has := c.of[principal]
-	if has+n > c.most {
+	if most := c.most.Load(); most > 0 && has+n > most {
 		return false
 	}
 	if n > 0 {
@@ -45,7 +56,7 @@ func (c *Shares) Enter(principal string, n int64) bool {
 
 // Force takes n places for a principal, also above what it may have.
 func (c *Shares) Force(principal string, n int64) {
-	if c.most == 0 || principal == "" || n == 0 {
+	if principal == "" || n == 0 {
 		return
 	}
 	c.mu.Lock()
@@ -55,7 +66,7 @@ func (c *Shares) Force(principal string, n int64) {
 
 // Leave gives n places back.
 func (c *Shares) Leave(principal string, n int64) {
-	if c.most == 0 || principal == "" || n == 0 {
+	if principal == "" || n == 0 {
 		return
 	}
 	c.mu.Lock()
@@ -68,11 +79,11 @@ func (c *Shares) Leave(principal string, n int64) {
 // Refusal says that a principal has as many connections to a server as it may.
 func (c *Shares) Refusal(server string) error {
 	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-		Public: fmt.Sprintf("one caller has too many of its connections: three quarters of max_children of the server, where others may use it too (the limit is %d)", c.most)}
+		Public: fmt.Sprintf("one caller has too many of its connections: three quarters of max_children of the server, where others may use it too (the limit is %d)", c.most.Load())}
 }
 
 // Most returns how many places one principal may have; 0 means all.
-func (c *Shares) Most() int64 { return c.most }
+func (c *Shares) Most() int64 { return c.most.Load() }
 
 // Has returns how many places a principal has, where that is counted.
 func (c *Shares) Has(principal string) int64 {

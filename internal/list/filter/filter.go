@@ -24,12 +24,12 @@ import (
 type Filter struct {
 	server string
 	of     [list.Kinds]*compiled
-	grants map[string]Grant // by principal; nil when there are no access rules
+	grants *Grants // nil when there are no access rules
 }
 
 // New makes the filter of the server of that name. grants are what each principal
 // may use, of all servers; nil means that there are no access rules.
-func New(server string, o Options, grants map[string]Grant) *Filter {
+func New(server string, o Options, grants *Grants) *Filter {
 	r := compile(o.Resources, true)
 	return &Filter{
 		server: server, grants: grants,
@@ -59,7 +59,7 @@ func (f *Filter) Shows(k list.Kind, name, principal string) bool {
 	if _, ok := f.of[k].internal(name); !ok {
 		return false
 	}
-	g, known := f.grants[principal]
+	g, known := f.grants.Of(principal)
 	return f.grants == nil || known && (k != list.Tools || g.Passes(name))
 }
 

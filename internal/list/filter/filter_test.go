@@ -81,9 +81,9 @@ func ask(t *testing.T, up bridge.Upstream, principal, method, params string) (st
 // Each call is judged by the grant of who makes it, also where several principals
 // use one Upstream.
 func TestGranted(t *testing.T) {
-	f := filter.New("one", filter.Options{}, map[string]filter.Grant{
+	f := filter.New("one", filter.Options{}, filter.NewGrants(map[string]filter.Grant{
 		"all": {}, "some": {Servers: []string{"o*"}, Deny: []string{"a"}}, "other": {Servers: []string{"two"}},
-	})
+	}))
 	up := f.Granted(echo{})
 	for _, test := range []struct{ principal, method, params, want string }{
 		{"all", "tools/list", `{}`, `[{"name":"a"},{"name":"b"}]`},

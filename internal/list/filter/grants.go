@@ -2,11 +2,59 @@ package filter
 
 import (
 	"context"
+	"reflect"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
+
+// Grants are what each principal may use, of all servers. Others can take their place
+// at any time. nil means that there are no access rules.
+type Grants struct {
+	now atomic.Pointer[map[string]Grant] // by principal
+}
+
+// NewGrants returns the grants of each principal; nil for nil.
+func NewGrants(all map[string]Grant) *Grants {
+	if all == nil {
+		return nil
+	}
+	g := &Grants{}
+	g.now.Store(&all)
+	return g
+}
+
+// All returns the grants by principal. It is not to be changed.
+func (g *Grants) All() map[string]Grant {
+	if g == nil {
+		return nil
+	}
+	return *g.now.Load()
+}
+
+// Of returns what a principal may use; false for nobody's name.
+func (g *Grants) Of(principal string) (grant Grant, known bool) {
+	grant, known = g.All()[principal]
+	return grant, known
+}
+
+// Set has those count from the next call on, where there are access rules. It returns
+// the principals whose grants are others now.
+func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
+	if g == nil || all == nil {
+		return nil
+	}
+	changed = map[string]bool{}
+	was := *g.now.Swap(&all)
+	for principal, grant := range was {
+		if now, stays := all[principal]; !stays || !reflect.DeepEqual(grant, now) {
+			changed[principal] = true
+		}
+	}
+	return changed
+}
 
 // granted is an Upstream of which each principal uses the tools that its grant is
 // for. Grants are looked up when a call comes.
@@ -27,20 +75,17 @@ func (f *Filter) Granted(up bridge.Upstream) bridge.Upstream {
 // Serves reports whether a principal may use the server at all. Otherwise it does
 // not exist where several servers are offered as one.
 func (f *Filter) Serves(principal string) bool {
-	g, known := f.grants[principal]
+	g, known := f.grants.Of(principal)
 	return f.grants == nil || known && g.Covers(f.server)
 }
 
 // Call makes a call, unless it is of a tool that the caller may not use.
 func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if r.Method != "tools/call" && r.Method != list.Tools.Method() {
-		return u.Upstream.Call(ctx, r)
-	}
-	g, known := u.f.grants[r.From.Principal]
+	g, known := u.f.grants.Of(r.From.Principal)
 	switch {
-	case !known:
+	case !known, !g.Covers(u.f.server): // also while what it has here is being ended
 		return nil, &bridge.Error{Server: u.f.server, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
-	case g.everything():
+	case g.everything(), r.Method != "tools/call" && r.Method != list.Tools.Method():
 		return u.Upstream.Call(ctx, r)
 	case r.Method == list.Tools.Method():
 		return u.list(ctx, r, g)

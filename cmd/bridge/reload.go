@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/reload"
+	"github.com/mcp-bridge/bridge/internal/visible"
+)
+
+func newReload(stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	var check, asJSON bool
+	var o operator
+	cmd := &cobra.Command{
+		Use:   "reload [URL]",
+		Short: "Have a running bridge read its configuration file again",
+		Long: `reload has the bridge at URL read its file again, and prints what has changed, a
+line each, with when that counts: live, at once; next, for sessions that begin from
+now on; restart, after a restart of the bridge. A file with faults changes nothing:
+they are printed, and the exit code is 2.
+
+The default of URL is where the configuration file says that it is served. With
+access rules it takes the key of somebody who is listed in admin: see --token-env.`,
+		Example: `  mcp-bridge reload
+  mcp-bridge reload --check
+  mcp-bridge reload http://127.0.0.1:8808
+  mcp-bridge reload https://mcp.example.com --token-env OPS_KEY`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := ""
+			if len(args) > 0 {
+				at = args[0]
+			} else {
+				c, err := flags.Load(file)
+				if err != nil {
+					return err
+				}
+				at = servedAt(c)
+			}
+			out, err := o.reload(cmd.Context(), at, check)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				text, _ := json.MarshalIndent(out, "", "  ") // nothing in it can fail
+				_, err := fmt.Fprintln(stdout, string(visible.JSON(text)))
+				return err
+			}
+			for _, w := range out.Warnings {
+				fmt.Fprintln(stderr, "warning:", visible.Text(w))
+			}
+			return printChanges(stdout, out, "nothing has changed")
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file, of which the address is taken without URL")
+	cmd.Flags().BoolVar(&check, "check", false, "only print what would change")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
+	o.add(cmd.Flags(), "")
+	return cmd
+}
+
+// printChanges prints the changes, or that there are none.
+func printChanges(w io.Writer, out *reload.Result, none string) error {
+	for _, change := range out.Changes {
+		if _, err := fmt.Fprintln(w, visible.Text(change.String())); err != nil {
+			return err
+		}
+	}
+	if len(out.Changes) == 0 {
+		_, err := fmt.Fprintln(w, none)
+		return err
+	}
+	return nil
+}
+
+// servedAt is where a configuration is served, for a program on the same machine.
+func servedAt(c *config.Config) string {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
+}
+
+// operator asks a running bridge.
+type operator struct{ tokenEnv, caFile string }
+
+// add adds the flags. when says what they are for.
+func (o *operator) add(f *pflag.FlagSet, when string) {
+	f.StringVar(&o.tokenEnv, "token-env", "", when+"NAME of a variable with the key to show to the bridge")
+	f.StringVar(&o.caFile, "ca-file", "", when+"file of PEM certificates that may sign the bridge's, beside those that the system trusts")
+}
+
+// askWithin is how long the bridge may take.
+const askWithin = time.Minute
+
+// reload has the bridge at that address read its file again, or say what would change.
+func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
+	c := httpclient.Config{URL: strings.TrimSuffix(at, "/") + "/ui/api/v1/reload", CAFile: o.caFile, Headers: map[string]string{}}
+	if o.tokenEnv != "" {
+		key, set := os.LookupEnv(o.tokenEnv)
+		if !set || key == "" {
+			return nil, exit.Usagef("--token-env %s: the variable is not set", o.tokenEnv)
+		}
+		c.Headers["Authorization"] = "Bearer " + key
+	}
+	if err := c.Validate(); err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	client, err := httpclient.New(c)
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // nothing in it can fail
+	r := client.Request(ctx, http.MethodPost, client.URL(), nil, body)
+	r.Header.Set("Content-Type", "application/json")
+	a, err := client.Do(r)
+	if err != nil {
+		return nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(a.Body, 16<<20))
+	if err != nil {
+		return nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	}
+	if a.StatusCode == http.StatusOK {
+		var out reload.Result
+		if err := json.Unmarshal(text, &out); err != nil {
+			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", at, err)
+		}
+		return &out, nil
+	}
+	return nil, refused(at, a.StatusCode, text)
+}
+
+// refused is the error of an answer that is one.
+func refused(at string, status int, text []byte) error {
+	var said struct {
+		Error json.RawMessage `json:"error"`
+	}
+	var of struct {
+		Message string `json:"message"`
+		Faults  []struct {
+			File    string `json:"file"`
+			Line    int    `json:"line"`
+			Message string `json:"message"`
+		} `json:"faults"`
+	}
+	_ = json.Unmarshal(text, &said) // what is none of ours has no message
+	_ = json.Unmarshal(said.Error, &of)
+	switch {
+	case status == http.StatusUnprocessableEntity:
+		var faults config.Faults
+		for _, f := range of.Faults {
+			faults = append(faults, config.Fault{File: f.File, Line: f.Line, Message: f.Message})
+		}
+		if len(faults) > 0 {
+			return exit.Usagef("nothing has changed: the configuration has faults:\n%w", faults)
+		}
+		return exit.With(exit.Usage, errors.New("nothing has changed: "+of.Message))
+	case status == http.StatusUnauthorized:
+		return fmt.Errorf("%s wants a key: name a variable with it by --token-env", at)
+	case status == http.StatusNotFound:
+		return fmt.Errorf("at %s nothing can be asked to reload: is it a bridge that serves a file (mcp-bridge serve)?", at)
+	case of.Message != "":
+		return fmt.Errorf("%s: %s", at, of.Message)
+	}
+	return fmt.Errorf("%s answers with status %d", at, status)
+}
+
+// against prints what the file would change at a bridge, which has to serve it.
+func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
+	out, err := o.reload(ctx, at, true)
+	if err != nil {
+		return err
+	}
+	if out.Digest != config.Digest(file) {
+		return fmt.Errorf("the bridge at %s reads %s, which has another content than %s", at, out.File, file)
+	}
+	fmt.Fprintf(w, "at %s this would change:\n", at)
+	return printChanges(w, out, "nothing")
+}

@@ -1,0 +1,387 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// Effect is when a changed setting counts, while the bridge goes on.
+type Effect string
+
+// The effects, from the soonest on.
+const (
+	// EffectLive counts for the next call. Nothing is closed.
+	EffectLive Effect = "live"
+	// EffectNext counts for sessions that begin from now on at the server's own address,
+	// for clients without sessions, and for sessions that have all servers as one. Other
+	// sessions keep the former settings until they end.
+	EffectNext Effect = "next"
+	// EffectRestart counts after a restart. Until then the former value stays.
+	EffectRestart Effect = "restart"
+)
+
+// Change is one difference between two configurations.
+type Change struct {
+	// Path is the key, such as session_idle, servers.files.limits.calls or access.ops.
+	Path string `json:"path"`
+	// From and To are the values, where they are numbers, times, switches, or one of a
+	// few words. Other values may be secrets: both are empty for these.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Effect is when it counts.
+	Effect Effect `json:"effect"`
+}
+
+// String returns the change as a line: path, values and effect.
+func (c Change) String() string {
+	values := ""
+	if c.From != "" || c.To != "" {
+		values = " " + c.From + " → " + c.To
+	}
+	return c.Path + values + " (" + string(c.Effect) + ")"
+}
+
+// fileEffects are the effects of the keys of a file. The table in docs/operations.md
+// says the same.
+var fileEffects = map[string]Effect{
+	"listen":              EffectRestart,
+	"base_path":           EffectRestart,
+	"allowed_origins":     EffectLive,
+	"allowed_hosts":       EffectLive,
+	"trusted_proxies":     EffectLive,
+	"max_message":         EffectRestart,
+	"max_bytes_in_flight": EffectRestart,
+	"max_connections":     EffectRestart,
+	"max_sessions":        EffectRestart,
+	"max_children":        EffectRestart,
+	"session_idle":        EffectLive, // restart in a cluster
+	"heartbeat":           EffectRestart,
+	"drain":               EffectLive,
+	"tls":                 EffectLive, // restart where it is added or removed
+	"access":              EffectLive, // likewise
+	"per_principal":       EffectLive,
+	"public_status":       EffectLive,
+	"ready":               EffectLive,
+	"reload":              EffectLive,
+	"admin":               EffectLive,
+	"access_log":          EffectLive,
+	"cluster":             EffectRestart,
+	"offer":               EffectRestart,
+	"separator":           EffectNext,
+	"servers":             EffectLive, // one that is added or removed, and their order
+}
+
+// serverEffects are the effects of the keys of a server that stays.
+var serverEffects = map[string]Effect{
+	"stdio":             EffectNext,
+	"http":              EffectNext,
+	"sse":               EffectNext,
+	"rest":              EffectNext,
+	"era":               EffectNext,
+	"revision":          EffectNext,
+	"offer":             EffectNext,
+	"share":             EffectNext,
+	"forward":           EffectNext,
+	"prefix":            EffectNext,
+	"tools":             EffectNext,
+	"prompts":           EffectNext,
+	"resources":         EffectNext,
+	"validate":          EffectNext,
+	"cache":             EffectNext,
+	"breaker":           EffectNext,
+	"limits":            EffectNext,
+	"retry":             EffectNext,
+	"ping":              EffectNext,
+	"restart":           EffectNext,
+	"timeout":           EffectNext,
+	"max_timeout":       EffectNext,
+	"handshake_timeout": EffectNext,
+	"idle_stop":         EffectNext,
+	"max_children":      EffectNext,
+	"starts_per_minute": EffectNext,
+	"restart_max_pause": EffectNext,
+}
+
+// Diff returns what becomes different when a bridge that has the configuration was
+// takes now: the keys of the file in their order, then the servers in that of now.
+func Diff(was, now *Config) []Change {
+	d := diff{was: was, now: now}
+	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
+	for f, field := range a.Fields() {
+		key := strict.Key(f)
+		switch effect := fileEffects[key]; {
+		case key == "-" || key == "servers" || key == "access":
+		case key == "tls" && (was.TLS.CertFile == "") != (now.TLS.CertFile == ""),
+			key == "session_idle" && was.Cluster.Enabled():
+			d.walk(key, field, b.FieldByIndex(f.Index), EffectRestart)
+		default:
+			d.walk(key, field, b.FieldByIndex(f.Index), effect)
+		}
+	}
+	d.access()
+	d.servers()
+	return d.all
+}
+
+// Running returns the configuration that counts when a bridge that has was takes now:
+// now, with the former values of what counts after a restart. changes are those of Diff.
+func Running(was, now *Config, changes []Change) *Config {
+	c := *now
+	c.Traces = was.Traces
+	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(&c).Elem()
+	for _, change := range changes {
+		if change.Effect != EffectRestart {
+			continue
+		}
+		for f, field := range a.Fields() {
+			if key := strict.Key(f); key == change.key() {
+				b.FieldByIndex(f.Index).Set(field)
+			}
+		}
+	}
+	return &c
+}
+
+// key returns the key of the file that a change is in.
+func (c Change) key() string {
+	for i, r := range c.Path {
+		if r == '.' {
+			return c.Path[:i]
+		}
+	}
+	return c.Path
+}
+
+// diff gathers changes.
+type diff struct {
+	was, now *Config
+	all      []Change
+}
+
+func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
+	c := Change{Path: path, Effect: effect}
+	if from, ok := shown(path, a); ok {
+		if to, ok := shown(path, b); ok {
+			c.From, c.To = d.was.Redact(from), d.now.Redact(to)
+		}
+	}
+	d.all = append(d.all, c)
+}
+
+// words are the keys whose values are names of things, addresses of our own, or one of
+// a few words.
+var words = []string{"listen", "base_path", "ready", "reload", "offer", "separator", "share", "era", "revision", "prefix", "transport", "mode"}
+
+// shown returns a value as it is shown; false for one that may be a secret.
+func shown(path string, v reflect.Value) (string, bool) {
+	if !v.IsValid() {
+		return "", false
+	}
+	switch v.Kind() {
+	case reflect.String:
+		key := path[lastDot(path)+1:]
+		if !slices.Contains(words, key) {
+			return "", false
+		}
+		if v.String() == "" {
+			return "none", true
+		}
+		return v.String(), true
+	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
+		if d, ok := v.Interface().(time.Duration); ok && d == 0 {
+			return "0s", true
+		}
+		return fmt.Sprint(v.Interface()), true
+	}
+	return "", false
+}
+
+func lastDot(path string) int {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '.' {
+			return i
+		}
+	}
+	return -1
+}
+
+// walk adds what differs in a and b, which are at path.
+func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
+	switch {
+	case same(a, b):
+	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
+		d.walk(path, a.Elem(), b.Elem(), effect)
+	case a.Kind() == reflect.Struct && len(keyed(a.Type())) > 0:
+		n := len(d.all)
+		for _, f := range keyed(a.Type()) {
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
+		}
+		if len(d.all) == n { // what has no key of its own, such as a document that stands in the file
+			d.add(path, reflect.Value{}, reflect.Value{}, effect)
+		}
+	default:
+		d.add(path, a, b, effect)
+	}
+}
+
+// same reports whether nothing differs in a and b. It does for structs of settings what
+// reflect.DeepEqual does not: functions are the same if they are the same code, and parts
+// of a program if they are equal.
+func same(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.String:
+		return a.String() == b.String()
+	case reflect.Bool:
+		return a.Bool() == b.Bool()
+	case reflect.Int, reflect.Int64:
+		return a.Int() == b.Int()
+	case reflect.Pointer:
+		return a.Pointer() == b.Pointer() || !a.IsNil() && !b.IsNil() && same(a.Elem(), b.Elem())
+	case reflect.Func:
+		return a.Pointer() == b.Pointer()
+	case reflect.Interface:
+		if a.IsNil() || b.IsNil() || a.Comparable() && b.Comparable() {
+			return a.IsNil() == b.IsNil() && (a.IsNil() || a.Equal(b))
+		}
+	case reflect.Slice, reflect.Map:
+		if a.Len() == 0 && b.Len() == 0 {
+			return a.IsNil() == b.IsNil()
+		}
+	case reflect.Struct:
+		if len(keyed(a.Type())) == 0 {
+			break
+		}
+		for i := range a.NumField() {
+			if a.Type().Field(i).IsExported() && !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// field is a field of a struct that has a key.
+type field struct {
+	index int
+	key   string
+}
+
+// fields has the fields of each type of struct that was asked for.
+var fields sync.Map
+
+// keyed returns the fields of a type of struct that have a key.
+func keyed(t reflect.Type) []field {
+	if known, ok := fields.Load(t); ok {
+		return known.([]field)
+	}
+	var all []field
+	for f := range t.Fields() {
+		if key := strict.Key(f); key != "" && key != "-" {
+			all = append(all, field{f.Index[0], key})
+		}
+	}
+	fields.Store(t, all)
+	return all
+}
+
+// access adds what differs in who may call. Who is who is told by the names.
+func (d *diff) access() {
+	was, now := map[string]Access{}, map[string]Access{}
+	for _, a := range d.was.Access {
+		was[a.Name] = a
+	}
+	for _, a := range d.now.Access {
+		now[a.Name] = a
+	}
+	switch {
+	case len(was) == 0 && len(now) == 0:
+		return
+	case len(was) == 0 || len(now) == 0: // everybody would become somebody else
+		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
+		return
+	}
+	for _, a := range d.was.Access {
+		if _, stays := now[a.Name]; !stays {
+			d.all = append(d.all, Change{Path: "access." + a.Name, From: "there", To: "removed", Effect: EffectLive})
+		}
+	}
+	for _, a := range d.now.Access {
+		before, there := was[a.Name]
+		if !there {
+			d.all = append(d.all, Change{Path: "access." + a.Name, From: "none", To: "added", Effect: EffectLive})
+			continue
+		}
+		d.walk("access."+a.Name, reflect.ValueOf(before), reflect.ValueOf(a), EffectLive)
+	}
+}
+
+// servers adds what differs in the servers.
+func (d *diff) servers() {
+	was := map[string]*Server{}
+	var stay []string // in their order
+	for i := range d.was.Servers {
+		was[d.was.Servers[i].Name] = &d.was.Servers[i]
+	}
+	now := map[string]bool{}
+	for i := range d.now.Servers {
+		if name := d.now.Servers[i].Name; was[name] != nil {
+			stay = append(stay, name)
+		}
+		now[d.now.Servers[i].Name] = true
+	}
+	i := 0
+	for _, s := range d.was.Servers {
+		switch {
+		case !now[s.Name]:
+			d.all = append(d.all, Change{Path: "servers." + s.Name, From: "there", To: "removed", Effect: EffectLive})
+		case i >= 0 && s.Name == stay[i]:
+			i++
+		default:
+			i = -1
+		}
+	}
+	if i < 0 {
+		d.all = append(d.all, Change{Path: "servers", From: "order", To: "another order", Effect: EffectLive})
+	}
+	for i := range d.now.Servers {
+		s := &d.now.Servers[i]
+		path := "servers." + s.Name
+		before := was[s.Name]
+		if before == nil {
+			d.all = append(d.all, Change{Path: path, From: "none", To: "added", Effect: EffectLive})
+			continue
+		}
+		if before == s { // the very same
+			continue
+		}
+		d.server(path, before, s)
+	}
+	if one, other := len(d.was.Servers) == 1, len(d.now.Servers) == 1; one != other {
+		d.all = append(d.all, Change{Path: "servers", From: fmt.Sprint(len(d.was.Servers)), To: fmt.Sprint(len(d.now.Servers)), Effect: EffectNext})
+	}
+}
+
+// server adds what differs in one server.
+func (d *diff) server(path string, was, now *Server) {
+	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
+	if !same(a, b) {
+		n := len(d.all)
+		for _, f := range keyed(a.Type()) {
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), serverEffects[f.key])
+		}
+		if len(d.all) == n { // the Adapter of a program
+			d.all = append(d.all, Change{Path: path, Effect: EffectNext})
+		}
+	}
+	for _, file := range was.read() {
+		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.read(), file) {
+			d.all = append(d.all, Change{Path: path + "." + file.key, From: "content", To: "another content", Effect: EffectNext})
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// two is a configuration of two servers.
+func two() *Config {
+	c := Default()
+	for _, name := range []string{"one", "two"} {
+		s := DefaultServer(name, "")
+		s.Stdio = &stdio.Config{Command: "true"}
+		c.Servers = append(c.Servers, s)
+	}
+	c.Access = []Access{{Name: "ops", Token: "0123456789abcdef"}, {Name: "dev", Token: "abcdef0123456789", Servers: []string{"one"}}}
+	return &c
+}
+
+// Each key has a case, which says what its change is called and when it counts.
+func TestDiff(t *testing.T) {
+	for _, tc := range []struct {
+		key    string // of the file, or of a server behind a dot
+		change func(c *Config)
+		want   string // the changes, a line each
+	}{
+		{"listen", func(c *Config) { c.Listen = ":80" }, "listen 127.0.0.1:8808 → :80 (restart)"},
+		{"base_path", func(c *Config) { c.BasePath = "/a" }, "base_path none → /a (restart)"},
+		{"allowed_origins", func(c *Config) { c.AllowedOrigins = []string{} }, "allowed_origins (live)"},
+		{"allowed_hosts", func(c *Config) { c.AllowedHosts = []string{"a"} }, "allowed_hosts (live)"},
+		{"trusted_proxies", func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }, "trusted_proxies (live)"},
+		{"max_message", func(c *Config) { c.MaxMessage = 1 << 20 }, "max_message 16MiB → 1MiB (restart)"},
+		{"max_bytes_in_flight", func(c *Config) { c.MaxInFlight = 1 << 30 }, "max_bytes_in_flight 512MiB → 1GiB (restart)"},
+		{"max_connections", func(c *Config) { c.MaxConnections = 5 }, "max_connections 20000 → 5 (restart)"},
+		{"max_sessions", func(c *Config) { c.MaxSessions = 5 }, "max_sessions 10000 → 5 (restart)"},
+		{"max_children", func(c *Config) { c.MaxChildren = 5 }, "max_children 1024 → 5 (restart)"},
+		{"session_idle", func(c *Config) { c.SessionIdle = time.Hour }, "session_idle 30m0s → 1h0m0s (live)"},
+		{"heartbeat", func(c *Config) { c.Heartbeat = time.Minute }, "heartbeat 20s → 1m0s (restart)"},
+		{"drain", func(c *Config) { c.Drain = 0 }, "drain 10s → 0s (live)"},
+		{"tls", func(c *Config) { c.TLS = TLS{"a", "b"} }, "tls.cert_file (restart)\ntls.key_file (restart)"},
+		{"access", func(c *Config) { c.Access = c.Access[:1] }, "access.dev there → removed (live)"},
+		{"access", func(c *Config) { c.Access = append(c.Access, Access{Name: "ci", Token: "x"}) }, "access.ci none → added (live)"},
+		{"access", func(c *Config) { c.Access[0].Token = "another" }, "access.ops.token (live)"},
+		{"access", func(c *Config) { c.Access[1].Servers = nil; c.Access[1].Tools.Deny = []string{"a"} }, "access.dev.servers (live)\naccess.dev.tools.deny (live)"},
+		{"access", func(c *Config) { c.Access[1].Operator = true }, "access.dev.operator false → true (live)"},
+		{"access", func(c *Config) { slices.Reverse(c.Access) }, ""},
+		{"access", func(c *Config) { c.Access = nil }, "access (restart)"},
+		{"per_principal", func(c *Config) { c.PerPrincipal.Calls = 5 }, "per_principal.calls 0 → 5 (live)"},
+		{"per_principal", func(c *Config) { c.PerPrincipal.Rate = limits.Rate{PerSecond: 2} }, "per_principal.rate (live)"},
+		{"public_status", func(c *Config) { c.PublicStatus = true }, "public_status false → true (live)"},
+		{"ready", func(c *Config) { c.Ready = ReadyAll }, "ready any → all (live)"},
+		{"reload", func(c *Config) { c.Reload = ReloadOff }, "reload on → off (live)"},
+		{"admin", func(c *Config) { c.Admin = []string{"ops"} }, "admin (live)"},
+		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
+		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
+		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},
+		{"separator", func(c *Config) { c.Separator = "." }, "separator __ → . (next)"},
+		{"servers", func(c *Config) {
+			c.Servers = append(c.Servers, DefaultServer("three", ""), DefaultServer("four", ""))
+		}, "servers.three none → added (live)\nservers.four none → added (live)"},
+		{"servers", func(c *Config) { c.Servers[1].Name = "three" }, "servers.two there → removed (live)\nservers.three none → added (live)"},
+		{"servers", func(c *Config) { c.Servers = c.Servers[1:] }, "servers.one there → removed (live)\nservers 2 → 1 (next)"},
+		{"servers", func(c *Config) { slices.Reverse(c.Servers) }, "servers order → another order (live)"},
+		{".stdio", func(c *Config) { c.Servers[0].Stdio.Env = map[string]string{"TOKEN": "s3cr3t"} }, "servers.one.stdio.env (next)"},
+		{".stdio", func(c *Config) { c.Servers[0].Stdio.Args = []string{"s3cr3t"} }, "servers.one.stdio.args (next)"},
+		{".stdio", func(c *Config) { c.Servers[0].Stdio.StopTerm = time.Minute }, "servers.one.stdio.stop_term 0s → 1m0s (next)"},
+		{".http", func(c *Config) {
+			c.Servers[0].Stdio, c.Servers[0].HTTP = nil, &httpclient.Config{URL: "http://s3cr3t"}
+		}, "servers.one.stdio (next)\nservers.one.http (next)"},
+		{".sse", func(c *Config) { c.Servers[0].SSE = &httpclient.Config{} }, "servers.one.sse (next)"},
+		{".rest", func(c *Config) { c.Servers[0].Rest = &rest.Config{} }, "servers.one.rest (next)"},
+		{".era", func(c *Config) { c.Servers[0].Era = EraLegacy }, "servers.one.era auto → legacy (next)"},
+		{".revision", func(c *Config) { c.Servers[0].Revision = "2025-06-18" }, "servers.one.revision none → 2025-06-18 (next)"},
+		{".offer", func(c *Config) { c.Servers[0].Offer = OfferLegacy }, "servers.one.offer none → legacy (next)"},
+		{".share", func(c *Config) { c.Servers[0].Share = ShareAll }, "servers.one.share session → all (next)"},
+		{".forward", func(c *Config) { c.Servers[0].Forward = []bridge.Forward{{From: "A", To: "A"}} }, "servers.one.forward (next)"},
+		{".prefix", func(c *Config) { c.Servers[0].Prefix = "" }, "servers.one.prefix one__ → none (next)"},
+		{".tools", func(c *Config) { c.Servers[0].Tools.Deny = []string{"a"} }, "servers.one.tools (next)"},
+		{".prompts", func(c *Config) { c.Servers[0].Prompts.Allow = []string{"a"} }, "servers.one.prompts (next)"},
+		{".resources", func(c *Config) { c.Servers[0].Resources.Rename = map[string]string{"a": "b"} }, "servers.one.resources (next)"},
+		{".validate", func(c *Config) { c.Servers[0].Validate = true }, "servers.one.validate false → true (next)"},
+		{".cache", func(c *Config) { c.Servers[0].Cache.Stale = time.Minute }, "servers.one.cache.stale 0s → 1m0s (next)"},
+		{".breaker", func(c *Config) { c.Servers[0].Breaker = breaker.Options{Off: true} }, "servers.one.breaker (next)"},
+		{".limits", func(c *Config) { c.Servers[0].Limits.Calls = 5 }, "servers.one.limits.calls 0 → 5 (next)"},
+		{".retry", func(c *Config) { c.Servers[0].Retry.Attempts = 5 }, "servers.one.retry.attempts 0 → 5 (next)"},
+		{".ping", func(c *Config) { c.Servers[0].Ping = time.Minute }, "servers.one.ping 0s → 1m0s (next)"},
+		{".restart", func(c *Config) { c.Servers[0].Restart = false }, "servers.one.restart true → false (next)"},
+		{".timeout", func(c *Config) { c.Servers[0].Timeout = time.Minute }, "servers.one.timeout 5m0s → 1m0s (next)"},
+		{".max_timeout", func(c *Config) { c.Servers[0].MaxTimeout = 2 * time.Hour }, "servers.one.max_timeout 1h0m0s → 2h0m0s (next)"},
+		{".handshake_timeout", func(c *Config) { c.Servers[0].HandshakeTimeout = time.Second }, "servers.one.handshake_timeout 1m0s → 1s (next)"},
+		{".idle_stop", func(c *Config) { c.Servers[0].IdleStop = time.Minute }, "servers.one.idle_stop 0s → 1m0s (next)"},
+		{".max_children", func(c *Config) { c.Servers[0].MaxChildren = 5 }, "servers.one.max_children 256 → 5 (next)"},
+		{".starts_per_minute", func(c *Config) { c.Servers[0].StartsPerMinute = 5 }, "servers.one.starts_per_minute 30 → 5 (next)"},
+		{".restart_max_pause", func(c *Config) { c.Servers[0].RestartMaxPause = time.Hour }, "servers.one.restart_max_pause 1m0s → 1h0m0s (next)"},
+		{"", func(c *Config) { c.Servers[0].Adapter = program{1} }, "servers.one (next)"},
+		{"", func(c *Config) {}, ""},
+	} {
+		was, now := two(), two()
+		tc.change(now)
+		tested[tc.key] = true
+		if got := lines(Diff(was, now)); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.key, got, tc.want)
+		}
+		running := Running(was, now, Diff(was, now))
+		for _, c := range Diff(running, now) {
+			if c.Effect != EffectRestart {
+				t.Errorf("%s: after it counts, there still is %s", tc.key, c)
+			}
+		}
+		if got := len(Diff(was, running)) > 0; got != strings.Contains(regexp.MustCompile(`(?m)^.*\(restart\)$`).ReplaceAllString(tc.want, ""), "(") {
+			t.Errorf("%s: what counts is %s", tc.key, lines(Diff(was, running)))
+		}
+	}
+	for _, of := range []struct {
+		keys    []string
+		effects map[string]Effect
+		dot     string
+	}{{strict.Keys(reflect.TypeFor[Config]()), fileEffects, ""}, {strict.Keys(reflect.TypeFor[Server]()), serverEffects, "."}} {
+		for _, key := range of.keys {
+			if !tested[of.dot+key] {
+				t.Errorf("%s%s has no case here", of.dot, key)
+			}
+			if of.effects[key] == "" {
+				t.Errorf("%s%s has no effect", of.dot, key)
+			}
+		}
+		if len(of.effects) != len(of.keys) {
+			t.Errorf("%d keys have an effect, and there are %d", len(of.effects), len(of.keys))
+		}
+	}
+}
+
+var tested = map[string]bool{}
+
+// program is an adapter of a program.
+type program struct{ n int }
+
+// Open fails.
+func (program) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return nil, bridge.ErrUnavailable
+}
+
+func lines(changes []Change) string {
+	var all []string
+	for _, c := range changes {
+		all = append(all, c.String())
+	}
+	return strings.Join(all, "\n")
+}
+
+// What takes a restart in some cases only.
+func TestDiffCases(t *testing.T) {
+	was, now := two(), two()
+	was.TLS, now.TLS = TLS{"a", "b"}, TLS{"a", "c"}
+	if got := lines(Diff(was, now)); got != "tls.key_file (live)" {
+		t.Errorf("another certificate: %s", got)
+	}
+	was, now = two(), two()
+	was.Access = nil
+	if got := lines(Diff(was, now)); got != "access (restart)" {
+		t.Errorf("the first rules: %s", got)
+	}
+	if len(Running(was, now, Diff(was, now)).Access) != 0 {
+		t.Error("the first rules count at once")
+	}
+	was, now = two(), two()
+	was.Cluster.Redis, now.Cluster.Redis, now.SessionIdle = "redis://a", "redis://a", time.Hour
+	if got := lines(Diff(was, now)); got != "session_idle 30m0s → 1h0m0s (restart)" {
+		t.Errorf("in a cluster: %s", got)
+	}
+	was, now = two(), two()
+	was.Servers[0].Adapter, now.Servers[0].Adapter = program{1}, program{1}
+	if got := Diff(was, now); len(got) > 0 {
+		t.Errorf("the same part of a program: %s", lines(got))
+	}
+}
+
+// A value from the environment is shown as its reference.
+func TestDiffSecrets(t *testing.T) {
+	const text = "listen: 127.0.0.1:${PORT}\nservers:\n  one:\n    stdio: { command: sh, env: { A: \"${TOKEN}\" } }\n"
+	read := func(port string) *Config {
+		c, err := Parse("f", []byte(text), func(name string) (string, bool) {
+			return map[string]string{"PORT": port, "TOKEN": "s3cr3t" + port}[name], true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	got := lines(Diff(read("40001"), read("40002")))
+	if got != "listen 127.0.0.1:${PORT} → 127.0.0.1:${PORT} (restart)\nservers.one.stdio.env (next)" {
+		t.Errorf("changes: %s", got)
+	}
+}
+
+// A file that is read again without having changed makes no change.
+func TestDiffSame(t *testing.T) {
+	env := environment(programs(t))
+	t.Chdir("testdata")
+	files, err := filepath.Glob("*.good.*")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, ".want") {
+			continue
+		}
+		was, err := Load(file, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := Load(file, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Diff(was, now); len(got) > 0 {
+			t.Errorf("%s: %s", file, lines(got))
+		}
+	}
+}
+
+// Files that settings are made of are parts of them.
+func TestDiffFiles(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.env", "A=1\n")
+	write("ca.pem", "first")
+	write("c.yaml", "servers:\n  one:\n    stdio: { command: sh, env_file: a.env }\n  two:\n    http: { url: https://a, ca_file: ca.pem }\n")
+	read := func() *Config {
+		c, err := Load(filepath.Join(folder, "c.yaml"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	was := read()
+	if got := was.Files(); !slices.Equal(got, []string{filepath.Join(folder, "a.env"), filepath.Join(folder, "ca.pem")}) {
+		t.Errorf("files: %v", got)
+	}
+	write("a.env", "A=2\n")
+	write("ca.pem", "second")
+	if got := lines(Diff(was, read())); got != "servers.one.stdio.env (next)\nservers.two.http.ca_file content → another content (next)" {
+		t.Errorf("changes: %s", got)
+	}
+}
+
+// docs/operations.md says of each key when it counts.
+func TestDiffDocumented(t *testing.T) {
+	data, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for heading, effects := range map[string]map[string]Effect{"### When a key of the file counts": fileEffects, "### When a key of a server counts": serverEffects} {
+		_, section, ok := strings.Cut(string(data), "\n"+heading+"\n")
+		if !ok {
+			t.Fatalf("there is no %q", heading)
+		}
+		section, _, _ = strings.Cut(section, "\n#")
+		said := map[string]Effect{}
+		for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\| (live|next|restart)\\b.* \\|$").FindAllStringSubmatch(section, -1) {
+			for _, key := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[1], -1) {
+				said[key[1]] = Effect(row[2])
+			}
+		}
+		if !reflect.DeepEqual(said, effects) {
+			for key, effect := range effects {
+				if said[key] != effect {
+					t.Errorf("%s: %s is %q, want %q", heading, key, said[key], effect)
+				}
+			}
+			t.Errorf("%s: %d keys, want %d", heading, len(said), len(effects))
+		}
+	}
+}
+
+// BenchmarkDiff is of 1,000 servers, of which one is another.
+func BenchmarkDiff(b *testing.B) {
+	was, now := two(), two()
+	for n := range 1000 {
+		for _, c := range []*Config{was, now} {
+			s := DefaultServer(fmt.Sprint("s", n), "")
+			s.Stdio = &stdio.Config{Command: "true", Args: []string{"a", "b"}, Env: map[string]string{"A": "1"}}
+			c.Servers = append(c.Servers, s)
+		}
+	}
+	now.Servers[500].Timeout = time.Minute
+	for b.Loop() {
+		if got := Diff(was, now); len(got) != 1 {
+			b.Fatal(lines(got))
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// part is a file that a server's settings are made of: a change of its content is a
+// change of the settings. Files that are followed otherwise, such as documents of APIs,
+// are none.
+type part struct{ key, path string }
+
+// read returns the parts of a server.
+func (s *Server) read() []part {
+	var all []part
+	add := func(kind, ca, cert, key string) {
+		all = append(all, part{kind + ".ca_file", ca}, part{kind + ".cert_file", cert}, part{kind + ".key_file", key})
+	}
+	switch {
+	case s.HTTP != nil:
+		add("http", s.HTTP.CAFile, s.HTTP.CertFile, s.HTTP.KeyFile)
+	case s.SSE != nil:
+		add("sse", s.SSE.CAFile, s.SSE.CertFile, s.SSE.KeyFile)
+	case s.Rest != nil:
+		add("rest", s.Rest.CAFile, s.Rest.CertFile, s.Rest.KeyFile)
+	}
+	return slices.DeleteFunc(all, func(p part) bool { return p.path == "" })
+}
+
+// Files returns the files that the configuration is made of, beside its own: those of
+// variables of programs, and the certificates for servers. Whoever follows a
+// configuration follows these too.
+func (c *Config) Files() []string {
+	var all []string
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		if s.Stdio != nil && s.Stdio.EnvFile != "" {
+			all = append(all, s.Stdio.EnvFile)
+		}
+		for _, p := range s.read() {
+			all = append(all, p.path)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// note keeps what the parts of servers have in them, to be compared by Diff.
+func (c *Config) note() {
+	for i := range c.Servers {
+		for _, p := range c.Servers[i].read() {
+			if c.files == nil {
+				c.files = map[string]string{}
+			}
+			if _, known := c.files[p.path]; !known {
+				c.files[p.path] = Digest(p.path)
+			}
+		}
+	}
+}
+
+// Digest returns a word that is another one when the content of a file is. A file that
+// cannot be read has one too.
+func Digest(path string) string {
+	data, err := readFile(path, maxFile)
+	if err != nil {
+		return "unreadable: " + reason(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

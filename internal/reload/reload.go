@@ -1,0 +1,285 @@
+// Package reload has a bridge read its configuration again while it runs: when the file
+// has changed, and when somebody asks for it. A file with a fault changes nothing.
+//
+// What changes by that, and when it counts, is for the bridge to do.
+package reload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// Target is the bridge.
+type Target interface {
+	// Plan returns what Apply would change.
+	Plan(c *config.Config) ([]config.Change, error)
+	// Apply has another configuration count. An error changes nothing.
+	Apply(c *config.Config) ([]config.Change, error)
+}
+
+// Options say what is read.
+type Options struct {
+	// File is the configuration file, which is looked at.
+	File string
+	// Load reads it, with all that it needs to be served. It is not called by two
+	// goroutines at once.
+	Load func() (*config.Config, error)
+	Log  *slog.Logger
+	// Began is called when it is read to be applied, and the function that it returns
+	// when that is over. It may be nil.
+	Began func() (over func())
+}
+
+// Result is what a reload has changed, or would change.
+type Result struct {
+	Changes []config.Change `json:"changes"`
+	// Warnings are those of the file.
+	Warnings []string `json:"warnings"`
+	// File is which it is, and Digest tells its content from others: see config.Digest.
+	File   string `json:"file"`
+	Digest string `json:"digest"`
+}
+
+// Status says which configuration counts.
+type Status struct {
+	// Hash tells the content of the file, and of those that it is made of, from others.
+	Hash     string    `json:"hash"`
+	LoadedAt time.Time `json:"loaded_at"`
+	// LastError says in short why the file could not be taken; empty when it was.
+	LastError   string     `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+	// Pending are the changes that wait for a restart.
+	Pending []string `json:"pending_restart,omitempty"`
+}
+
+// Counts are what metrics have of it.
+type Counts struct {
+	Good              bool // the last one succeeded
+	At                time.Time
+	Succeeded, Faulty uint64
+}
+
+// Reloader reads the configuration. Its methods may be called concurrently.
+type Reloader struct {
+	o         Options
+	follows   atomic.Bool // the file is looked at
+	now       atomic.Pointer[Status]
+	succeeded atomic.Uint64
+	faulty    atomic.Uint64
+
+	mu       sync.Mutex // held while the configuration is read and applied; guards the rest
+	target   Target
+	files    []string // that it is made of, beside its own
+	print    string   // of what was read last, whether it was good or not
+	said     string   // what was wrong with it
+	warnings []string
+}
+
+// New returns what reads that file: see Load.
+func New(o Options) *Reloader {
+	if o.Began == nil {
+		o.Began = func() func() { return func() {} }
+	}
+	r := &Reloader{o: o}
+	r.now.Store(&Status{})
+	return r
+}
+
+// Load reads the configuration for the first time.
+func (r *Reloader) Load() (*config.Config, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := config.Digest(r.o.File) // before it is read: what is written meanwhile is another one
+	c, err := r.o.Load()
+	if err != nil {
+		return nil, err
+	}
+	r.took(c, own)
+	r.now.Store(&Status{Hash: brief(r.print), LoadedAt: time.Now()})
+	return c, nil
+}
+
+// Serve says what has the configuration now. It is called once, after Load.
+func (r *Reloader) Serve(t Target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = t
+}
+
+// took notes what was read. The caller holds r.mu.
+func (r *Reloader) took(c *config.Config, own string) {
+	r.follows.Store(c.Reload == config.ReloadOn)
+	r.files, r.warnings, r.said = c.Files(), c.Warnings, ""
+	r.print = r.prints(own)
+}
+
+// prints returns what tells the content of all files from others. own is that of the
+// file itself. The caller holds r.mu.
+func (r *Reloader) prints(own string) string {
+	h := sha256.New()
+	fmt.Fprintln(h, own)
+	for _, f := range r.files {
+		fmt.Fprintln(h, f, config.Digest(f))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func brief(print string) string { return print[:min(len(print), 16)] }
+
+// Status returns which configuration counts.
+func (r *Reloader) Status() Status { return *r.now.Load() }
+
+// Counts returns how often it was read.
+func (r *Reloader) Counts() Counts {
+	s := r.now.Load()
+	return Counts{s.LastError == "", s.LoadedAt, r.succeeded.Load(), r.faulty.Load()}
+}
+
+// Check returns what Reload would change.
+func (r *Reloader) Check() (*Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := config.Digest(r.o.File)
+	c, err := r.o.Load()
+	if err != nil {
+		return nil, err
+	}
+	changes, err := r.target.Plan(c)
+	if err != nil {
+		return nil, err
+	}
+	return r.result(c, changes, own), nil
+}
+
+func (r *Reloader) result(c *config.Config, changes []config.Change, own string) *Result {
+	return &Result{append([]config.Change{}, changes...), append([]string{}, c.Warnings...), r.o.File, own}
+}
+
+// Reload reads the configuration and has it count. An error changes nothing. Reloads do
+// not overlap: each reads the file as it is when its turn comes.
+func (r *Reloader) Reload() (*Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reload(true)
+}
+
+// reload is Reload. Unless somebody has asked, the same error is not said again. The
+// caller holds r.mu.
+func (r *Reloader) reload(asked bool) (*Result, error) {
+	own := config.Digest(r.o.File)
+	defer r.o.Began()()
+	c, err := r.o.Load()
+	var changes []config.Change
+	if err == nil {
+		changes, err = r.target.Apply(c)
+	}
+	if err != nil {
+		r.print = r.prints(own)
+		r.failed(err, asked)
+		return nil, err
+	}
+	for _, w := range c.Warnings {
+		if !slices.Contains(r.warnings, w) {
+			r.o.Log.Warn(w)
+		}
+	}
+	r.took(c, own)
+	r.succeeded.Add(1)
+	s := &Status{Hash: brief(r.print), LoadedAt: time.Now()}
+	var said []string
+	for _, change := range changes {
+		said = append(said, change.String())
+		if change.Effect == config.EffectRestart {
+			s.Pending = append(s.Pending, change.Path)
+		}
+	}
+	r.now.Store(s)
+	r.o.Log.Info("configuration reloaded", "file", r.o.File, "changes", len(changes), "what", clipped(said))
+	if len(s.Pending) > 0 {
+		r.o.Log.Warn("some changes of the configuration count after a restart only", "keys", strings.Join(s.Pending, ", "))
+	}
+	return r.result(c, changes, own), nil
+}
+
+// mostSaid is how many changes a line of the log has.
+const mostSaid = 50
+
+func clipped(said []string) string {
+	more := ""
+	if n := len(said) - mostSaid; n > 0 {
+		said, more = said[:mostSaid], fmt.Sprintf("; and %d more", n)
+	}
+	return strings.Join(said, "; ") + more
+}
+
+// failed notes and logs why nothing was changed. The caller holds r.mu.
+func (r *Reloader) failed(err error, asked bool) {
+	text := err.Error()
+	if text == r.said && !asked {
+		return
+	}
+	r.said = text
+	r.faulty.Add(1)
+	at := time.Now()
+	s := r.Status()
+	s.LastErrorAt, s.LastError = &at, "the file could not be taken: the log says why"
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		s.LastError = fmt.Sprintf("the file has a fault in line %d: the log has it", faults[0].Line)
+		if n := len(faults); n > 1 {
+			s.LastError = fmt.Sprintf("the file has %d faults, the first in line %d: the log has them", n, faults[0].Line)
+		}
+		for _, f := range faults {
+			r.o.Log.Error("fault of the configuration", "err", f.String())
+		}
+		text = s.LastError
+	}
+	r.now.Store(&s)
+	r.o.Log.Error("the configuration was not reloaded: all stays as it was", "file", r.o.File, "err", text)
+}
+
+// every is how often the file is looked at.
+const every = 2 * time.Second
+
+// Follow looks at the file until ctx ends, and reads it when it has changed, unless the
+// configuration says otherwise. A change is taken when two looks agree.
+func (r *Reloader) Follow(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	seen := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if r.follows.Load() {
+			seen = r.look(seen)
+		} else {
+			seen = ""
+		}
+	}
+}
+
+// look reads the file if it is as it was seen the last time, and not as it was read. It
+// returns as what it is seen. Of a file that was not good it cannot be told what it is
+// made of, so that one is read each time.
+func (r *Reloader) look(before string) (seen string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen = r.prints(config.Digest(r.o.File))
+	if r.target != nil && seen == before && (seen != r.print || r.said != "") {
+		_, _ = r.reload(false) // it is logged
+	}
+	return seen
+}

@@ -1,0 +1,292 @@
+package reload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// target is a bridge that has the last configuration.
+type target struct {
+	mu    sync.Mutex
+	c     *config.Config
+	times int
+	err   error
+	busy  bool
+}
+
+func (b *target) Plan(c *config.Config) ([]config.Change, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return config.Diff(b.c, c), nil
+}
+
+func (b *target) Apply(c *config.Config) ([]config.Change, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.busy {
+		panic("two reloads at once")
+	}
+	b.busy = true
+	defer func() { b.busy = false }()
+	if b.err != nil {
+		return nil, b.err
+	}
+	changes := config.Diff(b.c, c)
+	b.c = config.Running(b.c, c, changes)
+	b.times++
+	return changes, nil
+}
+
+// read returns how often it got one.
+func (b *target) read() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.times
+}
+
+func (b *target) timeout() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.c.Servers[0].Timeout
+}
+
+// lines is a log for several goroutines.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// room is a folder with a file, and what reads it.
+type room struct {
+	t      *testing.T
+	folder string
+	*Reloader
+	target *target
+	log    *lines
+}
+
+func newRoom(t *testing.T, text string) *room {
+	m := &room{t: t, folder: t.TempDir(), log: &lines{}}
+	m.write("bridge.yaml", text)
+	file := filepath.Join(m.folder, "bridge.yaml")
+	m.Reloader = New(Options{File: file, Load: func() (*config.Config, error) { return config.Load(file, nil) }, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+	c, err := m.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.target = &target{c: c}
+	m.Serve(m.target)
+	return m
+}
+
+func (m *room) write(name, text string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.folder, name), []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// follow has the file looked at in a bubble.
+func (m *room) follow(f func()) {
+	synctest.Test(m.t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { m.Follow(ctx) })
+		time.Sleep(every / 2) // what f does is between two looks
+		f()
+		stop()
+		wg.Wait()
+	})
+}
+
+func file(timeout, more string) string {
+	return "servers:\n  one:\n    stdio: { command: sh }\n    timeout: " + timeout + "\n" + more
+}
+
+// A change is taken when two looks agree, and the same text changes nothing.
+func TestFollow(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	before := m.Status()
+	m.follow(func() {
+		time.Sleep(time.Minute)
+		if m.target.read() != 0 || !m.Status().LoadedAt.Equal(before.LoadedAt) {
+			t.Error("what has not changed was read again")
+		}
+		m.write("bridge.yaml", file("11s", ""))
+		time.Sleep(every)
+		if m.target.read() != 0 {
+			t.Error("one look was enough")
+		}
+		m.write("bridge.yaml", file("12s", "")) // somebody is still writing
+		time.Sleep(every)
+		if m.target.read() != 0 {
+			t.Error("two looks that do not agree were enough")
+		}
+		time.Sleep(every)
+		if m.target.read() != 1 || m.target.timeout() != 12*time.Second {
+			t.Errorf("read %d times, the time-out is %v", m.target.read(), m.target.timeout())
+		}
+		m.write("bridge.yaml", file("12s", "")) // the same once more
+		time.Sleep(time.Minute)
+		if m.target.read() != 1 {
+			t.Error("the same text was read again")
+		}
+	})
+	if now := m.Status(); now.Hash == before.Hash || now.LastError != "" || m.Counts().Succeeded != 1 {
+		t.Errorf("status %+v, counts %+v", now, m.Counts())
+	}
+	if !strings.Contains(m.log.String(), `configuration reloaded`) || !strings.Contains(m.log.String(), "servers.one.timeout 10s → 12s (next)") {
+		t.Errorf("log: %s", m.log)
+	}
+}
+
+// The link of a ConfigMap is swapped: the name stays, and what it leads to is another.
+func TestFollowLink(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	for _, version := range []string{"1", "2"} {
+		if err := os.Mkdir(filepath.Join(m.folder, "..v"+version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		m.write("..v"+version+"/bridge.yaml", file("2"+version+"s", ""))
+	}
+	link := func(version string) {
+		if err := errors.Join(os.Symlink("..v"+version, filepath.Join(m.folder, "..new")), os.Rename(filepath.Join(m.folder, "..new"), filepath.Join(m.folder, "..data"))); err != nil {
+			t.Skip("no links here: ", err)
+		}
+	}
+	link("1")
+	if err := errors.Join(os.Remove(filepath.Join(m.folder, "bridge.yaml")), os.Symlink(filepath.Join("..data", "bridge.yaml"), filepath.Join(m.folder, "bridge.yaml"))); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	m.follow(func() {
+		time.Sleep(3 * every)
+		if m.target.timeout() != 21*time.Second {
+			t.Errorf("the time-out is %v", m.target.timeout())
+		}
+		link("2")
+		time.Sleep(3 * every)
+		if m.target.timeout() != 22*time.Second {
+			t.Errorf("the time-out is %v", m.target.timeout())
+		}
+	})
+}
+
+// A fault changes nothing. It is logged with its line, once, and is over when the file
+// is good again, also one that it is made of.
+func TestFault(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	m.follow(func() {
+		m.write("bridge.yaml", file("11s", "    nonsense: 1\n"))
+		time.Sleep(time.Minute)
+		if m.target.timeout() != 10*time.Second || m.target.read() != 0 {
+			t.Error("a file with a fault was taken")
+		}
+		if s := m.Status(); s.LastError != "the file has a fault in line 5: the log has it" || s.LastErrorAt == nil || m.Counts().Good {
+			t.Errorf("status %+v", s)
+		}
+		if n := strings.Count(m.log.String(), "unknown key"); n != 1 || m.Counts().Faulty != 1 {
+			t.Errorf("said %d times: %s", n, m.log)
+		}
+		m.write("bridge.yaml", strings.Replace(file("11s", ""), "sh }", "sh, env_file: a.env }", 1))
+		time.Sleep(time.Minute)
+		if s := m.Status(); s.LastError == "" || m.Counts().Faulty != 2 {
+			t.Errorf("status %+v, counts %+v", s, m.Counts())
+		}
+		m.write("a.env", "A=1\n") // which the file that counts does not name
+		time.Sleep(3 * every)
+		if s := m.Status(); s.LastError != "" || m.target.timeout() != 11*time.Second {
+			t.Errorf("status %+v, the time-out is %v", s, m.target.timeout())
+		}
+		m.write("a.env", "A=2\n")
+		time.Sleep(3 * every)
+		if m.target.read() != 2 {
+			t.Error("another env_file was not noticed")
+		}
+	})
+	m.target.err = errors.New("the bridge is stopping")
+	if _, err := m.Reload(); err == nil || m.Status().LastError != "the file could not be taken: the log says why" {
+		t.Errorf("%v, status %+v", err, m.Status())
+	}
+}
+
+// reload: off leaves it to who asks, from when it is read.
+func TestOff(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	m.follow(func() {
+		m.write("bridge.yaml", file("10s", "reload: off\n"))
+		time.Sleep(3 * every)
+		m.write("bridge.yaml", file("11s", "reload: off\n"))
+		time.Sleep(time.Minute)
+		if m.target.timeout() != 10*time.Second {
+			t.Error("the file is looked at")
+		}
+		r, err := m.Reload()
+		if err != nil || len(r.Changes) != 1 || m.target.timeout() != 11*time.Second {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// Check changes nothing. What waits for a restart is said as long as it waits.
+func TestPending(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	m.write("bridge.yaml", file("11s", "heartbeat: 5s\n"))
+	r, err := m.Check()
+	if err != nil || len(r.Changes) != 2 || m.target.read() != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for range 2 {
+		if _, err := m.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(m.Status().Pending); got != "[heartbeat]" {
+			t.Errorf("pending: %s", got)
+		}
+	}
+	m.write("bridge.yaml", file("11s", ""))
+	if _, err := m.Reload(); err != nil || len(m.Status().Pending) > 0 {
+		t.Errorf("%v, %+v", err, m.Status())
+	}
+}
+
+// Many edits in quick succession, from all sides, end with the last.
+func TestManyEdits(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	m.follow(func() {
+		var wg sync.WaitGroup
+		for n := range 20 {
+			m.write("bridge.yaml", file(fmt.Sprint(20+n, "s"), ""))
+			wg.Go(func() { _, _ = m.Reload() })
+			time.Sleep(time.Duration(n) * 100 * time.Millisecond)
+		}
+		wg.Wait()
+		time.Sleep(3 * every)
+		if m.target.timeout() != 39*time.Second {
+			t.Errorf("the last edit is not what counts: %v", m.target.timeout())
+		}
+	})
+}

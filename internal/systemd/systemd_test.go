@@ -1,0 +1,67 @@
+package systemd
+
+import (
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the service manager is told, and in which order.
+func TestNotifier(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("systemd is for Linux only")
+	}
+	for _, address := range []string{filepath.Join(t.TempDir(), "s"), "@mcp-bridge-test-" + strings.ReplaceAll(filepath.Base(t.TempDir()), "/", "")} {
+		at := &net.UnixAddr{Name: strings.Replace(address, "@", "\x00", 1), Net: "unixgram"}
+		l, err := net.ListenUnixgram("unixgram", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		t.Setenv("NOTIFY_SOCKET", address)
+		n := FromEnvironment()
+		if FromEnvironment() != nil {
+			t.Error("a child would be told of the socket")
+		}
+		for _, step := range []struct {
+			tell func() error
+			want []string
+		}{
+			{func() error { return n.Ready("serving 2 servers\non :80") }, []string{"READY=1", "STATUS=serving 2 servers on :80"}},
+			{n.Reloading, []string{"RELOADING=1", "MONOTONIC_USEC=", "STATUS=reading"}},
+			{n.Stopping, []string{"STOPPING=1"}},
+		} {
+			if err := step.tell(); err != nil {
+				t.Fatal(err)
+			}
+			_ = l.SetReadDeadline(time.Now().Add(time.Minute))
+			b := make([]byte, 4096)
+			k, err := l.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range step.want {
+				if !strings.Contains("\n"+string(b[:k]), "\n"+want) {
+					t.Errorf("at %s: told %q, want %q", address, b[:k], want)
+				}
+			}
+		}
+	}
+}
+
+// Nobody is told where nobody asks, and one who does not listen is an error, not a wait.
+func TestNobody(t *testing.T) {
+	var none *Notifier
+	if err := none.Ready(""); err != nil {
+		t.Error(err)
+	}
+	if New("") != nil {
+		t.Error("the empty address is one")
+	}
+	if err := New(filepath.Join(t.TempDir(), "none")).Stopping(); err == nil {
+		t.Error("nobody listens, and that is no error")
+	}
+}
