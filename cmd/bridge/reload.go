@@ -91,7 +91,7 @@ func printChanges(w io.Writer, out *reload.Result, none string) error {
 
 // servedAt is where a configuration is served, for a program on the same machine.
 func servedAt(c *config.Config) string {
-	host, port, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(config.Address(c.Listen))
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		host = "127.0.0.1"
 	}
