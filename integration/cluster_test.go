@@ -30,22 +30,38 @@ const lease = 3 * time.Second
 type fleet struct {
 	t         *testing.T
 	base      string // of nginx
+	servers   map[string]any
+	server    string // the path of the one that is meant, if there are several
 	store     *redistest.Server
 	instances []*process
 	tags      map[string]*process
 }
 
-// startFleet starts n instances that serve the everything server.
+// newFleet returns a fleet without an instance yet.
+func newFleet(t *testing.T, servers map[string]any) *fleet {
+	t.Helper()
+	return &fleet{t: t, servers: servers, store: redistest.Start(t), tags: map[string]*process{}}
+}
+
+// startFleet starts n instances that serve the everything server, behind nginx.
 func startFleet(t *testing.T, n int) *fleet {
 	t.Helper()
-	f := &fleet{t: t, store: redistest.Start(t), tags: map[string]*process{}}
+	f := newFleet(t, map[string]any{"everything": kindOf(t, references[0], "stdio")})
+	f.balance(n)
+	return f
+}
+
+// balance starts n instances behind nginx.
+func (f *fleet) balance(n int) {
+	t := f.t
+	t.Helper()
 	program := need(t, "nginx")
 	conf, err := os.ReadFile("../examples/cluster/nginx.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir, port := t.TempDir(), freePort(t)
-	swap := []string{"127.0.0.1:8808", fmt.Sprint("127.0.0.1:", port), "http {", fmt.Sprintf("http { client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;", dir)}
+	swap := []string{"daemon off;", "daemon off; master_process off;", "127.0.0.1:8808", fmt.Sprint("127.0.0.1:", port), "http {", fmt.Sprintf("http { client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;", dir)}
 	for i := range n {
 		swap = append(swap, fmt.Sprint("127.0.0.1:900", i+1), strings.TrimPrefix(f.add().base, "http://"))
 	}
@@ -82,7 +98,6 @@ func startFleet(t *testing.T, n int) *fleet {
 	for _, p := range f.instances {
 		f.sees(p, n)
 	}
-	return f
 }
 
 // add starts one more instance.
@@ -90,7 +105,7 @@ func (f *fleet) add() *process {
 	f.t.Helper()
 	file := configureNamed(f.t, map[string]any{
 		"listen": "127.0.0.1:0", "drain": "20s",
-		"servers": map[string]any{"everything": kindOf(f.t, references[0], "stdio")},
+		"servers": f.servers,
 		"cluster": map[string]any{
 			"redis": "redis://" + f.store.Address, "secret": strings.Repeat("secret of the test ", 3),
 			"listen": "127.0.0.1:0", "advertise": "127.0.0.1", "lease": lease.String(),
@@ -131,8 +146,8 @@ type legacyClient struct {
 // begin begins a session at an address.
 func (f *fleet) begin(base string) *legacyClient {
 	f.t.Helper()
-	c := &legacyClient{base: base}
-	res, body, err := c.post(f.t.Context(), `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	c := &legacyClient{base: base + f.server}
+	res, body, err := c.post(f.t.Context(), `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1"}}}`)
 	if err != nil || res.StatusCode != http.StatusOK {
 		f.t.Fatalf("initialize = %v %s %v", res, body, err)
 	}
@@ -197,7 +212,43 @@ func (f *fleet) call(c *legacyClient, tool string, args map[string]any) string {
 // server process (S-013).
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3)
+	f := newFleet(t, map[string]any{"everything": kindOf(t, references[0], "stdio"), "fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}})
+	f.server = "/everything"
+	f.balance(3)
+	// (S-025): what belongs to a call that is under way comes by any instance, too.
+	for _, client := range clients {
+		for _, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {
+			t.Run(client.name+"/"+where.transport, func(t *testing.T) {
+				t.Parallel()
+				client.run(t, where, flavourOf(references[0], "stdio", ""))
+			})
+		}
+	}
+	t.Run("one id for all", func(t *testing.T) { // (S-024)
+		t.Parallel()
+		const sessions, calls = 20, 100
+		var all sync.WaitGroup
+		for n := range sessions {
+			c := mustOpenRaw(t, f.base+"/fake")
+			next := atomic.Int32{}
+			for range 5 {
+				all.Go(func() {
+					for i := next.Add(1); i <= calls; i = next.Add(1) {
+						want := fmt.Sprintf("session %d call %d", n, i)
+						r, err := c.tool(t.Context(), "sleep", map[string]any{"message": want, "ms": i % 5})
+						if err != nil {
+							t.Errorf("%s: %v", want, err)
+							return
+						}
+						if got, _ := r.text(); got != want || string(r.answer.ID) != "1" {
+							t.Errorf("%s was answered by %q with the id %s: %v", want, got, r.answer.ID, r)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+	})
 	t.Run("raw", func(t *testing.T) {
 		t.Parallel()
 		for range 3 {
@@ -212,7 +263,7 @@ func TestCluster(t *testing.T) {
 	t.Run("SDK", func(t *testing.T) {
 		t.Parallel()
 		client := mcp.NewClient(&mcp.Implementation{Name: "cluster", Version: "1"}, nil)
-		s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.base + "/mcp"}, nil)
+		s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.base + "/everything/mcp"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +282,7 @@ func TestCluster(t *testing.T) {
 	t.Run("HTTP+SSE", func(t *testing.T) { // (S-035)
 		t.Parallel()
 		client := mcp.NewClient(&mcp.Implementation{Name: "cluster", Version: "1"}, nil)
-		s, err := client.Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: f.base + "/sse"}, nil)
+		s, err := client.Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: f.base + "/everything/sse"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +297,7 @@ func TestCluster(t *testing.T) {
 		t.Parallel()
 		c := f.begin(f.instances[0].base)
 		f.call(c, "echo", map[string]any{"message": "x"})
-		r, err := http.NewRequestWithContext(t.Context(), "DELETE", f.instances[1].base+"/mcp", nil)
+		r, err := http.NewRequestWithContext(t.Context(), "DELETE", f.instances[1].base+f.server+"/mcp", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +310,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("DELETE at another instance = %d", res.StatusCode)
 		}
 		for _, p := range f.instances {
-			c.base = p.base
+			c.base = p.base + f.server
 			if res, body, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil || res.StatusCode != http.StatusNotFound {
 				t.Errorf("an ended session = %v %s %v, want 404", res, body, err)
 			}
@@ -377,6 +428,22 @@ func TestClusterStopped(t *testing.T) {
 	c.base = f.base // nginx goes on to the next instance where it cannot connect
 	for range 6 {
 		f.call(c, "echo", map[string]any{"message": "by nginx"})
+	}
+}
+
+// Commands of one client are no instances: they need no store, also where the file has a
+// cluster (S-003).
+func TestClusterCommands(t *testing.T) {
+	t.Parallel()
+	file := configureNamed(t, map[string]any{
+		"servers": map[string]any{"everything": kindOf(t, references[0], "stdio")},
+		"cluster": map[string]any{"redis": "redis://127.0.0.1:1", "secret": strings.Repeat("secret of the test ", 3), "listen": "127.0.0.1:0", "advertise": "127.0.0.1"},
+	})
+	p := newPeer("one", true).connect(t, target{transport: "stdio", command: connectTo(t, file)}, legacy)
+	defer p.close(t)
+	same(t, "echo", p.text(t, "echo", map[string]any{"message": "m"}), "Echo: m")
+	if out, err := exec.Command(bridgeProgram(t), "tools", "-c", file, "everything").CombinedOutput(); err != nil || !strings.Contains(string(out), "echo") {
+		t.Errorf("tools: %v\n%s", err, out)
 	}
 }
 

@@ -186,6 +186,9 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) found {
 		p.mu.Unlock()
 		close(done)
 	}()
+	if p.node.Holds(seen.Key) { // somebody has just taken it over, since it was seen: the store would say so of the same twice
+		return found{taken: true}
+	}
 	ctx = context.WithoutCancel(ctx) // its client may go: others wait for it
 	h, err := p.node.Take(ctx, seen)
 	if moved, ok := errors.AsType[*session.Moved](err); ok {

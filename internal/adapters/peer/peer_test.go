@@ -129,6 +129,53 @@ func TestCarried(t *testing.T) {
 	}
 }
 
+// again is a store that says of a Take that is made twice that it was done, as it has to
+// if the answer to the first was lost.
+type again struct {
+	session.Store
+	owner string
+}
+
+func (s again) Take(ctx context.Context, seen session.Held) (session.Held, error) {
+	h, err := s.Store.Take(ctx, seen)
+	if m, ok := errors.AsType[*session.Moved](err); ok && m.Owner == s.owner && m.Epoch == seen.Epoch+1 {
+		return s.Find(ctx, seen.Key)
+	}
+	return h, err
+}
+
+// Two requests for a session find that its owner is dead. It is taken over once, also if
+// the second comes to that when the first is done (S-013).
+func TestAdoptedOnce(t *testing.T) {
+	const id = "AAAAAAA"
+	adopted := 0
+	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Portable: func(string) bool { return true }, Adopt: func(string, session.Held) error { adopted++; return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := session.NewMemory(10)
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: slog.New(slog.DiscardHandler)})
+	p.Join(n)
+	n.Start("127.0.0.1:1")
+	defer n.Close(t.Context())
+	if err := n.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := records.As("old").Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("s")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := p.adopt(t.Context(), "s", seen); !got.taken {
+			t.Errorf("adopt = %+v", got)
+		}
+	}
+	if adopted != 1 {
+		t.Errorf("the session was taken over %d times", adopted)
+	}
+}
+
 // What a front answers when the owner's response is not whole (S-020, S-024): each
 // request that has no answer yet gets one, with the id that it was sent with.
 func TestBrokenOff(t *testing.T) {
@@ -194,7 +241,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// What comes back whole is passed on as it is, and what could not be sent is not answered.
+// What comes back whole is passed on as it is, and what could not be sent is not answered:
+// only that may be sent again (S-022).
 func TestWhole(t *testing.T) {
 	large := strings.Repeat("0123456789", 100_000)
 	stream := ": hello\n\nid: g-1\ndata: {\"jsonrpc\":\"2.0\"}\n\n" + "data: " + large + "\n\ndata: {}\n\n"

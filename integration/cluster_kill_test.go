@@ -1,0 +1,508 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+)
+
+// ledger is a remote server that outlives every instance, and counts what it executes.
+type ledger struct {
+	url string
+
+	mu  sync.Mutex // guards ran
+	ran map[string]int
+}
+
+// work is what its tool is called with.
+type work struct {
+	Tag string `json:"tag"`
+	Ask bool   `json:"ask,omitempty"` // a question to the client
+	MS  int    `json:"ms,omitempty"`
+}
+
+func startLedger(t *testing.T) *ledger {
+	t.Helper()
+	c := &ledger{ran: map[string]int{}}
+	s := mcp.NewServer(&mcp.Implementation{Name: "counter", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "work"}, func(ctx context.Context, r *mcp.CallToolRequest, w work) (*mcp.CallToolResult, any, error) {
+		c.mu.Lock()
+		c.ran[w.Tag]++
+		c.mu.Unlock()
+		for i := range 3 {
+			if token := r.Params.GetProgressToken(); token != nil {
+				_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1)}) // who has asked may be gone
+			}
+		}
+		text := w.Tag
+		if w.Ask {
+			soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			a, err := r.Session.Elicit(soon, &mcp.ElicitParams{Message: w.Tag, RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"said": map[string]any{"type": "string"}}}})
+			if err != nil {
+				return nil, nil, err
+			}
+			text += fmt.Sprint(" ", a.Content["said"])
+		}
+		time.Sleep(time.Duration(w.MS) * time.Millisecond)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+	})
+	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	c.url = server.URL
+	return c
+}
+
+func (c *ledger) count(tag string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ran[tag]
+}
+
+// servers is the counter as the bridge reaches it.
+func (c *ledger) servers() map[string]any {
+	return map[string]any{"counter": map[string]any{"http": map[string]any{"url": c.url}}}
+}
+
+// What became of a call.
+const (
+	succeeded = "succeeded"
+	lost      = "lost"   // an error that says that it is not known
+	broken    = "broken" // the client's connection
+	turned    = "turned away"
+)
+
+// worked is a call and what became of it.
+type worked struct {
+	work
+	how string
+}
+
+// call makes one call at an instance, and answers the question that comes meanwhile at
+// another one. Whatever happens, there is one answer or a broken connection (S-020).
+func (c *ledger) call(f *fleet, ctx context.Context, session, at, other string, w work) (how string) {
+	id := fmt.Sprintf("%q", "id of "+w.Tag)
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"work","arguments":{"tag":%q,"ask":%t,"ms":%d},"_meta":{"progressToken":%q}}}`, id, w.Tag, w.Ask, w.MS, "of "+w.Tag)
+	r, err := http.NewRequestWithContext(ctx, "POST", at+"/mcp", strings.NewReader(body))
+	if err != nil {
+		return err.Error()
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Mcp-Session-Id", session)
+	res, err := rawHTTP.Do(r)
+	if err != nil {
+		return broken
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" {
+		return turned
+	}
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body)
+		return fmt.Sprint("status ", res.StatusCode, " ", string(text))
+	}
+	lines := bufio.NewReaderSize(res.Body, 1<<16)
+	var all []gjson.Result
+	progress, asked, begun := int64(0), "not asked", time.Now()
+	for {
+		line, err := lines.ReadBytes('\n')
+		m := gjson.ParseBytes(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("data: ")))
+		switch {
+		case m.Get("id").Raw == id && (m.Get("result").Exists() || m.Get("error").Exists()):
+			all = append(all, m)
+		case m.Get("method").Str == "elicitation/create":
+			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"said":%q}}}`, m.Get("id").Raw, "yes "+w.Tag)
+			asked = fmt.Sprint("asked after ", time.Since(begun), " as ", m.Get("id").Raw, ", answered:", answered(ctx, &legacyClient{base: other, session: session}, answer), " after ", time.Since(begun))
+		case m.Get("method").Str == "notifications/progress": // (S-023): in order, and its own
+			if now := m.Get("params.progress").Int(); m.Get("params.progressToken").Str != "of "+w.Tag || now != progress+1 {
+				return "progress out of order: " + m.Raw
+			} else {
+				progress = now
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			if len(all) == 0 {
+				return broken
+			}
+			break
+		}
+	}
+	switch {
+	case len(all) != 1:
+		return fmt.Sprintf("%d answers", len(all))
+	case all[0].Get("error.data.bridge").Str == "upstream_lost":
+		return lost
+	case all[0].Get("result.isError").Bool() || !all[0].Get("result").Exists():
+		return all[0].Raw + ", " + asked
+	case w.Ask && all[0].Get("result.content.0.text").Str != w.Tag+" yes "+w.Tag || !w.Ask && all[0].Get("result.content.0.text").Str != w.Tag:
+		return "another's answer: " + all[0].Raw
+	}
+	return succeeded
+}
+
+// answered answers a question, and says how that went.
+func answered(ctx context.Context, at *legacyClient, answer string) string {
+	how := ""
+	for {
+		res, body, err := at.post(ctx, answer)
+		if err == nil && res.StatusCode != http.StatusServiceUnavailable {
+			return how + fmt.Sprint(" ", res.StatusCode, " ", string(body))
+		}
+		how += fmt.Sprint(" ", err, " ", string(body)) // it may be lost with an instance, and its call with it
+		if err != nil {
+			return how
+		}
+		select {
+		case <-ctx.Done():
+			return how
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// crowd makes calls of one session at one instance until it is told to stop.
+type crowd struct {
+	name  string
+	begun atomic.Int32 // calls
+	good  atomic.Int32 // those that succeeded
+	stop  chan struct{}
+	all   sync.WaitGroup
+
+	mu  sync.Mutex // guards how
+	how []worked
+}
+
+var crowds atomic.Int32
+
+// crowd starts n callers. Their questions are answered at other.
+func (f *fleet) crowd(c *ledger, n int, session, at, other string) *crowd {
+	g := &crowd{name: fmt.Sprint("crowd ", crowds.Add(1)), stop: make(chan struct{})}
+	for range n {
+		g.all.Go(func() {
+			for {
+				select {
+				case <-g.stop:
+					return
+				default:
+				}
+				k := g.begun.Add(1)
+				w := work{Tag: fmt.Sprint(g.name, " call ", k), Ask: k%3 == 0, MS: mathrand.IntN(30)}
+				ctx, cancel := context.WithTimeout(f.t.Context(), deadline)
+				how := c.call(f, ctx, session, at, other, w)
+				cancel()
+				g.mu.Lock()
+				g.how = append(g.how, worked{w, how})
+				g.mu.Unlock()
+				switch how {
+				case succeeded:
+					g.good.Add(1)
+				case broken: // the instance has gone
+					return
+				}
+			}
+		})
+	}
+	return g
+}
+
+// goesOn waits for more calls that succeed.
+func (g *crowd) goesOn(t *testing.T, what string, more int32) {
+	t.Helper()
+	from := g.good.Load()
+	if _, ok := eventually(func() (int32, bool) { n := g.good.Load(); return n, n >= from+more }); !ok {
+		t.Fatalf("%s: %s does not go on after %s", what, g.name, g.tally())
+	}
+}
+
+func (g *crowd) tally() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	tally := map[string]int{}
+	for _, w := range g.how {
+		tally[w.how]++
+	}
+	return fmt.Sprint(tally)
+}
+
+// end stops the callers. What became of their calls is one of those, and none was
+// executed twice (S-021).
+func (g *crowd) end(t *testing.T, c *ledger, may ...string) {
+	t.Helper()
+	close(g.stop)
+	g.all.Wait()
+	for _, w := range g.how {
+		n := c.count(w.Tag)
+		if w.how != succeeded && !slices.Contains(may, w.how) {
+			t.Errorf("%s: %s", w.Tag, w.how)
+		}
+		if n > 1 || w.how == succeeded && n != 1 || w.how == turned && n != 0 {
+			t.Errorf("%s: %s, and executed %d times", w.Tag, w.how, n)
+		}
+	}
+}
+
+// TestClusterRounds kills the owner of a session, the instance that its client is
+// connected to, or Redis, again and again amid calls with progress and questions: each
+// has one answer or a broken connection, and none is executed twice (S-020, S-021).
+// Calls that have nothing to do with it succeed.
+func TestClusterRounds(t *testing.T) {
+	t.Parallel()
+	for part := range scaletest.Of(1, 2) {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			c := startLedger(t)
+			f := newFleet(t, c.servers())
+			for range 3 {
+				f.add()
+			}
+			for round := range scaletest.Of(3, 25) {
+				f.round(c, []string{"owner", "redis", "front", "redis"}[round%4], round)
+			}
+		})
+	}
+}
+
+// round kills one thing amid calls.
+func (f *fleet) round(c *ledger, victim string, round int) {
+	t, p := f.t, f.instances
+	for _, i := range p {
+		f.sees(i, 3)
+	}
+	mine, others := f.begin(p[0].base), f.begin(p[2].base)
+	// One session has its owner, and its client's instance; another lives elsewhere.
+	at, safe := p[1], p[0]
+	if victim == "owner" {
+		safe = p[1]
+	}
+	what := fmt.Sprint("round ", round, ": ", victim)
+	calls := f.crowd(c, 4, mine.session, at.base, p[2].base)
+	bystander := f.crowd(c, 2, others.session, safe.base, p[2].base)
+	calls.goesOn(t, what, 4)
+	bystander.goesOn(t, what, 2)
+	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
+	switch victim {
+	case "redis":
+		f.store.Kill()
+		calls.goesOn(t, what, 4)
+		f.store.Run()
+		calls.goesOn(t, what, 8)
+		bystander.goesOn(t, what, 2)
+		calls.end(t, c)
+		bystander.end(t, c)
+		for _, i := range p {
+			f.sees(i, 3)
+		}
+		return
+	case "owner":
+		p[0].cmd.Process.Kill()
+		killed := time.Now()
+		calls.goesOn(t, what, 4)
+		if took := time.Since(killed); took > lease+time.Second+deadline/4 {
+			t.Errorf("%s: the session went on after %v", what, took)
+		}
+		calls.end(t, c, lost, turned)
+		<-p[0].exited
+		f.instances = slices.Delete(p, 0, 1)
+	case "front":
+		p[1].cmd.Process.Kill()
+		calls.all.Wait() // all their connections break
+		calls.end(t, c, lost, broken)
+		how := c.call(f, t.Context(), mine.session, p[2].base, p[0].base, work{Tag: what + " by another", Ask: true})
+		if how != succeeded {
+			t.Errorf("%s: by another instance: %s", what, how)
+		}
+		<-p[1].exited
+		f.instances = slices.Delete(p, 1, 2)
+	}
+	bystander.goesOn(t, what, 2)
+	bystander.end(t, c)
+	f.add()
+}
+
+// TestClusterPaused stops the process of an owner for several leases, and lets it go on
+// when its session has a new owner: it serves nothing of it (S-012), and sends what it
+// gets to the new one.
+func TestClusterPaused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, map[string]any{"fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}})
+	for range 3 {
+		f.add()
+	}
+	for _, p := range f.instances {
+		f.sees(p, 3)
+	}
+	owner, other, third := f.instances[0], f.instances[1], f.instances[2]
+	c := f.begin(owner.base)
+	old := f.call(c, "pid", nil)
+	if err := owner.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	c.base = other.base
+	stopped := time.Now()
+	now, ok := eventually(func() (string, bool) {
+		_, body, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":"pid","arguments":{}}}`)
+		all := answers(body, `"p"`)
+		if err != nil || len(all) != 1 {
+			return string(body), false
+		}
+		return all[0].Get("result.content.0.text").Str, all[0].Get("result").Exists()
+	})
+	if !ok || now == old {
+		t.Fatalf("the session is not taken over: %s", now)
+	}
+	t.Logf("taken over after %v", time.Since(stopped))
+	for time.Since(stopped) < 3*lease { // it is served by the new owner meanwhile
+		if got := f.call(c, "pid", nil); got != now {
+			t.Fatalf("served by process %s, want %s", got, now)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		for _, p := range []*process{owner, third, other} {
+			c.base = p.base
+			if got := f.call(c, "pid", nil); got != now {
+				t.Fatalf("served by process %s of the old owner, want %s", got, now)
+			}
+		}
+	}
+	if state := f.sees(owner, 3); gjson.Get(state, "cluster.lost_to_others").Int() != 1 {
+		t.Errorf("the old owner says %s", gjson.Get(state, "cluster").Raw)
+	}
+}
+
+// TestClusterStore empties Redis, writes garbage into all of its keys, and starts it
+// again with nothing in it, amid calls: all of them succeed (S-061), and nothing comes of
+// what somebody else has written (S-082). Redis has nothing in it that may be read (S-073).
+func TestClusterStore(t *testing.T) {
+	t.Parallel()
+	c := startLedger(t)
+	f := newFleet(t, c.servers())
+	for range 3 {
+		f.add()
+	}
+	p := f.instances
+	for _, i := range p {
+		f.sees(i, 3)
+	}
+	redis := f.store.Client()
+	defer redis.Close()
+	ctx := t.Context()
+	session := f.begin(p[0].base).session
+	calls := f.crowd(c, 3, session, p[1].base, p[2].base)
+	kept := func() (string, bool) { // until all is there again
+		keys, err := redis.Keys(ctx, "*").Result()
+		members, records := 0, 0
+		for _, k := range keys {
+			if strings.HasPrefix(k, "bridge:{m}:") && k != "bridge:{m}:all" {
+				members++
+			}
+			if strings.HasPrefix(k, "bridge:s:") {
+				records++
+			}
+		}
+		return fmt.Sprint(keys, err), members == 3 && records == 1
+	}
+	await := func(what string) {
+		t.Helper()
+		calls.goesOn(t, what, 5)
+		if keys, ok := eventually(kept); !ok {
+			t.Fatalf("%s: Redis has %s", what, keys)
+		}
+		for _, i := range p {
+			f.sees(i, 3)
+		}
+	}
+	await("begun")
+	keys, err := redis.Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		dump := redis.Dump(ctx, k).Val()
+		for _, open := range []string{session, "counter", "secret of the test", "127.0.0.1", "elicitation"} {
+			if strings.Contains(k, open) || strings.Contains(dump, open) {
+				t.Errorf("%s shows %q", k, open)
+			}
+		}
+	}
+	for range scaletest.Of(1, 3) {
+		if err := redis.FlushAll(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		await("emptied")
+		f.store.Kill()
+		calls.goesOn(t, "without Redis", 5)
+		f.store.Run()
+		await("started again")
+	}
+	for _, k := range keys {
+		if k == "bridge:{m}:all" {
+			for _, id := range []string{rand.Text(), "", "\x00", strings.Repeat("x", 10_000)} {
+				redis.Do(ctx, "ZADD", k, "1e15", id)
+			}
+		} else if strings.HasPrefix(k, "bridge:s:") {
+			redis.HSet(ctx, k, "b", rand.Text())
+		} else {
+			redis.Set(ctx, k, rand.Text(), time.Minute)
+		}
+	}
+	calls.goesOn(t, "with garbage", 20)
+	for _, i := range p {
+		f.sees(i, 3)
+	}
+	calls.end(t, c)
+	stranger(t, gjson.Get(f.sees(p[0], 3), "cluster.members.0.address").Str)
+}
+
+// stranger connects to the port for instances without their certificate (S-080).
+func stranger(t *testing.T, address string) {
+	const request = "POST /peer/v1/hello HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+	for name, dial := range map[string]func() (net.Conn, error){
+		"no TLS": func() (net.Conn, error) { return net.Dial("tcp", address) },
+		"no certificate": func() (net.Conn, error) {
+			return tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+		},
+	} {
+		conn, err := dial()
+		if err != nil {
+			continue
+		}
+		_ = conn.SetDeadline(time.Now().Add(deadline))
+		_, _ = io.WriteString(conn, request)
+		answer, err := io.ReadAll(conn)
+		if bytes.Contains(answer, []byte("incarnation")) || bytes.Contains(answer, []byte("200 OK")) || err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+		_ = conn.Close()
+	}
+}
