@@ -16,7 +16,7 @@ export GORACE ?= atexit_sleep_ms=0
 # The version of make dist: that of the last tag of git, unless it is given.
 VERSION   ?=
 
-.PHONY: help build dist check format tidy vet lint test bench fuzz
+.PHONY: help build dist check packages format tidy vet lint test bench fuzz
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ dist: ## the archives of a release, in dist: the same bytes for the same commit
 	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))
 
 check: format tidy vet lint test ## all that must pass
+
+packages: ## the Helm chart and the image, whose tests are a module of their own
+	@echo '== deploy/check'
+	@cd deploy/check && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -timeout 15m ./...
 
 format: ## names the files that gofmt would change
 	@echo '== gofmt'

@@ -1,0 +1,554 @@
+// Package chart holds the Helm chart to what Helm and Kubernetes ask of it.
+package chart
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	v2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	sigs "sigs.k8s.io/yaml"
+)
+
+const (
+	folder  = "../../helm/mcp-bridge"
+	example = "../../helm/examples/n8n"
+)
+
+// load reads a chart; that of the example with the other as its dependency.
+func load(t *testing.T, dir string) *v2.Chart {
+	t.Helper()
+	c, err := loader.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir == example {
+		c.AddDependency(load(t, folder))
+	}
+	return c
+}
+
+// values reads values: those of files, and then those of a text.
+func values(t *testing.T, file, text string) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	if file != "" {
+		read, err := common.ReadValuesFile(filepath.Join(folder, "ci", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = read
+	}
+	var more map[string]any
+	if err := sigs.Unmarshal([]byte(text), &more); err != nil {
+		t.Fatal(err)
+	}
+	return util.MergeTables(more, all)
+}
+
+// render renders a chart as helm install does: the objects of each template.
+func render(t *testing.T, c *v2.Chart, vals map[string]any) (map[string]string, error) {
+	t.Helper()
+	if err := chartutil.ProcessDependencies(c, vals); err != nil {
+		return nil, err
+	}
+	ready, err := util.ToRenderValues(c, vals, common.ReleaseOptions{Name: "rel", Namespace: "tools", Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, ready)
+}
+
+// An object of Kubernetes, as it was rendered.
+type object struct {
+	kind, name string
+	text       []byte // JSON
+	typed      any    // decoded strictly
+}
+
+// arkServer is an MCPServer of ARK, ark.mckinsey.com/v1alpha1, as far as we use it.
+type arkServer struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name   string            `json:"name"`
+		Labels map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec struct {
+		Transport string `json:"transport"`
+		Address   struct {
+			Value     string `json:"value,omitempty"`
+			ValueFrom struct {
+				ServiceRef struct {
+					Name, Namespace, Port, Path string
+				} `json:"serviceRef"`
+			} `json:"valueFrom"`
+		} `json:"address"`
+		Headers []struct {
+			Name  string `json:"name"`
+			Value struct {
+				Value     string `json:"value,omitempty"`
+				ValueFrom struct {
+					SecretKeyRef core.SecretKeySelector `json:"secretKeyRef"`
+				} `json:"valueFrom"`
+			} `json:"value"`
+		} `json:"headers"`
+		Timeout      string `json:"timeout"`
+		PollInterval string `json:"pollInterval"`
+	} `json:"spec"`
+}
+
+// arkAgent and arkQuery are two more.
+type arkAgent struct {
+	APIVersion string                `json:"apiVersion"`
+	Kind       string                `json:"kind"`
+	Metadata   struct{ Name string } `json:"metadata"`
+	Spec       struct {
+		ModelRef struct{ Name string }         `json:"modelRef"`
+		Prompt   string                        `json:"prompt"`
+		Tools    []struct{ Type, Name string } `json:"tools"`
+	} `json:"spec"`
+}
+
+type arkQuery struct {
+	APIVersion string                `json:"apiVersion"`
+	Kind       string                `json:"kind"`
+	Metadata   struct{ Name string } `json:"metadata"`
+	Spec       struct {
+		Input   string                      `json:"input"`
+		Target  struct{ Type, Name string } `json:"target"`
+		Timeout string                      `json:"timeout"`
+	} `json:"spec"`
+}
+
+// kinds are the types of what may be rendered.
+var kinds = map[string]func() any{
+	"v1/ConfigMap":                            func() any { return new(core.ConfigMap) },
+	"v1/Service":                              func() any { return new(core.Service) },
+	"v1/ServiceAccount":                       func() any { return new(core.ServiceAccount) },
+	"v1/Pod":                                  func() any { return new(core.Pod) },
+	"v1/PersistentVolumeClaim":                func() any { return new(core.PersistentVolumeClaim) },
+	"apps/v1/Deployment":                      func() any { return new(apps.Deployment) },
+	"autoscaling/v2/HorizontalPodAutoscaler":  func() any { return new(autoscaling.HorizontalPodAutoscaler) },
+	"policy/v1/PodDisruptionBudget":           func() any { return new(policy.PodDisruptionBudget) },
+	"networking.k8s.io/v1/NetworkPolicy":      func() any { return new(networking.NetworkPolicy) },
+	"networking.k8s.io/v1/Ingress":            func() any { return new(networking.Ingress) },
+	"monitoring.coreos.com/v1/ServiceMonitor": func() any { return new(monitoring.ServiceMonitor) },
+	"monitoring.coreos.com/v1/PrometheusRule": func() any { return new(monitoring.PrometheusRule) },
+	"gateway.networking.k8s.io/v1/HTTPRoute":  func() any { return new(gateway.HTTPRoute) },
+	"ark.mckinsey.com/v1alpha1/MCPServer":     func() any { return new(arkServer) },
+	"ark.mckinsey.com/v1alpha1/Agent":         func() any { return new(arkAgent) },
+	"ark.mckinsey.com/v1alpha1/Query":         func() any { return new(arkQuery) },
+}
+
+// decode reads the objects of a template. A field that their type does not have is an
+// error.
+func decode(text string) (all []object, err error) {
+	r := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	for {
+		doc, err := r.Read()
+		if err == io.EOF {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(regexp.MustCompile(`(?m)^(#.*|---)$`).ReplaceAll(doc, nil))) == 0 {
+			continue
+		}
+		raw, err := sigs.YAMLToJSONStrict(doc)
+		if err != nil {
+			return nil, fmt.Errorf("%w in\n%s", err, doc)
+		}
+		var head struct {
+			APIVersion string
+			Kind       string
+			Metadata   struct{ Name string }
+		}
+		if err := json.Unmarshal(raw, &head); err != nil {
+			return nil, err
+		}
+		make := kinds[head.APIVersion+"/"+head.Kind]
+		if make == nil || head.Metadata.Name == "" {
+			return nil, fmt.Errorf("%s/%s %q is not known", head.APIVersion, head.Kind, head.Metadata.Name)
+		}
+		typed := make()
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(typed); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", head.Kind, head.Metadata.Name, err)
+		}
+		all = append(all, object{head.Kind, head.Metadata.Name, raw, typed})
+	}
+}
+
+// objects renders a chart and returns its objects.
+func objects(t *testing.T, c *v2.Chart, vals map[string]any) ([]object, error) {
+	t.Helper()
+	files, err := render(t, c, vals)
+	if err != nil {
+		return nil, err
+	}
+	var all []object
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".txt") {
+			continue
+		}
+		some, err := decode(files[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// all returns the objects of a type.
+func all[T any](made []object) (found []*T) {
+	for _, o := range made {
+		if typed, ok := o.typed.(*T); ok {
+			found = append(found, typed)
+		}
+	}
+	return found
+}
+
+// matches reports whether a selector chooses labels.
+func matches(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+// faults returns where the objects of a release do not fit each other.
+func faults(made []object) (found []string) {
+	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	deployments := all[apps.Deployment](made)
+	if len(deployments) != 1 {
+		return []string{fmt.Sprintf("there are %d deployments", len(deployments))}
+	}
+	d := deployments[0]
+	pod := d.Spec.Template
+	ports := map[string]int32{}
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			ports[p.Name] = p.ContainerPort
+		}
+	}
+	if !matches(d.Spec.Selector.MatchLabels, pod.Labels) {
+		fault("the deployment does not select its pods")
+	}
+	for _, s := range all[core.Service](made) {
+		if !matches(s.Spec.Selector, pod.Labels) {
+			fault("Service %s does not select the pods", s.Name)
+		}
+		for _, p := range s.Spec.Ports {
+			if p.TargetPort.StrVal == "" || ports[p.TargetPort.StrVal] == 0 {
+				fault("Service %s: the pods have no port %s", s.Name, p.TargetPort.String())
+			}
+		}
+	}
+	for _, p := range all[networking.NetworkPolicy](made) {
+		if !matches(p.Spec.PodSelector.MatchLabels, pod.Labels) {
+			fault("the NetworkPolicy does not select the pods")
+		}
+		for _, in := range p.Spec.Ingress {
+			if len(in.From) == 0 {
+				fault("the NetworkPolicy lets everybody in")
+			}
+			for _, port := range in.Ports {
+				if port.Port.StrVal == "" || ports[port.Port.StrVal] == 0 {
+					fault("the NetworkPolicy names the port %s, which no pod has", port.Port.String())
+				}
+			}
+		}
+	}
+	for _, p := range all[policy.PodDisruptionBudget](made) {
+		if !matches(p.Spec.Selector.MatchLabels, pod.Labels) {
+			fault("the PodDisruptionBudget does not select the pods")
+		}
+	}
+	for _, h := range all[autoscaling.HorizontalPodAutoscaler](made) {
+		if h.Spec.ScaleTargetRef.Name != d.Name || d.Spec.Replicas != nil {
+			fault("the HorizontalPodAutoscaler scales %s, and the deployment says replicas: %v", h.Spec.ScaleTargetRef.Name, d.Spec.Replicas != nil)
+		}
+	}
+	services := map[string]*core.Service{}
+	for _, s := range all[core.Service](made) {
+		services[s.Name] = s
+	}
+	for _, m := range all[monitoring.ServiceMonitor](made) {
+		chosen := 0
+		for _, s := range services {
+			if matches(m.Spec.Selector.MatchLabels, s.Labels) {
+				chosen++
+			}
+		}
+		if chosen != 1 {
+			fault("the ServiceMonitor selects %d services", chosen)
+		}
+	}
+	for _, i := range all[networking.Ingress](made) {
+		for _, r := range i.Spec.Rules {
+			for _, p := range r.HTTP.Paths {
+				if services[p.Backend.Service.Name] == nil || services[p.Backend.Service.Name].Spec.Ports[0].Name != p.Backend.Service.Port.Name {
+					fault("the Ingress leads to %s, which is no service", p.Backend.Service.Name)
+				}
+			}
+		}
+	}
+	for _, r := range all[gateway.HTTPRoute](made) {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				if s := services[string(b.Name)]; s == nil || s.Spec.Ports[0].Port != int32(*b.Port) {
+					fault("the HTTPRoute leads to %s, which is no service", b.Name)
+				}
+			}
+		}
+	}
+	for _, m := range all[arkServer](made) {
+		ref := m.Spec.Address.ValueFrom.ServiceRef
+		if s := services[ref.Name]; s == nil || s.Spec.Ports[0].Name != ref.Port || strings.HasPrefix(ref.Path, "/") {
+			fault("MCPServer %s leads to %+v, which is no service", m.Metadata.Name, ref)
+		}
+	}
+	mounted := map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		mounted[v.Name] = true
+		if v.ConfigMap != nil && !slices.ContainsFunc(made, func(o object) bool { return o.kind == "ConfigMap" && o.name == v.ConfigMap.Name }) && v.ConfigMap.Name != "my-bridge" {
+			fault("the volume %s is of ConfigMap %s, which is not there", v.Name, v.ConfigMap.Name)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		for _, m := range c.VolumeMounts {
+			if !mounted[m.Name] {
+				fault("container %s mounts %s, which is no volume", c.Name, m.Name)
+			}
+		}
+		if c.Name == "mcp-bridge" {
+			found = append(found, container(c, pod.Spec)...)
+		}
+	}
+	for _, c := range all[core.ConfigMap](made) {
+		for name, text := range c.Data {
+			for _, m := range secretText.FindAllStringSubmatch(text, -1) {
+				if !strings.HasPrefix(m[2], "$") {
+					fault("ConfigMap %s: %s has what looks like a secret: %s", c.Name, name, m[0])
+				}
+			}
+		}
+	}
+	return found
+}
+
+// secretText are values that should be in a Secret.
+var secretText = regexp.MustCompile(`(?i)(token|secret|password|authorization|api_key): "?(?:Bearer )?([^\s{"]+)`)
+
+// container returns what is wrong with the bridge's container.
+func container(c core.Container, pod core.PodSpec) (found []string) {
+	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	s := c.SecurityContext
+	p := pod.SecurityContext
+	switch {
+	case s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}):
+		fault("the container is not restricted")
+	case (s.RunAsNonRoot == nil || !*s.RunAsNonRoot) && (p == nil || p.RunAsNonRoot == nil || !*p.RunAsNonRoot):
+		fault("the container may run as root")
+	case s.SeccompProfile == nil && (p == nil || p.SeccompProfile == nil):
+		fault("the container has no seccomp profile")
+	case s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem:
+		fault("the container may write everywhere")
+	}
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		fault("the token of the service account is mounted")
+	}
+	for name, probe := range map[string]*core.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+		switch {
+		case probe == nil || probe.HTTPGet == nil:
+			fault("there is no probe of %s", name)
+		case probe.HTTPGet.Port.StrVal != "mcp" || len(probe.HTTPGet.HTTPHeaders) != 1 || probe.HTTPGet.HTTPHeaders[0].Value != "localhost":
+			fault("the probe of %s is %+v", name, probe.HTTPGet)
+		case name == "liveness" && !strings.HasSuffix(probe.HTTPGet.Path, "/healthz"):
+			fault("the probe of liveness is of %s", probe.HTTPGet.Path)
+		}
+	}
+	return found
+}
+
+// release is what a file of values makes.
+func release(t *testing.T, file, more string) []object {
+	t.Helper()
+	made, err := objects(t, load(t, folder), values(t, file, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml"}
+
+// Each file of values makes objects that Kubernetes knows, and that fit each other.
+func TestObjects(t *testing.T) {
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			made := release(t, file, "")
+			for _, fault := range faults(made) {
+				t.Error(fault)
+			}
+			if file == "full-values.yaml" {
+				seen := map[string]bool{}
+				for _, o := range made {
+					seen[o.kind] = true
+				}
+				if len(seen) < 12 {
+					t.Errorf("of %d kinds only: %v", len(seen), slices.Sorted(maps.Keys(seen)))
+				}
+			}
+		})
+	}
+}
+
+// As a dependency of another chart, the chart makes nothing.
+func TestLibrary(t *testing.T) {
+	if made := release(t, "full-values.yaml", "mode: library"); len(made) != 0 {
+		t.Errorf("%d objects, want none", len(made))
+	}
+}
+
+// Helm finds nothing to remark.
+func TestLint(t *testing.T) {
+	for _, file := range files {
+		l := lint.RunAll(folder, values(t, file, ""), "tools")
+		for _, m := range l.Messages {
+			if !strings.Contains(m.Error(), "icon is recommended") {
+				t.Errorf("%s: %v", file, m)
+			}
+		}
+	}
+	if l := lint.RunAll(folder, values(t, files[0], "port: none"), "tools"); l.HighestSeverity < 2 {
+		t.Errorf("wrong values are not seen: %v", l.Messages)
+	}
+}
+
+// What does not fit together is refused, and the message says what to do.
+func TestRefused(t *testing.T) {
+	for _, tc := range []struct{ file, more, want string }{
+		{"", "insecure: true", "config.servers is empty"},
+		{"minimal-values.yaml", "access: []", "access is empty"},
+		{"minimal-values.yaml", "replicas: 2", "cluster.enabled with Redis, or service.sessionAffinity: ClientIP"},
+		{"minimal-values.yaml", "autoscaling: { enabled: true }", "cluster.enabled with Redis"},
+		{"minimal-values.yaml", "cluster: { enabled: true }", "cluster.redis.existingSecret"},
+		{"full-values.yaml", "cluster: { port: 8808 }", "cluster.port must be another one"},
+		{"full-values.yaml", "existingConfigMap: mine", "no effect with existingConfigMap"},
+		{"minimal-values.yaml", "serviceMonitor: { enabled: true, access: nobody }", `no item of the name "nobody"`},
+		{"minimal-values.yaml", "ingress: { enabled: true }", "needs ingress.hosts"},
+		{"minimal-values.yaml", "httpRoute: { enabled: true }", "needs httpRoute.parentRefs"},
+		{"minimal-values.yaml", "autoscaling: { enabled: true, maxReplicas: 1, targetCPU: null }", "needs targetCPU or targetCalls"},
+		{"minimal-values.yaml", "replica: 1", "replica"},
+		{"minimal-values.yaml", "port: 0", "port"},
+		{"minimal-values.yaml", "config: { cluster: { redis: x } }", "cluster"},
+		{"minimal-values.yaml", "access: [{ name: a, existingSecret: s, key: k, rule: { token: x } }]", "token"},
+		{"minimal-values.yaml", "image: { pullPolicy: Sometimes }", "pullPolicy"},
+	} {
+		if _, err := objects(t, load(t, folder), values(t, tc.file, tc.more)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s with %s: %v, want %q", tc.file, tc.more, err, tc.want)
+		}
+	}
+}
+
+// Charts that are broken are seen: a template is changed, and what finds it says so.
+func TestBroken(t *testing.T) {
+	for _, tc := range []struct{ template, from, to, want string }{
+		{"service.yaml", `{{- include "mcp-bridge.selector" . | nindent 4 }}`, "{ app: other }", "does not select the pods"},
+		{"service.yaml", "targetPort: mcp", "targetPort: http", "no port http"},
+		{"service.yaml", "sessionAffinity:", "sessionsAffinity:", `unknown field "sessionsAffinity"`},
+		{"deployment.yaml", "automountServiceAccountToken: false", "automountServiceAccountToken: true", "token of the service account"},
+		{"deployment.yaml", "securityContext: {{- toYaml .Values.podSecurityContext | nindent 8 }}", "", "may run as root"},
+		{"_helpers.tpl", "/healthz", "/alive", "liveness"},
+		{"_helpers.tpl", "httpHeaders: [{ name: Host, value: localhost }]", "", "probe"},
+		{"_helpers.tpl", `"${CLUSTER_SECRET}"`, `"of-everybody"`, "looks like a secret"},
+		{"_helpers.tpl", "- { name: tmp, mountPath: /tmp }", "- { name: temp, mountPath: /tmp }", "no volume"},
+		{"networkpolicy.yaml", "port: mcp", "port: http", "which no pod has"},
+		{"networkpolicy.yaml", `{{- concat ($p.from | default (list (dict "podSelector" dict))) $p.metricsFrom | toYaml | nindent 8 }}`, "[]", "lets everybody in"},
+		{"pdb.yaml", `{{- include "mcp-bridge.selector" . | nindent 6 }}`, "{ app: other }", "PodDisruptionBudget does not select"},
+		{"servicemonitor.yaml", `{{- include "mcp-bridge.selector" . | nindent 6 }}`, "{ app: other }", "selects 0 services"},
+		{"hpa.yaml", "kind: Deployment, name: {{ include \"mcp-bridge.name\" . }}", "kind: Deployment, name: x", "scales x"},
+		{"ingress.yaml", "name: {{ $name }}, port", "name: x, port", "Ingress leads to x"},
+		{"httproute.yaml", "backendRefs: [{ name: {{ include \"mcp-bridge.name\" . }}", "backendRefs: [{ name: x", "HTTPRoute leads to x"},
+		{"mcpserver.yaml", "port: mcp", "port: http", "MCPServer"},
+		{"mcpserver.yaml", "pollInterval:", "poll:", `unknown field "poll"`},
+		{"prometheusrule.yaml", "for: 2m", "fore: 2m", `unknown field "fore"`},
+	} {
+		c := load(t, folder)
+		changed := false
+		for _, f := range c.Templates {
+			if f.Name == "templates/"+tc.template {
+				now := bytes.ReplaceAll(f.Data, []byte(tc.from), []byte(tc.to))
+				changed, f.Data = !bytes.Equal(now, f.Data), now
+			}
+		}
+		if !changed {
+			t.Errorf("%s has no %s", tc.template, tc.from)
+			continue
+		}
+		made, err := objects(t, c, values(t, "full-values.yaml", ""))
+		said := fmt.Sprint(err)
+		if err == nil {
+			said = strings.Join(faults(made), "\n")
+		}
+		if !strings.Contains(said, tc.want) {
+			t.Errorf("%s with %q: said is %q, want %q", tc.template, tc.to, said, tc.want)
+		}
+	}
+}
+
+// The pod has time for all that happens when it is stopped.
+func TestGrace(t *testing.T) {
+	for more, want := range map[string]int64{"": 35, "drain: 60": 85, "preStopSleep: 0": 30} {
+		d := all[apps.Deployment](release(t, "minimal-values.yaml", more))[0]
+		if got := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
+			t.Errorf("%q: %d seconds, want %d", more, got, want)
+		}
+	}
+}
+
+// The values in docs/install.md make objects that fit each other.
+func TestDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(page), "```yaml\n# values.yaml\n")
+	text, _, end := strings.Cut(text, "\n```\n")
+	if !ok || !end {
+		t.Fatal("docs/install.md has no values")
+	}
+	for _, fault := range faults(release(t, "", text)) {
+		t.Error(fault)
+	}
+}

@@ -1,0 +1,457 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+)
+
+// patience bounds a wait, on a machine that has other things to do.
+const patience = 2 * time.Minute
+
+// programs is the folder of the bridge and of a server, which TestMain compiles.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "programs-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		c := exec.Command("go", "build", "-o", dir+"/", "./cmd/bridge", "./examples/everything", "./examples/workflow-tools")
+		c.Dir = "../../.."
+		if out, err := c.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+			return 1
+		}
+		if err := os.Rename(dir+"/bridge", dir+"/mcp-bridge"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		programs = dir
+		return m.Run()
+	}())
+}
+
+// A pod runs without a cluster: its volumes are folders, and its container a process.
+type pod struct {
+	t       *testing.T
+	spec    core.PodSpec
+	dir     string // for volumes
+	base    string // of URLs
+	bridge  core.Container
+	process *exec.Cmd
+	log     *bytes.Buffer
+	ended   chan error
+}
+
+// volume writes the files of a volume as the kubelet does: ..data leads to a folder, and
+// is exchanged by a rename.
+func (p *pod) volume(name string, files map[string]string) {
+	p.t.Helper()
+	at := filepath.Join(p.dir, name)
+	fresh, err := os.MkdirTemp(p.dir, name+"-")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	check := func(err error) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	check(os.MkdirAll(at, 0o755))
+	for f, text := range files {
+		check(os.WriteFile(filepath.Join(fresh, f), []byte(text), 0o440))
+		if link := filepath.Join(at, f); !exists(link) {
+			check(os.Symlink(filepath.Join("..data", f), link))
+		}
+	}
+	check(os.Symlink(fresh, filepath.Join(at, "..data_tmp")))
+	check(os.Rename(filepath.Join(at, "..data_tmp"), filepath.Join(at, "..data")))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// local replaces the paths of the container by those of the folders.
+func (p *pod) local(text string) string {
+	for _, m := range p.bridge.VolumeMounts {
+		if m.Name == "config" || m.Name == "keys" {
+			text = strings.ReplaceAll(text, m.MountPath, filepath.Join(p.dir, m.Name))
+		}
+	}
+	return text
+}
+
+// start runs the pod of a release, with the keys in its Secret.
+func start(t *testing.T, made []object, keys map[string]string) *pod {
+	t.Helper()
+	d := all[apps.Deployment](made)[0]
+	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), log: new(bytes.Buffer), ended: make(chan error, 1)}
+	p.bridge = p.spec.Containers[0]
+	p.base = fmt.Sprintf("http://127.0.0.1:%d", p.bridge.Ports[0].ContainerPort)
+	for _, v := range p.spec.Volumes {
+		switch {
+		case v.ConfigMap != nil:
+			for _, c := range all[core.ConfigMap](made) {
+				if c.Name == v.ConfigMap.Name {
+					files := map[string]string{}
+					for name, text := range c.Data {
+						files[name] = p.local(text)
+					}
+					p.volume(v.Name, files)
+				}
+			}
+		case v.Projected != nil:
+			p.volume(v.Name, p.secrets(v.Projected, keys))
+		}
+	}
+	args := make([]string, len(p.bridge.Args))
+	for i, a := range p.bridge.Args {
+		args[i] = p.local(a)
+	}
+	p.process = exec.Command(filepath.Join(programs, "mcp-bridge"), args...)
+	p.process.Env = []string{"HOME=" + t.TempDir(), "PATH=" + programs}
+	for _, e := range p.bridge.Env {
+		value := e.Value
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "status.podIP" {
+			value = "127.0.0.1"
+		}
+		p.process.Env = append(p.process.Env, e.Name+"="+value)
+	}
+	p.process.Stdout, p.process.Stderr = p.log, p.log
+	if err := p.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		err := p.process.Wait()
+		p.ended <- err
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.process.Process.Kill() // it may have ended
+		<-p.ended
+		if t.Failed() {
+			t.Logf("the log of the bridge:\n%s", p.log)
+		}
+	})
+	p.until("the bridge is ready", func() bool { return p.probe(p.bridge.ReadinessProbe) == 200 })
+	return p
+}
+
+// secrets are the files of a projected volume.
+func (p *pod) secrets(v *core.ProjectedVolumeSource, keys map[string]string) map[string]string {
+	files := map[string]string{}
+	for _, s := range v.Sources {
+		for _, item := range s.Secret.Items {
+			files[item.Path] = keys[s.Secret.Name+"/"+item.Key]
+		}
+	}
+	return files
+}
+
+// until waits for a condition.
+func (p *pod) until(what string, is func() bool) {
+	p.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !is(); {
+		select {
+		case <-late:
+			p.t.Fatalf("%s: not after %v", what, patience)
+		case err := <-p.ended:
+			p.t.Fatalf("%s: the bridge has ended: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// probe does what the kubelet does, and returns the status; 0 without an answer.
+func (p *pod) probe(probe *core.Probe) int {
+	r, err := http.NewRequest(http.MethodGet, p.base+probe.HTTPGet.Path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, h := range probe.HTTPGet.HTTPHeaders {
+		if r.Header.Set(h.Name, h.Value); h.Name == "Host" {
+			r.Host = h.Value
+		}
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// post sends a message, and returns the status, the session and what came back.
+func (p *pod) post(key, host, session, message string) (status int, of, body string) {
+	r, err := http.NewRequest(http.MethodPost, p.base+"/mcp", strings.NewReader(message))
+	if err != nil {
+		return 0, "", err.Error()
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if r.Host = host; key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+		r.Header.Set("MCP-Protocol-Version", "2025-06-18")
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err.Error()
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, "", err.Error()
+	}
+	return res.StatusCode, res.Header.Get("Mcp-Session-Id"), string(text)
+}
+
+const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"pod","version":"1"}}}`
+
+// session opens one.
+func (p *pod) session(key string) string {
+	p.t.Helper()
+	status, session, body := p.post(key, "", "", hello)
+	if status != 200 || session == "" {
+		p.t.Fatalf("initialize: %d %s", status, body)
+	}
+	if status, _, body := p.post(key, "", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); status != 202 {
+		p.t.Fatalf("initialized: %d %s", status, body)
+	}
+	return session
+}
+
+func call(id int, tool, args string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, args)
+}
+
+// freePort returns a port that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+const (
+	key    = "the-key-of-the-agents"
+	newKey = "another-key-of-the-agents"
+)
+
+// The pod of the chart works: keys come from the Secret and change with it, the probes
+// are answered as they are written, and no call fails when the pod is stopped.
+func TestPod(t *testing.T) {
+	made := release(t, "", fmt.Sprintf(`
+access: [{ name: agents, existingSecret: mcp-keys, key: agents }]
+port: %d
+config: { servers: { ours: { stdio: { command: everything, args: [stdio] } } } }
+`, freePort(t)))
+	p := start(t, made, map[string]string{"mcp-keys/agents": key + "\n"})
+	if got := p.probe(p.bridge.LivenessProbe); got != 200 {
+		t.Errorf("the probe of liveness: %d", got)
+	}
+	for _, path := range []string{"/health", "/ready"} { // as charts of others probe
+		other := p.bridge.LivenessProbe.DeepCopy()
+		other.HTTPGet.Path = path
+		if got := p.probe(other); got != 200 {
+			t.Errorf("%s: %d", path, got)
+		}
+	}
+	for _, tc := range []struct {
+		key, host string
+		want      int
+	}{{"", "", 401}, {"a-key-of-nobody-at-all", "", 401}, {key, "evil.example.com", 403}} {
+		if got, _, body := p.post(tc.key, tc.host, "", hello); got != tc.want {
+			t.Errorf("with the key %q and the host %q: %d %s, want %d", tc.key, tc.host, got, body, tc.want)
+		}
+	}
+	session := p.session(key)
+	if status, _, body := p.post(key, "", session, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); status != 200 || !strings.Contains(body, `"get-sum"`) {
+		t.Errorf("tools/list: %d %s", status, body)
+	}
+	sum := func(key string) (int, bool) {
+		status, _, body := p.post(key, "", session, call(3, "get-sum", `{"a":1,"b":2}`))
+		return status, strings.Contains(body, "is 3.")
+	}
+	if status, ok := sum(key); status != 200 || !ok {
+		t.Errorf("get-sum: %d %v", status, ok)
+	}
+
+	// The key in the Secret is changed: the session goes on, with the new key only.
+	for _, v := range p.spec.Volumes {
+		if v.Projected != nil {
+			p.volume(v.Name, p.secrets(v.Projected, map[string]string{"mcp-keys/agents": newKey + "\n"}))
+		}
+	}
+	p.until("the old key is refused", func() bool { status, _ := sum(key); return status == 401 })
+	if status, ok := sum(newKey); status != 200 || !ok {
+		t.Errorf("the new key: %d %v, want 200 and the sum", status, ok)
+	}
+
+	p.stopUnderLoad()
+}
+
+// stopUnderLoad stops the pod while clients call, as the kubelet does: with preStop no
+// more calls come, since the pod is not among the endpoints any more, and then there is
+// SIGTERM. Those that run have to end well.
+func (p *pod) stopUnderLoad() {
+	p.t.Helper()
+	const clients = 8
+	var calls sync.WaitGroup
+	var mu sync.Mutex
+	done, failed, running := 0, []string{}, 0
+	leaving := make(chan struct{})
+	for range clients {
+		session := p.session(newKey)
+		calls.Go(func() {
+			for id := 10; ; id++ {
+				select {
+				case <-leaving:
+					return
+				default:
+				}
+				mu.Lock()
+				running++
+				mu.Unlock()
+				status, _, body := p.post(newKey, "", session, call(id, "long-running-operation", `{"duration":2,"steps":2}`))
+				mu.Lock()
+				running--
+				if done++; status != 200 || !strings.Contains(body, "completed") {
+					failed = append(failed, strconv.Itoa(status)+" "+body)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	p.until("each client has had an answer", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return done >= clients && running == clients
+	})
+	close(leaving)
+	p.until("the calls that run are the bridge's, and no other comes", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return running > 0 && p.underWay() == running
+	})
+	if err := p.process.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	grace := time.Duration(*graceOf(p)) * time.Second
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			p.t.Errorf("the bridge ended with %v", err)
+		}
+	case <-time.After(grace):
+		p.t.Errorf("the bridge does not end within the %v of the pod", grace)
+	}
+	calls.Wait()
+	if len(failed) > 0 || done < 2*clients {
+		p.t.Errorf("%d of %d calls failed: %q", len(failed), done, failed)
+	}
+}
+
+// underWay returns how many calls the bridge has.
+func (p *pod) underWay() int {
+	r, err := http.NewRequest(http.MethodGet, p.base+"/readyz", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+newKey)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return -1
+	}
+	defer res.Body.Close()
+	var said struct{ Bridge struct{ Calls int } }
+	if err := json.NewDecoder(res.Body).Decode(&said); err != nil {
+		return -1
+	}
+	return said.Bridge.Calls
+}
+
+func graceOf(p *pod) *int64 { return p.spec.TerminationGracePeriodSeconds }
+
+// Without the key of the Secret the pod does not serve: the test does see it.
+func TestPodWithoutKey(t *testing.T) {
+	dir := t.TempDir()
+	made := release(t, "minimal-values.yaml", "")
+	text := all[core.ConfigMap](made)[0].Data["bridge.yaml"]
+	file := filepath.Join(dir, "bridge.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "/run/secrets/mcp-bridge", dir)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func() (string, error) {
+		out, err := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "-c", file).CombinedOutput()
+		return string(out), err
+	}
+	out, err := check()
+	if ended := (*exec.ExitError)(nil); !errors.As(err, &ended) || ended.ExitCode() != 2 || !strings.Contains(out, "token_file") {
+		t.Errorf("without the key: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "agents"), []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := check(); err != nil {
+		t.Errorf("with the key: %v\n%s", err, out)
+	}
+}
+
+// Every configuration that the chart makes is one that the bridge takes.
+func TestConfigurations(t *testing.T) {
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			maps := all[core.ConfigMap](release(t, file, ""))
+			if len(maps) == 0 {
+				t.Skip("the ConfigMap is the user's own")
+			}
+			dir := t.TempDir()
+			for _, name := range []string{"agents", "prometheus"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte("a-key-for-"+name+"-here"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := filepath.Join(dir, "bridge.yaml")
+			if err := os.WriteFile(path, []byte(strings.ReplaceAll(maps[0].Data["bridge.yaml"], "/run/secrets/mcp-bridge", dir)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "--json", "--insecure", "-c", path)
+			c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search")
+			out, err := c.CombinedOutput()
+			var said struct{ Warnings []string }
+			if json.Unmarshal(out, &said); err != nil || len(said.Warnings) > 0 && file != "open-values.yaml" { // which is warned of
+				t.Errorf("check: %v\n%s\n%s", err, out, maps[0].Data["bridge.yaml"])
+			}
+		})
+	}
+}

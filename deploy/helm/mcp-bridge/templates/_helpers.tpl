@@ -1,0 +1,184 @@
+{{- define "mcp-bridge.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "mcp-bridge.selector" -}}
+app.kubernetes.io/name: mcp-bridge
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mcp-bridge.labels" -}}
+{{ include "mcp-bridge.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "mcp-bridge.account" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "mcp-bridge.name" .) }}{{ else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
+{{- end }}
+
+{{- define "mcp-bridge.configMap" -}}
+{{ .Values.existingConfigMap | default (include "mcp-bridge.name" .) }}
+{{- end }}
+
+{{/* The image of values v, of the chart c. */}}
+{{- define "mcp-bridge.image" -}}
+{{- if .v.image.digest }}{{ .v.image.repository }}@{{ .v.image.digest }}{{ else }}{{ .v.image.repository }}:{{ .v.image.tag | default .c.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* What does not fit together is refused. */}}
+{{- define "mcp-bridge.check" -}}
+{{- $v := .Values }}
+{{- if and (not $v.existingConfigMap) (not $v.config.servers) }}
+{{- fail "config.servers is empty: name at least one server, or an existingConfigMap" }}
+{{- end }}
+{{- if and (not $v.existingConfigMap) (not $v.access) (not $v.config.access) (not $v.insecure) }}
+{{- fail "access is empty: name callers with their Secrets, or set insecure: true to serve everybody who reaches the pod" }}
+{{- end }}
+{{- $several := or (gt (int $v.replicas) 1) (and $v.autoscaling.enabled (gt (int $v.autoscaling.maxReplicas) 1)) }}
+{{- if and $several (not $v.cluster.enabled) (ne $v.service.sessionAffinity "ClientIP") }}
+{{- fail "several replicas do not share their sessions: set cluster.enabled with Redis, or service.sessionAffinity: ClientIP" }}
+{{- end }}
+{{- if $v.cluster.enabled }}
+{{- if or (not $v.cluster.redis.existingSecret) (not $v.cluster.secret.existingSecret) }}
+{{- fail "cluster.enabled needs cluster.redis.existingSecret with the address of Redis, and cluster.secret.existingSecret with a secret of at least 32 characters" }}
+{{- end }}
+{{- if $v.existingConfigMap }}
+{{- fail "cluster.enabled has no effect with existingConfigMap: configure the cluster there" }}
+{{- end }}
+{{- if eq (int $v.cluster.port) (int $v.port) }}
+{{- fail "cluster.port must be another one than port" }}
+{{- end }}
+{{- end }}
+{{- range $want := list $v.serviceMonitor.access $v.ark.access }}
+{{- if $want }}
+{{- $found := false }}
+{{- range $v.access }}{{ if eq .name $want }}{{ $found = true }}{{ end }}{{ end }}
+{{- if not $found }}{{ fail (printf "access has no item of the name %q" $want) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The configuration of the bridge. */}}
+{{- define "mcp-bridge.config" -}}
+{{- $v := .Values }}
+{{- $name := include "mcp-bridge.name" . }}
+{{- $c := deepCopy $v.config }}
+{{- if not $c.listen }}{{ $_ := set $c "listen" (printf ":%d" (int $v.port)) }}{{ end }}
+{{- if not $c.drain }}{{ $_ := set $c "drain" (printf "%ds" (int $v.drain)) }}{{ end }}
+{{- $rules := $c.access | default list }}
+{{- range $v.access }}
+{{- $rules = append $rules (merge (dict "name" .name "token_file" (printf "/run/secrets/mcp-bridge/%s" .name)) (.rule | default dict)) }}
+{{- end }}
+{{- if $rules }}{{ $_ := set $c "access" $rules }}{{ end }}
+{{- $hosts := $c.allowed_hosts | default list }}
+{{- if or $hosts (not $rules) $c.public_status }}
+{{- $hosts = concat $hosts (list "${POD_IP}" $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace)) }}
+{{- if $v.ingress.enabled }}{{ $hosts = concat $hosts $v.ingress.hosts }}{{ end }}
+{{- if $v.httpRoute.enabled }}{{ $hosts = concat $hosts $v.httpRoute.hostnames }}{{ end }}
+{{- $_ := set $c "allowed_hosts" (uniq $hosts) }}
+{{- end }}
+{{- if $v.cluster.enabled }}
+{{- $_ := set $c "cluster" (merge (dict "redis" "${CLUSTER_REDIS}" "secret" "${CLUSTER_SECRET}" "listen" (printf ":%d" (int $v.cluster.port)) "advertise" "${POD_IP}") $v.cluster.config) }}
+{{- end }}
+{{- toYaml $c }}
+{{- end }}
+
+{{/* A probe of a path: the bridge answers to the name localhost wherever it listens. */}}
+{{- define "mcp-bridge.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: mcp
+  {{- if .tls }}
+  scheme: HTTPS
+  {{- end }}
+  httpHeaders: [{ name: Host, value: localhost }]
+{{- end }}
+
+{{/* The containers, and their volumes. */}}
+{{- define "mcp-bridge.containers" -}}
+{{- $v := .Values }}
+{{- $base := $v.config.base_path | default "" }}
+{{- $tls := hasKey $v.config "tls" }}
+- name: mcp-bridge
+  image: {{ include "mcp-bridge.image" (dict "v" $v "c" .Chart) }}
+  imagePullPolicy: {{ $v.image.pullPolicy }}
+  args:
+    - serve
+    - -c
+    - /etc/mcp-bridge/bridge.yaml
+    - --log-level={{ $v.logLevel }}
+    - --log-format={{ $v.logFormat }}
+    {{- if $v.insecure }}
+    - --insecure
+    {{- end }}
+    {{- with $v.extraArgs }}{{ toYaml . | nindent 4 }}{{ end }}
+  env:
+    - name: POD_IP
+      valueFrom: { fieldRef: { fieldPath: status.podIP } }
+    {{- if $v.cluster.enabled }}
+    - name: CLUSTER_REDIS
+      valueFrom: { secretKeyRef: { name: {{ $v.cluster.redis.existingSecret }}, key: {{ $v.cluster.redis.key }} } }
+    - name: CLUSTER_SECRET
+      valueFrom: { secretKeyRef: { name: {{ $v.cluster.secret.existingSecret }}, key: {{ $v.cluster.secret.key }} } }
+    {{- end }}
+    {{- with $v.env }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- with $v.envFrom }}
+  envFrom: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  ports:
+    - { name: mcp, containerPort: {{ $v.port }}, protocol: TCP }
+    {{- if $v.cluster.enabled }}
+    - { name: cluster, containerPort: {{ $v.cluster.port }}, protocol: TCP }
+    {{- end }}
+  livenessProbe:
+    {{- include "mcp-bridge.probe" (dict "path" (printf "%s/healthz" $base) "tls" $tls) | nindent 4 }}
+    periodSeconds: 10
+    failureThreshold: 3
+  readinessProbe:
+    {{- /* A single server that fails is tried again only by a request, and none reaches a pod that is not ready. */}}
+    {{- include "mcp-bridge.probe" (dict "path" (printf "%s/%s" $base (ternary "readyz" "healthz" (or (gt (len $v.config.servers) 1) (ne $v.existingConfigMap "")))) "tls" $tls) | nindent 4 }}
+    periodSeconds: 5
+    failureThreshold: 2
+  {{- if $v.preStopSleep }}
+  lifecycle:
+    preStop: { sleep: { seconds: {{ $v.preStopSleep }} } }
+  {{- end }}
+  {{- with $v.resources }}
+  resources: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext: {{- toYaml $v.securityContext | nindent 4 }}
+  volumeMounts:
+    - { name: config, mountPath: /etc/mcp-bridge, readOnly: true }
+    {{- if $v.access }}
+    - { name: keys, mountPath: /run/secrets/mcp-bridge, readOnly: true }
+    {{- end }}
+    - { name: tmp, mountPath: /tmp }
+    - { name: home, mountPath: /var/lib/mcp-bridge }
+    {{- with $v.extraVolumeMounts }}{{ toYaml . | nindent 4 }}{{ end }}
+{{- with $v.extraContainers }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "mcp-bridge.volumes" -}}
+- name: config
+  configMap: { name: {{ include "mcp-bridge.configMap" . }} }
+{{- if .Values.access }}
+- name: keys
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- range .Values.access }}
+      - secret: { name: {{ .existingSecret }}, items: [{ key: {{ .key }}, path: {{ .name }} }] }
+      {{- end }}
+{{- end }}
+- name: tmp
+  emptyDir: {}
+- name: home
+  emptyDir: {}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
