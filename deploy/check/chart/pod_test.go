@@ -61,6 +61,8 @@ type pod struct {
 	process *exec.Cmd
 	log     *bytes.Buffer
 	ended   chan error
+	// elsewhere has addresses that are others on this machine.
+	elsewhere *strings.Replacer
 }
 
 // volume writes the files of a volume as the kubelet does: ..data leads to a folder, and
@@ -96,19 +98,24 @@ func exists(path string) bool {
 // local replaces the paths of the container by those of the folders.
 func (p *pod) local(text string) string {
 	for _, m := range p.bridge.VolumeMounts {
-		if m.Name == "config" || m.Name == "keys" {
+		if m.MountPath != "/tmp" { // which this machine has, too
 			text = strings.ReplaceAll(text, m.MountPath, filepath.Join(p.dir, m.Name))
 		}
 	}
-	return text
+	return p.elsewhere.Replace(text)
 }
 
-// start runs the pod of a release, with the keys in its Secret.
-func start(t *testing.T, made []object, keys map[string]string) *pod {
+// start runs the bridge of the pod of a release, with the keys in its Secret. Addresses
+// in its configuration are replaced by those that follow.
+func start(t *testing.T, made []object, keys map[string]string, elsewhere ...string) *pod {
 	t.Helper()
 	d := all[apps.Deployment](made)[0]
-	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), log: new(bytes.Buffer), ended: make(chan error, 1)}
-	p.bridge = p.spec.Containers[0]
+	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), log: new(bytes.Buffer), ended: make(chan error, 1), elsewhere: strings.NewReplacer(elsewhere...)}
+	for _, c := range p.spec.Containers {
+		if c.Name == "mcp-bridge" {
+			p.bridge = c
+		}
+	}
 	p.base = fmt.Sprintf("http://127.0.0.1:%d", p.bridge.Ports[0].ContainerPort)
 	for _, v := range p.spec.Volumes {
 		switch {
@@ -124,6 +131,16 @@ func start(t *testing.T, made []object, keys map[string]string) *pod {
 			}
 		case v.Projected != nil:
 			p.volume(v.Name, p.secrets(v.Projected, keys))
+		case v.Secret != nil:
+			files := map[string]string{}
+			for _, item := range v.Secret.Items {
+				files[item.Path] = keys[v.Secret.SecretName+"/"+item.Key]
+			}
+			p.volume(v.Name, files)
+		case v.EmptyDir != nil:
+			if err := os.MkdirAll(filepath.Join(p.dir, v.Name), 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	args := make([]string, len(p.bridge.Args))
@@ -136,6 +153,9 @@ func start(t *testing.T, made []object, keys map[string]string) *pod {
 		value := e.Value
 		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "status.podIP" {
 			value = "127.0.0.1"
+		}
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			value = keys[e.ValueFrom.SecretKeyRef.Name+"/"+e.ValueFrom.SecretKeyRef.Key]
 		}
 		p.process.Env = append(p.process.Env, e.Name+"="+value)
 	}

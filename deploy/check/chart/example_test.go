@@ -1,0 +1,127 @@
+package chart
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+)
+
+// n8n renders the example with more values.
+func n8n(t *testing.T, more string) []object {
+	t.Helper()
+	made, err := objects(t, load(t, example), values(t, "", more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// The example makes objects that fit each other, and lets in ARK's controller and nobody
+// else.
+func TestExample(t *testing.T) {
+	for _, method := range []string{"shared-volume", "api", "hooks"} {
+		made := n8n(t, "mcp: { discovery: { method: "+method+" } }")
+		for _, fault := range faults(made) {
+			t.Errorf("%s: %s", method, fault)
+		}
+		policies := all[networking.NetworkPolicy](made)
+		if len(policies) != 1 || len(policies[0].Spec.Ingress[0].From) != 1 {
+			t.Fatalf("%s: the policies are %+v", method, policies)
+		}
+		if from := policies[0].Spec.Ingress[0].From[0]; from.NamespaceSelector == nil || from.PodSelector == nil {
+			t.Errorf("%s: it is not one pod in one namespace that may call: %+v", method, from)
+		}
+		agents, queries, servers := all[arkAgent](made), all[arkQuery](made), all[arkServer](made)
+		if len(agents) != 1 || len(queries) != 1 || len(servers) != 1 || queries[0].Spec.Target.Name != agents[0].Metadata.Name || agents[0].Spec.Tools[0].Name != servers[0].Metadata.Name+"-calculate" {
+			t.Errorf("%s: ARK gets %+v, %+v and %+v", method, servers, agents, queries)
+		}
+	}
+	if made := n8n(t, "mcp: { enabled: false }"); len(all[core.ConfigMap](made)) != 0 || len(all[core.Service](made)) != 1 {
+		t.Errorf("without the bridge there are %d objects of it", len(all[core.ConfigMap](made)))
+	}
+	for more, want := range map[string]string{
+		"mcp: { discovery: { method: guessing } }":           `it must be shared-volume, api or hooks`,
+		"mcp: { auth: { enabled: false } }":                  "everybody who reaches the pod",
+		`mcp: { auth: { enabled: true, secretName: null } }`: "auth.secretName is missing",
+	} {
+		if _, err := objects(t, load(t, example), values(t, "", more)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %s: %v, want %q", more, err, want)
+		}
+	}
+}
+
+// workflows starts the engine of examples/workflow-tools in the place of n8n, and returns its
+// address.
+func workflows(t *testing.T) string {
+	t.Helper()
+	c := exec.Command(filepath.Join(programs, "workflow-tools"), "-listen", "127.0.0.1:0", "-announce", "")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it serves until then
+		_ = c.Wait()         // which says so
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := strings.Cut(strings.TrimSpace(line), "the workflows are at ")
+	return at
+}
+
+// catalogue is what a workflow writes or posts.
+const catalogue = `{"tools": [{"name": "calculate", "description": "Computes.", "request": "POST /webhook/calculate", "headers": {"X-Engine-Key": "engine-key"},
+	"inputSchema": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}}]}`
+
+// The pod of the example works: the tools come by the shared volume, or by a hook.
+func TestExamplePod(t *testing.T) {
+	for _, method := range []string{"shared-volume", "hooks"} {
+		t.Run(method, func(t *testing.T) {
+			made := n8n(t, fmt.Sprintf("mcp: { port: %d, discovery: { method: %s } }", freePort(t), method))
+			p := start(t, made, map[string]string{"mcp-auth/token": key, "mcp-auth/hooks": "the-secret-of-the-hooks"}, "http://localhost:5678", workflows(t))
+			if method == "hooks" {
+				r, err := http.NewRequest(http.MethodPost, p.base+"/hooks/n8n-tools", strings.NewReader(catalogue))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Authorization", "Bearer the-secret-of-the-hooks")
+				res, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.Body.Close(); res.StatusCode != 200 {
+					t.Errorf("the hook: %d", res.StatusCode)
+				}
+			} else {
+				file := filepath.Join(p.dir, "tools", "n8n-tools.json")
+				if err := os.WriteFile(file+".new", []byte(catalogue), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(file+".new", file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			session := p.session(key)
+			p.until("the workflow is a tool", func() bool {
+				_, _, body := p.post(key, "", session, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+				return strings.Contains(body, `"calculate"`)
+			})
+			if status, _, body := p.post(key, "", session, call(3, "calculate", `{"expression":"144/12"}`)); status != 200 || !strings.Contains(body, "12") || strings.Contains(body, `"isError":true`) {
+				t.Errorf("calculate: %d %s", status, body)
+			}
+		})
+	}
+}
