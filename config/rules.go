@@ -244,8 +244,9 @@ func (c *Config) breaches() []breach {
 
 // samePrefix reports that an earlier server has the prefix of the i-th.
 func (c *Config) samePrefix(i int) (b breach, broken bool) {
-	for _, other := range c.Servers[:i] {
-		if s := c.Servers[i]; s.Prefix != "" && s.Prefix == other.Prefix && s.Name != other.Name {
+	s := &c.Servers[i]
+	for j := range i {
+		if other := &c.Servers[j]; s.Prefix != "" && s.Prefix == other.Prefix && s.Name != other.Name {
 			return breach{"prefix", "", fmt.Sprintf("is that of server %q too: choose another one, since calls could not be told apart", other.Name)}, true
 		}
 	}

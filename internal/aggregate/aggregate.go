@@ -127,12 +127,17 @@ func (v *view) with(servers []*Server) *view {
 		next.servers = append(next.servers, s)
 		next.named[s.Name] = s
 	}
-	for _, s := range next.servers {
-		for _, other := range next.servers {
-			if s != other && (strings.HasPrefix(s.Prefix, other.Prefix) || strings.HasPrefix(other.Prefix, s.Prefix)) {
-				next.rivals[s] = true
-			}
+	var begin []*server // each with a prefix that begins those behind it, and that of s
+	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(a, b *server) int { return strings.Compare(a.Prefix, b.Prefix) }) {
+		for len(begin) > 0 && !strings.HasPrefix(s.Prefix, begin[len(begin)-1].Prefix) {
+			begin = begin[:len(begin)-1]
 		}
+		if n := len(begin); n > 0 {
+			next.rivals[begin[n-1]], next.rivals[s] = true, true
+		}
+		begin = append(begin, s)
+	}
+	for _, s := range next.servers {
 		if _, taken := next.prefixes[s.Prefix]; !taken && s.Prefix != "" {
 			next.prefixes[s.Prefix] = s
 			next.lengths = append(next.lengths, len(s.Prefix))

@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,8 +88,24 @@ func (g *combined) take(v *view) (left []*member) {
 	}
 	g.now.Store(r)
 	g.mu.Lock()
-	maps.DeleteFunc(g.subs, func(_ string, m *member) bool { return r.of[m.s] == nil })
+	told := map[*member]struct{}{} // whose servers have other settings: they know of no subscriptions
+	for uri, m := range g.subs {
+		if r.of[m.s] != nil {
+			continue
+		}
+		if next := r.of[r.view.named[m.s.Name]]; next != nil {
+			g.subs[uri], told[next] = next, struct{}{}
+		} else {
+			delete(g.subs, uri)
+		}
+	}
 	g.mu.Unlock()
+	for m := range told {
+		m.mu.Lock()
+		m.owes = true
+		m.mu.Unlock()
+		g.spawn(func() { _, _ = m.ready(g.ctx) }) // if it cannot be had now, it is told when it is needed
+	}
 	close(was.next)
 	for _, m := range append(changed, left...) {
 		m.changed()

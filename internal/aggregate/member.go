@@ -125,6 +125,9 @@ func (m *member) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		r.Call.At(m.s.Name)
 	}
 	up, err := m.ready(ctx)
+	if next := m.g.named(m.s.Name); errors.Is(err, bridge.ErrEnded) && next != nil && next != m {
+		return next.call(ctx, r) // it got other settings when the call was on its way: nothing was sent
+	}
 	if err != nil {
 		return nil, err
 	}

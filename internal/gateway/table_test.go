@@ -217,6 +217,39 @@ func TestTableChanges(t *testing.T) {
 	}, old, other)
 }
 
+// A session at all servers as one keeps its subscriptions when a server of theirs gets
+// other settings: the new one is told of them, by itself. Those of a server that leaves end.
+func TestTableSubscriptions(t *testing.T) {
+	has := func(name string) (*fake, ServerOptions) {
+		f := shop(name, map[string]string{"resources/list": `{"resources":[{"uri":"` + name + `:1","name":"x"}]}`, "resources/subscribe": "{}", "resources/unsubscribe": "{}"})
+		return f, ServerOptions{Name: name, Prefix: name + "__", Adapter: f}
+	}
+	_, old := has("fake")
+	now, next := has("fake")
+	two, other := has("two")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, st, _ := enter(t, b.Gateway)
+		do(t, s, "1", "resources/list", "{}")
+		for n, uri := range []string{"fake:1", "two:1"} {
+			bridgetest.Contains(t, do(t, s, fmt.Sprint(n+2), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result"`)
+		}
+		b.apply("fake two", next)
+		synctest.Wait()
+		if got := strings.Join(now.wire(1).received(), "\n"); strings.Count(got, `"resources/subscribe"`) != 1 || !strings.Contains(got, "fake:1") {
+			t.Errorf("the server with other settings got\n%s", got)
+		}
+		st.take()
+		now.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
+		synctest.Wait()
+		bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")
+		if n := two.open(); n != 1 {
+			t.Errorf("the other server was opened %d times", n)
+		}
+		do(t, s, "4", "resources/unsubscribe", `{"uri":"fake:1"}`)
+		bridgetest.Contains(t, strings.Join(now.wire(1).received(), "\n"), "resources/unsubscribe")
+	}, old, other)
+}
+
 // One server becomes several, and several one: sessions keep the shape that they
 // began with.
 func TestTableShape(t *testing.T) {

@@ -1,0 +1,182 @@
+//go:build unix
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// keeps is a server that is a shell. What it knows is in its process: who it is, and that
+// somebody has subscribed. Its tool slow has progress until the file at release is there.
+func keeps(name, release string) config.Server {
+	const script = `while read -r line; do
+	id=${line#*'"id":'}; id=${id%%,*}
+	token=${line#*'"progressToken":'}; token=${token%%[,\}]*}
+	case $line in
+	*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}}';;
+	*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"who","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}},{"name":"tell","inputSchema":{"type":"object"}}]}}';;
+	*'"resources/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"resources":[{"uri":"a://b","name":"b"}]}}';;
+	*'"resources/subscribe"'*) subscribed="$subscribed yes"; echo '{"jsonrpc":"2.0","id":'$id',"result":{}}';;
+	*'"name":"slow"'*)
+		n=0
+		until [ -e "$1" ]; do
+			n=$((n+1)); echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'$token',"progress":'$n'}}'; sleep 0.02
+		done
+		echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$$ $n$subscribed'"}]}}';;
+	*'"name":"tell"'*)
+		echo '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://b"}}'
+		echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$$'"}]}}';;
+	*'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$$'"}]}}';;
+	*'"id":'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}';;
+	esac
+done`
+	s := config.DefaultServer(name, "")
+	s.Era = config.EraLegacy
+	s.Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", script, "sh", release}}
+	return s
+}
+
+// A client with a stream, a subscription, a call under way and a process of its own on
+// one server notices nothing while another server is added, changed and removed, and
+// while the same configuration comes again; over each transport, in each era, with calls
+// to a third server all the time.
+func TestUntouched(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		goleak.VerifyNone(t, before)
+	})
+	for _, tc := range []struct{ name, path, offer, revision string }{
+		{"Streamable HTTP, a session", "/a/mcp", config.OfferLegacy, "2025-11-25"},
+		{"HTTP+SSE", "/a/sse", config.OfferLegacy, "2024-11-05"},
+		{"Streamable HTTP, no session", "/a/mcp", config.OfferAll, "2026-07-28"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			release := filepath.Join(t.TempDir(), "release")
+			all := func(more ...config.Server) []config.Server {
+				a := keeps("a", release)
+				a.Offer = tc.offer
+				return append([]config.Server{a, tells("c", "c")}, more...)
+			}
+			s := newSite(t, all()...)
+			var progress, others atomic.Int64
+			updated := make(chan struct{}, 100)
+			o := &mcp.ClientOptions{
+				ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { others.Add(1) },
+				ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { others.Add(1) },
+				ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+					if r.Params.Progress < float64(progress.Swap(int64(r.Params.Progress))) {
+						t.Error("progress goes back")
+					}
+				},
+				ResourceUpdatedHandler: func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { updated <- struct{}{} },
+			}
+			var way mcp.Transport = &mcp.StreamableClientTransport{Endpoint: s.url + tc.path}
+			if strings.HasSuffix(tc.path, "/sse") {
+				way = &mcp.SSEClientTransport{Endpoint: s.url + tc.path}
+			}
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o).Connect(t.Context(), way, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			if got := session.InitializeResult().ProtocolVersion; got != tc.revision && tc.offer == config.OfferAll {
+				t.Fatalf("the client speaks %s, want %s", got, tc.revision)
+			}
+			pid := who(t.Context(), session, "who")
+			if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "a://b"}); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			answer := ""
+			wg.Go(func() {
+				p := &mcp.CallToolParams{Name: "slow"}
+				p.SetProgressToken("p")
+				r, err := session.CallTool(t.Context(), p)
+				if err != nil {
+					answer = err.Error()
+					return
+				}
+				answer = r.Content[0].(*mcp.TextContent).Text
+			})
+			other := s.connect("/c/mcp", nil)
+			first := who(t.Context(), other, "who")
+			load, stop := context.WithCancel(t.Context())
+			for range 4 {
+				wg.Go(func() {
+					for load.Err() == nil {
+						if got := who(t.Context(), other, "who"); got != first {
+							t.Errorf("the third server says %q, and said %q", got, first)
+							return
+						}
+					}
+				})
+			}
+			apply := func(servers []config.Server, want int) {
+				t.Helper()
+				changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers = servers }))
+				if err != nil || len(changes) != want {
+					t.Fatalf("%v, %v, want %d", changes, err, want)
+				}
+			}
+			await := func(what string, so func() bool) {
+				t.Helper()
+				for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatal("it never came about: " + what)
+					}
+				}
+			}
+			await("progress", func() bool { return progress.Load() > 0 })
+			others.Store(0)
+			lanes := s.Status()[0].Opened
+			for n := range 25 { // 100 reloads
+				apply(all(tells("b", "1")), 1)
+				apply(all(tells("b", fmt.Sprint("2", n))), 1)
+				apply(all(), 1)
+				apply(all(), 0)
+			}
+			was := progress.Load()
+			await("progress after all that", func() bool { return progress.Load() > was })
+			stop()
+			if err := os.WriteFile(release, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			if !strings.HasPrefix(answer, pid+" ") || !strings.HasSuffix(answer, " yes") || strings.Contains(answer, "yes yes") {
+				t.Errorf("the call under way is answered %q, by the process %s that was told once of the subscription", answer, pid)
+			}
+			if got := s.Status()[0].Opened; got != lanes {
+				t.Errorf("%d connections were opened, then %d", lanes, got)
+			}
+			for len(updated) > 0 { // as clients hear when they begin to listen
+				<-updated
+			}
+			if got := who(t.Context(), session, "tell"); got != pid {
+				t.Errorf("the process was %s, and is %s", pid, got)
+			}
+			select {
+			case <-updated:
+			case <-time.After(time.Minute):
+				t.Error("the subscription has ended")
+			}
+			if n := others.Load(); n > 0 {
+				t.Errorf("the client was told %d times that something has changed", n)
+			}
+		})
+	}
+}
