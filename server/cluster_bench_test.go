@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
-// BenchmarkCluster measures one call after the other: where there is one instance, at the
+// BenchmarkCluster measures one call after the other: where there is one instance (S-002), at the
 // instance of several that has the session, and at another one, from which it takes a hop.
 // For comparison, bare is a handler that answers at once, and bareHop the same behind a
 // handler that sends requests on to it by net/http over mutual TLS. So a hop costs hop less
