@@ -66,7 +66,8 @@ func TestVerify(t *testing.T) {
 		{"ProtectSystem=strict", "ProtectSystem=strictly"},
 		{"KillMode=mixed", "KillMode=some"},
 		{"ExecStart=/usr", "ExecStart=/nowhere/usr"},
-		{"Type=exec", "Type=execute"},
+		{"Type=notify", "Type=notifies"},
+		{"ExecReload=/bin/kill", "ExecReload=kill-it"},
 	} {
 		if !strings.Contains(whole, broken.line) {
 			t.Errorf("the unit has no line %s", broken.line)

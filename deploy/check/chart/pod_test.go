@@ -59,10 +59,29 @@ type pod struct {
 	base    string // of URLs
 	bridge  core.Container
 	process *exec.Cmd
-	log     *bytes.Buffer
+	path    string // of the server that is called
+	log     *said
 	ended   chan error
 	// elsewhere has addresses that are others on this machine.
 	elsewhere *strings.Replacer
+}
+
+// said is what a process has said so far.
+type said struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // volume writes the files of a volume as the kubelet does: ..data leads to a folder, and
@@ -110,7 +129,7 @@ func (p *pod) local(text string) string {
 func start(t *testing.T, made []object, keys map[string]string, elsewhere ...string) *pod {
 	t.Helper()
 	d := all[apps.Deployment](made)[0]
-	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), log: new(bytes.Buffer), ended: make(chan error, 1), elsewhere: strings.NewReplacer(elsewhere...)}
+	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), path: "/mcp", log: new(said), ended: make(chan error, 1), elsewhere: strings.NewReplacer(elsewhere...)}
 	for _, c := range p.spec.Containers {
 		if c.Name == "mcp-bridge" {
 			p.bridge = c
@@ -227,7 +246,12 @@ func (p *pod) probe(probe *core.Probe) int {
 
 // post sends a message, and returns the status, the session and what came back.
 func (p *pod) post(key, host, session, message string) (status int, of, body string) {
-	r, err := http.NewRequest(http.MethodPost, p.base+"/mcp", strings.NewReader(message))
+	return p.postTo(p.path, key, host, session, message)
+}
+
+// postTo sends a message to a path.
+func (p *pod) postTo(path, key, host, session, message string) (status int, of, body string) {
+	r, err := http.NewRequest(http.MethodPost, p.base+path, strings.NewReader(message))
 	if err != nil {
 		return 0, "", err.Error()
 	}
@@ -290,11 +314,11 @@ const (
 // The pod of the chart works: keys come from the Secret and change with it, the probes
 // are answered as they are written, and no call fails when the pod is stopped.
 func TestPod(t *testing.T) {
-	made := release(t, "", fmt.Sprintf(`
-access: [{ name: agents, existingSecret: mcp-keys, key: agents }]
-port: %d
-config: { servers: { ours: { stdio: { command: everything, args: [stdio] } } } }
-`, freePort(t)))
+	port := freePort(t)
+	with := func(servers string) []object {
+		return release(t, "", fmt.Sprintf("access: [{ name: agents, existingSecret: mcp-keys, key: agents }]\nport: %d\nconfig: { servers: { ours: { stdio: { command: everything, args: [stdio] } }%s } }", port, servers))
+	}
+	made := with("")
 	p := start(t, made, map[string]string{"mcp-keys/agents": key + "\n"})
 	if got := p.probe(p.bridge.LivenessProbe); got != 200 {
 		t.Errorf("the probe of liveness: %d", got)
@@ -337,7 +361,37 @@ config: { servers: { ours: { stdio: { command: everything, args: [stdio] } } } }
 		t.Errorf("the new key: %d %v, want 200 and the sum", status, ok)
 	}
 
+	p.reloadUnderLoad(with(", second: { stdio: { command: everything, args: [stdio] } }"), session)
+	p.path = "/ours/mcp" // at /mcp there are both servers now
 	p.stopUnderLoad()
+}
+
+// reloadUnderLoad exchanges the ConfigMap as the kubelet does, by a link: a server is
+// added, and an open session goes on without a failed call.
+func (p *pod) reloadUnderLoad(more []object, session string) {
+	p.t.Helper()
+	text := p.local(all[core.ConfigMap](more)[0].Data["bridge.yaml"])
+	p.volume("config", map[string]string{"bridge.yaml": text})
+	calls := 0
+	began := time.Now()
+	p.until("the second server is there", func() bool {
+		status, _, body := p.post(newKey, "", session, call(20+calls, "get-sum", `{"a":1,"b":2}`))
+		if calls++; status != 200 || !strings.Contains(body, "is 3.") {
+			p.t.Errorf("a call while the configuration is read: %d %s", status, body)
+		}
+		status, _, _ = p.postTo("/second/mcp", newKey, "", "", hello)
+		return status == 200
+	})
+	p.t.Logf("read again after %v, with %d calls meanwhile", time.Since(began).Round(time.Millisecond), calls)
+	if status, _, _ := p.postTo("/third/mcp", newKey, "", "", hello); status != 404 {
+		p.t.Errorf("a server that is not there: %d", status)
+	}
+	// A file with a fault changes nothing.
+	p.volume("config", map[string]string{"bridge.yaml": text + "stdoi: {}\n"})
+	p.until("the fault is in the log", func() bool { return strings.Contains(p.log.String(), "stdoi") })
+	if status, _, _ := p.postTo("/second/mcp", newKey, "", "", hello); status != 200 {
+		p.t.Errorf("the second server, after a file with a fault: %d", status)
+	}
 }
 
 // stopUnderLoad stops the pod while clients call, as the kubelet does: with preStop no
@@ -413,11 +467,11 @@ func (p *pod) underWay() int {
 		return -1
 	}
 	defer res.Body.Close()
-	var said struct{ Bridge struct{ Calls int } }
-	if err := json.NewDecoder(res.Body).Decode(&said); err != nil {
+	var answer struct{ Bridge struct{ Calls int } }
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return -1
 	}
-	return said.Bridge.Calls
+	return answer.Bridge.Calls
 }
 
 func graceOf(p *pod) *int64 { return p.spec.TerminationGracePeriodSeconds }
@@ -468,8 +522,8 @@ func TestConfigurations(t *testing.T) {
 			c := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "--json", "--insecure", "-c", path)
 			c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search")
 			out, err := c.CombinedOutput()
-			var said struct{ Warnings []string }
-			if json.Unmarshal(out, &said); err != nil || len(said.Warnings) > 0 && file != "open-values.yaml" { // which is warned of
+			var verdict struct{ Warnings []string }
+			if json.Unmarshal(out, &verdict); err != nil || len(verdict.Warnings) > 0 && file != "open-values.yaml" { // which is warned of
 				t.Errorf("check: %v\n%s\n%s", err, out, maps[0].Data["bridge.yaml"])
 			}
 		})
