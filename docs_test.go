@@ -14,10 +14,10 @@ import (
 )
 
 // What docs/protocol.md has: rows of requirements, sections, and rows of the
-// tables of sections; and docs/cluster.md: rows of requirements, each with what
-// shows that it holds.
+// tables of sections; and docs/cluster.md and docs/identity.md: rows of requirements,
+// each with what shows that it holds.
 var (
-	clusterRow     = regexp.MustCompile(`(?m)^\| (S-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
+	clusterRow     = regexp.MustCompile(`(?m)^\| ([SI]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
 	testName       = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+)`")
 	testFunction   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	requirementRow = regexp.MustCompile(`(?m)^\| (R-\d{3}) \| (?:must|should) \| [^|]+ \| [^|]+ \|$`)
@@ -28,7 +28,7 @@ var (
 // What files cite. Each of them is tried only where its first letters are: the
 // test reads every file, and an expression is slow on text without a match.
 var (
-	requirement = regexp.MustCompile(`\b([RS])-(\d+)(?:[\s/]+to[\s/]+[RS]-(\d+))?\b`)
+	requirement = regexp.MustCompile(`\b([RSI])-(\d+)(?:[\s/]+to[\s/]+[RSI]-(\d+))?\b`)
 	numbered    = regexp.MustCompile(`^[A-F]\d{1,2}(?:\.\d{1,2})*\b`)
 	ofDocument  = regexp.MustCompile(`\bprotocol\.md((?:[\s/,;]+[A-QS-Z](?:\d[\d.]*)?\b)*)`) // R begins a requirement
 	gone        = regexp.MustCompile(`\bfield-notes\b|\bthe design\b|\b(?:design|style|house)\.md\b|\bT-[A-Z]{2,}(?:-\d+)?\b`)
@@ -38,12 +38,16 @@ var (
 const (
 	ofProtocol = "docs/protocol.md"
 	ofCluster  = "docs/cluster.md"
+	ofIdentity = "docs/identity.md"
 )
 
 // pageOf returns the page that has what is cited.
 func pageOf(id string) string {
-	if strings.HasPrefix(id, "S-") {
+	switch {
+	case strings.HasPrefix(id, "S-"):
 		return ofCluster
+	case strings.HasPrefix(id, "I-"):
+		return ofIdentity
 	}
 	return ofProtocol
 }
@@ -72,7 +76,7 @@ func shown(cluster string, tests map[string]bool) (faults []string) {
 	for _, row := range clusterRow.FindAllStringSubmatch(cluster, -1) {
 		for _, m := range testName.FindAllStringSubmatch(row[2], -1) {
 			if !tests[m[1]] {
-				faults = append(faults, ofCluster+": there is no "+m[1]+", which "+row[1]+" names")
+				faults = append(faults, pageOf(row[1])+": there is no "+m[1]+", which "+row[1]+" names")
 			}
 		}
 	}
@@ -98,7 +102,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 			fault(at, pageOf(id)+" has no "+id+": correct the citation, or add the row")
 		}
 	}
-	for _, m := range matches(requirement, text, "R-", "S-") {
+	for _, m := range matches(requirement, text, "R-", "S-", "I-") {
 		letter := text[m[2]:m[3]]
 		cite(m[0], letter+"-"+text[m[4]:m[5]])
 		if m[6] < 0 {
@@ -139,7 +143,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 	return faults
 }
 
-// What comments and tests cite is in docs/protocol.md or docs/cluster.md, and no
+// What comments and tests cite is in docs/protocol.md, docs/cluster.md or docs/identity.md, and no
 // requirement is there that nobody cites, or whose tests are gone.
 func TestCitations(t *testing.T) {
 	page, err := os.ReadFile(ofProtocol)
@@ -150,6 +154,11 @@ func TestCitations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	identity, err := os.ReadFile(ofIdentity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	several = append(several, identity...)
 	known, faults := entries(string(page), string(several))
 	cited, tests := map[string]bool{}, map[string]bool{}
 	files := 0
@@ -184,7 +193,7 @@ func TestCitations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range known {
-		if (strings.HasPrefix(id, "R-") || strings.HasPrefix(id, "S-")) && !cited[id] {
+		if strings.Contains(id, "-") && !cited[id] {
 			faults = append(faults, pageOf(id)+": nobody cites "+id+": remove the row")
 		}
 	}
@@ -221,6 +230,7 @@ func TestCitationsWrong(t *testing.T) {
 		{"requirement of a row that has no source", "// R-006\n", []string{"f:1: docs/protocol.md has no R-006" + no}},
 		{"requirement with a digit too few", "// R-01\n", []string{"f:1: docs/protocol.md has no R-01" + no}},
 		{"of several instances", "// (S-010, S-011)\n", nil},
+		{"of identity, without a row", "// (I-010)\n", []string{"f:1: docs/identity.md has no I-010" + no}},
 		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/cluster.md has no S-012" + no}},
 		{"range", "// R-001 to R-002\n", nil},
 		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/cluster.md has no S-012" + no}},

@@ -47,10 +47,10 @@ var layers = []struct {
 	{"internal/list", under("internal/list")},
 	{"bridge", func(pkg string) bool { return pkg == "." || pkg == "internal/bridgetest" }},
 	{"internal/cluster", under("internal/cluster")},
-	{"internal/{auth,era,glob,session,replay,seal,validate}", under("internal/auth", "internal/glob", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
+	{"internal/{auth,era,session,replay,seal,validate}", under("internal/auth", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
 	{"jsonrpc", under("jsonrpc")},
 	{"internal/rawjson", under("internal/rawjson")},
-	{"internal/{pause,similar,strict,systemd,visible} and docs", under("internal/pause", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
+	{"internal/{glob,pause,similar,strict,systemd,visible} and docs", under("internal/glob", "internal/pause", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
 }
 
 var helper = under("internal/adapters/eventstream", "internal/adapters/httpbody", "internal/adapters/httpclient", "internal/adapters/downstream", "internal/adapters/media", "internal/adapters/upstream")

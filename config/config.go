@@ -77,6 +77,11 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 	// TLS serves HTTPS. Default: HTTP.
 	TLS TLS `yaml:"tls"`
+	// PublicURL is how clients reach the bridge, without BasePath: the origin that
+	// tokens are for. Default: with OAuth on loopback, the Host of the request.
+	PublicURL string `yaml:"public_url"`
+	// OAuth lists the issuers whose tokens count. Default: only keys do.
+	OAuth []OAuth `yaml:"oauth"`
 	// Access lists who may call, and what. Default: everybody may use everything.
 	Access []Access `yaml:"access"`
 	// PerPrincipal bounds what each of those may have.

@@ -63,6 +63,8 @@ func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool)
 		x.Loose = x.Loose || x.Label == "listen" && x.Section.Where == "" // a port alone is a number
 	case *[]Server:
 		return d.servers(x, n, into), true
+	case *Words:
+		return d.words(x, n, into), true
 	case *filter.Rules:
 		return d.filter(x, n, into), true
 	case *filter.Override:
@@ -162,7 +164,7 @@ func checkTableKey(table, key string) string {
 // emptyList returns what is wrong with an empty list: who writes it means nobody,
 // or nothing; it would be everybody, or all.
 func emptyList(key string) string {
-	if slices.Contains([]string{"access", "servers", "allow", "tools: allow"}, key) {
+	if slices.Contains([]string{"access", "oauth", "servers", "allow", "tools: allow"}, key) {
 		return ", which would let all pass: list what may, or leave it out"
 	}
 	return ""

@@ -63,7 +63,9 @@ var fileEffects = map[string]Effect{
 	"heartbeat":           EffectRestart,
 	"drain":               EffectLive,
 	"tls":                 EffectLive, // restart where it is added or removed
-	"access":              EffectLive, // likewise
+	"oauth":               EffectRestart,
+	"public_url":          EffectRestart,
+	"access":              EffectLive, // likewise, and where rules for users change
 	"per_principal":       EffectLive,
 	"public_status":       EffectLive,
 	"ready":               EffectLive,
@@ -175,7 +177,7 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 
 // words are the keys whose values are names of things, addresses of our own, or one of
 // a few words.
-var words = []string{"listen", "base_path", "ready", "reload", "offer", "separator", "share", "era", "revision", "prefix", "transport", "mode"}
+var words = []string{"listen", "base_path", "public_url", "ready", "reload", "offer", "separator", "share", "era", "revision", "prefix", "transport", "mode"}
 
 // shown returns a value as it is shown; false for one that may be a secret.
 func shown(path string, v reflect.Value) (string, bool) {
@@ -302,7 +304,8 @@ func (d *diff) access() {
 	switch {
 	case len(was) == 0 && len(now) == 0:
 		return
-	case len(was) == 0 || len(now) == 0: // everybody would become somebody else
+	case len(was) == 0 || len(now) == 0, // everybody would become somebody else
+		!reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // users might, the first rule that fits being another
 		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
 		return
 	}

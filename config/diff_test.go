@@ -42,6 +42,9 @@ func TestDiff(t *testing.T) {
 		want   string // the changes, a line each
 	}{
 		{"listen", func(c *Config) { c.Listen = ":80" }, "listen 127.0.0.1:8808 → :80 (restart)"},
+		{"public_url", func(c *Config) { c.PublicURL = "https://a" }, "public_url none → https://a (restart)"},
+		{"oauth", func(c *Config) { c.OAuth = []OAuth{{Issuer: "https://a"}} }, "oauth (restart)"},
+		{"access", func(c *Config) { c.Access = append(c.Access, Access{Name: "staff", Users: Words{"a"}}) }, "access (restart)"},
 		{"base_path", func(c *Config) { c.BasePath = "/a" }, "base_path none → /a (restart)"},
 		{"allowed_origins", func(c *Config) { c.AllowedOrigins = []string{} }, "allowed_origins (live)"},
 		{"allowed_hosts", func(c *Config) { c.AllowedHosts = []string{"a"} }, "allowed_hosts (live)"},

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
@@ -35,6 +36,7 @@ var referenceTables = []struct {
 	{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
 	{"### tools, prompts and resources: ", filterKeys{}},
 	{"### tls: ", TLS{}},
+	{"### oauth: ", OAuth{ClockSkew: token.DefaultSkew}},
 	{"### access: ", Access{}},
 	{"### access_log: ", AccessLog{}},
 	{"### cluster: ", Default().Cluster},

@@ -38,6 +38,8 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 		d.visitCluster(sec, c)
 	case *Access:
 		d.visitAccess(sec, c)
+	case *OAuth:
+		d.visitOAuth(sec, c)
 	case *AccessLog:
 		if c.To != "" && c.To != "stdout" && c.To != "stderr" {
 			c.To = d.absolute(c.To)

@@ -31,6 +31,19 @@ type Access struct {
 	Token string `yaml:"token"`
 	// TokenFile has the secret in place of Token. It is read again when it changes.
 	TokenFile string `yaml:"token_file"`
+	// Issuer, Claims, Scopes and Users, in the place of a key, say which users the rule
+	// is for, of those who show a token of an issuer (Config.OAuth): all that is set has
+	// to fit. Each user is a caller of its own.
+	//
+	// Issuer is one of OAuth's. Default: all of them.
+	Issuer string `yaml:"issuer"`
+	// Claims are patterns of what the token says, by the names of the claims: one of
+	// each has to fit.
+	Claims map[string]Words `yaml:"claims"`
+	// Scopes are those that the token must have.
+	Scopes []string `yaml:"scopes"`
+	// Users are patterns of its subject; AnyUser fits all.
+	Users Words `yaml:"users"`
 	// Servers are patterns of the servers that it may use. Default: all.
 	Servers []string `yaml:"servers"`
 	// Tools chooses among their tools. Default: all.
@@ -105,14 +118,18 @@ func (c *Config) accessBreaches() []breach {
 		}
 		names[a.Name] = i + 1
 		switch {
+		case a.users():
+			all = append(all, c.userBreaches(item, &a)...)
 		case (a.Token == "") == (a.TokenFile == ""):
-			add(item, "needs either token or token_file")
+			add(item, "needs either token or token_file, or says by claims, scopes or users who it is for")
 		case a.Token != "" && auth.Check(a.Token) != nil:
 			add(item+": token", "%v", auth.Check(a.Token))
 		case a.Token != "" && tokens[a.Token] > 0:
 			add(item+": token", "is that of item %d too: the two could not be told apart", tokens[a.Token])
 		}
-		tokens[a.Token] = i + 1
+		if a.Token != "" {
+			tokens[a.Token] = i + 1
+		}
 		for _, pattern := range a.Servers {
 			if !c.serves(pattern) {
 				add(item+": servers", "has %q, which is the name of no server", strict.Clip(pattern))
@@ -146,15 +163,19 @@ func (c *Config) SeesAll(principal string) bool {
 	return false
 }
 
-// Grants returns what each principal may use; nil when there are no access
-// rules.
+// Grants returns what each principal may use, by the name of its rule; nil when there
+// are no access rules.
 func (c *Config) Grants() map[string]filter.Grant {
 	if len(c.Access) == 0 {
 		return nil
 	}
 	all := map[string]filter.Grant{}
 	for _, a := range c.Access {
-		all[a.Name] = filter.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
+		g := filter.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
+		all[a.Name] = g
+		if a.users() {
+			all[a.Name+"/"] = g // its users begin so: where callers are counted, they are several
+		}
 	}
 	return all
 }
@@ -183,6 +204,7 @@ func (d *decoder) halfSaid(top *strict.Section, c *Config) {
 	if m, set := top.Marks["cluster"]; set && !m.Bad && !c.Cluster.Enabled() {
 		d.Fault(m.Line, "cluster needs redis, the address of the store that all instances use, such as redis://redis.example.com:6379")
 	}
+	d.neverReached(top, c)
 	if _, set := top.Marks["access"]; set {
 		return
 	}

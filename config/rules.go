@@ -32,6 +32,8 @@ func rule(key string, value any) (any, error) {
 		return address, checkListen(address)
 	case "base_path":
 		return basePath(value.(string))
+	case "public_url":
+		return value, checkPublicURL(value.(string))
 	case "allowed_origins":
 		return origin(value.(string))
 	case "allowed_hosts":
@@ -239,6 +241,7 @@ func (c *Config) breaches() []breach {
 		all = append(all, breach{"max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass"})
 	}
 	all = append(all, c.Cluster.breaches(c.Listen)...)
+	all = append(all, c.oauthBreaches()...)
 	return append(all, c.accessBreaches()...)
 }
 

@@ -121,6 +121,8 @@ func (s *schema) fields(t reflect.Type) object {
 		all["required"] = []string{"command"}
 	case reflect.TypeFor[httpclient.Config]():
 		all["required"] = []string{"url"}
+	case reflect.TypeFor[OAuth]():
+		all["required"] = []string{"issuer"}
 	case reflect.TypeFor[Access]():
 		all["required"] = []string{"name"}
 	case reflect.TypeFor[Server]():
@@ -174,6 +176,8 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 			pattern += "|^off$"
 		}
 		return object{"type": "string", "pattern": pattern}
+	case reflect.TypeFor[Words]():
+		return or(object{"type": "array", "items": s.loose(reflect.TypeFor[string](), "")}, s.loose(reflect.TypeFor[string](), ""))
 	case reflect.TypeFor[netip.Prefix](), reflect.TypeFor[bridge.Forward](), reflect.TypeFor[limits.Rate]():
 		return text
 	case reflect.TypeFor[*stdio.Config](), reflect.TypeFor[*httpclient.Config]():
@@ -233,7 +237,7 @@ func (s *schema) loose(t reflect.Type, key string) object {
 // values, and what is in the files that they name.
 var unseen = []string{
 	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
-	"files.bad.yaml", "admin-alone.bad.yaml", "in-flight.bad.yaml", "latin1.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "variables.bad.yaml",
+	"files.bad.yaml", "admin-alone.bad.yaml", "in-flight.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-missing.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "variables.bad.yaml",
 	// Files of other programs, about which it says nothing.
 	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",
 }

@@ -2,20 +2,21 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-// keysOf returns what the access rules say about keys; nil without rules.
+// keysOf returns what the access rules say about keys.
 func keysOf(c *config.Config) []auth.Key {
 	var all []auth.Key
 	for _, a := range c.Access {
+		if a.Token == "" && a.TokenFile == "" {
+			continue // it is for users
+		}
 		all = append(all, auth.Key{Principal: a.Name, Token: a.Token, File: a.TokenFile})
 	}
 	return all
@@ -38,27 +39,28 @@ func (s *Server) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { s.keys.Follow(ctx) })
+	wg.Go(func() { s.keys.Run(ctx) })
 	return func() {
 		cancel()
 		wg.Wait()
 	}
 }
 
-// admit lets those in who show a key, and returns the request with whose it is in
-// its context. ok is false for others, who have been answered. Each request shows
+// admit lets those in who show a key or a token for a place, and returns the request
+// with whose it is in its context. ok is false for others, who have been answered. Each request shows
 // its key anew: a session's id proves nothing (R-172). path is the request's if it is
 // one that is served, for the log.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string) (known *http.Request, ok bool) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string, to place) (known *http.Request, ok bool) {
 	if s.keys == nil {
 		return r, true
 	}
-	name, err := s.keys.Principal(r.Header)
+	who, err := s.keys.Caller(r.Context(), r.Header, s.resource(r, to))
 	if err != nil {
-		s.turnAway(w, r, path, err)
+		s.turnAway(w, r, path, to, err)
 		return r, false
 	}
 	shown(r.Context())
-	return r.WithContext(auth.WithPrincipal(r.Context(), name)), true
+	return r.WithContext(auth.WithCaller(r.Context(), who)), true
 }
 
 // granted reports whether the caller may use the server of that name. For others it
@@ -74,11 +76,11 @@ func (s *Server) granted(w http.ResponseWriter, r *http.Request, base, name stri
 
 // operator lets those in who may look at how the bridge fares: everybody, if the
 // configuration says so. Otherwise it is as admit.
-func (s *Server) operator(w http.ResponseWriter, r *http.Request) (known *http.Request, ok bool) {
+func (s *Server) operator(w http.ResponseWriter, r *http.Request, base string) (known *http.Request, ok bool) {
 	if s.c().PublicStatus {
 		return r, true
 	}
-	return s.admit(w, r, r.URL.Path)
+	return s.admit(w, r, r.URL.Path, place{base, ""})
 }
 
 // sight is of which servers somebody may see how they fare.
@@ -89,7 +91,7 @@ type sight struct {
 
 // sight returns what the caller of that name may see.
 func (s *Server) sight(principal string) sight {
-	if s.keys == nil || s.c().PublicStatus || s.c().SeesAll(principal) {
+	if s.keys == nil || s.c().PublicStatus || s.c().SeesAll(auth.RuleOf(principal)) {
 		return sight{true, func(string) bool { return true }}
 	}
 	return sight{false, func(server string) bool { return server != "" && s.b.Allowed(server, principal) == nil }}
@@ -97,18 +99,19 @@ func (s *Server) sight(principal string) sight {
 
 // insider reports whether the details of how the bridge fares may be shown in
 // answer to a request that is answered in any case, and which.
-func (s *Server) insider(r *http.Request) (sees sight, ok bool) {
+func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
 	if s.keys == nil || s.c().PublicStatus {
 		return s.sight(""), true
 	}
-	name, err := s.keys.Principal(r.Header)
+	to := place{base, ""}
+	who, err := s.keys.Caller(r.Context(), r.Header, s.resource(r, to))
 	switch {
 	case err == nil:
 		shown(r.Context())
-	case errors.Is(err, auth.ErrInvalid) && s.wrong.take(s.guard.Load().client(r)) == 0:
+	case s.refusalOf(r, to, err).guess && s.wrong.take(s.guard.Load().client(r)) == 0:
 		s.complain(r, r.URL.Path, err) // somebody may be guessing
 	}
-	return s.sight(name), err == nil
+	return s.sight(who.Principal), err == nil
 }
 
 const (
@@ -118,26 +121,6 @@ const (
 	// that was turned away: it reads some of it for the sake of the connection.
 	unreadLimit = 5 * time.Second
 )
-
-// turnAway answers a request that shows no key, or none that is good. What it
-// says is the same for all of these, and its body is not looked at.
-func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, why error) {
-	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
-	}
-	h := w.Header()
-	if errors.Is(why, auth.ErrMissing) {
-		h.Set("WWW-Authenticate", challenge)
-	} else {
-		if wait := s.wrong.take(s.guard.Load().client(r)); wait > 0 {
-			tooMany(w, wait)
-			return
-		}
-		h.Set("WWW-Authenticate", challenge+`, error="invalid_token"`)
-	}
-	s.complain(r, path, why)
-	data(w, http.StatusUnauthorized, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, showKey, []byte(`{"bridge":"unauthorized"}`)).Append(nil, nil, nil))
-}
 
 // complaints counts what is not worth a line each.
 type complaints struct {

@@ -55,11 +55,11 @@ func (s *Server) mayAct(w http.ResponseWriter, r *http.Request) (principal strin
 		}
 		return "", true, nil
 	}
-	r, known = s.admit(w, r, r.URL.Path)
+	r, known = s.admit(w, r, r.URL.Path, place{c.BasePath, ""})
 	if !known {
 		return "", false, nil
 	}
-	if principal = auth.Principal(r.Context()); !slices.Contains(c.Admin, principal) {
+	if principal = auth.Principal(r.Context()); !slices.Contains(c.Admin, auth.RuleOf(principal)) {
 		return principal, true, errors.New("this caller may not do this: list its name in admin of the configuration file")
 	}
 	return principal, true, nil

@@ -47,21 +47,38 @@ const (
 // nosniff has browsers believe the Content-Type.
 var nosniff = []string{"nosniff"}
 
-// check reports whether a request may come in; otherwise it has been answered.
-func (g *guard) check(w http.ResponseWriter, r *http.Request) bool {
-	h := w.Header()
-	h["X-Content-Type-Options"] = nosniff
+// named reports whether a request comes under a name that is served here; otherwise it
+// has been answered.
+func (g *guard) named(w http.ResponseWriter, r *http.Request) bool {
+	_, ok := g.host(w, r)
+	return ok
+}
+
+// host returns the name under which a request comes. It is not ok if that is not served
+// here, which has been answered.
+func (g *guard) host(w http.ResponseWriter, r *http.Request) (host string, ok bool) {
+	w.Header()["X-Content-Type-Options"] = nosniff
 	if r.URL.RawPath != "" { // a proxy's rules for paths would not see which server it is for
 		refuse(w, http.StatusNotFound, "nothing is served here: write the path without %")
-		return false
+		return "", false
 	}
-	host := r.Host
+	host = r.Host
 	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
 		first, _, _ := strings.Cut(forwarded, ",")
 		host = strings.TrimSpace(first)
 	}
 	if !g.hostAllowed(host, onLoopback(r)) {
-		return g.deny(w, r, "host", host, "this Host is not served here: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
+		return "", g.deny(w, r, "host", host, "this Host is not served here: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
+	}
+	return host, true
+}
+
+// check reports whether a request may come in; otherwise it has been answered.
+func (g *guard) check(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	host, ok := g.host(w, r)
+	if !ok {
+		return false
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {

@@ -26,8 +26,10 @@ type readiness struct {
 	// Cluster is how this instance sees the others; not there without, and as Whole.
 	Cluster *clustered `json:"cluster,omitempty"`
 	// Config is which configuration counts; not there where it is not read again, and as Whole.
-	Config  *reload.Status `json:"config,omitempty"`
-	Servers []state        `json:"servers"`
+	Config *reload.Status `json:"config,omitempty"`
+	// Issuers is how the keys of those fare whose tokens count; as Whole.
+	Issuers []issuerState `json:"issuers,omitempty"`
+	Servers []state       `json:"servers"`
 }
 
 // whole is how much the bridge has to do.
@@ -105,6 +107,7 @@ func (s *Server) readiness() *readiness {
 		now := s.reloader.Status()
 		out.Config = &now
 	}
+	out.Issuers = s.issuers()
 	out.Reason, out.Draining = s.unready(servers)
 	out.Ready = out.Reason == ""
 	return out
@@ -159,9 +162,9 @@ func moment(t time.Time) *time.Time {
 }
 
 // ready answers /readyz: as JSON, or as a table for people.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	all := s.readiness()
-	sees, inside := s.insider(r)
+	sees, inside := s.insider(r, base)
 	status := http.StatusOK
 	if !all.Ready {
 		status = http.StatusServiceUnavailable
@@ -197,7 +200,7 @@ func wantsText(accept string) bool {
 
 // limit leaves what is about servers that may be seen.
 func (r *readiness) limit(of func(server string) bool) {
-	r.Whole, r.Cluster, r.Config = nil, nil, nil
+	r.Whole, r.Cluster, r.Config, r.Issuers = nil, nil, nil, nil
 	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
 	if r.Reason != "" && !r.Draining {
 		r.Reason = "too few servers work" // which, and how many there are, is for who may see them

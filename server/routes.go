@@ -27,6 +27,14 @@ func (s *Server) HandlerAt(base string) http.Handler {
 		if s.instance != nil {
 			wire.Strip(r.Header)
 		}
+		if s.keys.Tokens() {
+			if to, ok := described(r.URL.Path, base); ok {
+				if s.guard.Load().named(w, r) {
+					s.describe(w, r, to)
+				}
+				return
+			}
+		}
 		if s.guard.Load().check(w, r) {
 			s.route(w, r, base)
 		}
@@ -55,12 +63,12 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 		case !takes(looking, r.Method):
 			wrongMethod(w, looking)
 		case strings.HasPrefix(path, "ready"):
-			s.ready(w, r)
+			s.ready(w, r, base)
 		default:
 			text(w, http.StatusOK, "ok\n")
 		}
 	case path == "metrics":
-		if r, ok := s.operator(w, r); ok {
+		if r, ok := s.operator(w, r, base); ok {
 			s.serveMetrics(w, r)
 		}
 	case !of:
@@ -70,7 +78,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 	case name == "hooks" && hooked != nil:
 		if r.Method == http.MethodPost {
 			s.hook(w, r, last, hooked)
-		} else if r, ok := s.admit(w, r, r.URL.Path); ok && s.granted(w, r, base, last) {
+		} else if r, ok := s.admit(w, r, r.URL.Path, place{base, ""}); ok && s.granted(w, r, base, last) {
 			wrongMethod(w, posting)
 		}
 	case s.now.Load().reached[name] != nil:
@@ -87,7 +95,9 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request, base, name, wh
 		s.noRoute(w, r, base)
 		return
 	}
-	r, ok := s.admit(w, r, r.URL.Path)
+	r, ok := s.admit(w, r, r.URL.Path, placeOf(base, strings.TrimPrefix(r.URL.Path, base)))
+	r, done := s.lives.follow(r, name, which)
+	defer done()
 	switch {
 	case !ok || name != "" && !s.granted(w, r, base, name):
 	case which == "messages" && r.Method == http.MethodPost:
@@ -185,7 +195,7 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request, base string) {
 		return
 	default:
 		var ok bool
-		if r, ok = s.admit(w, r, ""); !ok {
+		if r, ok = s.admit(w, r, "", place{base, ""}); !ok {
 			return
 		}
 	}

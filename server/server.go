@@ -52,11 +52,12 @@ type Server struct {
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	guard      atomic.Pointer[guard]
-	keys       *auth.Keys     // nil when there are no access rules
+	keys       *auth.Door     // who lets callers in; nil when there are no access rules
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
 	complaints complaints     // about requests without a good key
 	wrong      *wrongKeys
+	lives      lives
 	unfollow   func() // ends following the files of keys, and returns when it has
 	metrics    *metrics.Metrics
 	access     atomic.Pointer[accesslog.Log] // nil when there is none
@@ -80,10 +81,12 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.conf.Store(c)
 	s.actions = s.newAPI()
 	s.guard.Store(newGuard(c, log))
-	if keys := keysOf(c); keys != nil {
-		s.keys, s.wrong = auth.New(keys, log), newWrongKeys(log)
-	}
 	var err error
+	if s.keys, err = newDoor(c, log); err != nil {
+		s.fault = err
+		log.Error("tokens of an issuer cannot be checked", "err", err)
+	}
+	s.wrong = newWrongKeys(log)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
 	var tag string
 	var elsewhere *wire.Peers
@@ -185,6 +188,9 @@ func (s *Server) measure() {
 	}
 	if s.instance != nil {
 		b.Cluster = s.instance.node
+	}
+	if s.keys.Tokens() {
+		b.Door = s.keys
 	}
 	s.metrics.Ask(b)
 }

@@ -1,5 +1,5 @@
-// Package auth says who a caller is: the principal, by the key that its request
-// shows.
+// Package auth says who a caller is: the principal, by the key or the token that its
+// request shows ([Door]).
 //
 // A key stands in a header, as Authorization: Bearer KEY or as X-API-Key: KEY,
 // and nowhere else; never in a URL, which ends up in logs. How long it takes to
@@ -143,30 +143,18 @@ func (k *Keys) Follow(ctx context.Context) {
 // lookEvery is how long a file may have changed before it is noticed.
 const lookEvery = 2 * time.Second
 
-// Principal returns whose key the headers of a request show. The error is
-// ErrMissing or ErrInvalid.
-func (k *Keys) Principal(h http.Header) (string, error) {
-	k.refresh()
-	token, err := shown(h)
-	if err != nil {
-		return "", err
-	}
-	return k.find(token)
-}
-
-// find returns whose key it is.
-func (k *Keys) find(token string) (string, error) {
-	sum := k.sum(token)
+// find returns whose key it is that has that sum.
+func (k *Keys) find(sum [sha256.Size]byte) (principal string, found bool) {
 	all := *k.known.Load()
-	found := -1
+	which := -1
 	for i := range all {
 		same := subtle.ConstantTimeCompare(all[i].sum[:], sum[:]) & all[i].usable
-		found = subtle.ConstantTimeSelect(same, i, found)
+		which = subtle.ConstantTimeSelect(same, i, which)
 	}
-	if found < 0 {
-		return "", ErrInvalid
+	if which < 0 {
+		return "", false
 	}
-	return all[found].principal, nil
+	return all[which].principal, true
 }
 
 // The headers that show a key, in the form that Go uses as key.
@@ -197,7 +185,7 @@ func shown(h http.Header) (string, error) {
 
 // sum is what is compared in place of a key.
 func (k *Keys) sum(key string) [sha256.Size]byte {
-	var room [512]byte
+	var room [4 << 10]byte // tokens are longer than keys
 	return sha256.Sum256(append(append(room[:0], k.salt[:]...), key...))
 }
 
@@ -211,6 +199,11 @@ func WithPrincipal(ctx context.Context, name string) context.Context {
 // Principal returns the caller of a request; empty where nobody asks who that
 // is, and everybody is one.
 func Principal(ctx context.Context) string {
-	name, _ := ctx.Value(contextKey{}).(string)
-	return name
+	switch v := ctx.Value(contextKey{}).(type) {
+	case string:
+		return v
+	case *Caller:
+		return v.Principal
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/reload"
@@ -22,10 +23,17 @@ type Bridge struct {
 	LogLost func() uint64
 	// Cluster is this instance as one of several; nil when it is the only one.
 	Cluster *cluster.Node
+	// Door lets callers in; nil where no tokens count.
+	Door *auth.Door
 }
 
 // Ask has the bridge asked when the metrics are read.
-func (m *Metrics) Ask(b Bridge) { m.registry.MustRegister(newGauges(b)) }
+func (m *Metrics) Ask(b Bridge) {
+	m.registry.MustRegister(newGauges(b))
+	if b.Door != nil {
+		m.registry.MustRegister(identity{b.Door})
+	}
+}
 
 // Config has the metrics show how the reading of the configuration fares.
 func (m *Metrics) Config(counts func() reload.Counts) {

@@ -23,9 +23,9 @@ import (
 // does not read: the HTTP server will not. It may be called at any time.
 //
 // Detach reports false, and has done nothing, where the connection cannot be
-// taken (HTTP/2, a test's recorder): use Open.
+// taken (HTTP/2, a test's recorder), or must not be (Attached): use Open.
 func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context.Context, *Writer)), abort func(), ok bool) {
-	if _, can := innermost(w).(http.Hijacker); !can || r.ProtoMajor != 1 {
+	if _, can := innermost(w).(http.Hijacker); !can || r.ProtoMajor != 1 || r.Context().Value(attached{}) != nil {
 		return nil, nil, false
 	}
 	setHeaders(w.Header())
@@ -44,6 +44,14 @@ func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context
 	first := head.Bytes()
 	run = func(serve func(context.Context, *Writer)) { attend(c, first, serve) }
 	return run, func() { _ = c.Close() }, true
+}
+
+type attached struct{}
+
+// Attached returns a context of a request whose stream ends with it, also where the
+// client stays: such a stream is not detached.
+func Attached(ctx context.Context) context.Context {
+	return context.WithValue(ctx, attached{}, true)
 }
 
 // attend owns the connection until serve returns.

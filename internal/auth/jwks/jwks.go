@@ -58,7 +58,8 @@ type Set struct {
 	mu     sync.Mutex // guards the rest
 	flight chan struct{}
 	next   time.Time // when a key that is not known may have the set fetched again
-	fault  string    // why the last fetch failed; empty when it did not
+	fault  string    // why the last fetch failed, or what of it is not used
+	stale  bool      // the last fetch failed
 }
 
 // keys are a set as it was fetched.
@@ -129,7 +130,7 @@ func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
 	}
 	if err == nil {
 		s.publish(all)
-	} else if s.failed.Add(1); s.stale() {
+	} else if s.failed.Add(1); s.tooOld() {
 		s.publish(nil)
 	}
 	s.mu.Lock()
@@ -139,8 +140,8 @@ func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
 	return next, err
 }
 
-// stale reports whether the set is too old to count.
-func (s *Set) stale() bool {
+// tooOld reports whether the set is too old to count.
+func (s *Set) tooOld() bool {
 	now := s.now.Load()
 	return now != nil && time.Since(now.at) > oldest
 }
@@ -184,7 +185,7 @@ func (s *Set) say(err error, skipped []error) {
 	}
 	s.mu.Lock()
 	was := s.fault
-	s.fault = text
+	s.fault, s.stale = text, err != nil
 	s.mu.Unlock()
 	switch log := s.o.Log.With("issuer", s.o.Issuer); {
 	case text == was:
@@ -278,6 +279,7 @@ func (k *keys) find(id string, named bool, alg string) (found []*Key, some bool)
 type State struct {
 	Issuer  string
 	Have    bool      // there are keys
+	Stale   bool      // and could not be fetched again when it was time
 	At      time.Time // when they were fetched
 	Fault   string    // why the last fetch failed, or what of it is not used; for operators
 	Fetched uint64    // how often they were, or were to be
@@ -292,6 +294,6 @@ func (s *Set) State() State {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Fault = s.fault
+	st.Fault, st.Stale = s.fault, s.stale
 	return st
 }

@@ -81,6 +81,13 @@ func parse(data []byte) (keys []*Key, skipped []error, err error) {
 	return keys, skipped, nil
 }
 
+// Check reports what is wrong with the text of a set, if there is no key in it that can
+// be used.
+func Check(data []byte) error {
+	_, skipped, err := parse(data)
+	return errors.Join(append(skipped, err)...)
+}
+
 func parseKey(raw []byte) (*Key, error) {
 	var about struct {
 		Type string           `json:"kty"`

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -103,6 +104,9 @@ type Token struct {
 	Until time.Time
 	// Claims are all that it says: an object.
 	Claims gjson.Result
+
+	// Note keeps what its reader has made of it.
+	Note atomic.Value
 
 	audience []string
 	key      *jwks.Key

@@ -102,7 +102,7 @@ func hs256(t testing.TB, header, body any, secret []byte) string {
 }
 
 // Each token that must not count, by its number, and beside it what tells that the
-// test would notice: the same without the fault counts.
+// test would notice: the same without the fault counts (I-013, I-017, I-018).
 func TestRefused(t *testing.T) {
 	rsaKey, strict, small := authtest.NewKey(t, "rsa", "RS256"), authtest.NewKey(t, "strict", "RS256"), authtest.NewKey(t, "small", "RS256")
 	p384 := authtest.NewKey(t, "p384", "ES384")
@@ -302,7 +302,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// Scopes are read wherever issuers put them.
+// Scopes are read wherever issuers put them (I-056).
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
@@ -409,7 +409,7 @@ func TestSameID(t *testing.T) {
 	})
 }
 
-// No token is kept beyond the bound.
+// No token is kept beyond the bound (I-026).
 func TestKnownBounded(t *testing.T) {
 	v := New(nil, slog.New(slog.DiscardHandler))
 	for n := range maxKnown + 100 {

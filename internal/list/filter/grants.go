@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -34,9 +35,10 @@ func (g *Grants) All() map[string]Grant {
 	return *g.now.Load()
 }
 
-// Of returns what a principal may use; false for nobody's name.
+// Of returns what a principal may use, by the rule that has let it in; false for
+// nobody's name.
 func (g *Grants) Of(principal string) (grant Grant, known bool) {
-	grant, known = g.All()[principal]
+	grant, known = g.All()[auth.RuleOf(principal)]
 	return grant, known
 }
 

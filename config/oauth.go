@@ -1,0 +1,266 @@
+package config
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// OAuth is an issuer whose tokens count: an identity provider.
+type OAuth struct {
+	// Issuer is its name, exactly as it stands in its tokens: a URL.
+	Issuer string `yaml:"issuer"`
+	// Audience is what a token may be for, beside the address of the endpoint and
+	// that of the bridge as a whole.
+	Audience []string `yaml:"audience"`
+	// JWKS is the URL or the file of its keys. Default: where its metadata says.
+	JWKS string `yaml:"jwks"`
+	// Algorithms are those that it may sign with. Default: all that are safe.
+	Algorithms []string `yaml:"algorithms"`
+	// Scopes are what clients are told to ask for to begin with.
+	Scopes []string `yaml:"scopes"`
+	// Implies has the scopes that others have in them, by these.
+	Implies map[string]Words `yaml:"implies"`
+	// ScopeClaim is the claim that has the scopes. Default: scope and scp.
+	ScopeClaim string `yaml:"scope_claim"`
+	// ClockSkew is by how much its clock may differ from ours: at most 5m. Default 30s.
+	ClockSkew time.Duration `yaml:"clock_skew"`
+	// CAFile names a file of PEM certificates that may sign the issuer's, beside those
+	// that the system trusts.
+	CAFile string `yaml:"ca_file"`
+	// Transport makes the requests to the issuer. Only a program can set it, in the
+	// place of CAFile. Default: one that heeds CAFile and the proxies of the environment.
+	Transport http.RoundTripper `yaml:"-"`
+}
+
+// Words are one text, or a list of texts.
+type Words []string
+
+// words reads one text or a list of texts.
+func (d *decoder) words(x *strict.Slot, n ast.Node, into *Words) bool {
+	if _, list := d.Resolve(n).(*ast.SequenceNode); list {
+		return d.Value(x, n, reflect.ValueOf((*[]string)(into)).Elem())
+	}
+	var one string
+	x.Loose = true
+	ok := d.Value(x, n, reflect.ValueOf(&one).Elem())
+	*into = Words{one}
+	return ok
+}
+
+// users reports whether the rule is for those who show a token of an issuer, not a key.
+func (a *Access) users() bool {
+	return a.Issuer != "" || len(a.Claims) > 0 || len(a.Scopes) > 0 || len(a.Users) > 0
+}
+
+// userRules returns the access rules that are for users, in their order.
+func (c *Config) userRules() (all []Access) {
+	for _, a := range c.Access {
+		if a.users() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Roots returns the certificates that may sign those of the issuer; nil means those
+// that the system trusts.
+func (o *OAuth) Roots() (*x509.CertPool, error) {
+	if o.CAFile == "" {
+		return nil, nil
+	}
+	data, err := readFile(o.CAFile, maxFile)
+	if err != nil {
+		return nil, errors.New(reason(err))
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(data) {
+		return nil, errors.New("has no certificate in PEM form")
+	}
+	return roots, nil
+}
+
+// checkPublicURL returns what is wrong with public_url.
+func checkPublicURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return nil
+	case err != nil || u.Host == "" || !isHost(u.Host) || s != u.Scheme+"://"+u.Host:
+		return errors.New("expected https://HOST or https://HOST:PORT, such as https://mcp.example.com, without a path: that of base_path is added")
+	case s != strings.ToLower(s):
+		return errors.New("must be in lower case, as clients compare it")
+	}
+	return jwks.Safe(s)
+}
+
+// oauthBreaches are the rules for tokens. Nobody is let in only because an issuer knows
+// them (I-031).
+func (c *Config) oauthBreaches() []breach {
+	var all []breach
+	add := func(key, format string, args ...any) {
+		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
+	}
+	issuers := map[string]int{}
+	for i := range c.OAuth {
+		o, item := &c.OAuth[i], fmt.Sprintf("oauth: item %d", i+1)
+		u, err := url.Parse(o.Issuer)
+		switch {
+		case o.Issuer == "":
+			add(item, "has no issuer: write it as it stands in its tokens, such as https://idp.example.com")
+		case err != nil || jwks.Safe(o.Issuer) != nil:
+			add(item+": issuer", "%v", jwks.Safe(o.Issuer))
+		case strings.ContainsAny(o.Issuer, "?#") || u.Opaque != "":
+			add(item+": issuer", "must have neither a query nor a fragment")
+		case issuers[o.Issuer] > 0:
+			add(item+": issuer", "is that of item %d too", issuers[o.Issuer])
+		}
+		issuers[o.Issuer] = i + 1
+		if strings.Contains(o.JWKS, "://") && jwks.Safe(o.JWKS) != nil {
+			add(item+": jwks", "%v", jwks.Safe(o.JWKS))
+		}
+		for j, a := range o.Algorithms {
+			if !slices.Contains(token.Algorithms, a) {
+				add(fmt.Sprintf("%s: algorithms: item %d", item, j+1), "must be one of %s: of others, who can check a token can also make one", strings.Join(token.Algorithms, ", "))
+			}
+		}
+		if o.ClockSkew < 0 || o.ClockSkew > token.MaxSkew {
+			add(item+": clock_skew", "must be at most 5m: for so long a token goes on that has ended")
+		}
+		for j, a := range o.Audience {
+			if a == "" {
+				add(fmt.Sprintf("%s: audience: item %d", item, j+1), "is empty")
+			}
+		}
+		for j, s := range o.Scopes {
+			if wrong := scopeRule(s); wrong != "" {
+				add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "%s", wrong)
+			} else if s == "offline_access" {
+				add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "is for clients to ask for if they want it: leave it out")
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.Implies)) {
+			for _, s := range append([]string{name}, o.Implies[name]...) {
+				if wrong := scopeRule(s); wrong != "" {
+					add(item+": implies: "+name, "%s", wrong)
+				}
+			}
+		}
+	}
+	switch users := slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }); {
+	case len(c.OAuth) > 0 && !users:
+		add("oauth", "lets nobody in: add a rule to access that says who of its users may call, such as { name: staff, claims: { groups: mcp-users } }")
+	case len(c.OAuth) == 0 && c.PublicURL != "":
+		add("public_url", "is of use with oauth only")
+	}
+	if len(c.OAuth) > 0 && c.PublicURL == "" && !Loopback(c.Listen) {
+		all = append(all, breach{"oauth", "public_url", "needs public_url: clients ask for tokens for the address by which they reach the bridge, such as https://mcp.example.com"})
+	}
+	return all
+}
+
+// userBreaches are the rules for a rule of access that is for users.
+func (c *Config) userBreaches(item string, a *Access) []breach {
+	var all []breach
+	add := func(key, format string, args ...any) {
+		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case a.Token != "" || a.TokenFile != "":
+		add(item, "has a key, and says of users who they are: make two rules of it")
+	case len(c.OAuth) == 0:
+		add(item, "is for users, and needs oauth: the issuer of their tokens")
+	case a.Issuer != "" && !slices.ContainsFunc(c.OAuth, func(o OAuth) bool { return o.Issuer == a.Issuer }):
+		add(item+": issuer", "is none of those that oauth lists")
+	case len(a.Claims)+len(a.Scopes)+len(a.Users) == 0:
+		add(item, "names an issuer, and nobody of it: add claims, scopes or users (users: any lets all in)")
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Claims)) {
+		if len(a.Claims[name]) == 0 {
+			add(item+": claims: "+name, "has nothing to compare the claim with")
+		}
+	}
+	for i, s := range a.Scopes {
+		if wrong := scopeRule(s); wrong != "" {
+			add(fmt.Sprintf("%s: scopes: item %d", item, i+1), "%s", wrong)
+		}
+	}
+	for i, s := range a.Users {
+		if s == "" {
+			add(fmt.Sprintf("%s: users: item %d", item, i+1), "is empty")
+		}
+	}
+	return all
+}
+
+// everybody reports whether the rule lets in all users of all issuers.
+func (a *Access) everybody() bool {
+	return a.Issuer == "" && len(a.Claims)+len(a.Scopes) == 0 && slices.ContainsFunc(a.Users, func(p string) bool { return p == AnyUser || p == "*" })
+}
+
+// AnyUser, in the place of a pattern of Access.Users, stands for all of them.
+const AnyUser = "any"
+
+// scopeRule returns what is wrong with a scope (RFC 6749 §3.3).
+func scopeRule(s string) string {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return "is no scope: it has visible ASCII characters, and neither quotes nor spaces"
+	}
+	return ""
+}
+
+// neverReached notes rules for users that stand behind one that lets all in.
+func (d *decoder) neverReached(top *strict.Section, c *Config) {
+	for i := range c.Access {
+		if !c.Access[i].everybody() {
+			continue
+		}
+		for j := i + 1; j < len(c.Access); j++ {
+			if c.Access[j].users() {
+				m, _ := top.At(fmt.Sprintf("access: item %d", j+1))
+				d.Warn(m.Line, "access: item %d is never reached: item %d lets all users in, and the first that fits counts", j+1, i+1)
+			}
+		}
+		return
+	}
+}
+
+// visitOAuth looks at the files that an issuer's settings name.
+func (d *decoder) visitOAuth(sec *strict.Section, o *OAuth) {
+	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
+		o.JWKS = d.absolute(o.JWKS)
+		m := sec.Marks["jwks"]
+		data, err := readFile(o.JWKS, maxFile)
+		switch {
+		case err != nil:
+			d.Fault(m.Line, "%sjwks is %s: %s", sec.Where, m.Shown, reason(err))
+		default:
+			if err := jwks.Check(data); err != nil {
+				d.Fault(m.Line, "%sjwks is %s: %v", sec.Where, m.Shown, err)
+			}
+		}
+	}
+	if o.CAFile != "" {
+		o.CAFile = d.absolute(o.CAFile)
+		if _, err := o.Roots(); err != nil {
+			m := sec.Marks["ca_file"]
+			d.Fault(m.Line, "%sca_file is %s: %v", sec.Where, m.Shown, err)
+		}
+	}
+}

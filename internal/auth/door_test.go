@@ -1,0 +1,149 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+)
+
+const site = "https://mcp.example.com"
+
+// open runs a door for users of two issuers until the test ends. It is called in a
+// bubble.
+func open(t testing.TB, rules []Rule) (*Door, []*authtest.Issuer, *bytes.Buffer) {
+	var log bytes.Buffer
+	one, two := authtest.New(t, "https://one.example.com"), authtest.New(t, "https://two.example.com")
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	d := NewDoor(New([]Key{{Principal: "key", Token: alpha}}, logger), []token.Issuer{
+		{URL: one.URL, Transport: one, Implies: map[string][]string{"all": {"read"}}}, {URL: two.URL, Transport: two},
+	}, rules, logger)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { d.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return d, []*authtest.Issuer{one, two}, &log
+}
+
+type claims = authtest.Claims
+
+// The first rule counts that fits, in all that it sets (I-050, I-051). Who a user is
+// depends on its issuer and its subject, and on nothing else (I-028).
+func TestRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, issuers, log := open(t, []Rule{
+			{Name: "groups", Claims: map[string][]string{"groups": {"eng", "ops-*"}, "hd": {"example.com"}}},
+			{Name: "roles", Issuer: "https://two.example.com", Claims: map[string][]string{"realm_access.roles": {"mcp"}}},
+			{Name: "scopes", Scopes: []string{"read", "write"}},
+			{Name: "level", Claims: map[string][]string{"level": {"7"}, "verified": {"true"}}},
+			{Name: "named", Users: []string{"ann", "build-*"}},
+		})
+		for _, tc := range []struct {
+			name   string
+			issuer int
+			change claims
+			want   string
+		}{
+			{"item of a list", 0, claims{"groups": []string{"x", "eng"}, "hd": "example.com"}, "groups/https://one.example.com#ann"},
+			{"pattern", 0, claims{"groups": "ops-eu", "hd": "example.com"}, "groups/https://one.example.com#ann"},
+			{"one claim of two", 0, claims{"groups": []string{"eng"}, "hd": "example.org"}, "named/https://one.example.com#ann"},
+			{"nearly the pattern", 0, claims{"sub": "bob", "groups": []string{"my-ops-x", "engineers", "Eng"}, "hd": "example.com"}, ""},
+			{"object", 1, claims{"realm_access": claims{"roles": []string{"mcp"}}}, "roles/https://two.example.com#ann"},
+			{"of the other issuer", 0, claims{"sub": "bob", "realm_access": claims{"roles": []string{"mcp"}}}, ""},
+			{"scopes", 0, claims{"sub": "bob", "scope": "write all"}, "scopes/https://one.example.com#bob"},
+			{"implied by the other issuer", 1, claims{"sub": "bob", "scope": "write all"}, ""},
+			{"number and boolean", 0, claims{"sub": "bob", "level": 7, "verified": true}, "level/https://one.example.com#bob"},
+			{"false", 0, claims{"sub": "bob", "level": 7, "verified": false}, ""},
+			{"claim that is an object", 0, claims{"sub": "bob", "level": claims{"7": 7}, "verified": true}, ""},
+			{"N-36 the same subject elsewhere", 1, nil, "named/https://two.example.com#ann"},
+			{"client", 0, claims{"sub": nil, "client_id": "build-7"}, "named/https://one.example.com?build-7"},
+			{"user of that name", 0, claims{"sub": "build-7"}, "named/https://one.example.com#build-7"},
+			{"name of somebody", 0, claims{"sub": "bob", "email": "ann", "preferred_username": "ann", "name": "ann"}, ""},
+		} {
+			raw := issuers[tc.issuer].Token(site, tc.change)
+			for range 2 { // the second time it is known
+				got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site})
+				if got.Principal != tc.want || (tc.want == "") != errors.Is(err, ErrDenied) {
+					t.Errorf("%s: %q, %v, want %q", tc.name, got.Principal, err, tc.want)
+				}
+				if err == nil && RuleOf(got.Principal) != strings.SplitN(tc.want, "/", 2)[0] {
+					t.Errorf("%s: rule %q", tc.name, RuleOf(got.Principal))
+				}
+			}
+		}
+		// Entra leaves out groups that are too many.
+		for range 3 {
+			_, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"sub": "bob", "_claim_names": claims{"groups": "src1"}, "hd": "example.com"})), token.Resource{Root: site})
+			if !errors.Is(err, ErrDenied) {
+				t.Error(err)
+			}
+		}
+		if n := strings.Count(log.String(), "leaves a claim out"); n != 1 {
+			t.Errorf("said %d times that groups are cut off:\n%s", n, log)
+		}
+	})
+}
+
+// N-01 to N-05, and what else can be shown where tokens count: keys are as they were.
+func TestShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, issuers, log := open(t, []Rule{{Name: "all", Users: []string{"*"}}})
+		good := issuers[0].Token(site)
+		const user = "all/https://one.example.com#ann"
+		for _, tc := range []struct {
+			name string
+			h    http.Header
+			want string
+			err  error
+		}{
+			{"token", headers("Authorization", "Bearer "+good), user, nil}, {"token, other case", headers("Authorization", "bearer  "+good), user, nil},
+			{"key", headers("Authorization", "Bearer "+alpha), "key", nil}, {"key in its header", headers("X-API-Key", alpha), "key", nil},
+			{"N-01 nothing", http.Header{}, "", ErrMissing}, {"N-02 empty", headers("Authorization", "Bearer "), "", nil},
+			{"N-02 empty without a space", headers("Authorization", "Bearer"), "", nil},
+			{"N-03 two", headers("Authorization", "Bearer "+good, "Authorization", "Bearer "+good), "", ErrInvalid},
+			{"N-04 key and token", headers("Authorization", "Bearer "+good, "X-API-Key", alpha), "", ErrInvalid},
+			{"token as a key", headers("X-API-Key", good), "", ErrInvalid}, {"token as both", headers("Authorization", "Bearer "+good, "X-API-Key", good), "", ErrInvalid},
+			{"another scheme", headers("Authorization", "DPoP "+good), "", ErrInvalid},
+		} {
+			got, err := d.Caller(t.Context(), tc.h, token.Resource{Root: site})
+			if got.Principal != tc.want || (err == nil) != (tc.want != "") || tc.err != nil && err != tc.err {
+				t.Errorf("%s: %q, %v", tc.name, got.Principal, err)
+			}
+		}
+		for r, want := range map[token.Result]uint64{token.OK: 4, token.Missing: 1, token.Invalid: 7} {
+			if n := d.Count(r); n != want {
+				t.Errorf("%d are counted as %s, want %d", n, r, want)
+			}
+		}
+		if strings.Contains(log.String(), good[:20]) {
+			t.Error("the log has a token")
+		}
+	})
+}
+
+// A caller whose token is known costs next to nothing.
+func BenchmarkToken(b *testing.B) {
+	d, issuers, _ := open(b, []Rule{{Name: "all", Users: []string{"*"}}})
+	h := headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"groups": []string{"eng", "ops"}, "name": strings.Repeat("x", 300)}))
+	to := token.Resource{Root: site, Path: "/mcp"}
+	if _, err := d.Caller(b.Context(), h, to); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.Caller(b.Context(), h, to); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mcp-bridge/bridge/internal/auth"
+)
+
+// identity are the metrics of what callers show, and of the issuers of tokens.
+type identity struct{ door *auth.Door }
+
+var (
+	authTotal    = prometheus.NewDesc("mcp_bridge_auth_total", "Requests by what became of the key or token that they showed: ok, missing, expired, audience (it is for something else), issuer (of none that counts), signature, invalid, denied (no access rule fits), or unavailable (it could not be checked).", []string{"result"}, nil)
+	jwksAge      = prometheus.NewDesc("mcp_bridge_jwks_age_seconds", "How long ago the keys of an issuer were fetched. Not there as long as there are none.", []string{"issuer"}, nil)
+	jwksFetches  = prometheus.NewDesc("mcp_bridge_jwks_fetches_total", "How often the keys of an issuer were asked for.", []string{"issuer"}, nil)
+	jwksFailures = prometheus.NewDesc("mcp_bridge_jwks_fetch_failures_total", "How often that failed.", []string{"issuer"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (i identity) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{authTotal, jwksAge, jwksFetches, jwksFailures} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (i identity) Collect(to chan<- prometheus.Metric) {
+	for _, r := range auth.Results {
+		to <- prometheus.MustNewConstMetric(authTotal, prometheus.CounterValue, float64(i.door.Count(r)), string(r))
+	}
+	for _, st := range i.door.Issuers() {
+		if st.Have {
+			to <- prometheus.MustNewConstMetric(jwksAge, prometheus.GaugeValue, time.Since(st.At).Seconds(), st.Issuer)
+		}
+		to <- prometheus.MustNewConstMetric(jwksFetches, prometheus.CounterValue, float64(st.Fetched), st.Issuer)
+		to <- prometheus.MustNewConstMetric(jwksFailures, prometheus.CounterValue, float64(st.Failed), st.Issuer)
+	}
+}

@@ -1,0 +1,299 @@
+package server
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// newDoor makes what lets callers in; nil without access rules. The fault is why tokens
+// cannot be checked as it is configured.
+func newDoor(c *config.Config, log *slog.Logger) (door *auth.Door, fault error) {
+	if len(c.Access) == 0 {
+		return nil, nil
+	}
+	var issuers []token.Issuer
+	for i := range c.OAuth {
+		o := &c.OAuth[i]
+		issuer := token.Issuer{
+			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Algorithms: o.Algorithms, ScopeClaim: o.ScopeClaim, Skew: o.ClockSkew,
+			Implies: map[string][]string{},
+		}
+		for name, implied := range o.Implies {
+			issuer.Implies[name] = implied
+		}
+		roots, err := o.Roots()
+		if err != nil {
+			fault = errors.Join(fault, fmt.Errorf("oauth: %s: ca_file %s %w", o.Issuer, o.CAFile, err))
+		}
+		if issuer.Transport = o.Transport; o.Transport == nil {
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+			issuer.Transport = transport
+		}
+		issuers = append(issuers, issuer)
+	}
+	return auth.NewDoor(auth.New(keysOf(c), log), issuers, rulesOf(c), log), fault
+}
+
+// rulesOf returns the access rules that are for users.
+func rulesOf(c *config.Config) []auth.Rule {
+	var all []auth.Rule
+	for _, a := range c.Access {
+		if a.Token != "" || a.TokenFile != "" {
+			continue
+		}
+		r := auth.Rule{Name: a.Name, Issuer: a.Issuer, Claims: map[string][]string{}, Scopes: a.Scopes, Users: slices.Clone(a.Users)}
+		for name, patterns := range a.Claims {
+			r.Claims[name] = patterns
+		}
+		for i, p := range r.Users {
+			if p == config.AnyUser {
+				r.Users[i] = "*"
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// place is what a request is for, as tokens name it: an endpoint below base, such as
+// /files/mcp, or without one the bridge as a whole (I-001).
+type place struct{ base, endpoint string }
+
+// placeOf returns the place of an endpoint: messages are for the stream that they
+// belong to.
+func placeOf(base, path string) place {
+	if stream, ok := strings.CutSuffix(path, "/messages"); ok {
+		return place{base, stream + "/sse"}
+	}
+	return place{base, path}
+}
+
+// resource returns the place as tokens name it. Where clients are is what the operator
+// says; only on loopback, where no attacker's name leads (see guard), the request may
+// say it (I-002).
+func (s *Server) resource(r *http.Request, to place) token.Resource {
+	if !s.keys.Tokens() {
+		return token.Resource{}
+	}
+	root := s.c().PublicURL
+	if root == "" {
+		root = "http://" + r.Host
+		if r.TLS != nil {
+			root = "https://" + r.Host
+		}
+	}
+	return token.Resource{Root: root + to.base, Path: to.endpoint}
+}
+
+// wellKnown begins the paths at which protected resources describe themselves
+// (RFC 9728 §3).
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// described returns the place that a path has the metadata of. It has them below the
+// base, which a proxy may be all that it hands on, and where the standard looks for
+// them: between the host and the path of the resource (I-003, I-004).
+func described(path, base string) (to place, ok bool) {
+	endpoint, ok := strings.CutPrefix(path, base+wellKnown)
+	if !ok {
+		endpoint, ok = strings.CutPrefix(path, wellKnown+base)
+	}
+	if endpoint == "/" {
+		endpoint = ""
+	}
+	return place{base, endpoint}, ok && (endpoint == "" || endpoint[0] == '/')
+}
+
+// serves reports whether there is such a place.
+func (s *Server) serves(to place) bool {
+	if to.endpoint == "" {
+		return true
+	}
+	name, last, of := strings.Cut(to.endpoint[1:], "/")
+	if !of {
+		name, last = "", name
+	}
+	return (last == "mcp" || last == "sse") && (name == "" && !of || s.now.Load().reached[name] != nil)
+}
+
+// metadata is what a protected resource says of itself (RFC 9728 §2).
+type metadata struct {
+	Resource string   `json:"resource"`
+	Issuers  []string `json:"authorization_servers"`
+	Methods  []string `json:"bearer_methods_supported"`
+	Scopes   []string `json:"scopes_supported,omitempty"`
+	Name     string   `json:"resource_name"`
+}
+
+// describe answers a request for the metadata of a place: to anybody, and to the pages of
+// all sites, since clients may be pages (I-005, I-006).
+func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	switch {
+	case r.Method == http.MethodOptions:
+		h.Set("Access-Control-Allow-Methods", looking)
+		h.Set("Access-Control-Allow-Headers", "MCP-Protocol-Version, Content-Type, Accept")
+		h.Set("Access-Control-Max-Age", corsMaxAge)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case !takes(looking, r.Method):
+		wrongMethod(w, looking)
+		return
+	case !s.serves(to):
+		refuse(w, http.StatusNotFound, "nothing is served here")
+		return
+	}
+	id := s.resource(r, to)
+	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: s.asked(), Name: "mcp-bridge"}
+	if name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/"); of {
+		m.Name = name
+	}
+	for i := range s.c().OAuth {
+		m.Issuers = append(m.Issuers, s.c().OAuth[i].Issuer)
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		s.log.Error("the metadata of a resource cannot be written", "err", err)
+		refuse(w, http.StatusInternalServerError, "the metadata cannot be written")
+		return
+	}
+	h.Set("Cache-Control", "max-age=300")
+	data(w, http.StatusOK, "application/json", body)
+}
+
+// asked returns the scopes that clients are told to ask for to begin with.
+func (s *Server) asked() (all []string) {
+	for i := range s.c().OAuth {
+		for _, scope := range s.c().OAuth[i].Scopes {
+			if !slices.Contains(all, scope) {
+				all = append(all, scope)
+			}
+		}
+	}
+	return all
+}
+
+// challenge returns what tells a client how to get in. fault is the error and its
+// description, or empty (I-007, I-008).
+func (s *Server) challenge(r *http.Request, to place, fault, why string) string {
+	text := challenge
+	if fault != "" {
+		text += `, error="` + fault + `"`
+	}
+	if !s.keys.Tokens() {
+		return text
+	}
+	if fault != "" {
+		text += `, error_description="` + why + `"`
+	}
+	id := s.resource(r, to)
+	text += `, resource_metadata="` + id.Root + wellKnown + id.Path + `"`
+	if scopes := s.asked(); len(scopes) > 0 {
+		text += `, scope="` + strings.Join(scopes, " ") + `"`
+	}
+	return text
+}
+
+// refusal is the answer to a request whose caller is not let in.
+type refusal struct {
+	status int
+	kind   string // data.bridge of the error
+	text   string
+	fault  string // of the challenge; empty for none
+	guess  bool   // it may have been somebody's guess
+}
+
+// refusalOf returns the answer to a request that was not let in for that reason. It says
+// nothing of keys, issuers and claims.
+func (s *Server) refusalOf(r *http.Request, to place, why error) refusal {
+	var e *token.Error
+	switch errors.As(why, &e); {
+	case errors.Is(why, auth.ErrMissing) && s.keys.Tokens():
+		return refusal{http.StatusUnauthorized, "unauthorized", "this takes a key or a token, in the header Authorization: Bearer KEY-OR-TOKEN", "", false}
+	case errors.Is(why, auth.ErrMissing):
+		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "", false}
+	case errors.Is(why, auth.ErrDenied):
+		return refusal{http.StatusForbidden, "denied", "no access rule lets this user in", "", false}
+	case e == nil && !s.keys.Tokens():
+		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "invalid_token", true}
+	case e == nil:
+		return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", true}
+	case e.Result == token.Unavailable:
+		return refusal{http.StatusServiceUnavailable, "unavailable_identity", "tokens cannot be checked at the moment", "", false}
+	case e.Result == token.Expired:
+		return refusal{http.StatusUnauthorized, "unauthorized", "the token has expired", "invalid_token", false}
+	case e.Result == token.Audience:
+		id := s.resource(r, to)
+		return refusal{http.StatusUnauthorized, "unauthorized", "the token is not for this resource (" + id.Root + id.Path + ")", "invalid_token", false}
+	}
+	return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", true}
+}
+
+// retryIdentity is after how many seconds a client may come back whose token cannot be
+// checked.
+const retryIdentity = "5"
+
+// turnAway answers a request that is not let in. Its body is not looked at.
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, to place, why error) {
+	if r.Context().Err() != nil {
+		return // the client has gone while its token was being checked
+	}
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
+	}
+	no := s.refusalOf(r, to, why)
+	if no.guess {
+		if wait := s.wrong.take(s.guard.Load().client(r)); wait > 0 {
+			tooMany(w, wait)
+			return
+		}
+	}
+	switch no.status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", s.challenge(r, to, no.fault, no.text))
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", retryIdentity)
+	}
+	s.complain(r, path, why)
+	data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
+}
+
+// issuerState is how the keys of an issuer fare, for /readyz.
+type issuerState struct {
+	Issuer string `json:"issuer"`
+	// State is ok, old (the keys cannot be fetched again) or unreachable (there are none,
+	// so that no token of it can be checked).
+	State string     `json:"state"`
+	Since *time.Time `json:"keys_since,omitempty"`
+	Fault string     `json:"last_error,omitempty"`
+}
+
+func (s *Server) issuers() (all []issuerState) {
+	if !s.keys.Tokens() {
+		return nil
+	}
+	for _, i := range s.keys.Issuers() {
+		st := issuerState{Issuer: i.Issuer, State: "ok", Since: moment(i.At), Fault: i.Fault}
+		switch {
+		case !i.Have:
+			st.State = "unreachable"
+		case i.Stale:
+			st.State = "old"
+		}
+		all = append(all, st)
+	}
+	return all
+}

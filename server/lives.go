@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/era"
+)
+
+// lives end streams whose callers have no good token any more. What a server says by
+// itself goes on for as long as the last token counts that was shown for the session;
+// a later request with a newer one moves that on (I-027). Answers of calls under way
+// are not concerned. The zero value is ready for use.
+type lives struct {
+	mu sync.Mutex
+	of map[string]*life // of sessions with an open stream
+}
+
+// life is how long the streams of a session may go on.
+type life struct {
+	until   time.Time
+	streams int
+}
+
+// errTokenEnded is why a stream ends.
+var errTokenEnded = errors.New("the token that was shown for the stream has ended")
+
+// follow returns the request of a caller with a token, which ends with that token if it
+// opens a stream. done is called when it has been answered. which is the last part of
+// its path.
+func (l *lives) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
+	t := auth.TokenOf(r.Context())
+	if t == nil {
+		return r, func() {}
+	}
+	// A stream of HTTP+SSE has its session's id from within: those of one user at one
+	// server go on together.
+	key := auth.Principal(r.Context()) + "\n" + server + "\n" + which
+	if which == "messages" {
+		key = auth.Principal(r.Context()) + "\n" + server + "\nsse"
+	}
+	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+		key = auth.Principal(r.Context()) + "\n" + id
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		return l.enter(r, key, t.Until)
+	case r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == era.Listen: // of a client without a session
+		return l.enter(r, "", t.Until)
+	}
+	l.extend(key, t.Until)
+	return r, func() {}
+}
+
+// extend moves the end of the streams of that key on.
+func (l *lives) extend(key string, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.of[key]; one != nil && until.After(one.until) {
+		one.until = until
+	}
+}
+
+// enter returns a request that ends with the token; without a key nothing moves that on.
+func (l *lives) enter(r *http.Request, key string, until time.Time) (*http.Request, func()) {
+	ctx, cancel := context.WithCancelCause(eventstream.Attached(r.Context()))
+	l.extend(key, until)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.of[key]
+	if one == nil || key == "" {
+		one = &life{until: until}
+	}
+	if key != "" {
+		if l.of == nil {
+			l.of = map[string]*life{}
+		}
+		l.of[key] = one
+	}
+	one.streams++
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Until(one.until), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if left := time.Until(one.until); left > 0 {
+			timer.Reset(left)
+		} else {
+			cancel(errTokenEnded)
+		}
+	})
+	return r.WithContext(ctx), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		timer.Stop()
+		cancel(nil)
+		if one.streams--; one.streams == 0 && key != "" {
+			delete(l.of, key)
+		}
+	}
+}
