@@ -132,6 +132,9 @@ type Caller struct {
 	// forwarded: an adapter gets what its server's allow-list forwards, under
 	// the names that the server knows.
 	Header http.Header
+	// Stay is the caller's session, if it may go on at another instance of the bridge;
+	// nil otherwise.
+	Stay Stay
 }
 
 // Forward is one entry of a server's allow-list: a header of the client's

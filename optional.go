@@ -1,5 +1,7 @@
 package bridge
 
+import "context"
+
 // What follows are interfaces that an Adapter, an Upstream or a Client may have
 // besides. They are asked for once, of what an adapter returned or was given.
 
@@ -33,4 +35,37 @@ type Roomy interface{ Room() Room }
 type Room interface {
 	Reserve(n int) bool // reports false when there is too little
 	Return(n int)
+}
+
+// Stay is a session that may go on at another instance of the bridge, as those see it who
+// reach servers for it. Its methods may be called concurrently; but for Sure they do not
+// block.
+type Stay interface {
+	// Sure returns nil when a request of the session may be sent: no other instance has
+	// the session by now. It may wait until that is known, and is asked last before each.
+	Sure(ctx context.Context) error
+	// Carried takes what another instance needs to go on with the session's connection to
+	// a server, as Portable has it. nil means that there is none to go on with.
+	Carried(server string, carry []byte)
+	// Carry returns what another instance has noted by Carried, once, and above which
+	// number requests are to begin.
+	Carry(server string) (carry []byte, above int64)
+	// Moves reports whether another instance goes on with the session, which has ended
+	// here.
+	Moves() bool
+}
+
+// Portable is an Upstream with which another process can go on.
+type Portable interface {
+	// Carry returns what that needs; nil means that it cannot.
+	Carry() []byte
+	// Leave has Close leave to the other one what the server has of the connection.
+	Leave()
+}
+
+// Resumer is an Adapter that can go on with a connection of another process.
+type Resumer interface {
+	// Resume is Open without a handshake. carry is what Portable has returned. The ids of
+	// requests are above that number: the server may know lower ones.
+	Resume(ctx context.Context, from *Caller, rest Client, carry []byte, above int64) (Upstream, error)
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 )
 
+const clusterSecret = "secret of the test secret of the test"
+
 // lease is as short as it may be: a test waits for it.
 const lease = 3 * time.Second
 
@@ -35,6 +37,7 @@ type fleet struct {
 	store     *redistest.Server
 	instances []*process
 	tags      map[string]*process
+	program   string // the bridge, as it was built; empty means with what finds races, if the tests have that
 }
 
 // newFleet returns a fleet without an instance yet.
@@ -46,7 +49,14 @@ func newFleet(t *testing.T, servers map[string]any) *fleet {
 // startFleet starts n instances that serve the everything server, behind nginx.
 func startFleet(t *testing.T, n int) *fleet {
 	t.Helper()
-	f := newFleet(t, map[string]any{"everything": kindOf(t, references[0], "stdio")})
+	return startFleetOf(t, n, "", map[string]any{"everything": kindOf(t, references[0], "stdio")})
+}
+
+// startFleetOf starts n instances of a program that serve those servers, behind nginx.
+func startFleetOf(t *testing.T, n int, bridge string, servers map[string]any) *fleet {
+	t.Helper()
+	f := newFleet(t, servers)
+	f.program = bridge
 	f.balance(n)
 	return f
 }
@@ -107,15 +117,38 @@ func (f *fleet) add() *process {
 		"listen": "127.0.0.1:0", "drain": "20s",
 		"servers": f.servers,
 		"cluster": map[string]any{
-			"redis": "redis://" + f.store.Address, "secret": strings.Repeat("secret of the test ", 3),
+			"redis": "redis://" + f.store.Address, "secret": clusterSecret,
 			"listen": "127.0.0.1:0", "advertise": "127.0.0.1", "lease": lease.String(),
 		},
 	})
-	p := start(f.t, exec.Command(bridgeProgram(f.t), "serve", "-c", file))
+	p := f.run(file, "127.0.0.1:0")
 	f.instances = append(f.instances, p)
+	return p
+}
+
+// run starts an instance with that file, which listens there.
+func (f *fleet) run(file, listen string) *process {
+	f.t.Helper()
+	program := f.program
+	if program == "" {
+		program = bridgeProgram(f.t)
+	}
+	p := start(f.t, exec.Command(program, "serve", "--listen", listen, "-c", file))
 	state := f.sees(p, 1)
 	f.tags[gjson.Get(state, "cluster.instance").Str] = p
 	return p
+}
+
+// again stops an instance as a service manager does, and starts it again at its address.
+func (f *fleet) again(i int) {
+	f.t.Helper()
+	old := f.instances[i]
+	old.stop(f.t)
+	args := old.cmd.Args
+	f.instances[i] = f.run(args[len(args)-1], strings.TrimPrefix(old.base, "http://"))
+	for _, p := range f.instances {
+		f.sees(p, len(f.instances))
+	}
 }
 
 // sees waits until an instance is ready and sees so many members at least, and returns

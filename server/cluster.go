@@ -47,7 +47,7 @@ func (s *Server) newInstance() (*instance, error) {
 		ID: i.id, Secrets: c.Keys(), Lease: c.Lease, Log: s.log,
 		Forward:  func() []string { return s.b.Forwards() },
 		Allowed:  func(server, principal string) error { return s.b.Allowed(server, principal) },
-		Portable: func(server string) bool { return s.b.Portable(server) },
+		Portable: func(r *session.Record) bool { return s.b.Portable(r) },
 		Has:      func(id string) bool { return s.streamable.Has(id) },
 		Adopt:    func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
 		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
@@ -122,11 +122,20 @@ func (i *instance) alone(ctx context.Context, address string) error {
 }
 
 // leave lets the other instances go on with the sessions, each when no call of it is
-// under way. It waits for those until ctx ends.
+// under way. It waits for those until ctx ends. Then it goes on to send others' requests
+// to them until they know that nothing is here any more: balancers have connections open
+// to this instance, and so have the others. New sessions begin at another one meanwhile.
 func (i *instance) leave(ctx context.Context, s *Server) {
 	i.node.Drain(ctx)
-	for s.b.MoveIdle() > 0 && pause.For(ctx, 50*time.Millisecond) == nil {
+	for s.b.MoveIdle() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
 	}
+	known, cancel := context.WithTimeout(context.Background(), i.node.Beats())
+	defer cancel()
+	_ = i.node.Beat(known)
+	for pause.For(known, 50*time.Millisecond) == nil {
+		s.b.MoveIdle()
+	}
+	i.peers.Leave()
 }
 
 // close leaves the cluster. It is called when the sessions have ended.

@@ -30,7 +30,10 @@ type way struct {
 	bridge.Adapter
 }
 
-var _ bridge.Adapter = (*either)(nil)
+var (
+	_ bridge.Adapter = (*either)(nil)
+	_ bridge.Resumer = (*either)(nil)
+)
 
 // Open opens a connection over the transport that worked last, or the other
 // one. When neither does, the error says what was wrong with each.
@@ -60,6 +63,21 @@ func (e *either) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 		Public: one.title + ": " + told(err) + "; " + other.title + ": " + told(also),
 		Err:    fmt.Errorf("%w; %w", known(err), known(also)),
 	}
+}
+
+// Resume goes on with a connection of another instance: over the transport where that can
+// be.
+func (e *either) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+	for i, w := range e.ways {
+		if r, ok := w.Adapter.(bridge.Resumer); ok {
+			up, err := r.Resume(ctx, from, rest, carry, above)
+			if err == nil {
+				e.works.Store(int32(i + 1))
+			}
+			return up, err
+		}
+	}
+	return nil, &bridge.Error{Server: e.name, Kind: bridge.ErrUnavailable, Public: "no connection to it can be gone on with"}
 }
 
 // transport returns the name of the transport that worked last; empty as long

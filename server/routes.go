@@ -26,6 +26,9 @@ func (s *Server) HandlerAt(base string) http.Handler {
 		defer s.recovered(w, r)
 		if s.instance != nil {
 			wire.Strip(r.Header)
+			if s.instance.node.Draining() {
+				w.Header().Set("Connection", "close") // the next request goes to another instance, rather than be lost with this one
+			}
 		}
 		if s.keys.Tokens() {
 			if to, ok := described(r.URL.Path, base); ok {

@@ -304,9 +304,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	drain, cancel := context.WithTimeout(context.Background(), s.c().Drain)
 	if s.instance != nil {
 		s.instance.leave(drain, s)
+		s.shut(closeLimit) // only then are calls refused
 	}
 	if err := s.b.Drain(drain); err != nil {
 		s.log.Warn("calls were still under way after the time to drain")
+	}
+	if s.instance != nil {
+		_ = s.http.Shutdown(drain) // what other instances still answer by this one
 	}
 	cancel()
 	s.Close(context.Background())
@@ -314,6 +318,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+// shut takes no connections any more, and waits for responses, for as long at most.
+func (s *Server) shut(most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	_ = s.http.Shutdown(ctx) // the others are waited for elsewhere
 }
 
 // serve serves on l, encrypted if that is configured.

@@ -23,6 +23,10 @@ type Member struct {
 	Servers  string // a hash of the names of its servers
 }
 
+// Left reports whether the instance has given all its sessions away, and is about to end:
+// nothing is to be sent to it any more.
+func (m Member) Left() bool { return m.Draining && m.Sessions == 0 }
+
 // Seen is what a beat has found.
 type Seen struct {
 	Members []Member // whose keys are there

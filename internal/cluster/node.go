@@ -51,6 +51,7 @@ type Node struct {
 	frozen atomic.Pointer[time.Time] // when it was found out last that nobody reaches the store; nil when somebody may
 	barred atomic.Int64              // sessions that may not be served yet
 	took   atomic.Int64              // the last good beat, in nanoseconds
+	drains atomic.Bool               // it is about to stop, and takes no sessions
 	kick   chan struct{}
 	work   chan struct{}
 	stop   context.CancelFunc
@@ -58,19 +59,18 @@ type Node struct {
 	wg     sync.WaitGroup
 	counts Counts
 
-	mu       sync.Mutex // guards the rest
-	next     *round     // the beat that is not begun yet
-	members  map[string]Member
-	known    map[string]Member // those of the last hour, too
-	forgot   map[string]time.Time
-	probes   map[string]*probe
-	run      string
-	said     State // what was logged last
-	grace    time.Time
-	noTakes  time.Time
-	draining bool
-	held     map[string]*entry
-	ended    map[string]ended // within a minute: a store that has lost its last second may have them still
+	mu      sync.Mutex // guards the rest
+	next    *round     // the beat that is not begun yet
+	members map[string]Member
+	known   map[string]Member // those of the last hour, too
+	forgot  map[string]time.Time
+	probes  map[string]*probe
+	run     string
+	said    State // what was logged last
+	grace   time.Time
+	noTakes time.Time
+	held    map[string]*entry
+	ended   map[string]ended // within a minute: a store that has lost its last second may have them still
 
 	told map[string]string // what was said of members; of the goroutine that beats
 }
@@ -105,7 +105,7 @@ type probe struct {
 	alive bool
 }
 
-var _ session.Keeper = (*Node)(nil)
+var _ session.Leased = (*Node)(nil)
 
 // New makes a node, which may begin nothing before Start.
 func New(o Options) *Node {
@@ -186,7 +186,7 @@ func wake(c chan<- struct{}) {
 func (n *Node) beat() error {
 	n.mu.Lock()
 	self := n.o.Self
-	self.Sessions, self.Draining = len(n.held), n.draining
+	self.Sessions, self.Draining = len(n.held), n.drains.Load()
 	n.mu.Unlock()
 	if n.o.Servers != nil {
 		self.Servers = n.o.Servers()
@@ -480,7 +480,7 @@ func (n *Node) Tagged(tag string) (Member, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for id, m := range n.members {
-		if tag != "" && id != n.o.Self.ID && id[:min(len(id), session.TagLength)] == tag {
+		if tag != "" && id != n.o.Self.ID && id[:min(len(id), session.TagLength)] == tag && !m.Left() {
 			return m, true
 		}
 	}
@@ -538,17 +538,22 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 
 // Drain says that this instance is about to stop: it takes no sessions any more.
 func (n *Node) Drain(ctx context.Context) {
-	n.mu.Lock()
-	n.draining = true
-	n.mu.Unlock()
+	n.drains.Store(true)
 	_ = n.Beat(ctx) // the others know soon, or find nobody later
 }
 
 // Draining reports whether Drain was called.
-func (n *Node) Draining() bool {
+func (n *Node) Draining() bool { return n.drains.Load() }
+
+// Beats is how long it takes until the others have seen what this one says of itself:
+// two of their beats. It is 0 where there is nobody else.
+func (n *Node) Beats() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.draining
+	if len(n.members) < 2 {
+		return 0
+	}
+	return n.o.Lease * 2 / 3
 }
 
 // Close leaves the cluster. What is left of sessions stays in the store.

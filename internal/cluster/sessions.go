@@ -131,7 +131,7 @@ func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
 // ErrUnavailable while this instance may take nothing.
 func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
 	n.mu.Lock()
-	may := !n.draining && !time.Now().Before(n.noTakes)
+	may := !n.drains.Load() && !time.Now().Before(n.noTakes)
 	full := len(n.held) >= n.o.Most
 	n.mu.Unlock()
 	if !may || full || !n.sure() {

@@ -41,3 +41,17 @@ func greeting(revision string, result []byte) *bridge.Greeting {
 	}
 	return s
 }
+
+// Resume is for a connection that goes on with another process's: it returns the greeting
+// of that one's handshake, of which result is the result. The numbers of calls are above
+// the one given. It is called before the first call.
+func (c *Conn) Resume(result []byte, above int64) (*bridge.Greeting, error) {
+	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
+	if !era.IsLegacy(s.Revision) {
+		return nil, fmt.Errorf("there is no handshake of revision %.20q", s.Revision)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = above
+	return s, nil
+}

@@ -10,10 +10,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
-// Portable reports whether another process can go on with sessions of that server:
-// not where the end of the connection is to be the session's (restart: false).
-func (b *Gateway) Portable(name string) bool {
-	return !slices.ContainsFunc(b.table.Load().servers, func(r *server) bool { return (name == "" || r.o.Name == name) && r.o.EndWithServer })
+// Portable reports whether another process can go on with a session: not where the end
+// of its connection is to be the session's (restart: false), unless it takes that over.
+func (b *Gateway) Portable(r *session.Record) bool {
+	return !slices.ContainsFunc(b.table.Load().servers, func(s *server) bool {
+		return (r.Server == "" || s.o.Name == r.Server) && s.o.EndWithServer && r.Carry[s.o.Name] == nil
+	})
 }
 
 // Adopt goes on with a session that another instance has begun: h is its record, which
@@ -24,6 +26,9 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 	}
 	s := b.newSession(h.Key, h.Server, adopted.Caller(&h.Record))
 	s.held, s.ready, s.used, s.adopted = h, true, true, adopted.New()
+	if stay, ok := s.caller.Stay.(*adopted.Stay); ok {
+		stay.Resume(&h)
+	}
 	if err := b.add(s); err != nil {
 		s.cancel(err)
 		return nil, err
@@ -82,7 +87,7 @@ func (s *Session) unkeep() {
 	held := s.held
 	s.mu.Unlock()
 	end := s.b.store.Delete
-	if cause := context.Cause(s.ctx); (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && s.b.Portable(s.server) {
+	if s.moves() {
 		end = s.b.store.Release
 	}
 	if err := end(context.Background(), held); err != nil && !errors.Is(err, session.ErrFenced) {
@@ -90,20 +95,23 @@ func (s *Session) unkeep() {
 	}
 }
 
+// moves reports whether another instance may go on with the session, which has ended here.
+func (s *Session) moves() bool {
+	cause, r := context.Cause(s.ctx), s.record()
+	return (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && !r.Bound && s.b.Portable(&r)
+}
+
 // Move ends the session of that key here: another instance has it.
 func (b *Gateway) Move(key string) { b.move(func(s *Session) bool { return s.id == key }) }
 
 // MoveIdle ends the sessions here that have no calls under way, so that other instances
-// go on with them. It returns how many have to be left alone.
+// go on with them. It returns how many are here still.
 func (b *Gateway) MoveIdle() (left int) {
 	b.move(func(s *Session) bool {
+		left++
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.callCount > 0 && !s.ending {
-			left++
-			return false
-		}
-		return true
+		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.adopted != nil) // initialize is no entered call
 	})
 	return left
 }

@@ -60,7 +60,11 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 // the lane is one session's; givenUp is as in lane.Ends.
 func (s *server) guarded(from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
 	kept, places := s.cache.Source(from), s.gate.Places() // they hear the lane, so they come before it
-	l := lane.New(&s.lane, from, lane.Ends{Client: places.Client(rest), Observer: kept, Gate: gate{s.breaker, own}, GivenUp: givenUp})
+	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: gate{s.breaker, own}, GivenUp: givenUp}
+	if own {
+		ends.Stay = from.Stay
+	}
+	l := lane.New(&s.lane, from, ends)
 	up := places.Wrap(s.retries.Wrap(l)) // made again, a call keeps its place
 	return l, kept.Wrap(up, l)           // what is kept needs neither place nor connection
 }

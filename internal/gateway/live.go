@@ -170,6 +170,9 @@ func (s *Session) who() []any {
 func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: caller.Header}
+	if lease, ok := b.store.(session.Leased); ok {
+		caller.Stay = adopted.NewStay(lease, key, s.keep, s.moves)
+	}
 	s.changes = list.NewChanges(s.tell)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()

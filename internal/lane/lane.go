@@ -41,7 +41,8 @@ type Lane struct {
 	client   bridge.Client
 	observer Observer
 	gate     Gate
-	givenUp  func() // may be nil
+	givenUp  func()      // may be nil
+	stay     bridge.Stay // may be nil
 	wg       sync.WaitGroup
 	ctx      context.Context // ends when Close is called
 	cancel   context.CancelFunc
@@ -97,7 +98,7 @@ var (
 
 // New makes a lane on behalf of from. Nothing is opened yet.
 func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
-	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, level: ends.Level}
+	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, stay: ends.Stay, level: ends.Level}
 	if l.gate == nil {
 		l.gate = ungated{}
 	}
@@ -180,6 +181,11 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	if r.Method == "initialize" {
 		return jsonrpc.NewResult(nil, c.up.Server().Result), nil // the lane's may be gone by now
+	}
+	if r.From != nil && r.From.Stay != nil { // it may have waited, and the process may have been stopped
+		if err := r.From.Stay.Sure(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var m *jsonrpc.Message
 	if r.Method == era.Listen {
@@ -425,6 +431,7 @@ func (l *Lane) doze() {
 	}
 	c := l.conn
 	l.conn, l.lost = nil, nil
+	l.carried(nil)
 	l.o.Log.Debug("connection closed: idle")
 	l.retireSoon(c)
 }
@@ -432,6 +439,11 @@ func (l *Lane) doze() {
 // retire closes a connection that is not the lane's any more.
 func (l *Lane) retire(c *conn) {
 	l.observer.Closed()
+	if l.stay != nil && l.stay.Moves() {
+		if p, ok := c.raw.(bridge.Portable); ok {
+			p.Leave()
+		}
+	}
 	_ = c.up.Close(l.force) // the connection logs what matters
 	l.o.Budget.release(l.caller.Principal)
 }
@@ -466,6 +478,7 @@ func (l *Lane) open(o *opening) {
 	default:
 		l.conn, l.began = c, time.Now()
 		l.used = l.began
+		l.carried(c.raw)
 		l.watch()
 	}
 	l.mu.Unlock()

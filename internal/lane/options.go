@@ -70,6 +70,9 @@ type Ends struct {
 	// GivenUp is called when a connection that is kept could not be opened again for
 	// some minutes, and each time after that. nil means that nobody wants to know.
 	GivenUp func()
+	// Stay is the session that has the connection to itself, if another instance of the
+	// bridge may go on with both; nil otherwise.
+	Stay bridge.Stay
 	// Level is what the server is told in logging/setLevel at first, as params; nil
 	// for nothing.
 	Level []byte

@@ -56,7 +56,7 @@ func (l *Lane) attempt() (*conn, error) {
 	defer cancel()
 	c := &conn{l: l}
 	c.joint = joint{c: c, sharers: map[*sharer]struct{}{}, wanted: map[interest]int{}}
-	c.raw, err = l.o.Adapter.Open(ctx, l.caller, c)
+	c.raw, err = l.connect(ctx, c)
 	release()
 	if bridge.Exhausted(err) {
 		err = &bridge.Error{Server: l.o.Name, Kind: errNoRoom, Err: err, After: time.Second, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
@@ -263,6 +263,7 @@ func (c *conn) Gone(err error) {
 		return // not open yet, or not ours any more: open and retire see to it
 	}
 	l.conn = nil // so it is not closed: Close takes the connection
+	l.carried(nil)
 	l.lose(c)
 	l.mu.Unlock()
 	l.mourn(err)

@@ -25,6 +25,9 @@ type Record struct {
 	// Greeting is what the client was told of the server: protocolVersion and
 	// capabilities, a raw JSON object. It is empty until the handshake has succeeded.
 	Greeting []byte `json:",omitempty"`
+	// Carry is, for each server to which the session has a connection with which another
+	// instance can go on, what that needs: see bridge.Portable.
+	Carry map[string][]byte `json:",omitempty"`
 	// Bound says that the session lives and ends with the process that began it, such
 	// as one over HTTP+SSE, whose life is its stream's.
 	Bound bool `json:"-"`
@@ -73,6 +76,16 @@ type Keeper interface {
 	Release(ctx context.Context, h Held) error
 	// Delete removes the record. One that is missing, or another's, is no error.
 	Delete(ctx context.Context, h Held) error
+}
+
+// Leased is a Keeper whose sessions another instance may take over.
+type Leased interface {
+	Keeper
+	// Ready reports whether requests of any session here may begin. It is cheap.
+	Ready() bool
+	// Await waits until those of one may, for a moment at most. The error is
+	// ErrUnavailable.
+	Await(ctx context.Context, key string) error
 }
 
 // Store keeps records for several owners, of which it is one's view.

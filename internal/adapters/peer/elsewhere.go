@@ -18,7 +18,7 @@ import (
 // when that is this one, also from now on, or when nobody has it. An empty id stands for
 // a session that is about to begin.
 func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) bool {
-	if here && p.node.Ready() {
+	if here && p.node.Ready() && !(p.node.Draining() && p.away(r.Context(), id, body)) {
 		return false
 	}
 	key := ""
@@ -37,6 +37,23 @@ func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string,
 		return false
 	}
 	return p.find(w, r, server, id, key, path, body)
+}
+
+// patience is how long a request waits for its session to be given away.
+const patience = 2 * time.Second
+
+// away waits a moment until this instance, which is about to stop, has given a session
+// away: while new calls begin, it may never be without any. It reports whether it has.
+func (p *Peers) away(ctx context.Context, id string, body []byte) bool {
+	if ids, _ := requests(body); len(ids) == 0 {
+		return false // a call under way may need it
+	}
+	for until := time.Now().Add(patience); p.o.Has(id); {
+		if time.Now().After(until) || pause.For(ctx, 10*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // find answers a request for a session that another instance may have.
@@ -90,7 +107,10 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 // hint returns the living instance that probably has the session.
 func (p *Peers) hint(id, key string) (cluster.Member, bool) {
 	if at, ok := p.moves.Get(key); ok {
-		return p.node.Member(at)
+		if m, ok := p.node.Member(at); ok && !m.Left() {
+			return m, true
+		}
+		p.moves.Remove(key)
 	}
 	return p.node.Tagged(session.Tag(id))
 }
@@ -201,7 +221,7 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) found {
 	if err != nil {
 		return found{}
 	}
-	if p.o.Portable(h.Server) { // otherwise its end was its server's (S-034)
+	if p.o.Portable(&h.Record) { // otherwise its end was its server's (S-034)
 		if err = p.o.Adopt(id, h); err == nil {
 			p.o.Log.Info("a session was taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
 			return found{taken: true}

@@ -42,12 +42,19 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(l.dead, cancel)()
+	if r.Method == http.MethodGet { // which lasts
+		defer context.AfterFunc(p.leaving, cancel)()
+	}
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	u := url.URL{Scheme: "https", Host: m.Address, Path: path, RawQuery: query.Encode()}
 	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.carried(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-	if r.Method == http.MethodPost { // without GetBody: nothing sends it again by itself
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if r.Method == http.MethodPost {
+		out.ContentLength = int64(len(body))
+		// By this, what was not sent at all goes over another connection: one that was kept
+		// may have been closed. Nothing else sends a POST again.
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		out.Body, _ = out.GetBody()
 	}
 	res, err := l.http.Do(out)
 	switch {

@@ -37,8 +37,8 @@ type Options struct {
 	Forward func() []string
 	// Allowed says whether a principal may use a server here.
 	Allowed func(server, principal string) error
-	// Portable reports whether another instance can go on with sessions of a server.
-	Portable func(server string) bool
+	// Portable reports whether another instance can go on with a session.
+	Portable func(r *session.Record) bool
 	// Has reports whether the session of an id can be served here.
 	Has func(id string) bool
 	// Adopt goes on with a session that was taken over.
@@ -55,6 +55,9 @@ type Peers struct {
 	http   *http.Server
 	moves  *lru.Cache[string, string] // where sessions are that are not where their ids say
 	served chan struct{}              // closed when the listener has ended
+
+	leaving context.Context // ends when this instance serves no clients any more
+	leave   context.CancelFunc
 
 	mu       sync.Mutex // guards the rest
 	links    map[string]*link
@@ -81,6 +84,7 @@ func New(o Options) (*Peers, error) {
 		return nil, err
 	}
 	p := &Peers{o: o, trust: t, links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
+	p.leaving, p.leave = context.WithCancel(context.Background())
 	p.moves, _ = lru.New[string, string](moved) // only a size below 1 fails
 	p.http = &http.Server{
 		Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * idle,
@@ -101,8 +105,13 @@ func (p *Peers) Listen(l net.Listener) {
 	}
 }
 
+// Leave ends the streams of clients that other instances serve by this one: they come
+// back to another.
+func (p *Peers) Leave() { p.leave() }
+
 // Close ends the listener, and what is under way to others. Listen has to have been called.
 func (p *Peers) Close(ctx context.Context) {
+	p.leave()
 	if p.http.Shutdown(ctx) != nil {
 		_ = p.http.Close() // what is left is broken off
 	}
@@ -262,7 +271,12 @@ func (p *Peers) handler() http.Handler {
 	}
 	mux.HandleFunc(version+"s/{server}/mcp", serve(p.o.MCP))
 	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(p.o.Messages))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.node.Draining() { // a connection that ends under a request would cost that its answer
+			w.Header().Set("Connection", "close")
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // nameOf returns the name in the certificate of who asks.

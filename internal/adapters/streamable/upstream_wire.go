@@ -29,6 +29,7 @@ type wire struct {
 	// link's mu guards the rest.
 	session  string // the id that the server gave; empty when it has no sessions
 	revision string // what Mcp-Protocol-Version says; empty before 2025-06-18
+	left     bool   // another process goes on with the session
 	queue
 }
 
@@ -196,11 +197,11 @@ func (w *wire) shut() {
 	w.mu.Lock()
 	w.closed = true
 	w.dismiss()
-	session, forgotten := w.session, w.settled != nil
+	session, forgotten, left := w.session, w.settled != nil, w.left
 	w.mu.Unlock()
 	w.deafen()
 	w.finish()
-	if session != "" && !forgotten {
+	if session != "" && !forgotten && !left {
 		w.goodbye()
 	}
 	w.wg.Wait()

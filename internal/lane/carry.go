@@ -1,0 +1,35 @@
+package lane
+
+import (
+	"context"
+
+	"github.com/mcp-bridge/bridge"
+)
+
+// connect opens a connection, or goes on with the one that another instance of the bridge
+// has had for the session.
+func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
+	if r, ok := l.o.Adapter.(bridge.Resumer); ok && l.stay != nil {
+		if carry, above := l.stay.Carry(l.o.Name); carry != nil {
+			up, err := r.Resume(ctx, l.caller, c, carry, above)
+			if err == nil || l.o.EndWithServer {
+				return up, err
+			}
+			l.o.Log.Warn("the connection of another instance cannot be gone on with", "err", err)
+		}
+	}
+	return l.o.Adapter.Open(ctx, l.caller, c)
+}
+
+// carried notes what another instance needs to go on with the connection, which is open;
+// nil means that there is none. The caller holds l.mu.
+func (l *Lane) carried(up bridge.Upstream) {
+	if l.stay == nil {
+		return
+	}
+	var carry []byte
+	if p, ok := up.(bridge.Portable); ok {
+		carry = p.Carry()
+	}
+	l.stay.Carried(l.o.Name, carry)
+}
