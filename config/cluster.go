@@ -36,7 +36,16 @@ type Cluster struct {
 	// StoreLost says what to do while no instance reaches the store: StoreLostServe (the
 	// default), or StoreLostStop.
 	StoreLost string `yaml:"store_lost"`
+	// Replay says whether streams of clients are copied to the store: ReplayOn (the
+	// default), or ReplayOff.
+	Replay string `yaml:"replay"`
 }
+
+// Values of Cluster.Replay.
+const (
+	ReplayOn  = "on"  // the next owner of a session goes on with them
+	ReplayOff = "off" // what a client has missed ends with the owner
+)
 
 // Values of Cluster.StoreLost.
 const (
@@ -73,6 +82,10 @@ func clusterRule(key string, value any) error {
 	case "store_lost":
 		if value != StoreLostServe && value != StoreLostStop {
 			return errors.New("must be serve or stop")
+		}
+	case "replay":
+		if value != ReplayOn && value != ReplayOff {
+			return errors.New("must be on or off")
 		}
 	}
 	return nil

@@ -243,7 +243,7 @@ func Default() Config {
 		Reload:         ReloadOn,
 		Offer:          OfferAll,
 		Separator:      "__",
-		Cluster:        Cluster{KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe},
+		Cluster:        Cluster{KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe, Replay: ReplayOn},
 	}
 }
 

@@ -317,7 +317,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("%s %s", b.key, b.rule))
 	}
 	if c.Cluster.Enabled() {
-		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost} {
+		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost, "replay": c.Cluster.Replay} {
 			if err := clusterRule(key, value); err != nil {
 				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
 			}

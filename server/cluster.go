@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
@@ -32,6 +33,8 @@ type instance struct {
 	node  *cluster.Node
 	peers *wire.Peers
 	began bool
+
+	copies *replay.Copies // nil with replay: off
 }
 
 // newInstance makes what the configuration says of the cluster. Nothing is connected to
@@ -64,6 +67,9 @@ func (s *Server) newInstance() (*instance, error) {
 		Lost: func(key string) { s.b.Move(key) }, Servers: func() string { return hashOf(s.now.Load().names()) },
 	})
 	i.peers.Join(i.node)
+	if c.Replay == config.ReplayOn {
+		i.copies = replay.NewCopies(kept.Streams(), s.log)
+	}
 	return i, nil
 }
 
@@ -143,6 +149,9 @@ func (i *instance) close(ctx context.Context) {
 	if i.began {
 		i.node.Close(ctx)
 		i.peers.Close(ctx)
+	}
+	if i.copies != nil {
+		i.copies.Close()
 	}
 	_ = i.redis.Close() // what was to be written is
 }

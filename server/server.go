@@ -123,6 +123,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
 	if elsewhere != nil {
 		so.Elsewhere, eo.Elsewhere = elsewhere, elsewhere
+		so.Copies = s.instance.copies
 	}
 	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
 	s.unfollow = s.follow()

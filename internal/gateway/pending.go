@@ -134,7 +134,7 @@ func (b *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.
 // AnswerEvent makes an event of an answer, and releases it: its room is the
 // event's now.
 func AnswerEvent(a *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true}
+	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true, Answers: a.ID}
 	e.Free = a.TakeRelease()
 	a.Release()
 	return e

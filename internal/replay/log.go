@@ -37,6 +37,8 @@ type Event struct {
 	// Force has the event take its room though there is none: it is the answer to
 	// a call, which has to have one.
 	Force bool
+	// Answers is the id of the request that it is the answer to, raw; nil for what is none.
+	Answers []byte
 
 	unasked bool // it has its room though there was none
 }
@@ -101,6 +103,7 @@ type Log struct {
 	finished bool
 	shelf    *list.Element // where it stands in the History, or nil
 	rank     rank          // in which queue
+	copy     Copy          // nil means that nobody copies it
 }
 
 // New makes an empty log.
@@ -140,6 +143,9 @@ func (l *Log) Append(e Event) error {
 	e.Seq = l.last
 	l.events = append(l.events, e)
 	l.bytes += n
+	if l.copy != nil {
+		l.copy.Append(e)
+	}
 	if !e.Must {
 		l.loose++
 		if e.Key == "" || l.newest[e.Key] > 0 { // itself, or the one before it
@@ -375,6 +381,9 @@ func (l *Log) Close() {
 func (l *Log) Finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.copy != nil && !l.finished {
+		l.copy.Finish()
+	}
 	l.finished = true
 	l.signal()
 }

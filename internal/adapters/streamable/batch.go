@@ -68,6 +68,9 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		st.answer(f, nil)
 	}
 	for _, m := range calls {
+		st.answering(m)
+	}
+	for _, m := range calls {
 		if free := body.Keep(); !p.call(st, m, r.Header, free) {
 			free()
 			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)

@@ -32,6 +32,9 @@ type Options struct {
 	// Elsewhere is asked about sessions that may be another instance's; nil means that
 	// there is no other.
 	Elsewhere Elsewhere
+	// Copies has copies of the streams of sessions, for the instance that goes on with
+	// them; nil means that there are none.
+	Copies *replay.Copies
 }
 
 // Elsewhere knows the sessions of several instances.
@@ -194,6 +197,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 	switch {
 	case m.IsRequest():
 		st := newStream(p, postPrefix, 1)
+		st.answering(m)
 		if !p.call(st, m, r.Header, body.Free) {
 			if d.elsewhere(server, w, r, body.Bytes()) { // it has just been given away
 				body.Free()
@@ -310,7 +314,7 @@ func (d *Downstream) enter(p *peer, s *gateway.Session) {
 func (d *Downstream) Adopt(id string, h session.Held) error {
 	s, err := d.b.Adopt(h)
 	if err == nil {
-		d.enter(&peer{d: d, id: id, whose: h.Principal}, s)
+		d.enter(&peer{d: d, id: id, whose: h.Principal, epoch: h.Epoch}, s)
 	}
 	return err
 }
@@ -355,6 +359,9 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	}
 	name, seq, ok := replay.ParseID(last)
 	st := p.stream(name)
+	if ok && st == nil {
+		st = p.takeStream(r.Context(), name, seq)
+	}
 	switch {
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
 		p.listen(st, w, r, seq, false)

@@ -15,6 +15,7 @@ type peer struct {
 	d     *Downstream
 	id    string
 	whose string // the principal
+	epoch int64  // of who goes on with a session of another instance's; 0 for one that began here
 
 	mu      sync.Mutex // guards the rest
 	streams []*stream  // with a log, oldest first

@@ -22,11 +22,15 @@ import (
 //
 // A stream begins without a log: a call that is answered at once, and about
 // which there is nothing else to say, becomes a plain JSON response.
+//
+// It has many fields: those who add to it, who reads it and who may come back to it decide
+// about each other under one lock.
 type stream struct {
 	p     *peer
 	id    string // first part of its event ids
 	batch bool   // the answers are sent as an array
 	wake  chan struct{}
+	open  [][]byte // ids of the requests that it answers, raw; only where it is copied
 
 	mu      sync.Mutex // guards the rest
 	log     *replay.Log
@@ -100,6 +104,7 @@ func (s *stream) begin() {
 	}
 	s.id += rand.Text()[:12]
 	s.log = s.p.d.b.NewLog(s.p.whose, historyLimits, true)
+	s.copies()
 	for _, a := range s.answers {
 		s.keep(a)
 	}

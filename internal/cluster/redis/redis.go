@@ -63,6 +63,7 @@ type Store struct {
 	c       redis.UniversalClient
 	records *seal.Shared
 	members *seal.Shared
+	streams *seal.Shared
 
 	mu   sync.Mutex // guards the rest
 	self string     // what the own key was written with last
@@ -77,7 +78,7 @@ var (
 
 // New makes a Store over a client, which stays the caller's.
 func New(c redis.UniversalClient, o Options) *Store {
-	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...)}
+	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...), streams: seal.NewShared("cluster stream", o.Secrets...)}
 }
 
 // MaxRecord is the size above which the record of a session is not kept.

@@ -1,0 +1,126 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/internal/replay"
+)
+
+//go:embed replay.lua
+var replayScript string
+
+var takeStream = redis.NewScript(replayScript)
+
+// Streams keep copies of the streams of sessions, each in a stream of the store: entries
+// are sealed to their stream and place.
+//
+// The place of an entry is SEQ-0 for an event, 0-1 for the beginning, SEQ-2 for the end,
+// and MARK-0 for what keeps the owner before from adding anything.
+type Streams struct{ s *Store }
+
+var _ replay.Store = Streams{}
+
+// Streams returns where streams are copied to.
+func (s *Store) Streams() Streams { return Streams{s} }
+
+const (
+	// streamLife is how long a client may stay away.
+	streamLife = 10 * time.Minute
+	// finishedLife is the same of a stream that has ended: mostly its client has got all.
+	finishedLife = 2 * time.Minute
+	// streamLength is about how many events of a stream are kept.
+	streamLength = 256
+)
+
+func (s *Store) stream(session, stream string) string {
+	return s.o.Prefix + ":r:" + session + ":" + stream
+}
+
+// suffix is the second part of the place of an entry.
+var suffix = map[replay.Kind]string{replay.Began: "-1", replay.Added: "-0", replay.Finished: "-2"}
+
+// Write implements replay.Store.
+func (t Streams) Write(ctx context.Context, all []replay.Entry) error {
+	answers, err := t.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		touched := map[string]time.Duration{}
+		for i := range all {
+			e := &all[i]
+			key := t.s.stream(e.Session, e.Stream)
+			if e.Kind == replay.Dropped {
+				delete(touched, key)
+				p.Del(ctx, key)
+				continue
+			}
+			place := strconv.FormatInt(e.Seq, 10) + suffix[e.Kind]
+			p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: streamLength, Approx: true, ID: place, Values: []any{"b", t.s.streams.Seal(key+" "+place, e.Payload())}})
+			if touched[key] = streamLife; e.Kind == replay.Finished {
+				touched[key] = finishedLife
+			}
+		}
+		for key, life := range touched {
+			p.PExpire(ctx, key, life)
+		}
+		return nil
+	})
+	if err != nil && len(answers) == 0 {
+		return unavailable("copy a stream", err)
+	}
+	for _, a := range answers {
+		if err := a.Err(); err != nil && !strings.Contains(err.Error(), "equal or smaller") { // another instance's stands there
+			return unavailable("copy a stream", err)
+		}
+	}
+	return nil
+}
+
+// Take implements replay.Store.
+func (t Streams) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
+	key := t.s.stream(session, stream)
+	list, err := takeStream.Run(ctx, t.s.c, []string{key}, strconv.FormatInt(mark, 10)+"-0", streamLife.Milliseconds()).Slice()
+	if errors.Is(err, redis.Nil) {
+		return replay.Taken{}, replay.ErrForgotten
+	}
+	if err != nil {
+		return replay.Taken{}, unavailable("take a stream", err)
+	}
+	var all []replay.Entry
+	for _, raw := range list {
+		pair, _ := raw.([]any)
+		if len(pair) != 2 {
+			continue
+		}
+		place, _ := pair[0].(string)
+		fields, _ := pair[1].([]any)
+		if len(fields) != 2 || fields[0] != "b" {
+			continue // a mark
+		}
+		sealed, _ := fields[1].(string)
+		text, err := t.s.streams.Open(key+" "+place, []byte(sealed))
+		if err != nil {
+			return replay.Taken{}, replay.ErrForgotten // somebody else has written it
+		}
+		e := replay.Entry{Session: session, Stream: stream}
+		at, kind, _ := strings.Cut(place, "-")
+		if e.Seq, err = strconv.ParseInt(at, 10, 64); err != nil {
+			return replay.Taken{}, replay.ErrForgotten
+		}
+		for k, s := range suffix {
+			if s == "-"+kind {
+				e.Kind = k
+			}
+		}
+		var ok bool
+		if e.Open, e.Data, ok = replay.ParsePayload(text); !ok {
+			return replay.Taken{}, replay.ErrForgotten
+		}
+		all = append(all, e)
+	}
+	return replay.Read(all, seq)
+}

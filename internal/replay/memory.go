@@ -1,0 +1,80 @@
+package replay
+
+import (
+	"context"
+	"sync"
+)
+
+// Memory is a Store in this process.
+type Memory struct {
+	mu      sync.Mutex // guards streams
+	streams map[[2]string]*kept
+}
+
+// kept is what there is of a stream.
+type kept struct {
+	entries []Entry
+	fence   int64 // what is added has to be above
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory makes an empty Store.
+func NewMemory() *Memory { return &Memory{streams: map[[2]string]*kept{}} }
+
+// Write implements Store.
+func (m *Memory) Write(_ context.Context, all []Entry) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range all {
+		at := [2]string{e.Session, e.Stream}
+		k := m.streams[at]
+		switch {
+		case e.Kind == Dropped:
+			delete(m.streams, at)
+			continue
+		case k == nil:
+			k = &kept{fence: -1}
+			m.streams[at] = k
+		}
+		if e.Seq > k.fence || e.Seq == k.fence && e.Kind == Finished {
+			k.entries = append(k.entries, e)
+			k.fence = e.Seq
+		}
+	}
+	return nil
+}
+
+// Take implements Store.
+func (m *Memory) Take(_ context.Context, session, stream string, seq, mark int64) (Taken, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.streams[[2]string{session, stream}]
+	if k == nil {
+		return Taken{}, ErrForgotten
+	}
+	k.fence = max(k.fence, mark)
+	return Read(k.entries, seq)
+}
+
+// Read returns what a stream has behind the event at seq; all are the entries that are
+// left of it, the oldest first.
+func Read(all []Entry, seq int64) (Taken, error) {
+	var t Taken
+	if len(all) == 0 || all[len(all)-1].Seq < seq {
+		return t, ErrForgotten // the client has seen more than was copied
+	}
+	if first := all[0]; first.Kind == Added && first.Seq > seq+1 {
+		return t, ErrForgotten // what the client has missed has had to make room
+	}
+	for _, e := range all {
+		t.Open = e.Open
+		switch {
+		case e.Kind == Finished:
+			t.Finished = true
+		case e.Kind == Added && e.Seq > seq:
+			t.Events = append(t.Events, Event{Seq: e.Seq, Data: e.Data, Must: true, Force: true})
+		}
+	}
+	return t, nil
+}
