@@ -181,10 +181,11 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	_ = rc.Flush()
 	in := &eventReader{in: bufio.NewReaderSize(res.Body, 4<<10), fresh: true}
 	midst := false
+	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil } // by this instance: the other one may have seen it first
 	for {
 		part, ends, err := in.next()
 		switch {
-		case err == io.EOF || err != nil && r.Context().Err() != nil:
+		case err != nil && r.Context().Err() != nil, err == io.EOF && !ended():
 			return
 		case err != nil && midst:
 			sever(rc, w)

@@ -150,7 +150,7 @@ func TestAdoptedOnce(t *testing.T) {
 	const id = "AAAAAAA"
 	adopted := 0
 	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Portable: func(string) bool { return true }, Adopt: func(string, session.Held) error { adopted++; return nil }})
+		Portable: func(*session.Record) bool { return true }, Adopt: func(string, session.Held) error { adopted++; return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
