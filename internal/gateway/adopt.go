@@ -33,20 +33,9 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 		s.cancel(err)
 		return nil, err
 	}
-	up, err := s.upstream()
-	if err != nil {
+	if err := s.reach(b.force); err != nil {
 		s.End(err)
 		return nil, err
-	}
-	s.mu.Lock()
-	ending := s.ending
-	if !ending {
-		s.up = up
-	}
-	s.mu.Unlock()
-	if ending { // wind has not seen it
-		_ = up.Close(b.force)
-		return nil, bridge.ErrEnded
 	}
 	return s, nil
 }
@@ -118,15 +107,7 @@ func (b *Gateway) MoveIdle() (left int) {
 
 // move ends sessions here.
 func (b *Gateway) move(which func(*Session) bool) {
-	b.mu.Lock()
-	var found []*Session
-	for s := range b.sessions {
-		if which(s) {
-			found = append(found, s)
-		}
-	}
-	b.mu.Unlock()
-	for _, s := range found {
+	for _, s := range b.open(which) {
 		s.End(ErrMoved)
 	}
 }

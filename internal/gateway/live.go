@@ -245,22 +245,11 @@ func (b *Gateway) enroll(s *Session) error {
 // initialize opens the connection to the server and makes the client's answer
 // of the server's. ctx is the client's request's, life the session's.
 func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
-	up, err := s.upstream()
-	if err != nil {
+	if err := s.reach(ctx); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	ending := s.ending
-	if !ending {
-		s.up = up
-	}
-	s.mu.Unlock()
-	if ending { // wind has not seen it
-		_ = up.Close(ctx)
-		return nil, context.Cause(s.ctx)
-	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	a, err := up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
+	a, err := s.up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
 	if !stop() { // the client has gone; with it, so has the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -281,12 +270,25 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	return jsonrpc.NewResult(nil, result), nil
 }
 
-// upstream returns what the calls of the session go to.
-func (s *Session) upstream() (bridge.Upstream, error) {
-	if s.at != nil {
-		return s.at.session(s.caller, receiver{s})
+// reach makes what the calls of the session go to.
+func (s *Session) reach(ctx context.Context) (err error) {
+	var up bridge.Upstream
+	if s.at == nil {
+		up = s.b.aggregate.Session(s.caller, receiver{s})
+	} else if up, err = s.at.session(s.caller, receiver{s}); err != nil {
+		return err
 	}
-	return s.b.aggregate.Session(s.caller, receiver{s}), nil
+	s.mu.Lock()
+	ending := s.ending
+	if !ending {
+		s.up = up
+	}
+	s.mu.Unlock()
+	if ending { // wind has not seen it
+		_ = up.Close(ctx)
+		return context.Cause(s.ctx)
+	}
+	return nil
 }
 
 // Server returns the name of the session's server; empty means all as one.
