@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/pause"
 )
@@ -48,9 +50,9 @@ type Server struct {
 
 	opened, restarts, losses atomic.Uint64
 
-	mu        sync.Mutex                  // guards the rest
-	known     *bridge.Greeting            // what the last handshake said; nil before the first
-	greetings map[string]*bridge.Greeting // the same, by principal
+	mu        sync.Mutex                               // guards the rest
+	known     *bridge.Greeting                         // what the last handshake said; nil before the first
+	greetings *simplelru.LRU[string, *bridge.Greeting] // the same, by principal
 	waiters   map[*waiter]struct{}
 	probing   bool      // a goroutine tries whether the server works again
 	served    bool      // a connection was opened
@@ -68,9 +70,14 @@ type waiter struct {
 	tell func()
 }
 
+// maxGreetings bounds of how many principals it is kept what was said: users are many.
+// Of those beyond, the server is asked again.
+const maxGreetings = 4096
+
 // New returns the notes of a server of which nothing is known yet.
 func New(o Options) *Server {
-	return &Server{o: o, greetings: map[string]*bridge.Greeting{}, waiters: map[*waiter]struct{}{}}
+	greetings, _ := simplelru.NewLRU[string, *bridge.Greeting](maxGreetings, nil) // the size is positive
+	return &Server{o: o, greetings: greetings, waiters: map[*waiter]struct{}{}}
 }
 
 // failingFor is how long a server counts as useless after it could not be
@@ -143,7 +150,7 @@ func (s *Server) Works() {
 func (s *Server) Learned(principal string, greeting *bridge.Greeting) {
 	s.mu.Lock()
 	s.known = greeting
-	s.greetings[s.whose(principal)] = greeting
+	s.greetings.Add(s.whose(principal), greeting)
 	s.mu.Unlock()
 	s.Works()
 }
@@ -181,7 +188,8 @@ func (s *Server) Failing() error {
 func (s *Server) Greeting(principal string) *bridge.Greeting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.greetings[s.whose(principal)]
+	g, _ := s.greetings.Get(s.whose(principal))
+	return g
 }
 
 // whose returns whom the server takes a principal for: where all share one

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -79,4 +80,21 @@ func TestFailing(t *testing.T) {
 			t.Errorf("when it has answered: %+v", st)
 		}
 	})
+}
+
+// What servers have said is kept of many callers, and not of all that there ever were.
+func TestGreetings(t *testing.T) {
+	s := health.New(health.Options{Log: slog.New(slog.DiscardHandler)})
+	for n := range 5000 {
+		s.Learned(strconv.Itoa(n), &bridge.Greeting{})
+	}
+	kept := 0
+	for n := range 5000 {
+		if s.Greeting(strconv.Itoa(n)) != nil {
+			kept++
+		}
+	}
+	if kept != 4096 || s.Greeting("4999") == nil || s.Greeting("0") != nil {
+		t.Errorf("%d are kept; the last %t, the first %t", kept, s.Greeting("4999") != nil, s.Greeting("0") != nil)
+	}
 }
