@@ -18,8 +18,7 @@ import (
 func TestComments(t *testing.T) {
 	const module = "github.com/mcp-bridge/bridge"
 	checked := 0
-	var structure func(set *token.FileSet, name string, s *ast.StructType)
-	structure = func(set *token.FileSet, name string, s *ast.StructType) {
+	structure := func(set *token.FileSet, name string, s *ast.StructType) {
 		var shared string // the last comment, which may be about the fields below it
 		for _, f := range s.Fields.List {
 			if f.Doc != nil {
