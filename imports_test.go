@@ -35,6 +35,7 @@ var layers = []struct {
 	{"internal/{accesslog,admin,metrics}", under("internal/accesslog", "internal/admin", "internal/metrics")},
 	{"internal/reload", under("internal/reload")},
 	{"config", under("config")},
+	{"internal/home", under("internal/home")},
 	{"internal/adapters/* and inprocess", func(pkg string) bool { return under("internal/adapters", "inprocess")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", helper},
 	{"internal/gateway", under("internal/gateway")},

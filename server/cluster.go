@@ -15,13 +15,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/home"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // instance is this process as one of several.
@@ -32,6 +35,7 @@ type instance struct {
 	redis redis.UniversalClient
 	node  *cluster.Node
 	peers *wire.Peers
+	homes *home.Homes
 	began bool
 
 	copies *replay.Copies // nil with replay: off
@@ -55,6 +59,7 @@ func (s *Server) newInstance() (*instance, error) {
 		Adopt:    func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
 		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
 		Messages: func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
+		Homes:    func() wire.Homes { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -64,9 +69,20 @@ func (s *Server) newInstance() (*instance, error) {
 	i.node = cluster.New(cluster.Options{
 		Self: cluster.Member{ID: i.id, Version: Version()}, Store: kept, Registry: kept, Peers: i.peers,
 		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c().MaxSessions, Log: s.log,
-		Lost: func(key string) { s.b.Move(key) }, Servers: func() string { return hashOf(s.now.Load().names()) },
+		Lost: func(key string) {
+			if cluster.IsHome(key) {
+				i.homes.Lost(key)
+			} else {
+				s.b.Move(key)
+			}
+		},
+		Servers: func() string { return hashOf(s.now.Load().names()) },
 	})
 	i.peers.Join(i.node)
+	i.homes = home.New(home.Options{
+		Node: i.node, Peers: i.peers, Lease: c.Lease, Drain: s.c().Drain, Log: s.log,
+		MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight), Gateway: shared{s},
+	})
 	if c.Replay == config.ReplayOn {
 		i.copies = replay.NewCopies(kept.Streams(), s.log)
 	}
@@ -77,6 +93,27 @@ func (s *Server) newInstance() (*instance, error) {
 func hashOf(names []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(names)), "\n")))
 	return hex.EncodeToString(sum[:8])
+}
+
+// between is how much larger than a client's message one may be between instances, which
+// says more of it.
+const between = 1 << 20
+
+// shared has the connections of this instance that others use.
+type shared struct{ s *Server }
+
+// Joint implements home.Gateway.
+func (h shared) Joint(server string, from bridge.Caller, rest bridge.Client) (home.Joint, []bridge.Forward, error) {
+	v, forward, err := h.s.b.Joint(server, from, rest)
+	if err != nil {
+		return nil, nil, err
+	}
+	return v, forward, nil
+}
+
+// Pooled implements home.Gateway.
+func (h shared) Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
+	return h.s.b.Pooled(ctx, server, r)
 }
 
 // tag begins the ids of sessions that begin here; it is empty for the only instance.
@@ -142,11 +179,12 @@ func (i *instance) leave(ctx context.Context, s *Server) {
 		s.b.MoveIdle()
 	}
 	i.peers.Leave()
+	i.homes.Drain(ctx)
 }
 
 // close leaves the cluster. It is called when the sessions have ended.
 func (i *instance) close(ctx context.Context) {
-	if i.began {
+	if i.homes.Close(); i.began {
 		i.node.Close(ctx)
 		i.peers.Close(ctx)
 	}

@@ -272,7 +272,7 @@ func TestOptions(t *testing.T) {
 	want := gateway.ServerOptions{
 		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
 		MaxLanes: 4, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
-		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true,
+		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true, Homed: true,
 		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {

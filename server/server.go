@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/accesslog"
 	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
@@ -101,6 +102,9 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants.All(), PerPrincipal: c.PerPrincipal,
 		Watch: s.watch, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
+	}
+	if s.instance != nil {
+		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Secrets: c.Cluster.Keys()}
 	}
 	s.now.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
@@ -205,6 +209,7 @@ func options(c *config.Server, r reached) gateway.ServerOptions {
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
 		Process:  c.Stdio != nil,
+		Homed:    c.Rest == nil && c.Adapter == nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
 	if o.Idle == 0 {
@@ -353,6 +358,9 @@ const closeLimit = 2 * time.Second
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
 	s.unfollow()
+	if s.instance != nil {
+		s.instance.homes.CloseLanes(ctx)
+	}
 	s.b.Close(ctx)
 	s.sse.Close()
 	s.streamable.Close()

@@ -186,7 +186,12 @@ func wake(c chan<- struct{}) {
 func (n *Node) beat() error {
 	n.mu.Lock()
 	self := n.o.Self
-	self.Sessions, self.Draining = len(n.held), n.drains.Load()
+	self.Sessions, self.Draining = 0, n.drains.Load()
+	for key := range n.held {
+		if !IsHome(key) {
+			self.Sessions++
+		}
+	}
 	n.mu.Unlock()
 	if n.o.Servers != nil {
 		self.Servers = n.o.Servers()

@@ -331,7 +331,11 @@ func (n *Node) lose(e *entry) {
 		return // it has ended meanwhile
 	}
 	n.counts.Lost.Add(1)
-	n.o.Log.Warn("a session ends here: another instance has taken it over", "session", e.Key[:min(len(e.Key), 8)])
+	if IsHome(e.Key) {
+		n.o.Log.Warn("a shared connection ends here: another instance is its home now", "server", e.Server)
+	} else {
+		n.o.Log.Warn("a session ends here: another instance has taken it over", "session", e.Key[:min(len(e.Key), 8)])
+	}
 	n.o.Lost(e.Key)
 	n.mu.Lock()
 	n.unbar(e) // only now: whoever waits finds that it is not here

@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/internal/gateway/revoked"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -122,4 +123,25 @@ func (b *Gateway) allowed(s *server, name, principal string) error {
 		}
 	}
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
+}
+
+// Joint returns a part in the connection to a server that sessions share, for a session
+// at another instance, and what the server gets of clients' headers: what guards the
+// client stands there.
+func (b *Gateway) Joint(name string, from bridge.Caller, rest bridge.Client) (*share.View, []bridge.Forward, error) {
+	s := b.table.Load().named[name]
+	if s == nil || s.share != SharePrincipal && s.share != ShareAll {
+		return nil, nil, bridge.ErrUnknownServer
+	}
+	v, err := s.shared.Join(from, rest, false)
+	return v, s.o.Forward, err
+}
+
+// Pooled makes the request of a client without a session of another instance's.
+func (b *Gateway) Pooled(ctx context.Context, name string, r *bridge.Request) (*jsonrpc.Message, error) {
+	s := b.table.Load().named[name]
+	if s == nil {
+		return nil, bridge.ErrUnknownServer
+	}
+	return s.pool.Here(ctx, r)
 }

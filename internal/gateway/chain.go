@@ -51,20 +51,20 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 	case ShareCall:
 		return s.perCall(from, rest), nil
 	}
-	_, up := s.guarded(from, rest, true, nil)
+	_, up := s.guarded(&s.lane, from, rest, true, nil)
 	return up, nil
 }
 
 // guarded returns a lane, and the same with its guards. The breaker stands between
 // the lane and its connections, which it keeps from being opened too. own says that
 // the lane is one session's; givenUp is as in lane.Ends.
-func (s *server) guarded(from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
+func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
 	kept, places := s.cache.Source(from), s.gate.Places() // they hear the lane, so they come before it
 	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: gate{s.breaker, own}, GivenUp: givenUp}
 	if own {
 		ends.Stay = from.Stay
 	}
-	l := lane.New(&s.lane, from, ends)
+	l := lane.New(o, from, ends)
 	up := places.Wrap(s.retries.Wrap(l)) // made again, a call keeps its place
 	return l, kept.Wrap(up, l)           // what is kept needs neither place nor connection
 }
@@ -90,7 +90,13 @@ type gate struct {
 // Opening implements lane.Gate.
 func (g gate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
 	opened, err := g.Breaker.Opening(ctx, from, g.own)
-	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream { return opened(c, up, err) }, err
+	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream {
+		guarded := opened(c, up, err)
+		if _, away := up.(bridge.LivesElsewhere); away { // there is a breaker where it lives
+			return up
+		}
+		return guarded
+	}, err
 }
 
 // asMember returns the server as the aggregate has it: a chain of those above for

@@ -120,6 +120,9 @@ type ServerOptions struct {
 	// Process says that opening a connection starts a process: a list that is kept
 	// is no reason for that.
 	Process bool
+	// Homed says that connections which are shared live at one of several instances: see
+	// bridge.Cluster.
+	Homed bool
 	// Check tells why the server cannot work as things are, before it is
 	// started for the first time; nil means that nothing can be said.
 	Check func() error
@@ -157,6 +160,8 @@ type Options struct {
 	Watch func(report.Report)
 	// Front tells from a request's headers which instance has sent it on; nil without.
 	Front func(http.Header) string
+	// Cluster is what several instances of the bridge have in common.
+	Cluster bridge.Cluster
 	// Traces gets the spans of calls, and has servers told of them. nil means
 	// that the bridge takes no part in tracing: what clients say of their traces
 	// goes on to the servers as it is.
@@ -186,8 +191,9 @@ type Gateway struct {
 	dropped           atomic.Uint64  // notifications
 	failures          rate.Sometimes // when a failed call is logged as more than a detail
 	reports           *report.Reporter
-	seals             *seal.Key // of the handles that clients without sessions keep
-	instance          string    // of the bridge, for handles that are good for this one only
+	places            bridge.Places // nil where there is one instance
+	seals             *seal.Key     // of the handles that clients without sessions keep
+	instance          string        // of the bridge, for handles that are good for this one only
 	flight            flight.Flight
 	aggregate         *aggregate.Aggregate // all servers as one
 	stateless         bridge.Upstream      // the same, for clients without sessions
@@ -223,10 +229,10 @@ func New(o Options) *Gateway {
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
-	if b.seals, err = seal.New(); err != nil {
+	if b.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
 		panic(err) // a random key always makes a cipher
 	}
-	b.instance = rand.Text()
+	b.instance, b.places = or(o.Cluster.Instance, rand.Text()), o.Cluster.Places
 	b.idle.Store(int64(or(o.SessionIdle, 30*time.Minute)))
 	maxLanes := or(o.MaxLanes, 1024)
 	b.portions = limits.NewShares(int64(maxLanes), len(o.Grants))

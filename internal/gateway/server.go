@@ -34,7 +34,8 @@ type server struct {
 	log            *slog.Logger
 	share          Share
 	offer          Offer
-	lane           lane.Options
+	lane           lane.Options   // of its connections
+	sharing        lane.Options   // of those that sessions share
 	portions       *limits.Shares // of the connections, by principal
 	shared         *share.Hubs    // lanes that sessions share
 	reports        *report.Server
@@ -101,10 +102,13 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	if o.Idle == 0 && shared {
 		s.lane.Idle = 10 * time.Minute
 	}
+	if s.sharing = s.lane; b.places != nil && o.Homed && shared {
+		s.sharing.Adapter = b.places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
+	}
 	s.shared = share.New(share.Options{
 		Server: o.Name, All: s.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: b.force,
 		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
-			return s.guarded(from, to, false, givenUp)
+			return s.guarded(&s.sharing, from, to, false, givenUp)
 		},
 	})
 	s.member = s.asMember()
@@ -151,7 +155,7 @@ func (s *server) retry(from *bridge.Caller) {
 
 // try opens a connection if g lets it; nil lets it in any case. done closes it.
 func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
-	l := lane.New(&s.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
+	l := lane.New(&s.sharing, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
 	_, _, err = l.Known(ctx)
 	return func() { _ = l.Close(s.b.force) }, err
 }
@@ -190,7 +194,7 @@ func (s *server) line(from *bridge.Caller, rest bridge.Client) *line {
 	if err == nil { // there is one for everybody, so there is room for it
 		l, up, guarded = v.Lane(), v, v.Guarded()
 	} else {
-		l, up = s.guarded(from, rest, false, func() { rest.Gone(nil) })
+		l, up = s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
 		guarded = up
 	}
 	kept, _ := guarded.(*cache.Cached)
@@ -222,5 +226,6 @@ func newPool(s *server, lanes int) *stateless.Pool {
 		Refuse:  s.tools.Misheaded,
 		Heard:   s.cache.Heard,
 		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
+		Places:  s.b.places, Homed: s.o.Homed, Process: s.o.Process,
 	})
 }

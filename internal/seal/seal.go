@@ -26,8 +26,9 @@ const (
 	// that is to come back must be at most about three quarters of it.
 	MaxToken = 256 << 10
 
-	version = 1
-	prefix  = 1 // the version; what follows is nonce, text and tag
+	version       = 1
+	versionShared = 2 // under a key of several processes: see Shared
+	prefix        = 1 // the version; what follows is nonce, text and tag
 )
 
 // ErrForged is the error for every token that does not open: text that is no
@@ -41,11 +42,17 @@ var encoding = base64.RawURLEncoding.Strict()
 // Key seals and opens. It may be used concurrently. A random nonce is good for
 // some four thousand million tokens.
 type Key struct {
-	aead cipher.AEAD // adds the nonce itself
+	aead   cipher.AEAD // adds the nonce itself
+	shared *Shared     // in its place, if it is not nil
 }
 
-// New returns a key of this process: what it seals is lost with it.
-func New() (*Key, error) {
+// New returns a key of secrets that several processes have: the first seals, and what
+// any of them has sealed opens. Without secrets it is one of this process: what it seals
+// is lost with it.
+func New(secrets ...string) (*Key, error) {
+	if len(secrets) > 0 {
+		return &Key{shared: NewShared("handles", secrets...)}, nil
+	}
 	secret := make([]byte, 32)
 	rand.Read(secret) // it does not fail: it ends the process
 	block, err := aes.NewCipher(secret)
@@ -56,12 +63,16 @@ func New() (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Key{aead}, nil
+	return &Key{aead: aead}, nil
 }
 
 // Seal returns a token for the payload. Only Open with the same kind gives it
 // back.
 func (k *Key) Seal(kind string, payload []byte) string {
+	if k.shared != nil {
+		head := []byte{versionShared}
+		return encoding.EncodeToString(append(head, k.shared.Seal(string(bound(head, kind)), payload)...))
+	}
 	token := make([]byte, prefix, prefix+k.aead.Overhead()+len(payload))
 	token[0] = version
 	token = k.aead.Seal(token, nil, payload, bound(token[:prefix], kind))
@@ -75,7 +86,10 @@ func (k *Key) Open(kind, token string) ([]byte, error) {
 		return nil, ErrForged
 	}
 	b, err := encoding.DecodeString(token)
-	if err != nil || len(b) < prefix || b[0] != version {
+	if err == nil && k.shared != nil && len(b) > prefix && b[0] == versionShared {
+		return k.shared.Open(string(bound(b[:prefix], kind)), b[prefix:])
+	}
+	if err != nil || k.shared != nil || len(b) < prefix || b[0] != version {
 		return nil, ErrForged
 	}
 	payload, err := k.aead.Open(nil, nil, b[prefix:], bound(b[:prefix], kind))

@@ -48,9 +48,15 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, errors.New("url: not a URL") // which may hold a secret
 	}
-	secure, err := c.tls()
-	if err != nil {
-		return nil, err
+	secure := c.TLS
+	if secure == nil {
+		if secure, err = c.tls(); err != nil {
+			return nil, err
+		}
+	}
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive, Control: c.control()}).DialContext
 	}
 	proxy := http.ProxyFromEnvironment
 	switch c.Proxy {
@@ -66,7 +72,7 @@ func New(c Config) (*Client, error) {
 	}
 	transport := func() *http.Transport {
 		return &http.Transport{
-			Proxy: proxy, DialContext: (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive, Control: c.control()}).DialContext,
+			Proxy: proxy, DialContext: dial,
 			TLSClientConfig: secure.Clone(), TLSHandshakeTimeout: dialLimit,
 			MaxIdleConnsPerHost: inFlight, IdleConnTimeout: cmp.Or(c.IdleTimeout, 4*time.Second),
 			DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,

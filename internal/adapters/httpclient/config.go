@@ -3,11 +3,13 @@
 package httpclient
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -47,6 +49,10 @@ type Config struct {
 	// proxy it is asked about that, since names are the proxy's to look up. Only a
 	// program can set it.
 	Refuses func(netip.Addr) bool `yaml:"-"`
+	// TLS and Dial, if not nil, take the place of what the settings say of certificates,
+	// and of how a connection is opened. Only a program can set them.
+	TLS  *tls.Config                                                          `yaml:"-"`
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 }
 
 // Values of Config.Transport.

@@ -45,6 +45,11 @@ type Options struct {
 	Adopt func(id string, h session.Held) error
 	// MCP and Messages serve the requests of other instances' clients.
 	MCP, Messages func(server string, w http.ResponseWriter, r *http.Request)
+	// Homes returns the shared connections that live here.
+	Homes func() Homes
+	// MaxMessage bounds what is sent between instances for clients without sessions, in
+	// bytes of a message.
+	MaxMessage int
 }
 
 // Peers are the other instances, as this one reaches them, and this one as they do.
@@ -271,6 +276,7 @@ func (p *Peers) handler() http.Handler {
 	}
 	mux.HandleFunc(version+"s/{server}/mcp", serve(p.o.MCP))
 	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(p.o.Messages))
+	p.handleHomes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.node.Draining() { // a connection that ends under a request would cost that its answer
 			w.Header().Set("Connection", "close")

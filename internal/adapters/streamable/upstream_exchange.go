@@ -238,7 +238,7 @@ func (a *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 			return nil, errUnwanted
 		}
 		res, err := by(request())
-		if err == nil || !httpclient.Unsent(err) || httpclient.TLSFault(err) || time.Since(began)+wait > most || pause.For(ctx, wait) != nil {
+		if err == nil || !httpclient.Unsent(err) || httpclient.TLSFault(err) || a.o.Hasty || time.Since(began)+wait > most || pause.For(ctx, wait) != nil {
 			return res, err
 		}
 		wait = min(2*wait, time.Second)

@@ -22,6 +22,9 @@ type Options struct {
 	Log        *slog.Logger  // nil means slog.Default()
 	MaxMessage int           // bytes of one message from the server; 0 means 16 MiB
 	Timeouts   conn.Timeouts // of each call; 0 means none
+	// Hasty says that a server which cannot be connected to is not tried again for a while,
+	// as one is that may be about to start.
+	Hasty bool
 	// Era says in which eras of the protocol the server is spoken to; empty means
 	// conn.EraAuto. A transport of one era ignores it.
 	Era conn.Era

@@ -241,6 +241,13 @@ func (s *Server) Answer(result string) {
 	w.c.do(func() { w.c.answer(w.id, result) })
 }
 
+// Waiting returns how many calls of the tool wait have no answer.
+func (s *Server) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
 // Opened returns how often a connection was opened.
 func (s *Server) Opened() int {
 	s.mu.Lock()

@@ -84,7 +84,14 @@ func New(c redis.UniversalClient, o Options) *Store {
 // MaxRecord is the size above which the record of a session is not kept.
 const MaxRecord = 32 << 10
 
-func (s *Store) place(key string) string { return s.o.Prefix + ":s:" + key }
+// place returns where the record of a session is, or of a home.
+func (s *Store) place(key string) string {
+	if cluster.IsHome(key) {
+		return s.o.Prefix + ":" + key
+	}
+	return s.o.Prefix + ":s:" + key
+}
+
 func (s *Store) member(id string) string { return s.o.Prefix + ":{m}:" + id }
 func (s *Store) all() string             { return s.member("all") }
 func unavailable(what string, err error) error {

@@ -242,6 +242,9 @@ func (h *hub) Gone(err error) {
 	}
 }
 
+// Keep keeps the shared connection open: see lane.Lane.
+func (v *View) Keep(ctx context.Context) (release func(), err error) { return v.h.lane.Keep(ctx) }
+
 // Lane returns the lane that is shared.
 func (v *View) Lane() *lane.Lane { return v.h.lane }
 

@@ -40,6 +40,15 @@ func (a *Round) State() gjson.Result { return a.stateRaw }
 // Parked reports whether a call waits for the request.
 func (a *Round) Parked() bool { return a != nil && a.ours != nil && a.ours.Kind == stateParked }
 
+// Elsewhere returns at which other instance the call waits that a request goes on with;
+// nothing when it is this one.
+func (s *Server) Elsewhere(a *Round) string {
+	if a.ours.Instance == s.o.Instance {
+		return ""
+	}
+	return a.ours.Instance
+}
+
 // Unknown answers a request to a legacy server that goes on with what the bridge
 // knows nothing of.
 func (a *Round) Unknown() *jsonrpc.Message {
@@ -167,8 +176,6 @@ func (s *Server) foreign(state *state, r *bridge.Request) *jsonrpc.Message {
 	switch {
 	case state.Whose != seal.Fingerprint(s.o.Identity(r)), state.Server != s.o.Name, state.Method != r.Method:
 		return jsonrpc.InvalidParams("this requestState belongs to another request")
-	case state.Instance != s.o.Instance:
-		return jsonrpc.InvalidParams("this requestState belongs to another instance of the bridge: all requests of an exchange must reach the same one")
 	case time.Now().Unix() > state.Expires:
 		return jsonrpc.InvalidParams("this requestState has expired")
 	case state.Digest != digest(r.Message):

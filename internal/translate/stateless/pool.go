@@ -145,7 +145,7 @@ func (p *Pool) Server() *bridge.Greeting { return nil }
 // defined.
 func (p *Pool) Notify(context.Context, *bridge.Request) error { return nil }
 
-// Call makes the call of a client without a session.
+// Call makes the call of a client without a session, where its connection lives.
 func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if no := p.o.Refuse(r); no != nil {
 		return no, nil
@@ -155,6 +155,14 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		inner.Back = bridge.Nobody{}
 		r = &inner
 	}
+	if p.o.Places != nil && p.o.Homed {
+		return p.placed(ctx, r)
+	}
+	return p.Here(ctx, r)
+}
+
+// Here makes the call over a connection of this instance's.
+func (p *Pool) Here(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	again, no := p.legacy.Round(r)
 	if no != nil {
 		return no, nil
@@ -162,6 +170,12 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if again.Parked() {
 		return p.legacy.Resume(ctx, r, again)
 	}
+	return p.make(ctx, r, again, true)
+}
+
+// make makes a call that is not parked. Without here it is only made if the server is
+// found to be a modern one: errLegacy means that it is not, and was not told of the call.
+func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, here bool) (*jsonrpc.Message, error) {
 	lane, no := laneKey(r)
 	if no != nil {
 		return no, nil
@@ -178,6 +192,10 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	defer p.leave(l, !unasked[r.Method])
 	if s.Modern() {
 		return l.relay(ctx, r, lane != "", again)
+	}
+	if !here {
+		p.part(l)
+		return nil, errLegacy
 	}
 	if no := again.Unknown(); no != nil {
 		return no, nil

@@ -44,6 +44,12 @@ type Options struct {
 	Forward []bridge.Forward
 	Queue   Queue
 	Shares  Shares
+	// Places says at which of several instances connections live, if the server is Homed;
+	// nil means here. Process says that each has a process, so that also those to a modern
+	// server are alike nowhere else.
+	Places  bridge.Places
+	Homed   bool
+	Process bool
 	// Open returns a connection on behalf of a caller, whose Client is to. It is
 	// opened when it is needed.
 	Open func(from *bridge.Caller, to bridge.Client) Line

@@ -25,6 +25,16 @@ const (
 // is told that what it listens to may have changed (protocol.md D4, R-113). It
 // lasts until ctx or the server ends it, or the server stays away for too long.
 func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
+	return relisten(ctx, l.lost, up, r, h)
+}
+
+// caller is what of an Upstream listening needs.
+type caller interface {
+	Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error)
+}
+
+// relisten is relayListen over whatever up is. The end of gone is that of the server.
+func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := list.ReadWanted(r.Whole()) // what is wrong with them, the server says
 	back := &subscription{back: r.Back, h: h, wants: wants}
 	lost := time.Time{}
@@ -54,7 +64,7 @@ func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Re
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-l.lost.Done():
+		case <-gone.Done():
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 	}
