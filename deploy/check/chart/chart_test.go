@@ -469,6 +469,13 @@ func TestRefused(t *testing.T) {
 		{"minimal-values.yaml", "ingress: { enabled: true }", "needs ingress.hosts"},
 		{"minimal-values.yaml", "httpRoute: { enabled: true }", "needs httpRoute.parentRefs"},
 		{"minimal-values.yaml", "autoscaling: { enabled: true, maxReplicas: 1, targetCPU: null }", "needs targetCPU or targetCalls"},
+		{"minimal-values.yaml", "autoscaling: { enabled: true, minReplicas: 4, maxReplicas: 2 }\nservice: { sessionAffinity: ClientIP }", "minReplicas is more than"},
+		{"minimal-values.yaml", "replicas: 2\nservice: { sessionAffinity: ClientIP }\ningress: { enabled: true, hosts: [a.example.com] }", "does not heed service.sessionAffinity"},
+		{"minimal-values.yaml", "serviceMonitor: { enabled: true }", "serviceMonitor.access is empty"},
+		{"minimal-values.yaml", "ark: { enabled: true }", "ark.access is empty"},
+		{"full-values.yaml", "config: { tls: { cert_file: a, key_file: b } }", "HTTP only"},
+		{"minimal-values.yaml", "config: { listen: ':9000' }", "listen"},
+		{"minimal-values.yaml", "config: { drain: 2m }", "drain"},
 		{"minimal-values.yaml", "replica: 1", "replica"},
 		{"minimal-values.yaml", "port: 0", "port"},
 		{"minimal-values.yaml", "config: { cluster: { redis: x } }", "cluster"},
@@ -529,7 +536,11 @@ func TestBroken(t *testing.T) {
 
 // The pod has time for all that happens when it is stopped.
 func TestGrace(t *testing.T) {
-	for more, want := range map[string]int64{"": 35, "drain: 60": 85, "preStopSleep: 0": 30} {
+	for more, want := range map[string]int64{"": 35, "drain: 60": 85, "preStopSleep: 0": 30,
+		"cluster: { enabled: true, redis: { existingSecret: r }, secret: { existingSecret: s } }":                         35,
+		"cluster: { enabled: true, redis: { existingSecret: r }, secret: { existingSecret: s }, config: { lease: 20s } }": 40,
+		"cluster: { enabled: true, redis: { existingSecret: r }, secret: { existingSecret: s }, config: { lease: 1m } }":  80,
+	} {
 		d := all[apps.Deployment](release(t, "minimal-values.yaml", more))[0]
 		if got := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
 			t.Errorf("%q: %d seconds, want %d", more, got, want)

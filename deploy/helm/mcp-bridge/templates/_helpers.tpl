@@ -40,6 +40,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $several (not $v.cluster.enabled) (ne $v.service.sessionAffinity "ClientIP") }}
 {{- fail "several replicas do not share their sessions: set cluster.enabled with Redis, or service.sessionAffinity: ClientIP" }}
 {{- end }}
+{{- if and $several (not $v.cluster.enabled) (or $v.ingress.enabled $v.httpRoute.enabled) }}
+{{- fail "several replicas do not share their sessions, and what is in front of them does not heed service.sessionAffinity: set cluster.enabled with Redis" }}
+{{- end }}
+{{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) }}
+{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" }}
+{{- end }}
+{{- if and $v.ark.enabled (hasKey $v.config "tls") }}
+{{- fail "ark.enabled: ARK reaches a Service over HTTP only; leave config.tls out" }}
+{{- end }}
+{{- if or $v.access $v.config.access }}
+{{- if and $v.serviceMonitor.enabled (not $v.serviceMonitor.access) (not $v.config.public_status) }}
+{{- fail "serviceMonitor.access is empty, and /metrics needs a key: name an item of access" }}
+{{- end }}
+{{- if and $v.ark.enabled (not $v.ark.access) }}
+{{- fail "ark.access is empty, and the servers need a key: name an item of access" }}
+{{- end }}
+{{- end }}
 {{- if $v.cluster.enabled }}
 {{- if or (not $v.cluster.redis.existingSecret) (not $v.cluster.secret.existingSecret) }}
 {{- fail "cluster.enabled needs cluster.redis.existingSecret with the address of Redis, and cluster.secret.existingSecret with a secret of at least 32 characters" }}
@@ -65,8 +82,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $v := .Values }}
 {{- $name := include "mcp-bridge.name" . }}
 {{- $c := deepCopy $v.config }}
-{{- if not $c.listen }}{{ $_ := set $c "listen" (printf ":%d" (int $v.port)) }}{{ end }}
-{{- if not $c.drain }}{{ $_ := set $c "drain" (printf "%ds" (int $v.drain)) }}{{ end }}
+{{- $_ := set $c "listen" (printf ":%d" (int $v.port)) }}
+{{- $_ := set $c "drain" (printf "%ds" (int $v.drain)) }}
 {{- $rules := $c.access | default list }}
 {{- range $v.access }}
 {{- $rules = append $rules (merge (dict "name" .name "token_file" (printf "/run/secrets/mcp-bridge/%s" .name)) (.rule | default dict)) }}
@@ -83,6 +100,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $c "cluster" (merge (dict "redis" "${CLUSTER_REDIS}" "secret" "${CLUSTER_SECRET}" "listen" (printf ":%d" (int $v.cluster.port)) "advertise" "${POD_IP}") $v.cluster.config) }}
 {{- end }}
 {{- toYaml $c }}
+{{- end }}
+
+{{/* Seconds for a pod to stop in: preStop, drain, and what the servers have to end in. In a
+cluster, sessions move for a lease after that. */}}
+{{- define "mcp-bridge.grace" -}}
+{{- $more := 20 }}
+{{- if .Values.cluster.enabled }}
+{{- $lease := .Values.cluster.config.lease | default "6s" | toString }}
+{{- $more = max $more (add 5 (ternary 60 (int (trimSuffix "s" $lease)) (hasSuffix "m" $lease))) }}
+{{- end }}
+{{- add .Values.preStopSleep .Values.drain $more }}
 {{- end }}
 
 {{/* A probe of a path: the bridge answers to the name localhost wherever it listens. */}}
@@ -138,7 +166,7 @@ httpGet:
     failureThreshold: 3
   readinessProbe:
     {{- /* A single server that fails is tried again only by a request, and none reaches a pod that is not ready. */}}
-    {{- include "mcp-bridge.probe" (dict "path" (printf "%s/%s" $base (ternary "readyz" "healthz" (or (gt (len $v.config.servers) 1) (ne $v.existingConfigMap "")))) "tls" $tls) | nindent 4 }}
+    {{- include "mcp-bridge.probe" (dict "path" (printf "%s/%s" $base (ternary "readyz" "healthz" (or (gt (len $v.config.servers) 1) (ne $v.existingConfigMap "") $v.cluster.enabled))) "tls" $tls) | nindent 4 }}
     periodSeconds: 5
     failureThreshold: 2
   {{- if $v.preStopSleep }}
