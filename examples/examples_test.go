@@ -26,6 +26,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/server"
 )
 
@@ -264,8 +265,12 @@ func TestConfigurations(t *testing.T) {
 	for _, path := range files(t) {
 		t.Run(filepath.ToSlash(path), func(t *testing.T) {
 			address, _ := far(t)
-			c := loadWith(t, path, map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address, "PETS_URL": shelter(t), "FLOWS_URL": engine(t, ""),
-				"AGENTS_TOKEN": agentsToken, "OPS_TOKEN": opsToken})
+			variables := map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address, "PETS_URL": shelter(t), "FLOWS_URL": engine(t, ""),
+				"AGENTS_TOKEN": agentsToken, "OPS_TOKEN": opsToken, "PEER_PORT": "0"}
+			if filepath.Base(filepath.Dir(path)) == "cluster" {
+				variables["REDIS_URL"] = "redis://" + redistest.Start(t).Address
+			}
+			c := loadWith(t, path, variables)
 			base := serve(t, c) + c.BasePath
 			sent := http.DefaultClient
 			if len(c.Access) > 0 {
