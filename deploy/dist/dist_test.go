@@ -146,10 +146,10 @@ func leaks(files map[string]file, paths ...string) (all []string) {
 
 // Two releases that are made in folders of different names are the same, byte for
 // byte. The compiler's results of the first may serve the second: so it is looked
-// for the names of the folders, too. With BRIDGE_TEST_MATRIX=all everything is compiled
+// for the names of the folders, too. With BRIDGE_TEST_DIST=all everything is compiled
 // twice.
 func TestSameBytes(t *testing.T) {
-	all := os.Getenv("BRIDGE_TEST_MATRIX") == "all"
+	all := os.Getenv("BRIDGE_TEST_DIST") == "all"
 	which, env := []string{runtime.GOOS + "/" + runtime.GOARCH}, []string(nil)
 	if !slices.Contains(platforms, which[0]) {
 		t.Skipf("no release is made for %s", which[0])
@@ -195,8 +195,8 @@ func TestLeaks(t *testing.T) {
 
 // Another system has archives of another form.
 func TestWindows(t *testing.T) {
-	if os.Getenv("BRIDGE_TEST_MATRIX") != "all" {
-		t.Skip("compiles everything for another system: set BRIDGE_TEST_MATRIX=all")
+	if os.Getenv("BRIDGE_TEST_DIST") != "all" {
+		t.Skip("compiles everything for another system: set BRIDGE_TEST_DIST=all")
 	}
 	dir, _ := made(t, "windows", nil, "windows/amd64")
 	for name, data := range read(t, dir) {
