@@ -65,7 +65,7 @@ var fileEffects = map[string]Effect{
 	"tls":                 EffectLive, // restart where it is added or removed
 	"oauth":               EffectRestart,
 	"public_url":          EffectRestart,
-	"access":              EffectLive, // likewise, and where rules for users change
+	"access":              EffectLive, // likewise; changes of rules for users
 	"per_principal":       EffectLive,
 	"public_status":       EffectLive,
 	"ready":               EffectLive,
@@ -135,6 +135,9 @@ func Diff(was, now *Config) []Change {
 func Running(was, now *Config, changes []Change) *Config {
 	c := *now
 	c.Traces = was.Traces
+	if with := was.withKeys(now); len(was.Access) > 0 && len(now.Access) > 0 && len(with.Access) > 0 {
+		was = with
+	}
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(&c).Elem()
 	for _, change := range changes {
 		if change.Effect != EffectRestart {
@@ -294,27 +297,29 @@ func keyed(t reflect.Type) []field {
 
 // access adds what differs in who may call. Who is who is told by the names.
 func (d *diff) access() {
+	after := d.was.withKeys(d.now).Access
+	switch {
+	case len(d.was.Access) == 0 && len(d.now.Access) == 0:
+		return
+	case len(d.was.Access) == 0 || len(d.now.Access) == 0 || len(after) == 0: // everybody would become somebody else
+		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
+		return
+	case !reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // users might, the first rule that fits being another
+		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
+	}
 	was, now := map[string]Access{}, map[string]Access{}
 	for _, a := range d.was.Access {
 		was[a.Name] = a
 	}
-	for _, a := range d.now.Access {
+	for _, a := range after {
 		now[a.Name] = a
-	}
-	switch {
-	case len(was) == 0 && len(now) == 0:
-		return
-	case len(was) == 0 || len(now) == 0, // everybody would become somebody else
-		!reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // users might, the first rule that fits being another
-		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
-		return
 	}
 	for _, a := range d.was.Access {
 		if _, stays := now[a.Name]; !stays {
 			d.all = append(d.all, Change{Path: "access." + a.Name, From: "there", To: "removed", Effect: EffectLive})
 		}
 	}
-	for _, a := range d.now.Access {
+	for _, a := range after {
 		before, there := was[a.Name]
 		if !there {
 			d.all = append(d.all, Change{Path: "access." + a.Name, From: "none", To: "added", Effect: EffectLive})
@@ -322,6 +327,20 @@ func (d *diff) access() {
 		}
 		d.walk("access."+a.Name, reflect.ValueOf(before), reflect.ValueOf(a), EffectLive)
 	}
+}
+
+// withKeys returns the configuration with the keys that now has, and its own rules for
+// users: these change after a restart. A key with the name of such a rule has to wait for
+// that too.
+func (c *Config) withKeys(now *Config) *Config {
+	with := *c
+	with.Access = c.userRules()
+	for _, a := range now.Access {
+		if !a.users() && !slices.ContainsFunc(c.userRules(), func(u Access) bool { return u.Name == a.Name }) {
+			with.Access = append(with.Access, a)
+		}
+	}
+	return &with
 }
 
 // servers adds what differs in the servers.

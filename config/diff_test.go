@@ -45,6 +45,11 @@ func TestDiff(t *testing.T) {
 		{"public_url", func(c *Config) { c.PublicURL = "https://a" }, "public_url none → https://a (restart)"},
 		{"oauth", func(c *Config) { c.OAuth = []OAuth{{Issuer: "https://a"}} }, "oauth (restart)"},
 		{"access", func(c *Config) { c.Access = append(c.Access, Access{Name: "staff", Users: Words{"a"}}) }, "access (restart)"},
+		{"access", func(c *Config) { c.Access = []Access{{Name: "staff", Users: Words{"a"}}, c.Access[0]} }, "access (restart)\naccess.dev there → removed (live)"},
+		{"access", func(c *Config) {
+			c.Access = []Access{{Name: "ops", Users: Words{"a"}}, c.Access[1], {Name: "ci", Token: "x"}}
+		}, "access (restart)\naccess.ops there → removed (live)\naccess.ci none → added (live)"},
+		{"access", func(c *Config) { c.Access = []Access{{Name: "staff", Users: Words{"a"}}} }, "access (restart)"},
 		{"base_path", func(c *Config) { c.BasePath = "/a" }, "base_path none → /a (restart)"},
 		{"allowed_origins", func(c *Config) { c.AllowedOrigins = []string{} }, "allowed_origins (live)"},
 		{"allowed_hosts", func(c *Config) { c.AllowedHosts = []string{"a"} }, "allowed_hosts (live)"},
@@ -182,6 +187,15 @@ func TestDiffCases(t *testing.T) {
 	}
 	if len(Running(was, now, Diff(was, now)).Access) != 0 {
 		t.Error("the first rules count at once")
+	}
+	was, now = two(), two()
+	was.Access = append(was.Access, Access{Name: "staff", Users: Words{"a"}})
+	now.Access = []Access{{Name: "staff", Token: "0123456789abcdef"}, {Name: "dev", Token: "another-long-key"}}
+	if got := lines(Diff(was, now)); got != "access (restart)\naccess.ops there → removed (live)\naccess.dev.token (live)\naccess.dev.servers (live)" {
+		t.Errorf("keys, and a rule for users in the place of which there is a key: %s", got)
+	}
+	if got := Running(was, now, Diff(was, now)).Access; len(got) != 2 || got[0].Name != "staff" || !got[0].users() || got[1].Token != "another-long-key" {
+		t.Errorf("what counts then: %+v", got)
 	}
 	was, now = two(), two()
 	was.Cluster.Redis, now.Cluster.Redis, now.SessionIdle = "redis://a", "redis://a", time.Hour

@@ -169,7 +169,7 @@ func (c *Config) oauthBreaches() []breach {
 	case len(c.OAuth) == 0 && c.PublicURL != "":
 		add("public_url", "is of use with oauth only")
 	}
-	if len(c.OAuth) > 0 && c.PublicURL == "" && !Loopback(c.Listen) {
+	if len(c.OAuth) > 0 && c.PublicURL == "" && (!Loopback(c.Listen) || len(c.TrustedProxies)+len(c.AllowedHosts) > 0) {
 		all = append(all, breach{"oauth", "public_url", "needs public_url: clients ask for tokens for the address by which they reach the bridge, such as https://mcp.example.com"})
 	}
 	return all
@@ -190,6 +190,13 @@ func (c *Config) userBreaches(item string, a *Access) []breach {
 		add(item+": issuer", "is none of those that oauth lists")
 	case len(a.Claims)+len(a.Scopes)+len(a.Users) == 0:
 		add(item, "names an issuer, and nobody of it: add claims, scopes or users (users: any lets all in)")
+	}
+	const empty = "is empty, which would let all pass: list who may, or leave it out"
+	if a.Scopes != nil && len(a.Scopes) == 0 {
+		add(item+": scopes", empty)
+	}
+	if a.Users != nil && len(a.Users) == 0 {
+		add(item+": users", empty)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Claims)) {
 		if len(a.Claims[name]) == 0 {

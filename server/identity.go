@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,8 +54,8 @@ func newDoor(c *config.Config, log *slog.Logger) (door *auth.Door, fault error) 
 func rulesOf(c *config.Config) []auth.Rule {
 	var all []auth.Rule
 	for _, a := range c.Access {
-		if a.Token != "" || a.TokenFile != "" {
-			continue
+		if a.Token != "" || a.TokenFile != "" || len(a.Claims)+len(a.Scopes)+len(a.Users) == 0 {
+			continue // a rule that names nobody lets nobody in: a program may have had no text for its key
 		}
 		r := auth.Rule{Name: a.Name, Issuer: a.Issuer, Claims: map[string][]string{}, Scopes: a.Scopes, Users: slices.Clone(a.Users)}
 		for name, patterns := range a.Claims {
@@ -82,20 +85,40 @@ func placeOf(base, path string) place {
 }
 
 // resource returns the place as tokens name it. Where clients are is what the operator
-// says; only on loopback, where no attacker's name leads (see guard), the request may
-// say it (I-002).
+// says. Only on loopback the request may say by which of its names it came (I-002); of
+// any other request nobody knows for which address its token has to be.
 func (s *Server) resource(r *http.Request, to place) token.Resource {
 	if !s.keys.Tokens() {
 		return token.Resource{}
 	}
 	root := s.c().PublicURL
 	if root == "" {
-		root = "http://" + r.Host
+		scheme, port := "http", "80"
 		if r.TLS != nil {
-			root = "https://" + r.Host
+			scheme, port = "https", "443"
 		}
+		if !ownHost(r, port) {
+			return token.Resource{}
+		}
+		root = scheme + "://" + r.Host
 	}
 	return token.Resource{Root: root + to.base, Path: to.endpoint}
+}
+
+// ownHost reports whether a request came in on loopback, and its Host is a name of
+// loopback with the port that it came in on. Whoever calls by another way writes into
+// Host what it likes: that may be what a token of another service is for. port is what a
+// Host without one means.
+func ownHost(r *http.Request, port string) bool {
+	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok || !isLoopback(hostname(r.Host)) {
+		return false
+	}
+	if _, said, err := net.SplitHostPort(r.Host); err == nil {
+		port = said
+	}
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && at.Addr().Unmap().IsLoopback() && port == strconv.Itoa(int(at.Port()))
 }
 
 // wellKnown begins the paths at which protected resources describe themselves
@@ -157,6 +180,10 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
 		return
 	}
 	id := s.resource(r, to)
+	if id.Root == "" {
+		refuse(w, http.StatusNotFound, "the address of this bridge is not known: set public_url in its configuration")
+		return
+	}
 	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: s.asked(), Name: "mcp-bridge"}
 	if name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/"); of {
 		m.Name = name
@@ -199,8 +226,9 @@ func (s *Server) challenge(r *http.Request, to place, fault, why string) string 
 	if fault != "" {
 		text += `, error_description="` + why + `"`
 	}
-	id := s.resource(r, to)
-	text += `, resource_metadata="` + id.Root + wellKnown + id.Path + `"`
+	if id := s.resource(r, to); id.Root != "" {
+		text += `, resource_metadata="` + id.Root + wellKnown + id.Path + `"`
+	}
 	if scopes := s.asked(); len(scopes) > 0 {
 		text += `, scope="` + strings.Join(scopes, " ") + `"`
 	}
@@ -237,9 +265,12 @@ func (s *Server) refusalOf(r *http.Request, to place, why error) refusal {
 		return refusal{http.StatusUnauthorized, "unauthorized", "the token has expired", "invalid_token", false}
 	case e.Result == token.Audience:
 		id := s.resource(r, to)
+		if id.Root == "" {
+			return refusal{http.StatusUnauthorized, "unauthorized", "no token is for this address: set public_url in the configuration of the bridge", "invalid_token", false}
+		}
 		return refusal{http.StatusUnauthorized, "unauthorized", "the token is not for this resource (" + id.Root + id.Path + ")", "invalid_token", false}
 	}
-	return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", true}
+	return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", e.Text}
 }
 
 // retryIdentity is after how many seconds a client may come back whose token cannot be

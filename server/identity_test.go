@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 )
 
@@ -165,6 +166,75 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// Without public_url the caller does not choose for which address its token has to be:
+// only the bridge's own address on loopback counts (I-002).
+func TestOwnHost(t *testing.T) {
+	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		const beyond = "192.0.2.1:8808"
+		for _, tc := range []struct {
+			at, host string
+			status   int
+		}{
+			{loopback, "127.0.0.1:8808", 200}, {loopback, "localhost:8808", 200}, {loopback, "[::1]:8808", 200},
+			{loopback, "localhost:9000", 401}, {loopback, "localhost", 401}, {beyond, "localhost:8808", 401}, {beyond, "mcp.example.com", 401}, {beyond, "192.0.2.1:8808", 401},
+		} {
+			token := i.Token("http://"+tc.host, authtest.Claims{"groups": "eng"})
+			q := from(peer, tc.at, "GET", "/metrics", append(as(token), "Host", tc.host)...)
+			a := r.answer(q)
+			if a.Code != tc.status {
+				t.Errorf("at %s for %s: %d %s, want %d", tc.at, tc.host, a.Code, a.Body, tc.status)
+			}
+			if got := a.Header().Get("WWW-Authenticate"); a.Code == 401 && (strings.Contains(got, tc.host) || !strings.Contains(got, "public_url")) {
+				t.Errorf("at %s for %s: %s", tc.at, tc.host, got)
+			}
+			a = r.answer(from(peer, tc.at, "GET", "/.well-known/oauth-protected-resource/one/mcp", "Host", tc.host))
+			if want := map[int]int{200: 200, 401: 404}[tc.status]; a.Code != want {
+				t.Errorf("the metadata at %s for %s: %d %s, want %d", tc.at, tc.host, a.Code, a.Body, want)
+			}
+		}
+		q := from(peer, loopback, "GET", "/metrics", as(i.Token(here, authtest.Claims{"groups": "eng"}))...)
+		if a := r.answer(q.WithContext(t.Context())); a.Code != 401 { // a program that does not say where it came in
+			t.Errorf("at an address that is not known: %d", a.Code)
+		}
+	})
+}
+
+// A rule of a program that has no text for its key lets nobody in.
+func TestRuleForNobody(t *testing.T) {
+	identified(t, func(c *config.Config) { c.Access = []config.Access{{Name: "ci"}} }, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		if a := r.answer(from(peer, loopback, "GET", "/metrics", as(i.Token(here))...)); a.Code != 403 {
+			t.Errorf("%d %s", a.Code, a.Body)
+		}
+		if n := len(rulesOf(r.s.c())); n > 0 {
+			t.Errorf("%d rules for users", n)
+		}
+	})
+}
+
+// Bad tokens are no guesses at keys: their clients are told each time how to get in.
+func TestTokenIsNoGuess(t *testing.T) {
+	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		other := authtest.New(t, i.URL)
+		foreign := authtest.New(t, "https://other.example.com")
+		for n := range 2 * wrongAtOnce {
+			for _, who := range [][]string{eng(other, "ann", here, time.Hour), eng(foreign, "ann", here, time.Hour)} {
+				if a := r.answer(from(peer, loopback, "POST", "/one/mcp", who...)); a.Code != 401 || !strings.Contains(a.Header().Get("WWW-Authenticate"), "resource_metadata") {
+					t.Fatalf("token %d: %d %v", n, a.Code, a.Header())
+				}
+			}
+		}
+		for _, guess := range []string{wrongKey, "YWJj.YWJj.YWJj"} {
+			other := peerOf(len(guess))
+			for range wrongAtOnce {
+				r.answer(from(other, loopback, "POST", "/one/mcp", as(guess)...))
+			}
+			if a := r.answer(from(other, loopback, "POST", "/one/mcp", as(guess)...)); a.Code != 429 {
+				t.Errorf("%s: %d", guess, a.Code)
+			}
+		}
+	})
+}
+
 // A token is good at its endpoint, and one of the bridge as a whole everywhere. What its
 // rule is for is what it gets (I-016, I-050, N-53).
 func TestUsers(t *testing.T) {
@@ -251,6 +321,30 @@ func TestTokenSessions(t *testing.T) {
 			t.Errorf("%d streams are remembered", len(r.s.lives.of))
 		}
 	})
+	// A token for another server does not move the end on, and a key that its issuer takes
+	// back ends streams.
+	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		open := func(life time.Duration) (id string, stream *wiretest.Reply) {
+			who := eng(i, "ann", here+"/one/mcp", life)
+			id = r.Do("POST", "/one/mcp", initialize, who...).Wait().Header("Mcp-Session-Id")
+			return id, r.Do("GET", "/one/mcp", "", append(who, "Mcp-Session-Id", id)...)
+		}
+		id, short := open(5 * time.Minute)
+		_, long := open(time.Hour)
+		r.Do("POST", "/two/mcp", call("1", "echo"), append(eng(i, "ann", here+"/two/mcp", time.Hour), "Mcp-Session-Id", id)...).Wait()
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		if !short.Over() || long.Over() {
+			t.Errorf("after a token for another server the stream is over: %t; the other one: %t", short.Over(), long.Over())
+		}
+		i.Set(authtest.NewKey(t, "k2", "ES256"))
+		time.Sleep(7 * time.Minute)
+		synctest.Wait()
+		if !long.Over() {
+			t.Error("the stream goes on without the key of its token")
+			long.Leave()
+		}
+	})
 	// HTTP+SSE: the stream is the session, and a POST renews it.
 	for _, renewed := range []bool{true, false} {
 		identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
@@ -278,17 +372,21 @@ func TestTokenSessions(t *testing.T) {
 	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
 		body, header := modernCall("subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
 		stream := r.Do("POST", "/one/mcp", body, append(header, eng(i, "ann", here, 2*time.Minute)...)...)
+		for n := range header {
+			header[n] = strings.ReplaceAll(header[n], "subscriptions/listen", "=?base64?c3Vic2NyaXB0aW9ucy9saXN0ZW4=?=")
+		}
+		encoded := r.Do("POST", "/one/mcp", body, append(header, eng(i, "ann", here, 2*time.Minute)...)...)
 		body, header = modernCall("tools/call", `"name":"late","arguments":{"after":"4m"},`)
 		late := r.Do("POST", "/one/mcp", body, append(append(header, "Mcp-Name", "late"), eng(i, "ann", here, 2*time.Minute)...)...)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if stream.Over() {
-			t.Fatalf("the subscription is over too early: %d %s", stream.Status(), stream.Body())
+		if stream.Over() || encoded.Over() || encoded.Status() != 200 {
+			t.Fatalf("the subscription is over too early: %d %s; %d %s", stream.Status(), stream.Body(), encoded.Status(), encoded.Body())
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if !stream.Over() || late.Over() {
-			t.Errorf("after its token, the subscription is over: %t; the call: %t", stream.Over(), late.Over())
+		if !stream.Over() || !encoded.Over() || late.Over() {
+			t.Errorf("after its token, the subscription is over: %t; in the other form: %t; the call: %t", stream.Over(), encoded.Over(), late.Over())
 		}
 		if a := late.Wait(); !strings.Contains(a.Body(), `"late":true`) {
 			t.Errorf("the call: %d %s", a.Status(), a.Body())

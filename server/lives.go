@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/era"
 )
 
@@ -23,9 +25,21 @@ type lives struct {
 
 // life is how long the streams of a session may go on.
 type life struct {
-	until   time.Time
+	last    *token.Token // that ends the latest
 	streams int
 }
+
+// left returns how long the streams may go on.
+func (l *life) left() time.Duration {
+	if l.last.Gone() {
+		return 0
+	}
+	return time.Until(l.last.Until)
+}
+
+// lookAgain is after what time a stream is ended at the latest whose token's key the
+// issuer has taken back.
+const lookAgain = time.Minute
 
 // errTokenEnded is why a stream ends.
 var errTokenEnded = errors.New("the token that was shown for the stream has ended")
@@ -45,36 +59,36 @@ func (l *lives) follow(r *http.Request, server, which string) (followed *http.Re
 		key = auth.Principal(r.Context()) + "\n" + server + "\nsse"
 	}
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-		key = auth.Principal(r.Context()) + "\n" + id
+		key = auth.Principal(r.Context()) + "\n" + server + "\n" + id // a token for another server is of no use here
 	}
 	switch {
 	case r.Method == http.MethodGet:
-		return l.enter(r, key, t.Until)
-	case r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == era.Listen: // of a client without a session
-		return l.enter(r, "", t.Until)
+		return l.enter(r, key, t)
+	case r.Method == http.MethodPost && slices.ContainsFunc(r.Header["Mcp-Method"], func(v string) bool { return era.EqualHeader(v, era.Listen) }): // of a client without a session
+		return l.enter(r, "", t)
 	}
-	l.extend(key, t.Until)
+	l.extend(key, t)
 	return r, func() {}
 }
 
 // extend moves the end of the streams of that key on.
-func (l *lives) extend(key string, until time.Time) {
+func (l *lives) extend(key string, t *token.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one := l.of[key]; one != nil && until.After(one.until) {
-		one.until = until
+	if one := l.of[key]; one != nil && (t.Until.After(one.last.Until) || one.last.Gone()) {
+		one.last = t
 	}
 }
 
 // enter returns a request that ends with the token; without a key nothing moves that on.
-func (l *lives) enter(r *http.Request, key string, until time.Time) (*http.Request, func()) {
+func (l *lives) enter(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
 	ctx, cancel := context.WithCancelCause(eventstream.Attached(r.Context()))
-	l.extend(key, until)
+	l.extend(key, t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.of[key]
 	if one == nil || key == "" {
-		one = &life{until: until}
+		one = &life{last: t}
 	}
 	if key != "" {
 		if l.of == nil {
@@ -84,11 +98,11 @@ func (l *lives) enter(r *http.Request, key string, until time.Time) (*http.Reque
 	}
 	one.streams++
 	var timer *time.Timer
-	timer = time.AfterFunc(time.Until(one.until), func() {
+	timer = time.AfterFunc(min(one.left(), lookAgain), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if left := time.Until(one.until); left > 0 {
-			timer.Reset(left)
+		if left := one.left(); left > 0 {
+			timer.Reset(min(left, lookAgain))
 		} else {
 			cancel(errTokenEnded)
 		}

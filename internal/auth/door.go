@@ -54,7 +54,7 @@ type Rule struct {
 	Issuer string              // one of the issuers; empty means any
 	Claims map[string][]string // patterns, of which one has to fit, by claims
 	Scopes []string            // those that the token must have
-	Users  []string            // patterns, of which one has to fit the subject; empty means any
+	Users  []string            // patterns, of which one has to fit the subject; of a program only "*" does; empty means any
 }
 
 // Door lets callers in who show a key or a token. Its methods may be called
@@ -161,6 +161,9 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 		return Caller{}, err
 	}
 	if name, known := t.Note.Load().(string); known {
+		if name == "" {
+			return Caller{}, ErrDenied
+		}
 		return Caller{name, t}, nil
 	}
 	for i := range d.rules {
@@ -170,6 +173,7 @@ func (d *Door) caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 			return Caller{name, t}, nil
 		}
 	}
+	t.Note.Store("") // so that this is said once of a token
 	d.log.Info("a user was turned away: no rule of access fits", "issuer", t.Issuer, "sub", t.Subject)
 	return Caller{}, ErrDenied
 }
@@ -183,9 +187,17 @@ func principal(rule string, t *token.Token) string {
 	return rule + "/" + t.Issuer + "#" + t.Subject
 }
 
-// fits reports whether a rule is for the user of a token.
+// everybody is the pattern of Rule.Users that fits programs too.
+const everybody = "*"
+
+// fits reports whether a rule is for the user of a token. One that names nobody is for
+// nobody. Of a program the subject is its client id, which no pattern is meant for: it may
+// be chosen so that it looks like that of a user.
 func (d *Door) fits(r *Rule, t *token.Token) bool {
-	if r.Issuer != "" && r.Issuer != t.Issuer || len(r.Users) > 0 && !match(r.Users, []string{t.Subject}) {
+	switch {
+	case len(r.Claims)+len(r.Scopes)+len(r.Users) == 0, r.Issuer != "" && r.Issuer != t.Issuer,
+		len(r.Users) > 0 && t.Machine && !slices.Contains(r.Users, everybody),
+		len(r.Users) > 0 && !match(r.Users, []string{t.Subject}):
 		return false
 	}
 	for _, s := range r.Scopes {

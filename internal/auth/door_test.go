@@ -67,7 +67,8 @@ func TestRules(t *testing.T) {
 			{"false", 0, claims{"sub": "bob", "level": 7, "verified": false}, ""},
 			{"claim that is an object", 0, claims{"sub": "bob", "level": claims{"7": 7}, "verified": true}, ""},
 			{"N-36 the same subject elsewhere", 1, nil, "named/https://two.example.com#ann"},
-			{"client", 0, claims{"sub": nil, "client_id": "build-7"}, "named/https://one.example.com?build-7"},
+			{"client with the name of a user", 0, claims{"sub": nil, "client_id": "build-7"}, ""},
+			{"client by a claim", 0, claims{"sub": nil, "client_id": "build-7", "level": 7, "verified": true}, "level/https://one.example.com?build-7"},
 			{"user of that name", 0, claims{"sub": "build-7"}, "named/https://one.example.com#build-7"},
 			{"name of somebody", 0, claims{"sub": "bob", "email": "ann", "preferred_username": "ann", "name": "ann"}, ""},
 		} {
@@ -91,6 +92,28 @@ func TestRules(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "leaves a claim out"); n != 1 {
 			t.Errorf("said %d times that groups are cut off:\n%s", n, log)
+		}
+	})
+}
+
+// A rule that names nobody is for nobody, and one for everybody is for programs too. Who
+// is turned away again and again by one token has one line in the log.
+func TestNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, issuers, log := open(t, []Rule{{Name: "empty"}, {Name: "issuer", Issuer: "https://one.example.com"}})
+		raw := issuers[0].Token(site)
+		for range 3 {
+			if got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site}); !errors.Is(err, ErrDenied) {
+				t.Errorf("%q, %v", got.Principal, err)
+			}
+		}
+		if n := strings.Count(log.String(), "was turned away"); n != 1 || d.Count(token.Denied) != 3 {
+			t.Errorf("said %d times, counted %d:\n%s", n, d.Count(token.Denied), log)
+		}
+		d, issuers, _ = open(t, []Rule{{Name: "all", Users: []string{"*"}}})
+		raw = issuers[0].Token(site, claims{"sub": nil, "client_id": "build-7"})
+		if got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site}); got.Principal != "all/https://one.example.com?build-7" {
+			t.Errorf("a program: %q, %v", got.Principal, err)
 		}
 	})
 }

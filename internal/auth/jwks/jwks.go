@@ -23,7 +23,7 @@ var (
 	// ErrUnknown: the issuer has no such key.
 	ErrUnknown = errors.New("the issuer has no such key")
 	// ErrUnavailable: the keys of the issuer could not be fetched, so nothing can be
-	// said of any token of it.
+	// said of a token of it whose key is not known.
 	ErrUnavailable = errors.New("the keys of the issuer could not be fetched")
 )
 
@@ -33,6 +33,7 @@ const (
 	retryMost  = 30 * time.Second // and later
 	oldest     = 24 * time.Hour   // how long a set counts that cannot be fetched again
 	maxTried   = 8                // keys for a token that does not say which
+	waitLimit  = 2 * time.Second  // how long a request waits for a fetch: the issuer may hang
 )
 
 // Options say whose keys these are.
@@ -207,10 +208,13 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 		}
 	}
 	wait, first := s.again()
-	if wait == nil {
-		return nil, ErrUnknown
+	switch {
+	case wait == nil:
+		return nil, s.unknown()
+	case s.now.Load() == nil && s.lastFailed(): // it is tried again, and there is nothing to wait for
+		return nil, ErrUnavailable
 	}
-	limit := time.NewTimer(2*fetchLimit + time.Second)
+	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()
 	select {
 	case <-wait:
@@ -228,10 +232,27 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 	if found, some := now.find(id, named, alg); some {
 		return found, nil
 	}
-	if first {
+	err := s.unknown()
+	if first && errors.Is(err, ErrUnknown) {
 		s.o.Log.Debug("a token names a key that its issuer does not have", "issuer", s.o.Issuer)
 	}
-	return nil, ErrUnknown
+	return nil, err
+}
+
+// unknown returns why a key is not in the set: when that could not be fetched again, the
+// issuer may have a new one.
+func (s *Set) unknown() error {
+	if s.lastFailed() {
+		return ErrUnavailable
+	}
+	return ErrUnknown
+}
+
+// lastFailed reports whether the last fetch has failed.
+func (s *Set) lastFailed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stale
 }
 
 // again has the set fetched again, or finds that this is being done: the channel is

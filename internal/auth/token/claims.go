@@ -144,6 +144,15 @@ func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 		names = []string{i.o.ScopeClaim}
 	}
 	var all []string
+	has := map[string]bool{}
+	add := func(scopes []string) {
+		for _, s := range scopes {
+			if !has[s] {
+				has[s] = true
+				all = append(all, s)
+			}
+		}
+	}
 	for _, name := range names {
 		v := At(claims, name)
 		if !v.Exists() || v.Type == gjson.Null {
@@ -154,16 +163,12 @@ func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 			return nil, errors.New("its scopes are neither text nor a list of texts")
 		}
 		for _, w := range words {
-			all = append(all, strings.Fields(w)...)
+			add(strings.Fields(w))
 		}
 	}
 	for n := 0; n < len(all); n++ { // all grows
-		for _, implied := range i.o.Implies[all[n]] {
-			if !slices.Contains(all, implied) {
-				all = append(all, implied)
-			}
-		}
+		add(i.o.Implies[all[n]])
 	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return all, nil
 }

@@ -82,12 +82,13 @@ type Error struct {
 	Result Result
 	Issuer string // if it is one that counts
 	Why    string
+	Text   bool // it has not even the form of a token: it may be a guess at a key
 }
 
 func (e *Error) Error() string { return e.Why }
 
 func refuse(r Result, issuer, format string, args ...any) *Error {
-	return &Error{r, issuer, fmt.Sprintf(format, args...)}
+	return &Error{Result: r, Issuer: issuer, Why: fmt.Sprintf(format, args...)}
 }
 
 // Token is what a token says that was found good.
@@ -111,6 +112,9 @@ type Token struct {
 	audience []string
 	key      *jwks.Key
 }
+
+// Gone reports whether the issuer has taken the key back that the token is signed by.
+func (t *Token) Gone() bool { return t.key.Gone() }
 
 // Resource is what a token has to be for: Root + Path, or the Root alone, which is the
 // bridge as a whole.
@@ -237,11 +241,11 @@ var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/
 func (v *Verifier) verify(ctx context.Context, raw string) (*Token, error) {
 	head, body, err := split(raw)
 	if err != nil {
-		return nil, refuse(Invalid, "", "%v", err)
+		return nil, &Error{Result: Invalid, Why: err.Error(), Text: len(raw) <= maxToken}
 	}
 	h, err := readHeader(head)
 	if err != nil {
-		return nil, refuse(Invalid, "", "the header of the token: %v", err)
+		return nil, &Error{Result: Invalid, Why: "the header of the token: " + err.Error(), Text: !gjson.ValidBytes(head)}
 	}
 	claims, err := object(body)
 	if err != nil {
@@ -274,6 +278,9 @@ func (v *Verifier) verify(ctx context.Context, raw string) (*Token, error) {
 	for _, k := range keys {
 		if payload, err := parsed.Verify(k.Public); err == nil && string(payload) == string(body) {
 			t.key = k
+			if t.Scopes, err = i.scopes(claims); err != nil { // which may be work, so that it is for its issuer only to cause
+				return nil, refuse(Invalid, i.o.URL, "the token: %v", err)
+			}
 			return t, nil
 		}
 	}
@@ -315,7 +322,8 @@ func readHeader(data []byte) (h header, err error) {
 	return header{alg.Str, kid.Str, kid.Exists()}, nil
 }
 
-// read checks the claims of a token of the issuer, all but for whom it is.
+// read checks the claims of a token of the issuer, all but for whom it is and what it
+// allows.
 func (i *issuer) read(claims gjson.Result) (*Token, error) {
 	no := func(r Result, format string, args ...any) (*Token, error) {
 		return nil, refuse(r, i.o.URL, format, args...)
@@ -352,10 +360,6 @@ func (i *issuer) read(claims gjson.Result) (*Token, error) {
 	}
 	if !nameable(t.Subject) || t.Client != "" && !nameable(t.Client) {
 		return no(Invalid, "the token does not say of whom it is: sub must be text of 1 to 256 bytes without control characters")
-	}
-	var err error
-	if t.Scopes, err = i.scopes(claims); err != nil {
-		return no(Invalid, "the token: %v", err)
 	}
 	return t, nil
 }

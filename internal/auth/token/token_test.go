@@ -242,7 +242,11 @@ func TestRefused(t *testing.T) {
 			from(Invalid, "alg twice", func(i *authtest.Issuer, _ string) string {
 				return authtest.Encode(t, `{"alg":"none","alg":"ES256"}`) + "." + authtest.Encode(t, i.Claims(id)) + ".aaaa"
 			}),
-			with(Invalid, "N-37 scope is a number", claims{"scope": 7}), with(Audience, "N-38 aud is an object", claims{"aud": claims{"a": id}}),
+			with(Invalid, "N-37 scope is a number", claims{"scope": 7}),
+			from(Signature, "scopes that nobody has signed are not read", func(i *authtest.Issuer, _ string) string {
+				return authtest.NewKey(t, "k1", "ES256").Sign(t, nil, i.Claims(id, claims{"scope": 7}))
+			}),
+			with(Audience, "N-38 aud is an object", claims{"aud": claims{"a": id}}),
 			with(Audience, "N-38 aud is a list of lists", claims{"aud": []any{[]string{id}}}),
 			from(Invalid, "no object", func(i *authtest.Issuer, _ string) string { return i.Keys()[0].Sign(t, nil, `["iss"]`) }),
 		}
