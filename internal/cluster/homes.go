@@ -36,6 +36,14 @@ func (n *Node) Claim(ctx context.Context, key, server string) (at Member, mine b
 		return Member{}, false, err
 	}
 	found, err := n.Find(ctx, key)
+	if errors.Is(err, session.ErrNotFound) { // perhaps the store has lost it, and the home claims it again
+		if err = n.Beat(ctx); err == nil {
+			found, err = n.Find(ctx, key)
+		}
+		if errors.Is(err, session.ErrNotFound) && n.mayReturn() {
+			return Member{}, false, session.ErrUnavailable
+		}
+	}
 	if err != nil && !errors.Is(err, session.ErrNotFound) {
 		return Member{}, false, err
 	}
@@ -82,6 +90,13 @@ func (n *Node) Claim(ctx context.Context, key, server string) (at Member, mine b
 	delete(n.ended, key)
 	n.held[key] = &entry{Held: h, kept: time.Now()}
 	return Member{}, true, nil
+}
+
+// mayReturn reports whether another instance may put again what the store has lost.
+func (n *Node) mayReturn() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.members) > 1 && time.Now().Before(n.emptied)
 }
 
 // colleague returns another instance that the store names.

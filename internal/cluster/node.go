@@ -68,6 +68,7 @@ type Node struct {
 	run     string
 	said    State // what was logged last
 	grace   time.Time
+	emptied time.Time // until then others put again what the store has lost
 	noTakes time.Time
 	held    map[string]*entry
 	ended   map[string]ended // within a minute: a store that has lost its last second may have them still
@@ -270,6 +271,7 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 			}
 		}
 		if !first {
+			n.emptied = n.grace
 			n.o.Log.Warn("the store has lost what this instance wrote, or has counted it out: its sessions are claimed again", "sessions", len(n.held))
 		}
 	}

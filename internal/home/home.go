@@ -127,6 +127,10 @@ func (h *Homes) hold(ctx context.Context, server, key string, keep time.Duration
 				done()
 				return at, nil, nil, err
 			}
+			if c.lost.Err() != nil { // to another instance, while this one waited
+				done()
+				continue
+			}
 			return at, c, done, nil
 		}
 		busy := h.claiming[key]
@@ -333,25 +337,24 @@ func (a *away) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	until := time.Now().Add(a.h.patience())
 	for {
 		m, err := a.h.o.Peers.Call(ctx, a.at, a.server, a.alike, r)
-		unsent, ok := errors.AsType[*peer.Unsent](err)
-		if !ok && !errors.Is(err, peer.ErrElsewhere) {
+		if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
 			return m, err
 		}
 		a.h.known.Remove(a.key)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		at, done, err := a.next(ctx)
+		at, done, none := a.next(ctx)
 		switch {
-		case err == nil && at == nil:
+		case none == nil && at == nil:
 			defer done()
 			return a.h.o.Gateway.Pooled(ctx, a.server, r)
-		case err == nil && at.at.ID != a.at.ID:
+		case none == nil && at.at.ID != a.at.ID:
 			a.at = at.at
 			continue
 		}
 		if now, ok := a.h.o.Node.Member(a.at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(a.h.o.Drain)) {
-			return nil, unreachable(a.server, cmp.Or(err, error(unsent)))
+			return nil, unreachable(a.server, cmp.Or(none, err))
 		}
 		if pause.For(ctx, again) != nil {
 			return nil, context.Cause(ctx)

@@ -173,6 +173,9 @@ func (c *Copies) writes() {
 			c.log.Warn("streams are not copied: clients cannot go on with them if this instance ends now", "err", err)
 		}
 		failed = err != nil
+		if failed && closed { // an instance that ends does not wait for a store that is away
+			return
+		}
 		c.mu.Lock()
 		for _, e := range some {
 			c.bytes -= len(e.Data) + 256

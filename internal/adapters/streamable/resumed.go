@@ -55,7 +55,8 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) *stream {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if there := p.enterTaken(st); there != nil {
-		return there // another request was faster
+		st.log.Close() // another request was faster: what this one has read takes no room
+		return there
 	}
 	if !taken.Finished && !st.isGet() {
 		for _, id := range taken.Open {
