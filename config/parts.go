@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"os"
 	"slices"
 )
 
@@ -60,9 +61,19 @@ func (c *Config) note() {
 	}
 }
 
+// Stream reports whether what path names is a pipe or a device, such as a terminal: who
+// reads it may wait, or take what others would have read.
+func Stream(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir() && path != os.DevNull
+}
+
 // Digest returns a word that is another one when the content of a file is. A file that
-// cannot be read has one too.
+// cannot be read has one too. A Stream is not read.
 func Digest(path string) string {
+	if Stream(path) {
+		return "unreadable: it can be read only once"
+	}
 	data, err := readFile(path, maxFile)
 	if err != nil {
 		return "unreadable: " + reason(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/accesslog"
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/reload"
@@ -37,9 +38,7 @@ func (s *Server) Reloads(r *reload.Reloader) {
 // newAPI returns what operators do, which is nothing yet.
 func (s *Server) newAPI() *admin.API {
 	return admin.New(admin.Options{Log: s.log, May: s.mayAct, Noted: func(principal, action, outcome string) {
-		if l := s.access.Load(); l != nil {
-			l.Action(principal, action, outcome)
-		}
+		s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
 	}})
 }
 

@@ -54,6 +54,9 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 		SessionIdle: next.SessionIdle, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
 	}); err != nil {
 		made.close()
+		if s.keys != nil {
+			s.keys.Set(keysOf(was))
+		}
 		return nil, err
 	}
 	if s.keys != nil {

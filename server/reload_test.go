@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -136,6 +137,67 @@ func TestApplyAccess(t *testing.T) {
 			t.Errorf("without rules and a key: %d", code)
 		}
 	})
+}
+
+// Whoever a configuration takes out that cannot count is let in again.
+func TestApplyAccessFault(t *testing.T) {
+	run(t, rules, []string{"one"}, func(t *testing.T, r *rig) {
+		r.s.b.Close(t.Context())
+		if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.Access = c.Access[:1] })); err == nil {
+			t.Fatal("a bridge that is stopping takes a configuration")
+		}
+		if code, body := r.as(devKey, "/one/mcp", "", initialize); code == 401 {
+			t.Errorf("its key is gone: %d %s", code, body)
+		}
+	})
+}
+
+// What operators do is a line in the former access log or in the new one, also what
+// cannot be read.
+func TestApplyAccessLogActions(t *testing.T) {
+	folder := t.TempDir()
+	path := func(n int) string { return filepath.Join(folder, fmt.Sprint(n)) }
+	s := newSiteOf(t, func(c *config.Config) { c.AccessLog.To = path(0) }, tells("one", "1"))
+	api := s.newAPI()
+	api.Add("reload", func(context.Context, []byte) (any, error) { return "done", nil })
+	var wg sync.WaitGroup
+	const each, many, logs = 500, 4, 20
+	begun := make(chan struct{}, each*many)
+	for range many {
+		wg.Go(func() {
+			for n := range each {
+				begun <- struct{}{}
+				q := from("127.0.0.1:5000", "127.0.0.1:8808", "POST", "/ui/api/v1/reload")
+				if n%2 == 0 {
+					q.Body = http.NoBody
+				}
+				api.Serve(httptest.NewRecorder(), q, "reload")
+			}
+		})
+	}
+	for n := 1; n <= logs; n++ {
+		for range each * many / (logs + 1) {
+			<-begun
+		}
+		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(n) })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	s.Close(t.Context())
+	lines := map[string]int{}
+	for n := range logs + 1 {
+		data, err := os.ReadFile(path(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, outcome := range []string{"ok", "error", "denied"} {
+			lines[outcome] += strings.Count(string(data), `"msg":"console","action":"reload","outcome":"`+outcome+`"`)
+		}
+	}
+	if lines["ok"] != each*many/2 || lines["error"] != each*many/2 {
+		t.Errorf("lines: %v, want %d of each", lines, each*many/2)
+	}
 }
 
 // A tool is taken away from a caller for good, whose clients are told.

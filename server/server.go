@@ -162,7 +162,13 @@ func (s *Server) c() *config.Config { return s.conf.Load() }
 // watch takes what became of a request.
 func (s *Server) watch(p report.Report) {
 	s.metrics.Take(&p)
-	for l := s.access.Load(); l != nil && !l.Take(&p); {
+	s.note(func(l *accesslog.Log) bool { return l.Take(&p) })
+}
+
+// note has a line written to the access log, if there is one. take reports false when
+// that one is closed, and the line belongs to the one in its place.
+func (s *Server) note(take func(*accesslog.Log) bool) {
+	for l := s.access.Load(); l != nil && !take(l); {
 		next := s.access.Load()
 		if next == l {
 			return // the bridge has ended

@@ -81,6 +81,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, name string) {
 	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
 	var body json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		a.note(who, name, "error")
 		refuse(w, http.StatusBadRequest, "body", "the body must be JSON, such as {}, of at most 64 KiB")
 		return
 	}

@@ -39,16 +39,16 @@ func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 // their clients look again at what they may. Calls at all servers as one may go on
 // within drain; leave is as in retire.
 func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, leave func(context.Context, *aggregate.Server)) {
-	if len(changed) == 0 {
-		return
-	}
 	for _, s := range now.servers {
-		s.portions.Set(s.users())
+		s.portions.Set(s.users()) // there may be more, also when nobody's have changed
 		for principal := range changed {
 			if err := b.allowed(s, s.o.Name, principal); err != nil {
 				s.pool.Revoke(principal, err)
 			}
 		}
+	}
+	if len(changed) == 0 {
+		return
 	}
 	b.revoked.Regranted(changed)
 	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {

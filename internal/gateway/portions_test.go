@@ -66,6 +66,26 @@ func TestPortions(t *testing.T) {
 	}
 }
 
+// Who is added has a share of the connections of each server at once.
+func TestPortionsAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
+		defer b.Close(context.Background())
+		if err := b.Apply(Change{Names: []string{"fake"}, Settings: &Settings{Grants: map[string]filter.Grant{"p": {}, "q": {}}}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			begin(t, b, "p")
+		}
+		if _, a, err := initialize(t, b, "p", bridgetest.InitializeParams); err == nil {
+			t.Errorf("one caller has all connections: %s", a)
+		}
+		if _, a, err := initialize(t, b, "q", bridgetest.InitializeParams); err != nil {
+			t.Errorf("who was added: %s", a)
+		}
+	})
+}
+
 // What a principal's clients without sessions do not use makes room for what
 // they need, and nothing of others does.
 func TestPortionsYields(t *testing.T) {

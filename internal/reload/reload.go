@@ -36,8 +36,8 @@ type Options struct {
 	// goroutines at once.
 	Load func() (*config.Config, error)
 	Log  *slog.Logger
-	// Began is called when it is read to be applied, and the function that it returns
-	// when that is over. It may be nil.
+	// Began is called when somebody has it read to be applied, or a change of it is about
+	// to be applied, and the function that it returns when that is over. It may be nil.
 	Began func() (over func())
 }
 
@@ -84,6 +84,11 @@ type Reloader struct {
 	print    string   // of what was read last, whether it was good or not
 	said     string   // what was wrong with it
 	warnings []string
+
+	// The same content, which could be read and not applied, is not tried before again,
+	// and pause after that.
+	again time.Time
+	pause time.Duration
 }
 
 // New returns what reads that file: see Load.
@@ -100,13 +105,16 @@ func New(o Options) *Reloader {
 func (r *Reloader) Load() (*config.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own := config.Digest(r.o.File) // before it is read: what is written meanwhile is another one
+	before := r.digests() // what is written while it is read is another one
 	c, err := r.o.Load()
 	if err != nil {
 		return nil, err
 	}
-	r.took(c, own)
+	r.took(c, before)
 	r.now.Store(&Status{Hash: brief(r.print), LoadedAt: time.Now()})
+	if err := r.once(); err != nil {
+		r.o.Log.Info("the configuration cannot be reloaded", "why", err)
+	}
 	return c, nil
 }
 
@@ -117,22 +125,59 @@ func (r *Reloader) Serve(t Target) {
 	r.target = t
 }
 
-// took notes what was read. The caller holds r.mu.
-func (r *Reloader) took(c *config.Config, own string) {
-	r.follows.Store(c.Reload == config.ReloadOn)
-	r.files, r.warnings, r.said = c.Files(), c.Warnings, ""
-	r.print = r.prints(own)
+// took notes what was read. before is what digests returned before that. The caller
+// holds r.mu.
+func (r *Reloader) took(c *config.Config, before map[string]string) {
+	r.follows.Store(c.Reload == config.ReloadOn && !config.Stream(r.o.File))
+	r.made(c, before)
+	r.warnings, r.said, r.pause = c.Warnings, "", 0
 }
 
-// prints returns what tells the content of all files from others. own is that of the
-// file itself. The caller holds r.mu.
-func (r *Reloader) prints(own string) string {
-	h := sha256.New()
-	fmt.Fprintln(h, own)
+// made notes what a configuration is made of. The caller holds r.mu.
+func (r *Reloader) made(c *config.Config, before map[string]string) {
+	r.files = c.Files()
+	r.print = r.prints(before)
+}
+
+// digests returns what tells the content of each file from others. The caller holds r.mu.
+func (r *Reloader) digests() map[string]string {
+	all := map[string]string{r.o.File: config.Digest(r.o.File)}
 	for _, f := range r.files {
-		fmt.Fprintln(h, f, config.Digest(f))
+		all[f] = config.Digest(f)
+	}
+	return all
+}
+
+// prints returns what tells the content of all files from others, of which some are
+// known. The caller holds r.mu.
+func (r *Reloader) prints(known map[string]string) string {
+	h := sha256.New()
+	for _, f := range append([]string{r.o.File}, r.files...) {
+		d, ok := known[f]
+		if !ok {
+			d = config.Digest(f)
+		}
+		fmt.Fprintln(h, f, d)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// load reads the file once more. The caller holds r.mu.
+func (r *Reloader) load() (*config.Config, error) {
+	if err := r.once(); err != nil {
+		return nil, err
+	}
+	return r.o.Load()
+}
+
+// once returns an error if a file can be read once only. The caller holds r.mu.
+func (r *Reloader) once() error {
+	for _, f := range append([]string{r.o.File}, r.files...) {
+		if config.Stream(f) {
+			return fmt.Errorf("%s is a pipe or another thing that can be read only once: to have it read again, name a regular file", f)
+		}
+	}
+	return nil
 }
 
 func brief(print string) string { return print[:min(len(print), 16)] }
@@ -151,7 +196,7 @@ func (r *Reloader) Check() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	own := config.Digest(r.o.File)
-	c, err := r.o.Load()
+	c, err := r.load()
 	if err != nil {
 		return nil, err
 	}
@@ -177,15 +222,32 @@ func (r *Reloader) Reload() (*Result, error) {
 // reload is Reload. Unless somebody has asked, the same error is not said again. The
 // caller holds r.mu.
 func (r *Reloader) reload(asked bool) (*Result, error) {
-	own := config.Digest(r.o.File)
-	defer r.o.Began()()
-	c, err := r.o.Load()
-	var changes []config.Change
-	if err == nil {
-		changes, err = r.target.Apply(c)
+	before := r.digests() // what is written while it is read or applied is another one
+	if asked {
+		defer r.o.Began()()
 	}
+	c, err := r.load()
 	if err != nil {
-		r.print = r.prints(own)
+		r.print, r.pause = r.prints(before), 0
+		r.failed(err, asked)
+		return nil, err
+	}
+	for _, f := range c.Files() {
+		if before[f] == "" {
+			before[f] = config.Digest(f)
+		}
+	}
+	if !asked {
+		defer r.o.Began()()
+	}
+	changes, err := r.target.Apply(c)
+	if err != nil {
+		was := r.print
+		if r.made(c, before); r.print != was {
+			r.pause = 0
+		}
+		r.pause = min(max(2*r.pause, every), longest)
+		r.again = time.Now().Add(r.pause)
 		r.failed(err, asked)
 		return nil, err
 	}
@@ -194,7 +256,7 @@ func (r *Reloader) reload(asked bool) (*Result, error) {
 			r.o.Log.Warn(w)
 		}
 	}
-	r.took(c, own)
+	r.took(c, before)
 	r.succeeded.Add(1)
 	s := &Status{Hash: brief(r.print), LoadedAt: time.Now()}
 	var said []string
@@ -209,7 +271,7 @@ func (r *Reloader) reload(asked bool) (*Result, error) {
 	if len(s.Pending) > 0 {
 		r.o.Log.Warn("some changes of the configuration count after a restart only", "keys", strings.Join(s.Pending, ", "))
 	}
-	return r.result(c, changes, own), nil
+	return r.result(c, changes, before[r.o.File]), nil
 }
 
 // mostSaid is how many changes a line of the log has.
@@ -248,8 +310,12 @@ func (r *Reloader) failed(err error, asked bool) {
 	r.o.Log.Error("the configuration was not reloaded: all stays as it was", "file", r.o.File, "err", text)
 }
 
-// every is how often the file is looked at.
-const every = 2 * time.Second
+// The file is looked at every so often. What could be read and not applied is tried again
+// less and less often: at last at the longest pause.
+const (
+	every   = 2 * time.Second
+	longest = time.Minute
+)
 
 // Follow looks at the file until ctx ends, and reads it when it has changed, unless the
 // configuration says otherwise. A change is taken when two looks agree.
@@ -272,13 +338,16 @@ func (r *Reloader) Follow(ctx context.Context) {
 }
 
 // look reads the file if it is as it was seen the last time, and not as it was read. It
-// returns as what it is seen. Of a file that was not good it cannot be told what it is
-// made of, so that one is read each time.
+// returns as what it is seen. Of a file with a fault it cannot be told what it is made
+// of, so that one is read each time.
 func (r *Reloader) look(before string) (seen string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen = r.prints(config.Digest(r.o.File))
-	if r.target != nil && seen == before && (seen != r.print || r.said != "") {
+	seen = r.prints(nil)
+	if r.target == nil || seen != before {
+		return seen
+	}
+	if seen != r.print || r.said != "" && (r.pause == 0 || !time.Now().Before(r.again)) {
 		_, _ = r.reload(false) // it is logged
 	}
 	return seen

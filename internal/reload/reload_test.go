@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,8 @@ type target struct {
 	times int
 	err   error
 	busy  bool
+	tried int
+	meets func() // what happens while it applies one
 }
 
 func (b *target) Plan(c *config.Config) ([]config.Change, error) {
@@ -40,6 +43,10 @@ func (b *target) Apply(c *config.Config) ([]config.Change, error) {
 	}
 	b.busy = true
 	defer func() { b.busy = false }()
+	b.tried++
+	if b.meets != nil {
+		b.meets()
+	}
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -87,13 +94,15 @@ type room struct {
 	*Reloader
 	target *target
 	log    *lines
+	began  atomic.Int64
 }
 
 func newRoom(t *testing.T, text string) *room {
 	m := &room{t: t, folder: t.TempDir(), log: &lines{}}
 	m.write("bridge.yaml", text)
 	file := filepath.Join(m.folder, "bridge.yaml")
-	m.Reloader = New(Options{File: file, Load: func() (*config.Config, error) { return config.Load(file, nil) }, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+	m.Reloader = New(Options{File: file, Load: func() (*config.Config, error) { return config.Load(file, nil) }, Log: slog.New(slog.NewTextHandler(m.log, nil)),
+		Began: func() func() { m.began.Add(1); return func() {} }})
 	c, err := m.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +214,9 @@ func TestFault(t *testing.T) {
 		if m.target.timeout() != 10*time.Second || m.target.read() != 0 {
 			t.Error("a file with a fault was taken")
 		}
+		if n := m.began.Load(); n != 0 {
+			t.Errorf("a file with a fault was said to be applied %d times", n)
+		}
 		if s := m.Status(); s.LastError != "the file has a fault in line 5: the log has it" || s.LastErrorAt == nil || m.Counts().Good {
 			t.Errorf("status %+v", s)
 		}
@@ -289,4 +301,126 @@ func TestManyEdits(t *testing.T) {
 			t.Errorf("the last edit is not what counts: %v", m.target.timeout())
 		}
 	})
+}
+
+// What could be read and not applied is tried again less and less often, and at once
+// when something of it has changed.
+func TestNotApplied(t *testing.T) {
+	m := newRoom(t, file("10s", ""))
+	m.target.err = errors.New("it cannot be had now")
+	tried := func() int {
+		m.target.mu.Lock()
+		defer m.target.mu.Unlock()
+		return m.target.tried
+	}
+	m.write("a.env", "A=1\n")
+	m.follow(func() {
+		m.write("bridge.yaml", strings.Replace(file("11s", ""), "sh }", "sh, env_file: a.env }", 1))
+		time.Sleep(time.Hour)
+		if n := tried(); n < 60 || n > 70 || int(m.began.Load()) != n || m.Counts().Faulty != 1 {
+			t.Errorf("tried %d times in an hour, and said so %d times; counts %+v", n, m.began.Load(), m.Counts())
+		}
+		before := tried()
+		m.write("a.env", "A=2\n")
+		time.Sleep(3 * every)
+		if tried() == before {
+			t.Error("what the configuration that was not applied is made of is not looked at")
+		}
+		m.target.mu.Lock()
+		m.target.err = nil
+		m.target.mu.Unlock()
+		time.Sleep(longest + every)
+		if m.target.timeout() != 11*time.Second || m.Status().LastError != "" {
+			t.Errorf("what can be applied now is not: %v, %+v", m.target.timeout(), m.Status())
+		}
+	})
+}
+
+// What is written while a configuration is applied is a change of it: the file, and what
+// it is made of.
+func TestWrittenMeanwhile(t *testing.T) {
+	for _, name := range []string{"a.env", "b.env", "bridge.yaml"} { // the first is named from the beginning
+		m := newRoom(t, file("10s", ""))
+		made := func(timeout, env string) string {
+			return strings.Replace(file(timeout, ""), "sh }", "sh, env_file: "+env+" }", 1)
+		}
+		env := "b.env"
+		if name == "a.env" {
+			env = name
+		}
+		m.write(env, "A=1\n")
+		if name == "a.env" {
+			m.write("bridge.yaml", made("10s", env))
+			if _, err := m.Reload(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var once sync.Once
+		m.target.meets = func() {
+			once.Do(func() {
+				if name == "bridge.yaml" {
+					m.write(name, made("12s", env))
+				} else {
+					m.write(name, "A=2\n")
+				}
+			})
+		}
+		before := m.target.read()
+		m.follow(func() {
+			m.write("bridge.yaml", made("11s", env))
+			time.Sleep(time.Minute)
+		})
+		if n := m.target.read() - before; n != 2 {
+			t.Errorf("%s: applied %d times, want 2", name, n)
+		}
+	}
+}
+
+// What can be read only once is read once, and never again.
+func TestPipe(t *testing.T) {
+	if _, err := os.Stat("/dev/fd/0"); err != nil {
+		t.Skip("no names of pipes here: ", err)
+	}
+	pipe := func(text string) string {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() })
+		_, _ = w.WriteString(text)
+		w.Close()
+		return fmt.Sprint("/dev/fd/", r.Fd())
+	}
+	for _, of := range []string{"file", "part"} {
+		name := filepath.Join(t.TempDir(), "bridge.yaml")
+		once := pipe("A=1\n")
+		if of == "file" {
+			name = pipe(file("10s", ""))
+			once = name
+		} else if err := os.WriteFile(name, []byte(strings.Replace(file("10s", ""), "sh }", "sh, env_file: "+once+" }", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log := &lines{}
+		r := New(Options{File: name, Load: func() (*config.Config, error) { return config.Load(name, nil) }, Log: slog.New(slog.NewTextHandler(log, nil))})
+		c, err := r.Load()
+		if err != nil {
+			t.Fatalf("%s: %v", of, err)
+		}
+		if of == "part" && c.Servers[0].Stdio.Env["A"] == "" && !strings.Contains(fmt.Sprintf("%+v", c.Servers[0].Stdio), "A:1") {
+			t.Errorf("%s: %+v", of, c.Servers[0].Stdio)
+		}
+		b := &target{c: c}
+		r.Serve(b)
+		for _, ask := range []func() (*Result, error){r.Reload, r.Check} {
+			if _, err := ask(); err == nil || !strings.Contains(err.Error(), once+" is a pipe") {
+				t.Errorf("%s: %v", of, err)
+			}
+		}
+		if of == "file" && r.follows.Load() {
+			t.Error("a pipe is looked at")
+		}
+		if b.read() != 0 || !strings.Contains(log.String(), "cannot be reloaded") {
+			t.Errorf("%s: applied %d times; log: %s", of, b.read(), log)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 )
 
 // Notifier tells the service manager. nil tells nobody.
@@ -50,7 +51,10 @@ func (n *Notifier) Stopping() error { return n.tell("STOPPING=1", "STATUS=stoppi
 // line makes one line of a text.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// tell sends one datagram, and does not wait for whoever reads it.
+// patience is how long who reads what it is told is waited for, when much waits already.
+const patience = time.Second
+
+// tell sends one datagram, and hardly waits for whoever reads it.
 func (n *Notifier) tell(lines ...string) error {
 	if n == nil {
 		return nil
@@ -60,6 +64,7 @@ func (n *Notifier) tell(lines ...string) error {
 		return fmt.Errorf("tell the service manager: %w", err)
 	}
 	defer c.Close()
+	_ = c.SetWriteDeadline(time.Now().Add(patience)) // fails for what is closed only
 	if _, err := c.Write([]byte(strings.Join(lines, "\n"))); err != nil {
 		return fmt.Errorf("tell the service manager: %w", err)
 	}

@@ -1,7 +1,9 @@
 package systemd
 
 import (
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -63,5 +65,40 @@ func TestNobody(t *testing.T) {
 	}
 	if err := New(filepath.Join(t.TempDir(), "none")).Stopping(); err == nil {
 		t.Error("nobody listens, and that is no error")
+	}
+}
+
+// Who listens and does not read is not waited for.
+func TestFull(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("systemd is for Linux only")
+	}
+	folder, err := os.MkdirTemp("", "s") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	address := filepath.Join(folder, "s")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	full := make(chan error, 1)
+	go func() {
+		for {
+			if err := New(address).Ready("serving"); err != nil {
+				full <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-full:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("who does not read is waited for")
 	}
 }
