@@ -13,7 +13,7 @@ type manager struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards status
-	status string
+	status func() string
 }
 
 func newManager(log *slog.Logger) *manager {
@@ -26,12 +26,12 @@ func (m *manager) said(err error) {
 	}
 }
 
-// ready says that the bridge serves what status says.
-func (m *manager) ready(status string) {
+// ready says that the bridge serves what status says, now and after each reload.
+func (m *manager) ready(status func() string) {
 	m.mu.Lock()
-	m.status = "serving " + status
+	m.status = status
 	m.mu.Unlock()
-	m.said(m.Ready("serving " + status))
+	m.said(m.Ready("serving " + status()))
 }
 
 // reloading says that the configuration is being read again, until over is called.
@@ -41,7 +41,9 @@ func (m *manager) reloading() (over func()) {
 		m.mu.Lock()
 		status := m.status
 		m.mu.Unlock()
-		m.said(m.Ready(status))
+		if status != nil { // else ready is still to come
+			m.said(m.Ready("serving " + status()))
+		}
 	}
 }
 

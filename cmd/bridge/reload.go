@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
@@ -51,7 +51,14 @@ access rules it takes the key of somebody who is listed in admin: see --token-en
 				if err != nil {
 					return err
 				}
-				at = servedAt(c)
+				var own asked
+				if err := own.own(c); err != nil {
+					return err
+				}
+				at = own.url
+				if o.caFile == "" {
+					o.own = &own
+				}
 			}
 			out, err := o.reload(cmd.Context(), at, check)
 			if err != nil {
@@ -89,21 +96,11 @@ func printChanges(w io.Writer, out *reload.Result, none string) error {
 	return nil
 }
 
-// servedAt is where a configuration is served, for a program on the same machine.
-func servedAt(c *config.Config) string {
-	host, port, err := net.SplitHostPort(config.Address(c.Listen))
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1"
-	}
-	scheme := "http"
-	if c.TLS.CertFile != "" {
-		scheme = "https"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
-}
-
 // operator asks a running bridge.
-type operator struct{ tokenEnv, caFile string }
+type operator struct {
+	tokenEnv, caFile string
+	own              *asked // the one that serves a configuration on this machine; nil for another
+}
 
 // add adds the flags. when says what they are for.
 func (o *operator) add(f *pflag.FlagSet, when string) {
@@ -111,49 +108,71 @@ func (o *operator) add(f *pflag.FlagSet, when string) {
 	f.StringVar(&o.caFile, "ca-file", "", when+"file of PEM certificates that may sign the bridge's, beside those that the system trusts")
 }
 
+// reloadPath is where it is asked, below its base path.
+const reloadPath = "/" + admin.Base + "reload"
+
 // askWithin is how long the bridge may take.
 const askWithin = time.Minute
 
 // reload has the bridge at that address read its file again, or say what would change.
 func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
-	c := httpclient.Config{URL: strings.TrimSuffix(at, "/") + "/ui/api/v1/reload", CAFile: o.caFile, Headers: map[string]string{}}
+	c := httpclient.Config{URL: strings.TrimSuffix(at, "/") + reloadPath, CAFile: o.caFile, Headers: map[string]string{}}
 	if o.tokenEnv != "" {
 		key, set := os.LookupEnv(o.tokenEnv)
 		if !set || key == "" {
 			return nil, exit.Usagef("--token-env %s: the variable is not set", o.tokenEnv)
 		}
 		c.Headers["Authorization"] = "Bearer " + key
+		if o.own != nil {
+			o.own.key = key
+		}
 	}
-	if err := c.Validate(); err != nil {
-		return nil, exit.With(exit.Usage, err)
-	}
-	client, err := httpclient.New(c)
-	if err != nil {
-		return nil, exit.With(exit.Usage, err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
 	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // nothing in it can fail
-	r := client.Request(ctx, http.MethodPost, client.URL(), nil, body)
-	r.Header.Set("Content-Type", "application/json")
-	a, err := client.Do(r)
-	if err != nil {
-		return nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	var status int
+	var text []byte
+	var err error
+	if o.own != nil {
+		o.own.timeout = askWithin
+		status, _, text, err = o.own.send(ctx, http.MethodPost, reloadPath, body)
+	} else {
+		status, text, err = post(ctx, at, c, body)
 	}
-	defer a.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(a.Body, 16<<20))
 	if err != nil {
-		return nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+		return nil, err
 	}
-	if a.StatusCode == http.StatusOK {
+	if status == http.StatusOK {
 		var out reload.Result
 		if err := json.Unmarshal(text, &out); err != nil {
 			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", at, err)
 		}
 		return &out, nil
 	}
-	return nil, refused(at, a.StatusCode, text)
+	return nil, refused(at, status, text)
+}
+
+// post sends JSON to the bridge at that address, which is reached as c says.
+func post(ctx context.Context, at string, c httpclient.Config, body []byte) (status int, text []byte, err error) {
+	if err := c.Validate(); err != nil {
+		return 0, nil, exit.With(exit.Usage, err)
+	}
+	client, err := httpclient.New(c)
+	if err != nil {
+		return 0, nil, exit.With(exit.Usage, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	r := client.Request(ctx, http.MethodPost, client.URL(), nil, body)
+	r.Header.Set("Content-Type", "application/json")
+	a, err := client.Do(r)
+	if err != nil {
+		return 0, nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	}
+	defer a.Body.Close()
+	if text, err = io.ReadAll(io.LimitReader(a.Body, maxStatus)); err != nil {
+		return 0, nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
+	}
+	return a.StatusCode, text, nil
 }
 
 // refused is the error of an answer that is one.

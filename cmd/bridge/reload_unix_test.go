@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -124,7 +125,7 @@ func TestReload(t *testing.T) {
 	if !strings.Contains(ready(), `"two"`) {
 		t.Errorf("what was added is not there: %s", ready())
 	}
-	if a, b := manager(), manager(); !strings.HasPrefix(a, "RELOADING=1") || !strings.HasPrefix(b, "READY=1") {
+	if a, b := manager(), manager(); !strings.HasPrefix(a, "RELOADING=1") || !strings.HasPrefix(b, "READY=1\nSTATUS=serving 2 servers on "+said.Listen) {
 		t.Errorf("the service manager was told %q, then %q", a, b)
 	}
 	try(0, "nothing has changed\n", "", "reload", at, "--token-env", "OPS_KEY")
@@ -160,6 +161,44 @@ func TestReload(t *testing.T) {
 	var told []string
 	for !slices.Contains(told, "STOPPING=1") {
 		told = append(told, strings.Split(manager(), "\n")...)
+	}
+}
+
+// Without a URL it is asked of the bridge that serves the file on this machine, whatever
+// names its certificate has.
+func TestReloadOwn(t *testing.T) {
+	dir := t.TempDir()
+	certificate(t, dir)
+	const server = "servers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
+	secure := "tls: { cert_file: " + dir + "/tls.crt, key_file: " + dir + "/tls.key }\n"
+	t.Setenv("OPS_KEY", "a-key-of-the-operators")
+	for _, tc := range []struct {
+		name, text string
+		args       []string
+		serves     bool
+		code       int
+		stderr     string
+	}{
+		{"HTTP", "listen: 127.0.0.1:%d\n", nil, true, 0, ""},
+		{"HTTPS, by another name than the certificate's", "listen: localhost:%d\n" + secure, nil, true, 0, ""},
+		{"HTTPS everywhere, with a key", "listen: :%d\nbase_path: /tools\nadmin: [ops]\naccess: [{ name: ops, token: \"${OPS_KEY}\" }]\n" + secure, []string{"--token-env", "OPS_KEY"}, true, 0, ""},
+		{"a certificate that somebody else has to sign", "listen: localhost:%d\n" + secure, []string{"--ca-file", dir + "/tls.crt"}, true, exit.Server, "certificate"},
+		{"any port", "listen: 127.0.0.1:0\n", nil, false, exit.Usage, "name its URL"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text := tc.text
+			if strings.Contains(text, "%d") {
+				text = fmt.Sprintf(text, freePort(t))
+			}
+			c := file(t, "bridge.yaml", text+server)
+			if tc.serves {
+				served(t, c)
+			}
+			code, stdout, stderr := in(t, append([]string{"reload", "-c", c}, tc.args...)...)
+			if code != tc.code || code == 0 && stdout != "nothing has changed\n" || !strings.Contains(stderr, tc.stderr) {
+				t.Errorf("code %d, stdout %q, stderr %q, want %d and %q", code, stdout, stderr, tc.code, tc.stderr)
+			}
+		})
 	}
 }
 

@@ -350,7 +350,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	defer hangups(serving, log, again)()
 	defer done()
 	announce(stdout, c, ln.Addr(), asJSON)
-	m.ready(count(len(c.Servers), "server") + " on " + ln.Addr().String())
+	m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
 	defer context.AfterFunc(ctx, m.stopping)()
 	return s.Serve(ctx, ln)
 }

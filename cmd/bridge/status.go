@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
-// asked is the running bridge that status asks.
+// asked is a running bridge.
 type asked struct {
 	url     string      // without a slash at its end
 	key     string      // to show; empty for none
@@ -138,11 +138,20 @@ func (a *asked) own(c *config.Config) error {
 
 // get asks for a path.
 func (a *asked) get(ctx context.Context, path string) (status int, kind, body string, err error) {
+	status, kind, text, err := a.send(ctx, http.MethodGet, path, nil)
+	return status, kind, string(text), err
+}
+
+// send sends JSON to a path, or asks for it without.
+func (a *asked) send(ctx context.Context, method, path string, body []byte) (status int, kind string, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, "", "", exit.With(exit.Usage, err)
+		return 0, "", nil, exit.With(exit.Usage, err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	if a.key != "" {
 		r.Header.Set("Authorization", "Bearer "+a.key)
@@ -155,14 +164,14 @@ func (a *asked) get(ctx context.Context, path string) (status int, kind, body st
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(r)
 	if err != nil {
-		return 0, "", "", exit.With(exit.Server, fmt.Errorf("the bridge at %s does not answer: %w", a.url, err))
+		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the bridge at %s does not answer: %w", a.url, err))
 	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxStatus))
+	answer, err = io.ReadAll(io.LimitReader(res.Body, maxStatus))
 	if err != nil {
-		return 0, "", "", exit.With(exit.Server, fmt.Errorf("the bridge at %s stopped in its answer: %w", a.url, err))
+		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the bridge at %s stopped in its answer: %w", a.url, err))
 	}
-	return res.StatusCode, res.Header.Get("Content-Type"), string(text), nil
+	return res.StatusCode, res.Header.Get("Content-Type"), answer, nil
 }
 
 // health fails if the bridge does not answer.
