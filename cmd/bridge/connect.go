@@ -111,6 +111,7 @@ not show the value.`,
 			if cmd.Flags().Changed("offer") {
 				c.Offer = offer
 			}
+			c.Cluster = config.Cluster{} // what serves one client is no instance (S-003)
 			s, stop, err := begin(cmd.Context(), c, log)
 			if err != nil {
 				return err

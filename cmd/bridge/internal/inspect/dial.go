@@ -27,6 +27,7 @@ type Link struct {
 // between, so that the server is used exactly as when it is served: through the
 // same limits, headers and filters.
 func DialBridge(c *config.Config, name string, log *slog.Logger) (*Link, error) {
+	c.Cluster = config.Cluster{} // what serves one client is no instance (S-003)
 	s := server.New(c, log)
 	fromClient, toBridge := io.Pipe()
 	fromBridge, toClient := io.Pipe()
