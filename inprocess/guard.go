@@ -61,8 +61,8 @@ func guard(next mcp.MethodHandler) mcp.MethodHandler {
 		defer cancel(nil)
 		stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
 		defer stop()
-		u.tally.begin(method)
-		defer u.tally.end(method)
+		u.runs.begin(method)
+		defer u.runs.end(method)
 		defer func() {
 			if fault := recover(); fault != nil {
 				u.a.o.Log.Error("panic in a handler", "method", method, "err", fmt.Sprint(fault), "stack", string(debug.Stack()))
@@ -73,13 +73,13 @@ func guard(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// tally counts the handlers that run, by method.
-type tally struct {
+// runs counts the handlers that run, by method.
+type runs struct {
 	mu sync.Mutex // guards by
 	by map[string]int
 }
 
-func (t *tally) begin(method string) {
+func (t *runs) begin(method string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by == nil {
@@ -88,7 +88,7 @@ func (t *tally) begin(method string) {
 	t.by[method]++
 }
 
-func (t *tally) end(method string) {
+func (t *runs) end(method string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by[method]--; t.by[method] == 0 {
@@ -96,8 +96,8 @@ func (t *tally) end(method string) {
 	}
 }
 
-// running returns the methods whose handlers run, sorted.
-func (t *tally) running() []string {
+// methods returns the methods whose handlers run, sorted.
+func (t *runs) methods() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Sorted(maps.Keys(t.by))

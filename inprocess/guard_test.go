@@ -287,9 +287,9 @@ func TestGuard(t *testing.T) {
 		if !ours {
 			return "not guarded", nil
 		}
-		u.tally.mu.Lock()
-		defer u.tally.mu.Unlock()
-		return fmt.Sprint("guards: ", u.tally.by["tools/call"]), nil // each guard counts
+		u.runs.mu.Lock()
+		defer u.runs.mu.Unlock()
+		return fmt.Sprint("guards: ", u.runs.by["tools/call"]), nil // each guard counts
 	}})
 	a := Shared("clock", s, quiet(Options{}))
 	for range 3 {

@@ -110,7 +110,7 @@ type session struct {
 	ctx    context.Context // ends with the connection, and every handler's with it
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the server's half has ended
-	tally  tally
+	runs   runs
 
 	mu   sync.Mutex // guards the order of what is delivered, and of life among it
 	life upstream.Life
@@ -196,7 +196,7 @@ func (u *session) Close(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	if methods := u.tally.running(); len(methods) > 0 {
+	if methods := u.runs.methods(); len(methods) > 0 {
 		u.a.o.Log.Warn("a handler still runs after its session was closed: it does not heed its context", "method", strings.Join(methods, ", "))
 	} else {
 		u.a.o.Log.Warn("the server has not ended a session that was closed")

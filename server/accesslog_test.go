@@ -40,7 +40,7 @@ func TestAccessLog(t *testing.T) {
 		id := r.begin("/mcp")
 		r.Do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":{"said":"something private"}}}`, "Mcp-Session-Id", id).Wait()
 		r.Do("POST", "/mcp", call("2", "nobody\\n\u202e"), "Mcp-Session-Id", id).Wait()
-		r.Do("POST", "/two/mcp", guest("3", "tools/list", ""), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list").Wait()
+		r.Do("POST", "/two/mcp", callStateless("3", "tools/list", ""), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list").Wait()
 		r.s.Close(context.Background())
 		got := logged(t, path)
 		if len(got) != 4 {

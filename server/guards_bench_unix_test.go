@@ -148,7 +148,7 @@ func BenchmarkGuards(b *testing.B) {
 // caller returns what makes a call to the server, by a client of an era.
 func caller(br *gateway.Gateway, era string) (func() error, error) {
 	if era == "modern" {
-		line := []byte(guest("1", "tools/call", `"name":"echo","arguments":{}`))
+		line := []byte(callStateless("1", "tools/call", `"name":"echo","arguments":{}`))
 		return func() error {
 			q, err := jsonrpc.Parse(line)
 			if err != nil {

@@ -36,8 +36,8 @@ func (r *rig) scrape(prefix string) []string {
 	return lines
 }
 
-// guest makes a request of a client without a session.
-func guest(id, method, params string) string {
+// callStateless makes a request of a client without a session.
+func callStateless(id, method, params string) string {
 	if params != "" {
 		params += ","
 	}
@@ -140,7 +140,7 @@ func TestMetricsCalls(t *testing.T) {
 		for _, body := range []string{call("1", "one__echo"), call("2", "one__echo"), call("3", "two__echo"), call("4", "nobody")} {
 			r.Do("POST", "/mcp", body, "Mcp-Session-Id", id).Wait()
 		}
-		r.Do("POST", "/one/mcp", guest("5", "tools/call", `"name":"echo","arguments":{}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo").Wait()
+		r.Do("POST", "/one/mcp", callStateless("5", "tools/call", `"name":"echo","arguments":{}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo").Wait()
 		want := []string{
 			`mcp_bridge_calls_total{era="legacy",method="initialize",outcome="ok",server=""} 1`,
 			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="error",server=""} 1`,
@@ -183,7 +183,7 @@ func TestMetricsInFlight(t *testing.T) {
 	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
 		id := r.begin("/mcp")
 		x := r.Do("POST", "/mcp", call("1", "wait"), "Mcp-Session-Id", id)
-		y := r.Do("POST", "/mcp", guest("2", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+		y := r.Do("POST", "/mcp", callStateless("2", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
 		synctest.Wait()
 		if got := r.scrape("mcp_bridge_calls_in_flight"); len(got) != 1 || !strings.HasSuffix(got[0], " 2") {
 			t.Errorf("in flight: %q, want 2", got)

@@ -39,7 +39,7 @@ type whole struct {
 	// Together are the sessions at /mcp, where several servers are one.
 	Together      int   `json:"sessions_at_all_as_one,omitempty"`
 	Calls         int   `json:"calls"`
-	Guests        int   `json:"calls_without_session"`
+	Stateless     int   `json:"calls_without_session"`
 	Subscriptions int   `json:"subscriptions"`
 	Connections   int64 `json:"connections"`
 	Bytes         int64 `json:"bytes_in_flight"`
@@ -93,7 +93,7 @@ const transportStdio = "stdio"
 func (s *Server) readiness() *readiness {
 	t := s.b.Totals()
 	out := &readiness{Whole: &whole{
-		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Guests: t.Guests,
+		Version: Version(), Sessions: t.Sessions, Together: t.Together, Calls: t.Calls, Stateless: t.Stateless,
 		Subscriptions: t.Listens, Connections: t.Lanes, Bytes: t.Bytes,
 	}}
 	servers := s.b.Status()
@@ -216,7 +216,7 @@ func (r *readiness) table(now time.Time) string {
 	}
 	if b.WriteString("\n"); r.Whole != nil {
 		fmt.Fprintf(&b, "%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n",
-			r.Whole.Sessions, r.Whole.Calls, r.Whole.Guests, r.Whole.Subscriptions, r.Whole.Connections)
+			r.Whole.Sessions, r.Whole.Calls, r.Whole.Stateless, r.Whole.Subscriptions, r.Whole.Connections)
 	}
 	if c := r.Config; c != nil {
 		fmt.Fprintf(&b, "configuration %s, read %s ago\n", c.Hash, ago(now, &c.LoadedAt))

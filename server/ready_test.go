@@ -36,7 +36,7 @@ func TestReadyDetails(t *testing.T) {
 		id := r.begin("/mcp")
 		one := r.begin("/one/mcp")
 		x := r.Do("POST", "/one/mcp", call("1", "wait"), "Mcp-Session-Id", one)
-		y := r.Do("POST", "/mcp", guest("2", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+		y := r.Do("POST", "/mcp", callStateless("2", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
 		synctest.Wait()
 		status, got := r.readyz()
 		if s := got.Servers[0]; status != 200 || s.Era != "legacy" || s.Revision != "2025-11-25" || s.Sessions != 1 || s.Calls != 1 || s.Transport != "stdio" || s.Connections == 0 || *s.Children != s.Connections {

@@ -30,7 +30,7 @@ func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 	b.idle.Store(int64(s.SessionIdle))
 	b.quota.Set(s.PerPrincipal)
 	changed = b.grants.Set(s.Grants)
-	b.portions.Set(len(s.Grants))
+	b.laneShares.Set(len(s.Grants))
 	b.bytes.Set(len(s.Grants))
 	return changed
 }
@@ -40,7 +40,7 @@ func (b *Gateway) take(s *Settings) (changed map[string]bool) {
 // within drain; leave is as in retire.
 func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, leave func(context.Context, *aggregate.Server)) {
 	for _, s := range now.servers {
-		s.portions.Set(s.users()) // there may be more, also when nobody's have changed
+		s.laneShares.Set(s.users()) // there may be more, also when nobody's have changed
 		for principal := range changed {
 			if err := b.allowed(s, s.o.Name, principal); err != nil {
 				s.pool.Revoke(principal, err)

@@ -100,7 +100,7 @@ func TestBreakerLasting(t *testing.T) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			guestCalls(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, &back)
+			callsStateless(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, &back)
 		}()
 		for range 3 {
 			time.Sleep(time.Minute)

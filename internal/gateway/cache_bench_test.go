@@ -38,9 +38,9 @@ func BenchmarkCachedList(b *testing.B) {
 			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{}}`)
 			benchList(b, br, func() (*jsonrpc.Message, error) { return s.Call(m, nil, nil) })
 		})
-		b.Run("guest/"+server.name, func(b *testing.B) {
+		b.Run("modern/"+server.name, func(b *testing.B) {
 			br := benched(b, server.adapter)
-			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{`+guestReserved+`}}}`)
+			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{`+statelessReserved+`}}}`)
 			g, no := NewStateless("", "", m)
 			if no != nil {
 				b.Fatal(bridgetest.Text(no))

@@ -77,13 +77,13 @@ func modernShop(name string, lists map[string]string) *modernFake {
 	return s
 }
 
-const guestMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + era.TasksExtension + `":{}}},"progressToken":"p"}`
+const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + era.TasksExtension + `":{}}},"progressToken":"p"}`
 
-// guest makes a request of a client without a session to the server of that
+// callStateless makes a request of a client without a session to the server of that
 // name, and returns its answer, or the error.
-func guest(t *testing.T, b *Gateway, server, method, params string) string {
+func callStateless(t *testing.T, b *Gateway, server, method, params string) string {
 	t.Helper()
-	a := guestCalls(t, b, t.Context(), server, method, params, &stream{})
+	a := callsStateless(t, b, t.Context(), server, method, params, &stream{})
 	if a == nil {
 		return ""
 	}
@@ -95,12 +95,12 @@ func guest(t *testing.T, b *Gateway, server, method, params string) string {
 	return text.String()
 }
 
-func guestCalls(t *testing.T, b *Gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
+func callsStateless(t *testing.T, b *Gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
 	t.Helper()
 	if params != "" {
 		params += ","
 	}
-	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{`+params+guestMeta+`}}`)
+	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{`+params+statelessMeta+`}}`)
 	g, no := NewStateless(server, "", m)
 	if no != nil {
 		return no
@@ -135,7 +135,7 @@ func TestCommons(t *testing.T) {
 		b := commonsOf(t, one, two)
 		defer b.Close(context.Background())
 
-		found := guest(t, b, "", "server/discover", "")
+		found := callStateless(t, b, "", "server/discover", "")
 		for path, want := range map[string]string{
 			"resultType": "complete", "supportedVersions.0": "2026-07-28", "capabilities.tools.listChanged": "true", "capabilities.resources.subscribe": "true",
 			"capabilities.extensions.io\\.modelcontextprotocol/tasks": "{}",
@@ -149,7 +149,7 @@ func TestCommons(t *testing.T) {
 			t.Errorf("instructions: %q", text)
 		}
 
-		list := guest(t, b, "", "tools/list", "")
+		list := callStateless(t, b, "", "tools/list", "")
 		if got := gjson.Get(list, "tools.#.name").Raw; got != `["one__a","two__a"]` {
 			t.Errorf("tools: %s", list)
 		}
@@ -157,28 +157,28 @@ func TestCommons(t *testing.T) {
 			gjson.Get(list, `_meta.io\.modelcontextprotocol/serverInfo.name`).Str != "mcp-bridge" || gjson.Get(list, "_meta.x").Int() != 1 {
 			t.Errorf("what stands around the tools (R-084, R-085): %s", list)
 		}
-		if got := guest(t, b, "", "tools/call", `"name":"two__a"`); gjson.Get(got, "by").Str != "two" || gjson.Get(got, "tool").Str != "a" {
+		if got := callStateless(t, b, "", "tools/call", `"name":"two__a"`); gjson.Get(got, "by").Str != "two" || gjson.Get(got, "tool").Str != "a" {
 			t.Errorf("tools/call: %s", got)
 		}
-		if got := guest(t, b, "", "resources/read", `"uri":"two://r"`); gjson.Get(got, "by").Str != "two" {
+		if got := callStateless(t, b, "", "resources/read", `"uri":"two://r"`); gjson.Get(got, "by").Str != "two" {
 			t.Errorf("resources/read: %s", got)
 		}
-		if got := guest(t, b, "", "resources/read", `"uri":"none://r"`); gjson.Get(got, "code").Int() != -32602 {
+		if got := callStateless(t, b, "", "resources/read", `"uri":"none://r"`); gjson.Get(got, "code").Int() != -32602 {
 			t.Errorf("a resource that is nobody's (R-090): %s", got)
 		}
-		if got := guest(t, b, "", "ping", ""); gjson.Get(got, "code").Int() != -32601 {
+		if got := callStateless(t, b, "", "ping", ""); gjson.Get(got, "code").Int() != -32601 {
 			t.Errorf("ping (R-079): %s", got)
 		}
 
-		task := guest(t, b, "", "tools/call", `"name":"one__slow"`)
+		task := callStateless(t, b, "", "tools/call", `"name":"one__slow"`)
 		id := gjson.Get(task, "taskId").Str
 		if id == "" || id == "t1" {
 			t.Fatalf("a task: %s", task)
 		}
-		if got := guest(t, b, "", "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "by").Str != "one" || gjson.Get(got, "taskId").Str != id {
+		if got := callStateless(t, b, "", "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "by").Str != "one" || gjson.Get(got, "taskId").Str != id {
 			t.Errorf("tasks/get: %s", got)
 		}
-		if got := guest(t, b, "", "tasks/get", `"taskId":"t1"`); gjson.Get(got, "code").Int() != -32602 {
+		if got := callStateless(t, b, "", "tasks/get", `"taskId":"t1"`); gjson.Get(got, "code").Int() != -32602 {
 			t.Errorf("a task that is nobody's: %s", got)
 		}
 	})
@@ -195,14 +195,14 @@ func TestCommonsListen(t *testing.T) {
 		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
 		b := commonsOf(t, one, two)
 		defer b.Close(context.Background())
-		guest(t, b, "", "server/discover", "")
+		callStateless(t, b, "", "server/discover", "")
 
 		var wg sync.WaitGroup
 		ctx, leave := context.WithCancel(context.Background())
 		heard := &stream{}
 		var last *jsonrpc.Message
 		wg.Go(func() {
-			last = guestCalls(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["two://r","none://r"]}`, heard)
+			last = callsStateless(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["two://r","none://r"]}`, heard)
 		})
 		got := heard.take()
 		const tag = `"_meta":{"io.modelcontextprotocol/subscriptionId":"mine"}`
@@ -251,7 +251,7 @@ func TestListenTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := commonsOf(t, modernShop("one", nil), modernShop("two", nil))
 		defer b.Close(context.Background())
-		if got := guest(t, b, "", era.Listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
+		if got := callStateless(t, b, "", era.Listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
 			t.Errorf("answered %.200s", got)
 		}
 	})
@@ -311,7 +311,7 @@ func TestDiscoverIncomplete(t *testing.T) {
 		s.result = `{"supportedVersions":["2026-07-28"]}`
 		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: s}}})
 		defer b.Close(context.Background())
-		found := guest(t, b, "one", "server/discover", "")
+		found := callStateless(t, b, "one", "server/discover", "")
 		for path, want := range map[string]string{"resultType": `"complete"`, "capabilities": "{}", "ttlMs": "0", "cacheScope": `"private"`, "supportedVersions.#": "5"} {
 			if got := gjson.Get(found, path).Raw; got != want && gjson.Get(found, path).String() != want {
 				t.Errorf("%s is %s, want %s", path, got, want)

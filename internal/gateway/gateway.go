@@ -187,7 +187,7 @@ type Gateway struct {
 	tracing           *tracing.Tracing // nil without
 	ownParams         []byte           // of initialize, where no client's will do: there is nobody in particular to ask (D3)
 	lanes             *lane.Total
-	portions          *limits.Shares // of these connections, by principal
+	laneShares        *limits.Shares // of these connections, by principal
 	dropped           atomic.Uint64  // notifications
 	failures          rate.Sometimes // when a failed call is logged as more than a detail
 	reports           *report.Reporter
@@ -197,8 +197,8 @@ type Gateway struct {
 	flight            flight.Flight
 	aggregate         *aggregate.Aggregate // all servers as one
 	stateless         bridge.Upstream      // the same, for clients without sessions
-	hearing           context.Context      // ends when the bridge begins to stop: subscriptions do too
-	deafen            context.CancelFunc
+	listening         context.Context      // ends when the bridge begins to stop: subscriptions do too
+	stopListening     context.CancelFunc
 	life              context.Context // ends with Close
 	stop              context.CancelFunc
 	force             context.Context // ends when Close has no more time
@@ -235,11 +235,11 @@ func New(o Options) *Gateway {
 	b.instance, b.places = or(o.Cluster.Instance, rand.Text()), o.Cluster.Places
 	b.idle.Store(int64(or(o.SessionIdle, 30*time.Minute)))
 	maxLanes := or(o.MaxLanes, 1024)
-	b.portions = limits.NewShares(int64(maxLanes), len(o.Grants))
-	b.lanes = lane.NewTotal(maxLanes, b.portions)
+	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
+	b.lanes = lane.NewTotal(maxLanes, b.laneShares)
 	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(o.Grants))
 	b.reports = report.New(o.Watch, b.bytes.Weigh, o.Front)
-	b.hearing, b.deafen = context.WithCancel(context.Background())
+	b.listening, b.stopListening = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
 	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)
 	b.force, b.hurry = context.WithCancel(context.Background())
@@ -283,7 +283,7 @@ func (b *Gateway) OffersModern(server string) bool {
 
 // Drain refuses new calls and waits until those under way have ended, or ctx.
 func (b *Gateway) Drain(ctx context.Context) error {
-	b.deafen()
+	b.stopListening()
 	return b.flight.Drain(ctx)
 }
 
@@ -316,7 +316,7 @@ func (b *Gateway) leave(from *bridge.Caller) {
 // them. The end of ctx cuts the polite part short.
 func (b *Gateway) Close(ctx context.Context) {
 	b.flight.Shut()
-	b.deafen()
+	b.stopListening()
 	stop := context.AfterFunc(ctx, b.hurry)
 	defer stop()
 	b.applying.Lock() // no Apply comes after this

@@ -57,7 +57,7 @@ func asks(t *testing.T, b *Gateway, principal, server string, modern bool) (ask 
 			if params != "" {
 				params += ","
 			}
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+guestMeta+`}}`)
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+statelessMeta+`}}`)
 			g, no := NewStateless(server, principal, m)
 			if no != nil {
 				t.Fatalf("%s: %s", method, bridgetest.Text(no))

@@ -441,13 +441,13 @@ func TestAnswersUnderWay(t *testing.T) {
 	limited(t, Options{MaxBytes: 9 << 17, // an eighth is for requests only
 		Servers: []ServerOptions{{Name: "fake", Adapter: f}}}, func(t *testing.T, b *Gateway) {
 		s, _ := begin(t, b, "")
-		guest := visitor{caps: "{}"}
+		modern := visitor{caps: "{}"}
 		call := func(session bool) (*jsonrpc.Message, error) {
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large",`+guestReserved+`}}}`)
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large",`+statelessReserved+`}}}`)
 			if session {
 				return s.Call(m, nil, nil)
 			}
-			g, no := NewStateless("", guest.principal, m)
+			g, no := NewStateless("", modern.principal, m)
 			if no != nil {
 				t.Fatal(bridgetest.Text(no))
 			}

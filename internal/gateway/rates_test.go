@@ -172,18 +172,18 @@ func TestDoor(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte(`{"extensions":{"x-vendor.new":{}}}`), Params: []byte(bridgetest.InitializeParams)}
-		guest := func(ctx context.Context) (string, error) {
+		modern := func(ctx context.Context) (string, error) {
 			a, err := b.Call(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`), Stateless{Server: "fake", From: from, Back: &stream{}})
 			return bridgetest.Text(a), err
 		}
 		go func() {
-			_, err := guest(ctx)
+			_, err := modern(ctx)
 			done <- err
 		}()
 		synctest.Wait()
 		const want = "one caller may have 3 calls under way (per_principal: calls)"
 		bridgetest.Contains(t, do(t, s, "2", "x", `{}`), want, `"data":{"bridge":"overloaded","retryAfterMs":1000}`)
-		got, err := guest(t.Context())
+		got, err := modern(t.Context())
 		if bridgetest.Contains(t, got, want); !errors.Is(err, bridge.ErrOverloaded) {
 			t.Error(err)
 		}

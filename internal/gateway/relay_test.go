@@ -64,14 +64,14 @@ func (p *peer) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client
 	return w, nil
 }
 
-const guestReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + ableVisitor
+const statelessReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + ableVisitor
 
 // D4: a request goes as it is, over one connection for all of a principal's
 // clients; answers lack nothing that they must have (R-084).
 func TestRelay(t *testing.T) {
 	p := newPeer()
 	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
-		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","got":{"name":"x","requestState":"theirs","inputResponses":{},` + guestReserved + `,"v":1}}}}`
+		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","got":{"name":"x","requestState":"theirs","inputResponses":{},` + statelessReserved + `,"v":1}}}}`
 		for range 2 {
 			if got := (visitor{meta: `,"v":1`}).call(t, b, "tools/call", `"name":"x","requestState":"theirs","inputResponses":{}`); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)

@@ -36,7 +36,7 @@ type server struct {
 	offer          Offer
 	lane           lane.Options   // of its connections
 	sharing        lane.Options   // of those that sessions share
-	portions       *limits.Shares // of the connections, by principal
+	laneShares     *limits.Shares // of the connections, by principal
 	shared         *share.Hubs    // lanes that sessions share
 	reports        *report.Server
 	health         *health.Server
@@ -53,8 +53,8 @@ type server struct {
 	cache          *cache.Cache     // of what it lists; nil when nothing is kept
 	tasks          *filter.Tasks    // whose they are; nil when nobody need know
 	member         *aggregate.Server
-	hearing        context.Context // ends when the server leaves: subscriptions do too
-	deafen         context.CancelFunc
+	listening      context.Context // ends when the server leaves: subscriptions do too
+	stopListening  context.CancelFunc
 	left           context.Context // ends, and says why, when none of that name is served any more
 	leave          context.CancelCauseFunc
 }
@@ -66,7 +66,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
 		gate: limits.NewQueue(o.Name, o.Limits),
 	}
-	s.hearing, s.deafen = context.WithCancel(b.hearing)
+	s.listening, s.stopListening = context.WithCancel(b.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
 	maxPause := or(o.MaxPause, maxBackOff)
 	s.health = health.New(health.Options{
@@ -90,13 +90,13 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	})
 	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
 	maxLanes := or(o.MaxLanes, 256)
-	s.portions = limits.NewShares(int64(maxLanes), s.users())
+	s.laneShares = limits.NewShares(int64(maxLanes), s.users())
 	s.pool = newPool(s, maxLanes)
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
 		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll, EndWithServer: o.EndWithServer,
 		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: maxPause,
-		Budget: lane.NewBudget(o.Name, maxLanes, s.portions, b.lanes, s.pool.Yield), Health: s.health,
+		Budget: lane.NewBudget(o.Name, maxLanes, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
 	}
 	if o.Idle == 0 && shared {
@@ -221,7 +221,7 @@ func newPool(s *server, lanes int) *stateless.Pool {
 			Name: s.o.Name, Log: s.log, MaxTask: s.o.MaxTask,
 			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
 		},
-		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.portions,
+		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
 		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
 		Refuse:  s.tools.Misheaded,
 		Heard:   s.cache.Heard,

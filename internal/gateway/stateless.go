@@ -114,9 +114,9 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	}
 	defer done()
 	c := &statelessCall{back: g.Back}
-	up, hearing := b.stateless, b.hearing
+	up, listening := b.stateless, b.listening
 	if at != nil {
-		up, hearing = at.statelessCalls, at.hearing
+		up, listening = at.statelessCalls, at.listening
 	}
 	if principal := g.From.Principal; m.Method == era.Listen || principal != "" {
 		var stop context.CancelCauseFunc
@@ -125,7 +125,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		if m.Method == era.Listen {
 			c.subscription, c.changes = id, list.NewChanges(c.tell)
 			defer c.changes.End(false) // whatever becomes of it
-			defer context.AfterFunc(hearing, func() { stop(bridge.ErrShutdown) })()
+			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
 		if principal != "" {
 			if c.subscription != nil {

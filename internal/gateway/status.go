@@ -83,17 +83,17 @@ func (s *server) status() Status {
 
 // Totals says what the bridge as a whole has to do.
 type Totals struct {
-	Sessions int // all
-	Together int // of these, to all of several servers as one
-	Calls    int // under way
-	Guests   int // of these, of clients without sessions
-	Listens  int // subscriptions of clients without sessions
-	Bytes    int64
-	MaxBytes int64 // that messages may hold together
-	Lanes    int64
-	MaxLanes int64  // connections to all servers
-	Admitted uint64 // calls ever
-	Dropped  uint64 // notifications that were dropped because too many waited
+	Sessions  int // all
+	Together  int // of these, to all of several servers as one
+	Calls     int // under way
+	Stateless int // of these, of clients without sessions
+	Listens   int // subscriptions of clients without sessions
+	Bytes     int64
+	MaxBytes  int64 // that messages may hold together
+	Lanes     int64
+	MaxLanes  int64  // connections to all servers
+	Admitted  uint64 // calls ever
+	Dropped   uint64 // notifications that were dropped because too many waited
 	// Refused counts what was refused, by what was reached: sessions, calls, listens
 	// or rate of a principal, bytes of a principal or of all.
 	Refused map[string]uint64
@@ -105,7 +105,7 @@ func (b *Gateway) Totals() Totals {
 		Bytes: b.bytes.Used(), MaxBytes: b.bytes.Most(), Lanes: b.lanes.Open(), MaxLanes: b.lanes.Most(), Dropped: b.dropped.Load(),
 	}
 	t.Calls, t.Admitted = b.Activity()
-	t.Guests, t.Listens = int(b.statelessInFlight.Load()), b.quota.Subscriptions()
+	t.Stateless, t.Listens = int(b.statelessInFlight.Load()), b.quota.Subscriptions()
 	t.Refused = b.quota.Refused()
 	t.Refused["bytes"] = b.bytes.Refused()
 	b.mu.Lock()

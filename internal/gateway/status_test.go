@@ -118,22 +118,22 @@ func TestTotals(t *testing.T) {
 		}
 		start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hang"}}`)
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		guest := visitor{}.ask(t, b, "2", "tools/call", `"name":"2hang"`)
+		modern := visitor{}.ask(t, b, "2", "tools/call", `"name":"2hang"`)
 		visitor{}.call(t, b, "tools/call", `"name":"1ask"`) // is parked
 		synctest.Wait()
 		got := b.Totals()
-		if got.Sessions != 2 || got.Together != 1 || got.Calls != 2 || got.Guests != 1 || got.Listens != 1 || got.Admitted != 5 || got.MaxBytes != 512<<20 {
+		if got.Sessions != 2 || got.Together != 1 || got.Calls != 2 || got.Stateless != 1 || got.Listens != 1 || got.Admitted != 5 || got.MaxBytes != 512<<20 {
 			t.Errorf("totals = %+v", got)
 		}
 		if st := b.Status(); st[0].Parked != 1 || st[1].Parked != 0 || st[1].Sessions != 1 {
 			t.Errorf("status = %+v", st)
 		}
 		v.cancel(bridge.ErrCancelled)
-		guest.cancel(bridge.ErrCancelled)
+		modern.cancel(bridge.ErrCancelled)
 		b.Close(context.Background())
 		<-v.done
-		<-guest.done
-		if got := b.Totals(); got.Sessions+got.Calls+got.Guests+got.Listens != 0 {
+		<-modern.done
+		if got := b.Totals(); got.Sessions+got.Calls+got.Stateless+got.Listens != 0 {
 			t.Errorf("totals at the end = %+v", got)
 		}
 	})

@@ -106,7 +106,7 @@ func (b *Gateway) Apply(c Change) error {
 // what sessions at all servers as one have of it.
 func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server)) {
 	replaced := s.left.Err() == nil
-	s.deafen()
+	s.stopListening()
 	s.drain(c.Drain)
 	leave(b.force, s.member)
 	_ = s.pool.Close(b.force)

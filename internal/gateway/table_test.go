@@ -76,7 +76,7 @@ func TestTableComesAndGoes(t *testing.T) {
 		subscription := &stream{}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			guestCalls(t, b.Gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
+			callsStateless(t, b.Gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
 		})
 		time.Sleep(time.Second)
 		changes(st)
@@ -92,7 +92,7 @@ func TestTableComesAndGoes(t *testing.T) {
 		}
 		same(t, "with three", names(t, do(t, s, "2", "tools/list", "{}")), []string{"one__a", "two__b", "three__c"})
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
-		bridgetest.Contains(t, guest(t, b.Gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
+		bridgetest.Contains(t, callStateless(t, b.Gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
 		opened := [2]int{one.opened(), three.opened()}
 
 		b.apply("one three")
@@ -197,7 +197,7 @@ func TestTableChanges(t *testing.T) {
 		same(t, "the open session", names(t, do(t, s, "2", "tools/list", "{}")), []string{"a"})
 		fresh, _ := begin(t, b.Gateway, "")
 		same(t, "a new session", names(t, do(t, fresh, "2", "tools/list", "{}")), []string{"better"})
-		bridgetest.Contains(t, guest(t, b.Gateway, "fake", "tools/list", ""), `"better"`)
+		bridgetest.Contains(t, callStateless(t, b.Gateway, "fake", "tools/list", ""), `"better"`)
 
 		before.wire(1).die()
 		time.Sleep(time.Minute)
@@ -291,9 +291,9 @@ func TestTableUnderLoad(t *testing.T) {
 			s, _, _ := enter(t, b.Gateway)
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"fake__a"}`) }
 		case 2:
-			call = func() string { return guest(t, b.Gateway, "fake", "tools/call", `"name":"a"`) }
+			call = func() string { return callStateless(t, b.Gateway, "fake", "tools/call", `"name":"a"`) }
 		case 3:
-			call = func() string { return guest(t, b.Gateway, "", "tools/call", `"name":"fake__a"`) }
+			call = func() string { return callStateless(t, b.Gateway, "", "tools/call", `"name":"fake__a"`) }
 		}
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -395,7 +395,7 @@ func TestTableChangedPool(t *testing.T) {
 	shifting(t, func(t *testing.T, b *shift) {
 		begin(t, b.Gateway, "")
 		n := before.open()
-		bridgetest.Contains(t, guest(t, b.Gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
+		bridgetest.Contains(t, callStateless(t, b.Gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
 		if before.open() != n+1 {
 			t.Fatalf("%d connections, then %d", n, before.open())
 		}

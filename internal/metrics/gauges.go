@@ -105,7 +105,7 @@ func newGauges(b Bridge) *gauges {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	whole("ready", "Whether /readyz answers 200.", gauge, func(t *overview) float64 { return truth(t.ready) })
 	whole("requests_in_flight", "Requests of clients that are under way, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
-	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Guests) })
+	whole("stateless_requests_in_flight", "Those of them that are of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Stateless) })
 	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Listens) })
 	whole("in_flight_bytes", "Size of the messages of clients that are under way.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
 	whole("in_flight_limit_bytes", "The most that in_flight_bytes may be.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })

@@ -31,24 +31,24 @@ func RunModern(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	})
 }
 
-// Guest is somebody with a client of 2026-07-28.
-func Guest() *bridge.Caller {
+// ModernCaller is somebody with a client of 2026-07-28.
+func ModernCaller() *bridge.Caller {
 	c := Caller("")
 	c.Revision = "2026-07-28"
 	return c
 }
 
-// OpenModern opens a connection on behalf of a Guest and closes it at the test's
+// OpenModern opens a connection for a ModernCaller and closes it at the test's
 // end.
 func OpenModern(t testing.TB, a bridge.Adapter, rest bridge.Client) bridge.Upstream {
 	t.Helper()
-	return OpenFor(t, a, Guest(), rest)
+	return OpenFor(t, a, ModernCaller(), rest)
 }
 
 // server/discover says who asks, its result comes back unchanged,
 // and nothing is sent beside it.
 func discovery(t *testing.T, a bridge.Adapter) {
-	for _, from := range []*bridge.Caller{Guest(), Caller("")} {
+	for _, from := range []*bridge.Caller{ModernCaller(), Caller("")} {
 		rest := &Client{}
 		up := OpenFor(t, a, from, rest)
 		s := up.Server()

@@ -28,7 +28,7 @@ func TestColdStart(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		era, err = opened(t, a, adaptertest.Guest())
+		era, err = opened(t, a, adaptertest.ModernCaller())
 	}()
 	eventually(t, "it is waited for", func() bool { return strings.Count(log.String(), "has not read") > looks })
 	if err := os.WriteFile(gate, nil, 0); err != nil {

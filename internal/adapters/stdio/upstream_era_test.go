@@ -200,7 +200,7 @@ func TestEras(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		guest   bool // the caller is of the modern era
+		modern  bool // the caller is of the modern era
 		o       upstream.Options
 		parts   []part
 		want    string // the era
@@ -208,21 +208,21 @@ func TestEras(t *testing.T) {
 		journal string
 		next    string // the journal of a second opening; empty if there is none to be looked at
 	}{
-		{name: "modern", guest: true, parts: []part{{Discover: isModern, Initialize: tooOld}}, want: "modern", journal: asModern, next: asModern},
-		{name: "modern, noise before it", guest: true, parts: []part{{Noise: "Listening\n{}\n", Discover: isModern, Initialize: tooOld}}, want: "modern", journal: asModern},
-		{name: "-32601", guest: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: fallsBack, next: asLegacy},
-		{name: "-32602", guest: true, parts: []part{{Discover: `"error":{"code":-32602,"message":"Invalid request parameters","data":""}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack, next: asLegacy},
-		{name: "-32021", guest: true, parts: []part{{Discover: `"error":{"code":-32021,"message":"m"}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
-		{name: "a code of its own", guest: true, parts: []part{{Discover: `"error":{"code":-32000,"message":"Server not initialized"}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
-		{name: "some result", guest: true, parts: []part{{Discover: `"result":{"ok":true}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
-		{name: "an answer that is no message", guest: true, parts: []part{{Discover: `"result":{},"error":{}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
-		{name: "-32022, legacy revisions", guest: true, parts: []part{{Discover: supported(`"2025-11-25","2025-06-18"`), Initialize: isLegacy}}, want: "legacy", journal: fallsBack, next: asLegacy},
-		{name: "result, legacy revisions", guest: true, parts: []part{{Discover: `"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
-		{name: "-32022, other modern revisions", guest: true, parts: []part{{Discover: supported(`"2027-01-01"`), Initialize: isLegacy}}, fails: `"2027-01-01"`, journal: "start server/discover", next: "start server/discover"},
-		{name: "result, other modern revisions", guest: true, parts: []part{{Discover: `"result":{"supportedVersions":["2027-01-01","2028-01-01"],"capabilities":{}}`, Initialize: isLegacy}}, fails: `"2027-01-01", "2028-01-01"`, journal: "start server/discover"},
-		{name: "neither era", guest: true, parts: []part{{Discover: noMethod, Initialize: noMethod}}, fails: "it refused to initialize: method not found", journal: "start server/discover initialize(2025-11-25)"},
-		{name: "exits", guest: true, parts: []part{{Discover: "exit", Initialize: isLegacy}}, want: "legacy", journal: "start server/discover " + asLegacy, next: asLegacy},
-		{name: "exits whatever comes", guest: true, parts: []part{{Discover: "exit", Initialize: "exit"}}, fails: "its process has ended (exit status 3)", journal: "start server/discover start initialize(2025-11-25)"},
+		{name: "modern", modern: true, parts: []part{{Discover: isModern, Initialize: tooOld}}, want: "modern", journal: asModern, next: asModern},
+		{name: "modern, noise before it", modern: true, parts: []part{{Noise: "Listening\n{}\n", Discover: isModern, Initialize: tooOld}}, want: "modern", journal: asModern},
+		{name: "-32601", modern: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: fallsBack, next: asLegacy},
+		{name: "-32602", modern: true, parts: []part{{Discover: `"error":{"code":-32602,"message":"Invalid request parameters","data":""}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack, next: asLegacy},
+		{name: "-32021", modern: true, parts: []part{{Discover: `"error":{"code":-32021,"message":"m"}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
+		{name: "a code of its own", modern: true, parts: []part{{Discover: `"error":{"code":-32000,"message":"Server not initialized"}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
+		{name: "some result", modern: true, parts: []part{{Discover: `"result":{"ok":true}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
+		{name: "an answer that is no message", modern: true, parts: []part{{Discover: `"result":{},"error":{}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
+		{name: "-32022, legacy revisions", modern: true, parts: []part{{Discover: supported(`"2025-11-25","2025-06-18"`), Initialize: isLegacy}}, want: "legacy", journal: fallsBack, next: asLegacy},
+		{name: "result, legacy revisions", modern: true, parts: []part{{Discover: `"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}`, Initialize: isLegacy}}, want: "legacy", journal: fallsBack},
+		{name: "-32022, other modern revisions", modern: true, parts: []part{{Discover: supported(`"2027-01-01"`), Initialize: isLegacy}}, fails: `"2027-01-01"`, journal: "start server/discover", next: "start server/discover"},
+		{name: "result, other modern revisions", modern: true, parts: []part{{Discover: `"result":{"supportedVersions":["2027-01-01","2028-01-01"],"capabilities":{}}`, Initialize: isLegacy}}, fails: `"2027-01-01", "2028-01-01"`, journal: "start server/discover"},
+		{name: "neither era", modern: true, parts: []part{{Discover: noMethod, Initialize: noMethod}}, fails: "it refused to initialize: method not found", journal: "start server/discover initialize(2025-11-25)"},
+		{name: "exits", modern: true, parts: []part{{Discover: "exit", Initialize: isLegacy}}, want: "legacy", journal: "start server/discover " + asLegacy, next: asLegacy},
+		{name: "exits whatever comes", modern: true, parts: []part{{Discover: "exit", Initialize: "exit"}}, fails: "its process has ended (exit status 3)", journal: "start server/discover start initialize(2025-11-25)"},
 
 		{name: "legacy caller", parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
 		{name: "legacy caller, modern server", parts: []part{{Discover: isModern, Initialize: tooOld}}, want: "modern", journal: isRefused, next: asModern},
@@ -234,17 +234,17 @@ func TestEras(t *testing.T) {
 		{name: "legacy caller, exits", parts: []part{{Discover: isModern, Initialize: "exit"}}, fails: "its process has ended (exit status 3)", journal: "start initialize(2025-11-25)"},
 
 		{name: "pinned to modern", o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "modern", journal: asModern, next: asModern},
-		{name: "pinned to modern, legacy server", guest: true, o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, fails: "does not speak the modern era", journal: "start server/discover"},
-		{name: "pinned to modern, exits", guest: true, o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: "exit", Initialize: isLegacy}}, fails: "its process has ended (exit status 3)", journal: "start server/discover"},
-		{name: "pinned to legacy", guest: true, o: upstream.Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
+		{name: "pinned to modern, legacy server", modern: true, o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, fails: "does not speak the modern era", journal: "start server/discover"},
+		{name: "pinned to modern, exits", modern: true, o: upstream.Options{Era: conn.EraModern}, parts: []part{{Discover: "exit", Initialize: isLegacy}}, fails: "its process has ended (exit status 3)", journal: "start server/discover"},
+		{name: "pinned to legacy", modern: true, o: upstream.Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy, next: asLegacy},
 		{name: "pinned to legacy, modern server", o: upstream.Options{Era: conn.EraLegacy}, parts: []part{{Discover: isModern, Initialize: tooOld}}, fails: "it refused to initialize: unsupported", journal: "start initialize(2025-11-25)"},
 		{name: "capped", o: upstream.Options{Revision: "2025-03-26"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(asLegacy, "2025-11-25", "2025-03-26", 1)},
-		{name: "capped, after a probe", guest: true, o: upstream.Options{Revision: "2025-03-26"}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(fallsBack, "2025-11-25", "2025-03-26", 1)},
+		{name: "capped, after a probe", modern: true, o: upstream.Options{Revision: "2025-03-26"}, parts: []part{{Discover: noMethod, Initialize: isLegacy}}, want: "legacy", journal: strings.Replace(fallsBack, "2025-11-25", "2025-03-26", 1)},
 		{name: "capped higher than the client", o: upstream.Options{Revision: "2026-07-28"}, parts: []part{{Discover: isModern, Initialize: isLegacy}}, want: "legacy", journal: asLegacy},
 
-		{name: "cached as legacy, now modern", guest: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}, {Discover: isModern, Initialize: tooOld}}, want: "legacy", journal: fallsBack, next: isRefused},
-		{name: "cached as legacy, now modern and given to exits", guest: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}, {Discover: isModern, Initialize: "exit"}}, want: "legacy", journal: fallsBack, next: "start initialize(2025-11-25) " + asModern},
-		{name: "cached as modern, now legacy", guest: true, parts: []part{{Discover: isModern, Initialize: tooOld}, {Discover: noMethod, Initialize: isLegacy}}, want: "modern", journal: asModern, next: fallsBack},
+		{name: "cached as legacy, now modern", modern: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}, {Discover: isModern, Initialize: tooOld}}, want: "legacy", journal: fallsBack, next: isRefused},
+		{name: "cached as legacy, now modern and given to exits", modern: true, parts: []part{{Discover: noMethod, Initialize: isLegacy}, {Discover: isModern, Initialize: "exit"}}, want: "legacy", journal: fallsBack, next: "start initialize(2025-11-25) " + asModern},
+		{name: "cached as modern, now legacy", modern: true, parts: []part{{Discover: isModern, Initialize: tooOld}, {Discover: noMethod, Initialize: isLegacy}}, want: "modern", journal: asModern, next: fallsBack},
 		{name: "legacy caller, cached as modern, now legacy", parts: []part{{Discover: isModern, Initialize: tooOld}, {Discover: noMethod, Initialize: isLegacy}}, want: "modern", journal: isRefused, next: fallsBack},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestEras(t *testing.T) {
 			c.o.Log = log.logger()
 			a, journal := scripted(t, c.o, c.parts...)
 			from := adaptertest.Caller("")
-			if c.guest {
-				from = adaptertest.Guest()
+			if c.modern {
+				from = adaptertest.ModernCaller()
 			}
 			got, err := opened(t, a, from)
 			switch {
@@ -299,7 +299,7 @@ func TestModernServerCrashes(t *testing.T) {
 		{"legacy", "start server/discover " + asLegacy},
 		{"legacy", asLegacy},
 	} {
-		got, err := opened(t, a, adaptertest.Guest())
+		got, err := opened(t, a, adaptertest.ModernCaller())
 		if got != want.era || (err != nil) != (want.era == "") {
 			t.Errorf("opening %d: %q, %v, want %q", i, got, err, want.era)
 		}
@@ -318,13 +318,13 @@ func TestSilentForEver(t *testing.T) {
 	quiet(t)
 	a, journal := scripted(t, upstream.Options{}, part{Discover: "mute", Initialize: isLegacy})
 	a.silence = 100 * time.Millisecond
-	if got, err := opened(t, a, adaptertest.Guest()); got != "legacy" || err != nil {
+	if got, err := opened(t, a, adaptertest.ModernCaller()); got != "legacy" || err != nil {
 		t.Errorf("the connection is %q, %v", got, err)
 	}
 	if got, want := journal(), "start server/discover initialize(2025-11-25) notifications/cancelled "+asLegacy; got != want {
 		t.Errorf("the server has received %q\nwant                    %q", got, want)
 	}
-	if _, err := opened(t, a, adaptertest.Guest()); err != nil {
+	if _, err := opened(t, a, adaptertest.ModernCaller()); err != nil {
 		t.Error(err)
 	}
 	if got := journal(); got != asLegacy {
@@ -350,7 +350,7 @@ func TestSlowModernServer(t *testing.T) {
 			quiet(t)
 			a, journal := scripted(t, upstream.Options{}, part{Discover: "mute"}, c.second)
 			a.silence = 100 * time.Millisecond
-			got, err := opened(t, a, adaptertest.Guest())
+			got, err := opened(t, a, adaptertest.ModernCaller())
 			if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("the connection is %q, %v, want %q, %s", got, err, c.want, c.fails)
 			}
@@ -381,7 +381,7 @@ func TestFirstAnswerDecides(t *testing.T) {
 			quiet(t)
 			a, journal := scripted(t, upstream.Options{}, c.part)
 			a.silence = time.Second
-			if got, err := opened(t, a, adaptertest.Guest()); got != c.want || err != nil {
+			if got, err := opened(t, a, adaptertest.ModernCaller()); got != c.want || err != nil {
 				t.Errorf("the connection is %q, %v, want %q", got, err, c.want)
 			}
 			got := journal()
@@ -432,7 +432,7 @@ func TestOpeningIsGivenUp(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			failed := make(chan error, 1)
 			go func() {
-				_, err := a.Open(ctx, adaptertest.Guest(), &adaptertest.Client{})
+				_, err := a.Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{})
 				failed <- err
 			}()
 			eventually(t, c.when, func() bool {
@@ -450,7 +450,7 @@ func TestOpeningIsGivenUp(t *testing.T) {
 		a, _ := scripted(t, upstream.Options{}, part{Discover: isModern})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if _, err := a.Open(ctx, adaptertest.Guest(), &adaptertest.Client{}); !errors.Is(err, why) {
+		if _, err := a.Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
 			t.Errorf("Open: %v, want %v", err, why)
 		}
 	})
@@ -469,7 +469,7 @@ func TestWhoIsAnswered(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
 			a, journal := scripted(t, upstream.Options{}, c.part)
-			up, err := a.Open(t.Context(), adaptertest.Guest(), &adaptertest.Client{})
+			up, err := a.Open(t.Context(), adaptertest.ModernCaller(), &adaptertest.Client{})
 			if err != nil {
 				t.Fatal(err)
 			}

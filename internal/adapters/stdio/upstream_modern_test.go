@@ -152,7 +152,7 @@ func TestBothErasSDK(t *testing.T) {
 		return adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+string(p)+`}`).Result(t)
 	}
 	var ups []bridge.Upstream // of both at once
-	for _, from := range []*bridge.Caller{adaptertest.Guest(), adaptertest.Caller(""), adaptertest.Guest()} {
+	for _, from := range []*bridge.Caller{adaptertest.ModernCaller(), adaptertest.Caller(""), adaptertest.ModernCaller()} {
 		up, err := a.Open(t.Context(), from, &adaptertest.Client{})
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestBothErasSDK(t *testing.T) {
 	}
 
 	// A call and a subscription are given up; the server hears of both.
-	up, from, back := ups[0], adaptertest.Guest(), &adaptertest.Client{}
+	up, from, back := ups[0], adaptertest.ModernCaller(), &adaptertest.Client{}
 	ctx, stop := context.WithCancel(t.Context())
 	listen := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":`+string(era.Inject([]byte(`{"notifications":{"toolsListChanged":true}}`), from.Meta().Members()))+`}`)
 	if said := back.WaitSaid(t, 1); !strings.Contains(said[0], "notifications/subscriptions/acknowledged") {

@@ -68,7 +68,7 @@ func (a *Upstream) Resume(_ context.Context, from *bridge.Caller, rest bridge.Cl
 		err = errors.New("it is no id of a session")
 	}
 	if err != nil {
-		w.deafen()
+		w.stopListening()
 		w.stop()
 		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
 	}

@@ -150,7 +150,7 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newProbed(t, c.discover, c.begin, lists)
 			a := adapter(t, s.URL, nil, upstream.Options{Era: c.era})
-			checkOpen(t, s, a, adaptertest.Guest(), c.want, c.requests)
+			checkOpen(t, s, a, adaptertest.ModernCaller(), c.want, c.requests)
 		})
 	}
 }
@@ -235,7 +235,7 @@ func TestUpstreamEraSilence(t *testing.T) {
 	why := errors.New("no patience")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, why)
 	defer cancel()
-	if _, err := adapter(t, s.URL, nil, upstream.Options{}).Open(ctx, adaptertest.Guest(), &adaptertest.Client{}); !errors.Is(err, why) {
+	if _, err := adapter(t, s.URL, nil, upstream.Options{}).Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
 		t.Errorf("Open: %v, want the context's cause", err)
 	}
 	if got := s.lines(); !slices.Equal(got, []string{"server/discover"}) {
@@ -252,20 +252,20 @@ func TestUpstreamEraRemembered(t *testing.T) {
 	s.script.begin = func(w http.ResponseWriter, r *http.Request, id string) { s.begin(w, r, id) }
 	s.begin = begin
 	a := adapter(t, s.URL, nil, upstream.Options{})
-	guest, client := adaptertest.Guest(), adaptertest.Caller("")
+	modern, client := adaptertest.ModernCaller(), adaptertest.Caller("")
 	shakes := []string{"initialize", "notifications/initialized"}
-	checkOpen(t, s, a, guest, "legacy", append([]string{"server/discover"}, shakes...))
-	checkOpen(t, s, a, guest, "legacy", shakes)
+	checkOpen(t, s, a, modern, "legacy", append([]string{"server/discover"}, shakes...))
+	checkOpen(t, s, a, modern, "legacy", shakes)
 	checkOpen(t, s, a, client, "legacy", shakes)
 	s.discover, s.begin = good(discovered), notFound // it is another one now
 	checkOpen(t, s, a, client, "modern", []string{"initialize", "server/discover"})
 	checkOpen(t, s, a, client, "modern", []string{"server/discover"})
-	checkOpen(t, s, a, guest, "modern", []string{"server/discover"})
+	checkOpen(t, s, a, modern, "modern", []string{"server/discover"})
 	s.discover, s.begin = respond(500, ""), begin // out of order: no evidence
 	checkOpen(t, s, a, client, "HTTP 500", []string{"server/discover"})
 	s.discover = notFound // and back again
 	checkOpen(t, s, a, client, "legacy", append([]string{"server/discover"}, shakes...))
-	checkOpen(t, s, a, guest, "legacy", shakes)
+	checkOpen(t, s, a, modern, "legacy", shakes)
 	s.discover = good(discovered) // both
 	checkOpen(t, s, a, client, "legacy", shakes)
 }
@@ -275,7 +275,7 @@ func TestUpstreamEraCap(t *testing.T) {
 	for _, most := range []string{"", "2025-03-26"} {
 		s := newProbed(t, respond(404, ""), nil, lists)
 		a := adapter(t, s.URL, nil, upstream.Options{Revision: most})
-		checkOpen(t, s, a, adaptertest.Guest(), "legacy", []string{"server/discover", "initialize", "notifications/initialized"})
+		checkOpen(t, s, a, adaptertest.ModernCaller(), "legacy", []string{"server/discover", "initialize", "notifications/initialized"})
 		want := most
 		if want == "" {
 			want = "2025-11-25"

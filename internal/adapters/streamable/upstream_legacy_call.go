@@ -89,7 +89,7 @@ const notAnAnswer = "what it answered is not an answer to the request"
 func (e *legacyCall) elsewhere() {
 	select {
 	case <-e.ctx.Done():
-	case <-e.w.heed.Done():
+	case <-e.w.listening.Done():
 		e.w.Abort(e.call, e.w.a.name.Invalid("it took the request and gave no answer", nil))
 	}
 }

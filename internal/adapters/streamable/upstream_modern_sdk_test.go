@@ -54,10 +54,10 @@ func TestUpstreamModernSDK(t *testing.T) {
 		from   *bridge.Caller
 		modern bool
 	}{
-		{"stateless", mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}, adaptertest.Guest(), true},
-		{"stateless json", mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}, adaptertest.Guest(), true},
+		{"stateless", mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}, adaptertest.ModernCaller(), true},
+		{"stateless json", mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}, adaptertest.ModernCaller(), true},
 		{"stateless, legacy client", mcp.StreamableHTTPOptions{Stateless: true}, adaptertest.Caller(""), false},
-		{"stateful", mcp.StreamableHTTPOptions{}, adaptertest.Guest(), false},
+		{"stateful", mcp.StreamableHTTPOptions{}, adaptertest.ModernCaller(), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sdkServer()
@@ -134,7 +134,7 @@ func TestUpstreamModernSDKListen(t *testing.T) {
 	s := sdkServer()
 	site := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(site.Close)
-	from := adaptertest.Guest()
+	from := adaptertest.ModernCaller()
 	up := adaptertest.OpenFor(t, adapter(t, site.URL, nil, upstream.Options{}), from, &adaptertest.Client{})
 	back := &adaptertest.Client{}
 	ctx, cancel := context.WithCancel(t.Context())

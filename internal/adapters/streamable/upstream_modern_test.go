@@ -70,7 +70,7 @@ func TestUpstreamModernHeaders(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newModern(t, echo)
 			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own", "Mcp-Name": "configured", "Mcp-Session-Id": "configured"}, upstream.Options{})
-			from := adaptertest.Guest()
+			from := adaptertest.ModernCaller()
 			from.Header = http.Header{"X-Both": {"first"}}
 			rest := &adaptertest.Client{}
 			up := adaptertest.OpenFor(t, a, from, rest)

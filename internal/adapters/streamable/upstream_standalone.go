@@ -82,20 +82,20 @@ func (w *wire) patiently(ctx context.Context, done <-chan struct{}) bool {
 // listen keeps the standalone stream open for as long as the connection lives. An
 // attempt that hangs is left to itself: there is never more than one stream.
 func (w *wire) listen() {
-	defer w.deafen()
+	defer w.stopListening()
 	s := &standalone{w: w, early: true}
 	began := time.Now()
-	res, again := s.attempt(w.heed)
+	res, again := s.attempt(w.listening)
 	close(w.tried)
 	s.early = false
 	if res == nil && again { // it may have come too early for this server
 		select {
 		case <-w.taken:
-		case <-w.heed.Done():
+		case <-w.listening.Done():
 		}
 		s.fails = 0
 		began = time.Now()
-		res, again = s.attempt(w.heed)
+		res, again = s.attempt(w.listening)
 	}
 	close(w.retried)
 	for {
@@ -103,18 +103,18 @@ func (w *wire) listen() {
 			s.follow(res, began)
 		}
 		w.mute()
-		if !again || pause.For(w.heed, s.pause()) != nil {
+		if !again || pause.For(w.listening, s.pause()) != nil {
 			return
 		}
 		began = time.Now()
-		res, again = s.attempt(w.heed)
+		res, again = s.attempt(w.listening)
 	}
 }
 
 // mute notes that there is no standalone stream, until it is open again. The end of
 // the connection is none of that: others may hear of the same changes.
 func (w *wire) mute() {
-	if w.heed.Err() != nil {
+	if w.listening.Err() != nil {
 		return
 	}
 	w.muted.Store(true)

@@ -19,11 +19,11 @@ import (
 // standalone stream, on which the server says what belongs to no call.
 type wire struct {
 	link
-	heed    context.Context // ends when there is nothing to listen to any more
-	deafen  context.CancelFunc
-	muted   atomic.Bool // the standalone stream is not open now, after it was tried
-	over    atomic.Bool // rest has been told that the connection has ended
-	unknown atomic.Bool // the server says with 404 that it does not know initialize
+	listening     context.Context // ends when there is nothing to listen to any more
+	stopListening context.CancelFunc
+	muted         atomic.Bool // the standalone stream is not open now, after it was tried
+	over          atomic.Bool // rest has been told that the connection has ended
+	unknown       atomic.Bool // the server says with 404 that it does not know initialize
 	greeting
 
 	// link's mu guards the rest.
@@ -41,7 +41,7 @@ var (
 func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
 	w := &wire{greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
 	w.init(a, from, rest, w)
-	w.heed, w.deafen = context.WithCancel(context.Background())
+	w.listening, w.stopListening = context.WithCancel(context.Background())
 	return w
 }
 
@@ -151,7 +151,7 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, b
 func (w *wire) forget(how string) *bridge.Error {
 	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
 	w.retire(err, w.dismiss, func() {
-		w.deafen()
+		w.stopListening()
 		w.mu.Lock()
 		w.over.Store(w.open)
 		w.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *wire) abandon(why string, cause error) {
 		return
 	}
 	w.Fail(err)
-	w.deafen()
+	w.stopListening()
 	w.stop()
 	if gone {
 		w.over.Store(true)
@@ -199,7 +199,7 @@ func (w *wire) shut() {
 	w.dismiss()
 	session, forgotten, left := w.session, w.settled != nil, w.left
 	w.mu.Unlock()
-	w.deafen()
+	w.stopListening()
 	w.finish()
 	if session != "" && !forgotten && !left {
 		w.goodbye()
@@ -210,7 +210,7 @@ func (w *wire) shut() {
 
 // ListensToChanges implements bridge.ListensToChanges: it does not where the server
 // has no standalone stream, or that was broken off and is not open again.
-func (w *wire) ListensToChanges() bool { return w.heed.Err() == nil && !w.muted.Load() }
+func (w *wire) ListensToChanges() bool { return w.listening.Err() == nil && !w.muted.Load() }
 
 // Attributes implements bridge.Attributing: what the server asks on the stream of
 // a call is about that call.

@@ -196,7 +196,7 @@ func (c *Cache) end(f *fetch, e *entry) {
 		}
 	}
 	if e != nil && e.announced && !c.hears(f, e.key) {
-		e.unheard(time.Now().Add(unannouncedFor))
+		e.missesChanges(time.Now().Add(unannouncedFor))
 	}
 	switch {
 	case e != nil && !f.void && !c.closed && (e.source == nil || f.c.lane.State() != lane.Ended) && !c.outrun(e):

@@ -44,9 +44,9 @@ func (e *listeners) hear(p *key) bool {
 	return e.shared > 0 || e.of[p.principal] > 0
 }
 
-// unheard notes that nobody will hear of a change. The caller holds the cache's
+// missesChanges notes that nobody will hear of a change. The caller holds the cache's
 // mu.
-func (e *entry) unheard(end time.Time) {
+func (e *entry) missesChanges(end time.Time) {
 	if e.announced && end.Before(e.fresh) {
 		e.fresh = end
 	}

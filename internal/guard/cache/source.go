@@ -90,7 +90,7 @@ func (s *Source) Closed() {
 		}
 		end := time.Now().Add(unannouncedFor)
 		for _, e := range s.entries {
-			e.unheard(end)
+			e.missesChanges(end)
 		}
 		if c.listeners.shared > 0 || c.listeners.of[s.from.Principal] > 0 {
 			return
@@ -98,7 +98,7 @@ func (s *Source) Closed() {
 		for _, kept := range c.shared {
 			for _, e := range kept {
 				if !c.listeners.hear(e.key) {
-					e.unheard(end)
+					e.missesChanges(end)
 				}
 			}
 		}
@@ -114,12 +114,12 @@ func (s *Source) Deaf() {
 		}
 		end := time.Now().Add(unannouncedFor)
 		for _, e := range s.entries {
-			e.unheard(end)
+			e.missesChanges(end)
 		}
 		for _, kept := range c.shared {
 			for _, e := range kept {
 				if s.concerns(e.key) {
-					e.unheard(end)
+					e.missesChanges(end)
 				}
 			}
 		}

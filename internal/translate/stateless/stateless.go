@@ -56,7 +56,7 @@ type Options struct {
 	// Refuse answers a request that contradicts itself, or returns nil.
 	Refuse func(*bridge.Request) *jsonrpc.Message
 	// Heard is told what a modern server says on the stream of a call, and what may
-	// have changed unheard.
+	// have changed without word.
 	Heard func(*jsonrpc.Message)
 	// Leaving counts a connection that is closed in the background, until left is
 	// called. The end of ctx is the end of all patience.

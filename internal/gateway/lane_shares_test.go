@@ -58,7 +58,7 @@ func TestPortions(t *testing.T) {
 				s, _ := begin(t, b, "p")
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 				b.Close(context.Background())
-				if r := b.table.Load().servers[0]; !r.portions.Idle() || !b.portions.Idle() || b.lanes.Open()+r.lane.Budget.Open() != 0 {
+				if r := b.table.Load().servers[0]; !r.laneShares.Idle() || !b.laneShares.Idle() || b.lanes.Open()+r.lane.Budget.Open() != 0 {
 					t.Errorf("something is left: %d of all, %d of the server", b.lanes.Open(), r.lane.Budget.Open())
 				}
 			})
@@ -100,7 +100,7 @@ func TestPortionsYields(t *testing.T) {
 			bridgetest.Contains(t, call("p", n), `"result"`)
 			time.Sleep(time.Second)
 		}
-		if of := b.table.Load().servers[0].portions; of.Has("p") != 3 || of.Has("q") != 1 {
+		if of := b.table.Load().servers[0].laneShares; of.Has("p") != 3 || of.Has("q") != 1 {
 			t.Errorf("connections: %d and %d", of.Has("p"), of.Has("q"))
 		}
 	})
