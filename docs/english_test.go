@@ -43,11 +43,19 @@ var habits = []struct{ pattern, better, sample string }{
 	{`\bnew start\b`, `"restart"`, "After a new start of the server."},
 }
 
+// patterns are those of the habits.
+var patterns = func() (all []*regexp.Regexp) {
+	for _, h := range habits {
+		all = append(all, regexp.MustCompile(h.pattern))
+	}
+	return all
+}()
+
 // stumbles returns the habits that a text has.
 func stumbles(text string) []string {
 	var found []string
-	for _, h := range habits {
-		if m := regexp.MustCompile(h.pattern).FindString(text); m != "" {
+	for i, h := range habits {
+		if m := patterns[i].FindString(text); m != "" {
 			found = append(found, strconv.Quote(strings.TrimSpace(m))+": say "+h.better)
 		}
 	}
