@@ -1,0 +1,92 @@
+// The bridge's API, as docs/console.md and the other clients of it have it, and its events.
+
+/** Where the console is, such as http://127.0.0.1:8808/ui/. */
+export const root = new URL('.', globalThis.location?.href ?? 'http://localhost/ui/').href;
+
+/** An answer that says no. */
+export class Refused extends Error {
+  /** @param {number} status @param {any} body @param {string|null} [after] seconds to wait */
+  constructor(status, body, after) {
+    super(body?.error?.message ?? (status ? `the bridge answered with status ${status}` : 'the bridge does not answer'));
+    this.status = status;
+    this.code = body?.error?.code ?? '';
+    /** @type {{file?: string, line?: number, message: string}[]} */
+    this.faults = body?.error?.faults ?? [];
+    this.after = Number(after ?? 0);
+  }
+}
+
+/** Told when a request was refused because nobody is signed in. */
+export const signedOut = new EventTarget();
+
+/**
+ * @param {string} path below ui/
+ * @param {object} [body] what is sent; without it, it is a GET
+ */
+async function request(path, body) {
+  let response;
+  try {
+    response = await fetch(root + path, body === undefined ? { credentials: 'same-origin' } : {
+      method: 'POST', credentials: 'same-origin', body: JSON.stringify(body),
+      headers: { 'Content-Type': 'application/json', 'Bridge-Console': '1' },
+    });
+  } catch {
+    throw new Refused(0, null);
+  }
+  const answer = await response.json().catch(() => null);
+  if (response.ok) return answer;
+  if (response.status === 401 && path !== 'login') signedOut.dispatchEvent(new Event('signedout'));
+  throw new Refused(response.status, answer, response.headers.get('Retry-After'));
+}
+
+/** @param {string} path @returns {Promise<any>} */
+export const get = (path) => request(`api/v1/${path}`);
+/** @param {string} path @param {object} [body] @returns {Promise<any>} */
+export const post = (path, body = {}) => request(`api/v1/${path}`, body);
+/** @param {string} key */
+export const signIn = (key) => request('login', { key });
+export const signOut = () => request('logout', {});
+
+/** A part of a path. @param {string} s */
+export const part = encodeURIComponent;
+
+const kinds = ['snapshot', 'status', 'call.begin', 'call.mark', 'call.end', 'sessions', 'log', 'message', 'dropped'];
+
+/**
+ * Follows events until close is called. The browser connects again by itself after a loss, and what
+ * was missed comes with the next snapshot; an answer that is no stream is tried again after 5 s.
+ * @param {string[]} topics
+ * @param {(type: string, data: any) => void} heard
+ * @param {(live: boolean) => void} [state]
+ * @returns {{close: () => void}}
+ */
+export function follow(topics, heard, state = () => {}) {
+  /** @type {EventSource|undefined} */
+  let source;
+  /** @type {any} */
+  let timer;
+  const open = () => {
+    const s = new EventSource(`${root}api/v1/events?topics=${topics.join(',')}`);
+    source = s;
+    for (const type of kinds) {
+      s.addEventListener(type, (e) => {
+        if (type === 'snapshot') state(true);
+        heard(type, JSON.parse(/** @type {MessageEvent} */ (e).data));
+      });
+    }
+    s.addEventListener('bye', (e) => {
+      s.close();
+      state(false);
+      if (JSON.parse(/** @type {MessageEvent} */ (e).data).reason === 'signed_out') signedOut.dispatchEvent(new Event('signedout'));
+      else timer = setTimeout(open, 2000);
+    });
+    s.addEventListener('error', () => {
+      state(false);
+      if (s.readyState !== EventSource.CLOSED) return;
+      get('me').catch(() => {}); // it says whether somebody has to sign in
+      timer = setTimeout(open, 5000);
+    });
+  };
+  open();
+  return { close() { source?.close(); clearTimeout(timer); } };
+}

@@ -1,0 +1,103 @@
+// What is asked of the person at the page: whether to do something, and what servers want to know.
+import { html, render } from './dom.js';
+import { address, copy } from './parts.js';
+import { fieldOf, problems } from './schema-form.js';
+
+/**
+ * Shows a dialog until it is closed. The focus goes into it and back.
+ * @param {string} title
+ * @param {(close: (answer: any) => void, again: () => void) => any} view
+ * @param {AbortSignal} [signal] closes it, with undefined
+ * @returns {Promise<any>} what close was given; undefined by Escape
+ */
+export function dialog(title, view, signal) {
+  return new Promise((resolve) => {
+    const box = document.createElement('dialog');
+    box.setAttribute('aria-label', title);
+    /** @type {any} */
+    let answer;
+    const close = (/** @type {any} */ a) => { answer = a; box.close(); };
+    const again = () => render(html`<h2>${title}</h2>${view(close, again)}`, box);
+    const abort = () => box.close();
+    box.addEventListener('close', () => {
+      signal?.removeEventListener('abort', abort);
+      box.remove();
+      resolve(answer);
+    });
+    signal?.addEventListener('abort', abort);
+    document.body.append(box);
+    again();
+    if (signal?.aborted) box.remove(), resolve(undefined);
+    else {
+      box.showModal();
+      setTimeout(() => /** @type {HTMLElement|null} */ (box.querySelector('input, select, textarea, [autofocus]'))?.focus()); // when forms in it are there
+    }
+  });
+}
+
+/** @param {string} title @param {string} text @param {string} yes what the button says @returns {Promise<boolean>} */
+export const sure = (title, text, yes) => dialog(title, (close) => html`<p>${text}</p><div class="actions"><button type="button" autofocus @click=${() => close(false)}>no</button><button type="button" class="act" @click=${() => close(true)}>${yes}</button></div>`).then(Boolean);
+
+/**
+ * Answers a request of a server by asking.
+ * @param {string} server its name
+ * @param {{method: string, params: any}} request
+ * @param {() => {uri: string, name?: string}[]} roots what roots/list is answered with
+ * @param {AbortSignal} signal
+ * @returns {Promise<any>} the result; null refuses
+ */
+export async function answer(server, request, roots, signal) {
+  const p = request.params ?? {};
+  switch (request.method) {
+    case 'roots/list': return { roots: roots() };
+    case 'elicitation/create': return p.mode === 'url' ? agree(server, p, signal) : fill(server, p, signal);
+    case 'sampling/createMessage': return write(server, p, signal);
+    default: return null;
+  }
+}
+
+/** @param {string} server @param {any} p @param {AbortSignal} signal */
+async function fill(server, p, signal) {
+  const schema = p.requestedSchema ?? { type: 'object', properties: {} };
+  /** @type {any} */
+  let value = {};
+  for (const [name, s] of Object.entries(schema.properties ?? {})) if (s && typeof s === 'object' && 'default' in s) value[name] = s.default;
+  let strict = false;
+  const given = await dialog(`${server} asks`, (close, again) => html`
+    <p class="message">${p.message}</p>
+    <schema-form .schema=${schema} .value=${value} .strict=${strict} @changed=${(/** @type {any} */ e) => { value = e.detail; again(); }}></schema-form>
+    <div class="actions">
+      <button type="button" @click=${() => close({ action: 'decline' })}>decline</button><button type="button" @click=${() => close({ action: 'cancel' })}>cancel</button>
+      <button type="button" class="act" @click=${() => {
+        if (problems(fieldOf(schema), value).length) { strict = true; again(); } else close({ action: 'accept', content: value });
+      }}>answer</button>
+    </div>`, signal);
+  return given ?? { action: 'cancel' };
+}
+
+/** @param {string} server @param {any} p @param {AbortSignal} signal */
+async function agree(server, p, signal) {
+  const given = await dialog(`${server} asks you to open an address`, (close) => html`
+    <p class="message">${p.message}</p>
+    <p class="address">${address(String(p.url))}</p>
+    <p class="quiet">Nothing is opened unless you open it. Look at the address first: what you type there goes to whoever has it.</p>
+    <div class="actions">${copy('copy the address', String(p.url))}
+      <button type="button" @click=${() => close({ action: 'decline' })}>decline</button><button type="button" @click=${() => close({ action: 'cancel' })}>cancel</button>
+      <button type="button" class="act" @click=${() => close({ action: 'accept' })}>I agree</button>
+    </div>`, signal);
+  return given ?? { action: 'cancel' };
+}
+
+/** @param {string} server @param {any} p @param {AbortSignal} signal */
+async function write(server, p, signal) {
+  let text = '';
+  let model = 'by hand';
+  const given = await dialog(`${server} asks for a completion`, (close) => html`
+    ${p.systemPrompt ? html`<h3>system prompt</h3><long-text .text=${String(p.systemPrompt)}></long-text>` : ''}
+    <h3>messages</h3><json-tree .value=${p.messages}></json-tree>
+    <p class="quiet">at most ${p.maxTokens ?? '–'} tokens${p.tools?.length ? `; it offers ${p.tools.length} tools` : ''}</p>
+    <div class="field"><label for="sampled">your answer, as the model</label><textarea id="sampled" rows="4" autofocus @input=${(/** @type {any} */ e) => { text = e.target.value; }}></textarea></div>
+    <div class="field"><label for="model">model</label><input id="model" .value=${model} @input=${(/** @type {any} */ e) => { model = e.target.value; }} /></div>
+    <div class="actions"><button type="button" @click=${() => close(undefined)}>refuse</button><button type="button" class="act" @click=${() => close(true)}>answer</button></div>`, signal);
+  return given ? { role: 'assistant', content: { type: 'text', text }, model, stopReason: 'endTurn' } : null;
+}

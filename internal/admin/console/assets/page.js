@@ -1,0 +1,87 @@
+// What all pages have: the store, the route, and a list in a window of its own.
+import { html, View } from './dom.js';
+
+/** @typedef {import('./store.js').Store} Store */
+/** @typedef {{page: string, rest: string[], query: URLSearchParams}} Route */
+
+/** @param {string} hash such as #/servers/files?filter=x @returns {Route} */
+export function routeOf(hash) {
+  const [path, query] = hash.replace(/^#\/?/, '').split(/\?(.*)/s);
+  const [page, ...rest] = path.split('/').map((p) => { try { return decodeURIComponent(p); } catch { return p; } });
+  return { page: page || 'overview', rest, query: new URLSearchParams(query ?? '') };
+}
+
+/** The address of a page. @param {...string} parts */
+export const to = (...parts) => `#/${parts.map(encodeURIComponent).join('/')}`;
+
+/** A page: it is shown anew when the store changes. */
+export class Page extends View {
+  /** @type {Store} */
+  store = /** @type {any} */ (undefined);
+  /** @type {Route} */
+  route = routeOf('');
+  /** What its events are about. @returns {string[]} */
+  get topics() { return ['servers']; }
+  #changed = () => { if (!this.store.paused) this.update(); };
+
+  connectedCallback() {
+    this.store.addEventListener('change', this.#changed);
+    this.store.watch(this.topics);
+    super.connectedCallback();
+  }
+
+  disconnectedCallback() { this.store.removeEventListener('change', this.#changed); }
+
+  /** Sets a part of the query, so that a view can be sent to somebody. @param {string} name @param {string} value */
+  ask(name, value) {
+    const query = new URLSearchParams(this.route.query);
+    if (value) query.set(name, value);
+    else query.delete(name);
+    this.route = { ...this.route, query };
+    const text = query.toString();
+    history.replaceState(null, '', to(this.route.page, ...this.route.rest) + (text ? `?${text}` : ''));
+    this.update();
+  }
+
+  /** The line with the filter. @param {string} hint @param {any} [more] */
+  filterLine(hint, more = '') {
+    return html`<form class="line" role="search" @submit=${(/** @type {Event} */ e) => e.preventDefault()}><label for="filter">filter</label><input id="filter" type="search" spellcheck="false" autocomplete="off" placeholder=${hint} .value=${this.route.query.get('filter') ?? ''} @input=${(/** @type {any} */ e) => this.ask('filter', e.target.value)} />${more}</form>`;
+  }
+}
+
+/** A long list, of which only what is in sight is in the page. All rows are equally high. */
+export class RowWindow extends View {
+  /** @type {any[]} */
+  rows = [];
+  /** @type {(row: any) => any} what makes a row's template; its element has the class "row" */
+  show = () => '';
+  height = 30;
+  name = 'rows';
+  /** Stays at the end while somebody looks at the end. */
+  follow = false;
+  #top = 0;
+  #tall = 480;
+  #atEnd = true;
+
+  view() {
+    const first = Math.max(0, Math.floor(this.#top / this.height) - 10);
+    const last = Math.min(this.rows.length, Math.ceil((this.#top + this.#tall) / this.height) + 10);
+    const bar = (/** @type {number} */ n) => html`<svg class="gap" width="1" height=${n * this.height} aria-hidden="true"></svg>`;
+    if (this.follow && this.#atEnd) queueMicrotask(() => this.#end());
+    return html`<div class="window" role="region" tabindex="0" aria-live="off" aria-label=${this.name} @scroll=${(/** @type {any} */ e) => this.#scrolled(e.target)}>${bar(first)}${this.rows.slice(first, last).map(this.show)}${bar(this.rows.length - last)}</div>`;
+  }
+
+  #end() {
+    const box = this.firstElementChild;
+    if (box) box.scrollTop = box.scrollHeight;
+  }
+
+  /** @param {HTMLElement} box */
+  #scrolled(box) {
+    this.#atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - this.height;
+    this.#top = box.scrollTop;
+    this.#tall = box.clientHeight;
+    this.update();
+  }
+}
+customElements.define('row-window', RowWindow);

@@ -1,0 +1,92 @@
+// A server: how it fares, its connections and settings, and what operators do with it.
+import { get, part } from './api.js';
+import { html } from './dom.js';
+import { Page, to } from './page.js';
+import { age, badge, fault, table, time } from './parts.js';
+import { breaker, speaks } from './overview.js';
+import { bytes, duration } from './text.js';
+
+class ServerPage extends Page {
+  /** @type {any} */
+  #detail = undefined;
+  /** @type {any} */
+  #error = undefined;
+  /** @type {any} */
+  #timer;
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.#ask();
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    clearTimeout(this.#timer);
+  }
+
+  async #ask() {
+    clearTimeout(this.#timer);
+    try {
+      this.#detail = await get(`servers/${part(this.route.rest[0])}`);
+      this.#error = undefined;
+    } catch (e) {
+      this.#error = e;
+    }
+    if (!this.isConnected) return;
+    this.#timer = setTimeout(() => this.#ask(), 3000);
+    if (!this.store.paused) this.update();
+  }
+
+  view() {
+    const name = this.route.rest[0];
+    const head = html`<h1>${name}</h1>`;
+    if (!this.#detail) return [head, this.#error ? fault(this.#error) : html`<p>reading…</p>`];
+    const now = this.store.state.status?.servers.find((/** @type {any} */ s) => s.name === name);
+    const s = now ?? this.#detail.server;
+    const { connections, settings } = this.#detail;
+    /** @param {string} term @param {any} value */
+    const fact = (term, value) => (value === undefined || value === '' || value === false ? '' : html`<div><dt>${term}</dt><dd>${value}</dd></div>`);
+    return [head, this.#error ? fault(this.#error) : '', html`
+      <p class="summary" role="status">${badge(s.forced?.drain ? 'draining' : s.state)} ${s.since ? html`<span>for ${age(s.since)}</span>` : ''} ${s.reason ?? ''}</p>
+      ${this.#actions(name, s)}
+      <p><a class="button" href=${to('try', name)}>Try its tools</a> <a class="button" href=${`${to('calls')}?filter=server:${part(name)}`}>Calls</a></p>
+      <dl class="facts">
+        ${fact('speaks', `${speaks(s)}${s.era ? ` (${s.era})` : ''}`)}
+        ${fact('calls under way', s.calls)}${fact('waiting', s.queued)}${fact('waiting for their client', s.parked_calls)}
+        ${fact('sessions', s.sessions)}${fact('connections', s.connections)}${fact('restarts', s.restarts || undefined)}
+        ${fact('circuit breaker', breaker(s))}${fact('opened', s.circuit_breaker_opened ? `${s.circuit_breaker_opened} times` : undefined)}
+        ${fact('cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}, ${s.cache.hits} hits, ${s.cache.misses} misses`)}
+        ${fact('last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
+      </dl>
+      ${connections ? html`<h2>Connections</h2>${connections.length ? table('connections', ['id', 'process', 'for', 'client', 'revision', 'open', 'calls', ''], connections.map((/** @type {any} */ c) => html`<tr key=${c.id}>
+        <td>${c.id}</td><td>${c.pid ?? '–'}</td><td>${c.for} ${c.principal ?? ''}</td><td>${c.client ?? '–'}</td><td>${c.revision ?? '–'}</td><td>${age(c.opened)}</td><td class="n">${c.calls}</td>
+        <td>${this.store.can('servers/{}/connections/{}/stop') ? html`<act-button .label=${'stop'} .path=${`servers/${part(name)}/connections/${part(c.id)}/stop`} .confirm=${'Stop this connection? Its calls end without an answer.'} @acted=${() => this.#ask()}></act-button>` : ''}</td>
+      </tr>`)) : html`<p>There is none.</p>`}` : ''}
+      ${settings ? html`<h2>Settings</h2><long-text .text=${settings}></long-text>` : ''}`];
+  }
+
+  /** @param {string} name @param {any} s */
+  #actions(name, s) {
+    const path = `servers/${part(name)}`;
+    const again = () => this.#ask();
+    const can = (/** @type {string} */ a) => this.store.can(a);
+    const forced = s.forced?.breaker;
+    return html`<div class="actions">
+      ${can('servers/{}/probe') ? html`<act-button .label=${'try now'} .path=${`${path}/probe`} .done=${probed} @acted=${again}></act-button>` : ''}
+      ${can('servers/{}/breaker') ? [
+        forced ? html`<act-button key="auto" .label=${'leave the breaker to itself'} .path=${`${path}/breaker`} .body=${{ state: 'auto' }} @acted=${again}></act-button>` : '',
+        forced !== 'open' ? html`<act-button key="open" .label=${'open the breaker'} .path=${`${path}/breaker`} .body=${{ state: 'open' }} .confirm=${`Refuse all calls to ${name}?`} @acted=${again}></act-button>` : '',
+        forced !== 'closed' ? html`<act-button key="closed" .label=${'close the breaker'} .path=${`${path}/breaker`} .body=${{ state: 'closed' }} @acted=${again}></act-button>` : '',
+      ] : ''}
+      ${can('servers/{}/lists/forget') ? html`<act-button .label=${'forget its lists'} .path=${`${path}/lists/forget`} .done=${(/** @type {any} */ a) => `${a.forgotten} forgotten`} @acted=${again}></act-button>` : ''}
+      ${can('servers/{}/drain') ? (s.forced?.drain
+        ? html`<act-button key="resume" .label=${'take calls again'} .path=${`${path}/resume`} @acted=${again}></act-button>`
+        : html`<act-button key="drain" .label=${'take no new calls'} .path=${`${path}/drain`} .confirm=${`Take no new calls for ${name}? Those under way finish.`} @acted=${again}></act-button>`) : ''}
+    </div>`;
+  }
+}
+
+/** @param {any} a */
+const probed = (a) => (a.ok ? `it works (${duration(a.took_ms)})` : `it does not work: ${a.error}`);
+
+customElements.define('page-server', ServerPage);

@@ -1,0 +1,265 @@
+// One tool, prompt, resource or template in Try: its form, the call, and what came of it.
+import { sure } from './ask.js';
+import { root } from './api.js';
+import { html, View } from './dom.js';
+import { Exact, parse, stringify } from './json.js';
+import { paramHeaders } from './mcp.js';
+import { address, copy, fault } from './parts.js';
+import { fieldOf, initial, problems } from './schema-form.js';
+import { expand, variables } from './uri-template.js';
+import { duration } from './text.js';
+import './form.js';
+
+/** Destructive tools that somebody has agreed to call, in this page's life. */
+const agreed = new Set();
+
+class TryItem extends View {
+  /** @type {any} the page it is on */
+  page = undefined;
+  /** @type {import('./mcp.js').Client} */
+  client = /** @type {any} */ (undefined);
+  kind = 'tools';
+  /** @type {any} */
+  entry = {};
+  /** Arguments to begin with. @type {any} */
+  given = undefined;
+  /** @type {any} */
+  #value = undefined;
+  /** The text of the JSON view; undefined while the form is shown. @type {string|undefined} */
+  #text = undefined;
+  #strict = false;
+  /** @type {AbortController|undefined} */
+  #running = undefined;
+  /** @type {any[]} */
+  #progress = [];
+  /** @type {any} */
+  #outcome = undefined;
+  #tab = 'result';
+  #subscribed = false;
+  /** @type {any} */
+  #schema = undefined;
+  /** @type {string[]} addresses of blobs */
+  #blobs = [];
+
+  connectedCallback() {
+    this.#schema = this.#schemaOf();
+    this.#value = this.given ?? initial(fieldOf(this.#schema)) ?? {};
+    super.connectedCallback();
+  }
+
+  disconnectedCallback() {
+    this.#running?.abort();
+    this.#forget();
+  }
+
+  #forget() {
+    this.#blobs.forEach((b) => URL.revokeObjectURL(b));
+    this.#blobs = [];
+  }
+
+  #schemaOf() {
+    const e = this.entry;
+    if (this.kind === 'tools') return e.inputSchema ?? { type: 'object' };
+    const names = this.kind === 'prompts' ? e.arguments ?? [] : this.kind === 'templates' ? variables(e.uriTemplate).map((name) => ({ name, required: true })) : [];
+    return {
+      type: 'object', additionalProperties: false, required: names.filter((/** @type {any} */ a) => a.required).map((/** @type {any} */ a) => a.name),
+      properties: Object.fromEntries(names.map((/** @type {any} */ a) => [a.name, { type: 'string', title: a.title, description: a.description }])),
+    };
+  }
+
+  /** What is sent, and by which method. @returns {[string, any]} */
+  #request() {
+    const e = this.entry;
+    if (this.kind === 'tools') return ['tools/call', { name: e.name, arguments: this.#value }];
+    if (this.kind === 'prompts') return ['prompts/get', { name: e.name, arguments: this.#value }];
+    return ['resources/read', { uri: this.kind === 'templates' ? expand(e.uriTemplate, this.#value) : e.uri }];
+  }
+
+  async #call() {
+    if (this.#running) return;
+    if (this.#text !== undefined && !this.#taken(this.#text)) return;
+    const wrong = problems(fieldOf(this.#schema), this.#value);
+    if (wrong.some((p) => p.message !== 'is needed' || this.kind === 'templates')) { this.#strict = true; this.update(); return; }
+    const a = this.entry.annotations ?? {};
+    const id = `${this.page.server} ${this.entry.name}`;
+    if (this.kind === 'tools' && a.destructiveHint && !a.readOnlyHint && !agreed.has(id)) {
+      if (!(await sure('Call a destructive tool?', `${this.entry.name} says of itself that it may destroy something.`, 'call it'))) return;
+      agreed.add(id);
+    }
+    const [method, params] = this.#request();
+    const from = this.page.messages.length;
+    const before = this.page.messages[from - 1];
+    const stop = this.#running = new AbortController();
+    this.#progress = [];
+    this.#forget();
+    this.#outcome = undefined;
+    this.#strict = true;
+    this.update();
+    const began = performance.now();
+    /** @type {any} */
+    const outcome = {};
+    try {
+      outcome.result = await this.client.request(method, params, {
+        signal: stop.signal, headers: this.kind === 'tools' ? paramHeaders(this.#schema, this.#value) : {},
+        progress: (p) => { this.#progress.push(p); this.update(); },
+      });
+      if (params.uri) this.page.changed.delete(params.uri);
+    } catch (e) {
+      outcome.error = stop.signal.aborted ? new Error('cancelled') : e;
+    }
+    outcome.took = performance.now() - began;
+    const messages = this.page.messages;
+    outcome.messages = messages.slice(before ? messages.indexOf(before) + 1 : 0);
+    this.#outcome = outcome;
+    this.#running = undefined;
+    if (this.#tab !== 'messages') this.#tab = outcome.result?.structuredContent === undefined ? 'result' : 'structured';
+    this.update();
+  }
+
+  /** Takes the text of the JSON view as the value, if it is JSON. @param {string} text */
+  #taken(text) {
+    try {
+      this.#value = text.trim() === '' ? {} : parse(text);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** @param {string} name @param {string} text @returns {Promise<string[]>} */
+  async #complete(name, text) {
+    if (!this.client.server.capabilities?.completions && this.client.modern) return [];
+    const ref = this.kind === 'prompts' ? { type: 'ref/prompt', name: this.entry.name } : { type: 'ref/resource', uri: this.entry.uriTemplate };
+    const { [name]: _, ...others } = this.#value;
+    const answer = await this.client.request('completion/complete', { ref, argument: { name, value: text }, context: { arguments: others } }).catch(() => undefined);
+    return answer?.completion?.values ?? [];
+  }
+
+  view() {
+    const e = this.entry;
+    const a = e.annotations ?? {};
+    const said = [a.readOnlyHint ? 'reads only' : a.destructiveHint ? '! destructive' : '', a.idempotentHint ? 'may be repeated' : '', a.openWorldHint === false ? 'closed world' : '', e.mimeType ?? ''].filter(Boolean).join(' · ');
+    const wrongText = this.#text === undefined || this.#taken(this.#text) ? '' : 'This is no JSON yet.';
+    const completes = this.kind === 'prompts' || this.kind === 'templates' ? (/** @type {string} */ n, /** @type {string} */ t) => this.#complete(n, t) : undefined;
+    this.completes ??= completes; // the same function each time, so that the form is not shown anew
+    return html`<section class="item" aria-label=${e.name} @keydown=${(/** @type {any} */ k) => { if (k.key === 'Enter' && (k.ctrlKey || k.metaKey)) { k.preventDefault(); this.#call(); } }}>
+      <h2>${e.title ?? e.name}</h2>
+      ${e.title && e.title !== e.name ? html`<p><code>${e.name}</code></p>` : ''}
+      ${e.uri || e.uriTemplate ? html`<p><code>${e.uri ?? e.uriTemplate}</code></p>` : ''}
+      ${said ? html`<p class="quiet">${said}</p>` : ''}
+      ${e.description ? html`<p class="message">${e.description}</p>` : ''}
+      ${this.kind === 'resources' ? '' : html`<div class="tabs" role="group" aria-label="how arguments are written">
+        <button type="button" class="tab" aria-pressed=${String(this.#text === undefined)} disabled=${Boolean(wrongText)} @click=${() => { this.#text = undefined; this.update(); }}>Form</button>
+        <button type="button" class="tab" aria-pressed=${String(this.#text !== undefined)} @click=${() => { this.#text ??= stringify(this.#value, 2); this.update(); }}>JSON</button></div>
+      ${this.#text === undefined
+        ? html`<schema-form .schema=${this.#schema} .value=${this.#value} .strict=${this.#strict} .complete=${this.completes} @changed=${(/** @type {any} */ c) => { this.#value = c.detail; this.update(); }}></schema-form>`
+        : html`<div class="field"><label for="arguments">arguments</label><textarea id="arguments" rows="8" spellcheck="false" .value=${this.#text} @input=${(/** @type {any} */ i) => { this.#text = i.target.value; this.update(); }}></textarea>${wrongText ? html`<p class="wrong">▲ ${wrongText}</p>` : ''}</div>`}`}
+      ${this.kind === 'templates' ? html`<p>reads <code>${expand(e.uriTemplate, texts(this.#value))}</code></p>` : ''}
+      <div class="actions">
+        <button type="button" class="act" disabled=${Boolean(this.#running || wrongText)} title="Ctrl+Enter" @click=${() => this.#call()}>${this.kind === 'tools' ? 'call' : this.kind === 'prompts' ? 'get' : 'read'}</button>
+        ${this.#running ? html`<button type="button" @click=${() => this.#running?.abort()}>cancel</button>` : ''}
+        ${this.kind === 'resources' && this.client.server.capabilities?.resources?.subscribe ? html`<button type="button" aria-pressed=${String(this.#subscribed)} @click=${() => this.#toggle()}>${this.#subscribed ? 'unsubscribe' : 'subscribe'}</button>` : ''}
+      </div>
+      ${this.#bar()}
+      <div aria-live="polite">${this.#shown()}</div>
+      ${this.#as()}
+    </section>`;
+  }
+
+  async #toggle() {
+    this.#subscribed = !this.#subscribed;
+    try {
+      await (this.#subscribed ? this.client.subscribe(this.entry.uri) : this.client.unsubscribe(this.entry.uri));
+    } catch (e) {
+      this.#outcome = { error: e, took: 0, messages: [] };
+    }
+    this.update();
+  }
+
+  #bar() {
+    const p = this.#progress[this.#progress.length - 1];
+    if (!this.#running) return '';
+    const n = Number(p?.progress ?? 0);
+    const of = p?.total === undefined ? undefined : Number(p.total);
+    return html`<div class="line" role="status"><progress aria-label="progress" max=${of ?? 1} value=${of === undefined ? undefined : n}></progress><span>${p ? `${p.progress}${p.total === undefined ? '' : ` of ${p.total}`} ${p.message ?? ''}` : 'waiting…'}</span></div>`;
+  }
+
+  #shown() {
+    const o = this.#outcome;
+    if (!o) return '';
+    const r = o.result;
+    const verdict = o.error ? (o.error.code === undefined ? 'failed' : `error ${o.error.code}`) : r?.isError ? 'the tool failed' : 'ok';
+    let fits = '';
+    if (this.entry.outputSchema && r && !r.isError) {
+      const wrong = r.structuredContent === undefined ? ['there is none'] : problems(fieldOf(this.entry.outputSchema), r.structuredContent).map((p) => `${p.path.join('.')} ${p.message}`);
+      fits = wrong.length ? `output does not fit its schema ✘ (${wrong[0]})` : 'output fits its schema ✔';
+    }
+    const head = [duration(o.took), verdict, this.#progress.length ? `${this.#progress.length} progress` : '', fits].filter(Boolean).join(' · ');
+    /** @param {string} id @param {string} label */
+    const tab = (id, label) => html`<button type="button" class="tab" aria-pressed=${String(this.#tab === id)} @click=${() => { this.#tab = id; this.update(); }}>${label}</button>`;
+    return html`<div class="outcome">
+      <p class=${o.error || r?.isError ? 'verdict bad' : 'verdict good'}>${o.error || r?.isError ? '✘' : '✔'} ${head}</p>
+      ${o.error ? fault(o.error) : ''}
+      ${o.error?.data !== undefined ? html`<json-tree .value=${o.error.data}></json-tree>` : ''}
+      <div class="tabs" role="group" aria-label="views of the result">${r?.structuredContent === undefined ? '' : tab('structured', 'structured')}${r ? tab('result', 'content') : ''}${r ? tab('json', 'JSON') : ''}${tab('messages', `raw messages (${o.messages.length})`)}</div>
+      ${this.#view(o)}</div>`;
+  }
+
+  /** @param {any} o */
+  #view(o) {
+    const r = o.result;
+    if (this.#tab === 'messages' || !r) return this.#tab === 'messages' ? html`<ol class="messages">${o.messages.map((/** @type {any} */ m) => html`<li><details><summary>${m.to === 'server' ? '→ server' : '← client'} ${m.message.method ?? (m.message.error ? 'error' : 'result')} ${m.message.id === undefined ? '' : `id ${m.message.id}`}</summary><long-text .text=${stringify(m.message, 2)}></long-text></details></li>`)}</ol>` : '';
+    if (this.#tab === 'json') return html`<json-tree .value=${r}></json-tree>`;
+    if (this.#tab === 'structured' && r.structuredContent !== undefined) return html`<json-tree .value=${r.structuredContent}></json-tree>`;
+    if (r.messages) return r.messages.map((/** @type {any} */ m) => html`<h3>${m.role}</h3>${this.#block(m.content)}`);
+    const blocks = r.content ?? r.contents ?? [];
+    return blocks.length ? blocks.map((/** @type {any} */ b) => this.#block(b)) : html`<p class="quiet">There is no content.</p>`;
+  }
+
+  /** A block of content: text is text, pictures and sound are shown, everything else is JSON. @param {any} b @returns {any} */
+  #block(b) {
+    if (Array.isArray(b)) return b.map((x) => this.#block(x));
+    if (b?.type === 'resource') return this.#block(b.resource ?? {});
+    if (typeof b?.text === 'string') return html`${b.uri ? html`<p class="quiet">${b.uri} ${b.mimeType ?? ''}</p>` : ''}<long-text .text=${b.text}></long-text>`;
+    if (b?.type === 'resource_link') return html`<p>resource: ${address(b.uri)} ${b.title ?? b.name ?? ''} ${b.mimeType ?? ''}</p>`;
+    const data = b?.data ?? b?.blob;
+    const type = String(b?.mimeType ?? '');
+    if (typeof data === 'string') {
+      const blob = this.#blob(b, data, type);
+      if (blob && /^image\/(png|jpeg|gif|webp|avif|bmp)$/.test(type)) return html`<p><img src=${blob} alt=${`a picture of the server, ${type}`} /></p>`;
+      if (blob && type.startsWith('audio/')) return html`<p><a href=${blob} download="sound">sound, ${type}</a></p>`;
+      return html`<p>${b.uri ?? ''} ${type || 'bytes'}, ${Math.floor(data.length * 0.75)} bytes ${blob ? html`<a href=${blob} download="content">save</a>` : ''}</p>`;
+    }
+    return html`<json-tree .value=${b}></json-tree>`;
+  }
+
+  /** @param {any} b @param {string} data in base64 @param {string} type */
+  #blob(b, data, type) {
+    if (this.#outcome.blobs?.has(b)) return this.#outcome.blobs.get(b);
+    this.#outcome.blobs ??= new Map();
+    let made;
+    try {
+      const safe = /^(image\/(png|jpeg|gif|webp|avif|bmp)|audio\/[\w.+-]+)$/.test(type) ? type : 'application/octet-stream'; // never a page of our origin
+      made = URL.createObjectURL(new Blob([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], { type: safe }));
+      this.#blobs.push(made);
+    } catch { /* it is no base64 */ }
+    this.#outcome.blobs.set(b, made);
+    return made;
+  }
+
+  /** The same call for a terminal. */
+  #as() {
+    if (this.kind !== 'tools' || this.#value === undefined) return '';
+    const args = stringify(this.#value);
+    const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
+    const base = root.replace(/ui\/$/, '');
+    const at = this.page.server === '*' ? `${base}mcp` : `${base}${encodeURIComponent(this.page.server)}/mcp`;
+    const call = `mcp-bridge call ${quote(at)} ${quote(this.entry.name)} --json ${quote(args)}`;
+    return html`<details class="card"><summary>the same in a terminal</summary><pre tabindex="0">${call}</pre><div class="actions">${copy('copy the command', call)}${copy('copy the arguments', args)}</div></details>`;
+  }
+}
+
+/** @param {any} values @returns {Record<string, string|undefined>} */
+const texts = (values) => Object.fromEntries(Object.entries(values ?? {}).map(([k, v]) => [k, typeof v === 'string' || v instanceof Exact ? String(v) : undefined]));
+
+customElements.define('try-item', TryItem);

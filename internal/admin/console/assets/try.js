@@ -1,0 +1,188 @@
+// Try: a client of MCP in the page. It speaks to the bridge's own endpoints, so that filters, limits and
+// access rules act on it as on everybody.
+import { answer } from './ask.js';
+import { root } from './api.js';
+import { html } from './dom.js';
+import { Client, legacy, modern, revisions } from './mcp.js';
+import { Page, to } from './page.js';
+import { fault } from './parts.js';
+import { parse, stringify } from './json.js';
+import './try-item.js';
+
+/** The name under which all servers are one. */
+export const together = '*';
+const mostMessages = 500;
+/** @type {{tab: string, method: string, member: string, needs: string, id: string}[]} */
+const kinds = [
+  { tab: 'tools', method: 'tools/list', member: 'tools', needs: 'tools', id: 'name' },
+  { tab: 'prompts', method: 'prompts/list', member: 'prompts', needs: 'prompts', id: 'name' },
+  { tab: 'resources', method: 'resources/list', member: 'resources', needs: 'resources', id: 'uri' },
+  { tab: 'templates', method: 'resources/templates/list', member: 'resourceTemplates', needs: 'resources', id: 'uriTemplate' },
+];
+
+class Try extends Page {
+  /** @type {Client|undefined} */
+  client = undefined;
+  /** @type {Record<string, any[]>} */
+  #lists = {};
+  /** @type {Record<string, any>} */
+  #faults = {};
+  #error = /** @type {any} */ (undefined);
+  #opening = false;
+  /** What the client says it can. */
+  #can = { elicitation: true, sampling: true, roots: false };
+  #roots = 'file:///';
+  #search = '';
+  /** The messages of the wire, the oldest first. @type {{at: number, to: string, message: any}[]} */
+  messages = [];
+  /** @type {any[]} */
+  #heard = [];
+  /** Resources that have changed since they were read. @type {Set<string>} */
+  changed = new Set();
+  #opened = '';
+
+  get server() { return this.route.rest[0] ?? ''; }
+  get revision() { const r = this.route.query.get('revision') ?? ''; return revisions.includes(r) ? r : modern; }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.client?.close();
+    this.#opened = '';
+  }
+
+  /** Opens a client for what the address says, unless it is open. */
+  async #open() {
+    const wanted = stringify([this.server, this.revision, this.#can]);
+    if (this.#opened === wanted) return;
+    this.#opened = wanted;
+    this.client?.close();
+    Object.assign(this, { client: undefined, messages: [], changed: new Set() });
+    this.#lists = {};
+    this.#faults = {};
+    this.#heard = [];
+    this.#error = undefined;
+    if (!this.server) return;
+    this.#opening = true;
+    /** @type {any} */
+    const capabilities = {};
+    if (this.#can.elicitation) capabilities.elicitation = { form: {}, url: {} };
+    if (this.#can.sampling) capabilities.sampling = {};
+    if (this.#can.roots) capabilities.roots = {};
+    const name = this.server === together ? 'the bridge' : this.server;
+    const client = new Client({
+      url: this.server === together ? `${root}mcp` : `${root}mcp/${encodeURIComponent(this.server)}`,
+      revision: this.revision, capabilities, headers: { 'Bridge-Console': '1' },
+      seen: (direction, message) => {
+        if (this.client !== client) return;
+        this.messages.push({ at: Date.now(), to: direction, message });
+        if (this.messages.length > mostMessages) this.messages.shift();
+      },
+      ask: (request, signal) => answer(name, request, () => this.#roots.split(/\s+/).filter(Boolean).map((uri) => ({ uri })), signal),
+      heard: (n) => this.client === client && this.#hear(n),
+    });
+    this.client = client;
+    this.update();
+    try {
+      await client.open();
+      if (this.client !== client) return;
+      await Promise.all(kinds.map((k) => this.#list(k)));
+    } catch (e) {
+      if (this.client === client && !client.closed.signal.aborted) this.#error = e;
+    }
+    if (this.client !== client) return;
+    this.#opening = false;
+    this.update();
+  }
+
+  /** @param {typeof kinds[0]} kind */
+  async #list(kind) {
+    const client = this.client;
+    if (!client?.server.capabilities?.[kind.needs]) return;
+    try {
+      const list = await client.list(kind.method, kind.member);
+      if (this.client !== client) return;
+      this.#lists[kind.tab] = list;
+      delete this.#faults[kind.tab];
+    } catch (e) {
+      if (this.client === client) this.#faults[kind.tab] = e;
+    }
+    this.update();
+  }
+
+  /** @param {any} n a notification */
+  #hear(n) {
+    const listed = /^notifications\/(tools|prompts|resources)\/list_changed$/.exec(n.method);
+    if (listed) kinds.filter((k) => k.needs === listed[1]).forEach((k) => this.#list(k));
+    else if (n.method === 'notifications/resources/updated') this.changed.add(n.params?.uri);
+    else if (n.method === 'notifications/message') {
+      this.#heard.push({ at: new Date().toISOString(), ...n.params });
+      if (this.#heard.length > 200) this.#heard.shift();
+    }
+    this.update();
+  }
+
+  /** @param {string} tab @param {any} entry @param {string} id */
+  #address(tab, entry, id) {
+    const query = this.route.query.get('revision') ? `?revision=${this.revision}` : '';
+    return to('try', this.server, tab, entry[id]) + query;
+  }
+
+  view() {
+    queueMicrotask(() => this.#open());
+    const servers = this.store.state.status?.servers ?? [];
+    const go = (/** @type {any} */ e) => { location.hash = to('try', e.target.value) + (this.revision === modern ? '' : `?revision=${this.revision}`); };
+    /** @param {'elicitation'|'sampling'|'roots'} name */
+    const ability = (name) => html`<label><input type="checkbox" .checked=${this.#can[name]} @change=${(/** @type {any} */ e) => { this.#can = { ...this.#can, [name]: e.target.checked }; this.update(); }} /> ${name}</label>`;
+    return html`<h1>Try</h1>
+      <div class="line options">
+        <label for="server">server</label><select id="server" .value=${this.server} @change=${go}><option value="">choose</option>${servers.map((/** @type {any} */ s) => html`<option value=${s.name} selected=${s.name === this.server}>${s.name}</option>`)}<option value=${together} selected=${this.server === together}>all as one</option></select>
+        <label for="revision">speak as</label><select id="revision" .value=${this.revision} @change=${(/** @type {any} */ e) => this.ask('revision', e.target.value === modern ? '' : e.target.value)}>${revisions.map((r) => html`<option value=${r} selected=${r === this.revision}>${r}${r === legacy ? ' (with a session)' : ''}</option>`)}</select>
+        <span class="choices" role="group" aria-label="the client's capabilities">${ability('elicitation')}${ability('sampling')}${ability('roots')}</span>
+        ${this.#can.roots ? html`<span class="line"><label for="roots">roots</label><input id="roots" .value=${this.#roots} @change=${(/** @type {any} */ e) => { this.#roots = e.target.value; }} /></span>` : ''}
+      </div>
+      ${this.#body()}`;
+  }
+
+  #body() {
+    if (!this.server) return html`<p>Choose a server, or all of them as one.</p>`;
+    if (this.#error) return [fault(this.#error), html`<button type="button" @click=${() => { this.#opened = ''; this.update(); }}>try again</button>`];
+    const client = this.client;
+    if (this.#opening || !client) return html`<p role="status">connecting…</p>`;
+    const info = client.server.serverInfo;
+    const there = kinds.filter((k) => this.#lists[k.tab] || this.#faults[k.tab]);
+    const tab = this.route.rest[1] ?? there[0]?.tab ?? 'tools';
+    const kind = kinds.find((k) => k.tab === tab) ?? kinds[0];
+    const list = this.#lists[tab] ?? [];
+    const words = this.#search.toLowerCase();
+    const found = list.filter((e) => !words || `${e.name} ${e.title ?? ''} ${e.description ?? ''} ${e.uri ?? ''}`.toLowerCase().includes(words));
+    const chosen = list.find((e) => e[kind.id] === this.route.rest[2]);
+    return html`
+      <p class="quiet" role="status">${info ? `${info.title ?? info.name} ${info.version ?? ''}, ` : ''}${client.revision}${client.session ? `, session ${client.session.slice(0, 8)}` : ''}</p>
+      ${client.server.instructions ? html`<details class="card"><summary>its instructions</summary><long-text .text=${client.server.instructions}></long-text></details>` : ''}
+      <div class="split">
+        <nav aria-label="what the server has">
+          <div class="tabs">${there.map((k) => html`<a class="tab" aria-current=${k.tab === tab ? 'true' : undefined} href=${to('try', this.server, k.tab) + (this.revision === modern ? '' : `?revision=${this.revision}`)}>${k.tab} ${(this.#lists[k.tab] ?? []).length}</a>`)}</div>
+          ${fault(this.#faults[tab])}
+          <label class="hidden" for="search">search</label><input id="search" type="search" placeholder="search" .value=${this.#search} @input=${(/** @type {any} */ e) => { this.#search = e.target.value; this.update(); }} />
+          <ul class="entries">${found.slice(0, 500).map((e) => html`<li key=${e[kind.id]}><a href=${this.#address(tab, e, kind.id)} aria-current=${e === chosen ? 'true' : undefined}>${e.name}${marks(e)}${this.changed.has(e.uri) ? html`<span class="badge busy">● changed</span>` : ''}</a></li>`)}</ul>
+          ${found.length > 500 ? html`<p class="quiet">${found.length - 500} more: search for them</p>` : ''}
+        </nav>
+        ${chosen ? html`<try-item key=${`${tab} ${chosen[kind.id]} ${this.#opened}`} .page=${this} .client=${client} .kind=${tab} .entry=${chosen} .given=${given(this.route.query.get('arguments'))}></try-item>` : html`<p class="quiet">${this.route.rest[2] ? `There is no ${this.route.rest[2]} here.` : 'Choose one.'}</p>`}
+      </div>
+      ${this.#heard.length ? html`<details class="card"><summary>${this.#heard.length} log messages of the server</summary><json-tree .value=${[...this.#heard].reverse()}></json-tree></details>` : ''}`;
+  }
+}
+
+/** @param {string|null} text arguments in the address */
+function given(text) {
+  try { return text ? parse(text) : undefined; } catch { return undefined; }
+}
+
+/** What its annotations say of a tool, in signs with words. @param {any} e */
+function marks(e) {
+  const a = e.annotations ?? {};
+  if (a.readOnlyHint) return html`<span class="mark" title="reads only">R</span>`;
+  return a.destructiveHint ? html`<span class="mark bad" title="destructive">! destructive</span>` : '';
+}
+
+customElements.define('page-try', Try);

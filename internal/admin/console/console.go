@@ -1,0 +1,164 @@
+// Package console is the web page of the bridge: a client of the API below /ui/api/v1,
+// and of the MCP endpoints below /ui/mcp. It has no power that these have not.
+//
+// The folder assets has the page as it is edited: ES modules without a framework, one
+// file of styles, one of HTML. Nothing is generated before it is compiled. The modules
+// are sent as one (see joined), so that the page is there after three requests, and the
+// browser keeps it until the bridge is another version.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed assets
+var files embed.FS
+
+// policy allows what comes from the bridge, and nothing else: no script, style or
+// address that a server could have put into a text. Pictures of results are blobs.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// An asset is a file of the page as it is sent.
+type asset struct {
+	kind string // its media type
+	text []byte
+	tag  string // its ETag; empty is never kept
+	// zipped is its text compressed, made when somebody asks for it.
+	zipped func() []byte
+}
+
+// page is all that is served, by path.
+type page map[string]*asset
+
+// Handler serves the page. The path of a request is what follows the bridge's /ui: /
+// is the page itself. It answers GET and HEAD to anybody: the page holds nothing that
+// is not in the program.
+func Handler() http.Handler {
+	made := sync.OnceValues(build) // nobody pays for what nobody looks at
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "this method is not served here", http.StatusMethodNotAllowed)
+			return
+		}
+		all, err := made()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		found := all[r.URL.Path]
+		if found == nil {
+			http.Error(w, "the console has no such file", http.StatusNotFound)
+			return
+		}
+		found.serve(w, r)
+	})
+}
+
+func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
+	h, text, tag := w.Header(), a.text, a.tag
+	h.Set("Content-Type", a.kind)
+	h.Set("Vary", "Accept-Encoding")
+	if gzips(r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		text = a.zipped()
+		tag = strings.Replace(tag, `"`, `"z`, 1)
+	}
+	if tag != "" { // the path has a hash, so what is there never changes
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		h.Set("ETag", tag)
+		if matches(r.Header.Values("If-None-Match"), tag) {
+			h.Del("Content-Encoding")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(text) // who has gone needs no answer
+	}
+}
+
+// gzips reports whether a client takes gzip.
+func gzips(accepts []string) bool {
+	for _, one := range strings.Split(strings.Join(accepts, ","), ",") {
+		name, weight, _ := strings.Cut(strings.ToLower(one), ";")
+		if strings.TrimSpace(name) == "gzip" {
+			_, q, weighed := strings.Cut(weight, "q=")
+			value, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return !weighed || err == nil && value > 0
+		}
+	}
+	return false
+}
+
+// matches reports whether a client has what has that tag.
+func matches(has []string, tag string) bool {
+	for _, one := range strings.Split(strings.Join(has, ","), ",") {
+		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// build makes the page of its files.
+func build() (page, error) {
+	program, err := joined("app.js", func(name string) (string, error) {
+		text, err := files.ReadFile("assets/" + name)
+		return string(text), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	read := func(name string) []byte {
+		text, wrong := files.ReadFile("assets/" + name)
+		if wrong != nil {
+			err = wrong
+		}
+		return text
+	}
+	kept := map[string]*asset{
+		"app.js":    newAsset("text/javascript; charset=utf-8", []byte(program)),
+		"style.css": newAsset("text/css; charset=utf-8", read("style.css")),
+		"icon.svg":  newAsset("image/svg+xml", read("icon.svg")),
+	}
+	shell := read("index.html")
+	if err != nil {
+		return nil, err
+	}
+	all := page{}
+	for name, a := range kept {
+		hash := fmt.Sprintf("%x", sha256.Sum256(a.text))[:16]
+		path := "assets/" + hash + "/" + name
+		a.tag = `"` + hash + `"`
+		all["/"+path] = a
+		shell = bytes.ReplaceAll(shell, []byte("ASSETS/"+name), []byte(path)) // relative: the bridge may be behind any prefix
+	}
+	all["/"] = newAsset("text/html; charset=utf-8", shell)
+	return all, nil
+}
+
+func newAsset(kind string, text []byte) *asset {
+	return &asset{kind: kind, text: text, zipped: sync.OnceValue(func() []byte {
+		var b bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is right
+		_, _ = z.Write(text)
+		_ = z.Close() // a buffer takes everything
+		return b.Bytes()
+	})}
+}
