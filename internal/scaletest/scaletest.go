@@ -2,7 +2,10 @@
 // what changes is how often it repeats something, or how large its input is.
 package scaletest
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
 // Whole is set if BRIDGE_TEST_MATRIX is "all", as it is in CI: what takes
 // minutes runs in full.
@@ -24,4 +27,13 @@ func Alone(part, whole int) int {
 		return part
 	}
 	return whole
+}
+
+// Unraced is for a test that computes for long in a single goroutine. It skips the test
+// if the race detector is on: CI runs everything a second time without.
+func Unraced(t testing.TB) {
+	t.Helper()
+	if Raced {
+		t.Skip("computes in one goroutine, for long: runs without the race detector")
+	}
 }

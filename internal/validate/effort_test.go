@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 func TestDepthIsTheSameForAllSchemas(t *testing.T) {
@@ -34,6 +36,7 @@ func doubling(levels int, last string) []byte {
 
 // A text is long, and a schema may have it looked at again and again.
 func TestTextsThatAreScannedOftenTakeSteps(t *testing.T) {
+	scaletest.Unraced(t)
 	long := strings.Repeat("x", 1<<16)
 	for name, value := range map[string]string{
 		"text":       `"` + long + `"`,

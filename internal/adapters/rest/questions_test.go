@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // asked is a question of testdata/questions.txt.
@@ -56,6 +57,7 @@ func (s *score) add(a *asked, found []*toolset.Tool) {
 // TestQuestions: everyday questions find their operation, and clearly better
 // than plain BM25 over the same texts does.
 func TestQuestions(t *testing.T) {
+	scaletest.Unraced(t)
 	for _, test := range []struct {
 		origin string
 		path   func(t testing.TB, name string) string

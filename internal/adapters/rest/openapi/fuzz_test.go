@@ -142,6 +142,7 @@ func hostile() map[string]string {
 func itoa(i int) string { return strconv.Itoa(i) }
 
 func TestHostile(t *testing.T) {
+	scaletest.Unraced(t)
 	for name, text := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
