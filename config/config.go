@@ -98,6 +98,9 @@ type Config struct {
 	// Admin lists the names under Access that may have the file read again over HTTP.
 	// Default: nobody. Without access rules, it is whoever is on this machine.
 	Admin []string `yaml:"admin"`
+	// LogLevel is the least that serve logs: LogDebug, LogInfo, LogWarn or LogError. The
+	// flag --log-level wins. Default: LogInfo.
+	LogLevel string `yaml:"log_level"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log"`
 	// Cluster lets several instances serve the same clients. Default: this is the only
@@ -241,6 +244,7 @@ func Default() Config {
 		Drain:          10 * time.Second,
 		Ready:          ReadyAny,
 		Reload:         ReloadOn,
+		LogLevel:       LogInfo,
 		Offer:          OfferAll,
 		Separator:      "__",
 		Cluster:        Cluster{KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe, Replay: ReplayOn},

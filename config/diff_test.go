@@ -75,6 +75,7 @@ func TestDiff(t *testing.T) {
 		{"public_status", func(c *Config) { c.PublicStatus = true }, "public_status false → true (live)"},
 		{"ready", func(c *Config) { c.Ready = ReadyAll }, "ready any → all (live)"},
 		{"reload", func(c *Config) { c.Reload = ReloadOff }, "reload on → off (live)"},
+		{"log_level", func(c *Config) { c.LogLevel = LogDebug }, "log_level info → debug (live)"},
 		{"admin", func(c *Config) { c.Admin = []string{"ops"} }, "admin (live)"},
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},

@@ -84,6 +84,14 @@ const (
 	ReloadOff = "off" // only by a signal, or over HTTP
 )
 
+// Values of Config.LogLevel.
+const (
+	LogDebug = "debug"
+	LogInfo  = "info"
+	LogWarn  = "warn"
+	LogError = "error"
+)
+
 // accessBreaches are the rules for who may call.
 func (c *Config) accessBreaches() []breach {
 	var all []breach

@@ -93,7 +93,7 @@ func or(all ...any) object { return object{"anyOf": all} }
 
 // enums are the values of keys that have only some.
 var enums = map[string][]string{
-	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff},
+	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
 	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
 }
 

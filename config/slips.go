@@ -86,15 +86,15 @@ func (d *decoder) literal(x *strict.Slot, text string) error {
 	return nil
 }
 
-// flagKeys refuses what is a flag of the command, and no key of the file. It
-// returns the other keys.
+// flagKeys refuses what is a flag of the command, or of other programs, and no key of
+// the file. It returns the other keys.
 func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	return slices.DeleteFunc(list, func(e strict.Entry) bool {
-		flag := map[string]string{"loglevel": "--log-level debug", "verbose": "--log-level debug", "debug": "--log-level debug", "logformat": "--log-format json", "insecure": "--insecure"}[similar.Fold(e.Key)]
-		if flag == "" || d.Foreign {
+		say := map[string]string{"verbose": "write log_level: debug", "debug": "write log_level: debug", "logformat": "that is a flag: mcp-bridge serve --log-format json", "insecure": "that is a flag: mcp-bridge serve --insecure"}[similar.Fold(e.Key)]
+		if say == "" || d.Foreign {
 			return false
 		}
-		d.Fault(e.Line, "unknown key %q: that is a flag: mcp-bridge serve %s", strict.Clip(e.Key), flag)
+		d.Fault(e.Line, "unknown key %q: %s", strict.Clip(e.Key), say)
 		return true
 	})
 }

@@ -146,6 +146,19 @@ func TestReload(t *testing.T) {
 	if got := ready(); strings.Contains(got, `"two"`) || strings.Contains(got, "last_error") {
 		t.Errorf("after SIGHUP: %s", got)
 	}
+
+	reloads := func() int { return strings.Count(log.String(), "configuration reloaded") }
+	before := reloads()
+	write(text + "log_level: error\n")
+	try(0, "log_level info → error (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
+	if now := reloads(); now != before {
+		t.Error("with log_level: error, something less is logged")
+	}
+	write(text)
+	try(0, "log_level error → info (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
+	if now := reloads(); now != before+1 {
+		t.Error("with log_level: info again, it is not logged that the file was read")
+	}
 	stop()
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d: %s", code, log)

@@ -61,11 +61,12 @@ default is bridge.yaml.`,
 				return err
 			}
 			manager := newManager(log)
-			again := reload.New(reload.Options{File: file, Load: read, Log: log, Began: manager.reloading})
+			again := reload.New(reload.Options{File: file, Load: read, Log: log, Began: manager.reloading, Applied: func(c *config.Config) { l.Follow(c.LogLevel) }})
 			c, err := again.Load()
 			if err != nil {
 				return err
 			}
+			l.Follow(c.LogLevel)
 			return serve(cmd.Context(), c, log, stdout, asJSON, manager, again)
 		},
 	}

@@ -39,6 +39,8 @@ type Options struct {
 	// Began is called when somebody has it read to be applied, or a change of it is about
 	// to be applied, and the function that it returns when that is over. It may be nil.
 	Began func() (over func())
+	// Applied is told of what counts from now on, after Target has applied it. It may be nil.
+	Applied func(c *config.Config)
 }
 
 // Result is what a reload has changed, or would change.
@@ -250,6 +252,9 @@ func (r *Reloader) reload(asked bool) (*Result, error) {
 		r.again = time.Now().Add(r.pause)
 		r.failed(err, asked)
 		return nil, err
+	}
+	if r.o.Applied != nil {
+		r.o.Applied(c)
 	}
 	for _, w := range c.Warnings {
 		if !slices.Contains(r.warnings, w) {

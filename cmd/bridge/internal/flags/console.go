@@ -19,19 +19,19 @@ import (
 type console struct {
 	w     io.Writer
 	mu    *sync.Mutex // keeps lines whole
-	level slog.Level
+	level slog.Leveler
 	color bool
 	group string
 	attrs []slog.Attr
 }
 
 // NewConsole returns the log for people. color is whether w shows colors.
-func NewConsole(w io.Writer, level slog.Level, color bool) slog.Handler {
+func NewConsole(w io.Writer, level slog.Leveler, color bool) slog.Handler {
 	return &console{w: w, mu: new(sync.Mutex), level: level, color: color}
 }
 
 // Enabled implements slog.Handler.
-func (c *console) Enabled(_ context.Context, level slog.Level) bool { return level >= c.level }
+func (c *console) Enabled(_ context.Context, level slog.Level) bool { return level >= c.level.Level() }
 
 // WithAttrs implements slog.Handler.
 func (c *console) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -3,9 +3,12 @@ package flags_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 )
@@ -47,6 +50,33 @@ func TestConsole(t *testing.T) {
 			if !color && !strings.Contains(got, line) || strings.Contains(got, "not shown") {
 				t.Errorf("line %d: %q lacks %q", i, got, line)
 			}
+		}
+	}
+}
+
+// The log goes by the level of the file, unless the command line has one.
+func TestLogFollows(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want bool
+	}{{nil, true}, {[]string{"--log-level", "info"}, false}} {
+		var l flags.Log
+		c := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+		l.Add(c)
+		c.SetArgs(tc.args)
+		if err := c.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		log, err := l.Logger(io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := log.With("a", 1)
+		if l.Follow("debug"); sub.Enabled(t.Context(), slog.LevelDebug) != tc.want {
+			t.Errorf("%q: debug is logged: %t", tc.args, !tc.want)
+		}
+		if l.Follow("error"); sub.Enabled(t.Context(), slog.LevelWarn) == tc.want {
+			t.Errorf("%q: warn is logged: %t", tc.args, tc.want)
 		}
 	}
 }

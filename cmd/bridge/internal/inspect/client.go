@@ -215,8 +215,8 @@ type client struct {
 // logs are the flags about the log. Who looks at a server wants to see what is
 // there, so without --verbose only errors are logged, unless a level is asked
 // for.
-func (f *clientFlags) logs() flags.Log {
-	logs := *f.Log
+func (f *clientFlags) logs() *flags.Log {
+	logs := &flags.Log{Level: f.Log.Level, Format: f.Log.Format}
 	if !f.verbose && !f.changed("log-level") {
 		logs.Level = "error"
 	}
