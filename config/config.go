@@ -164,6 +164,11 @@ type Server struct {
 	// Forward lists the headers of clients that reach the server: as headers, or
 	// as environment variables of a child process. Default: none.
 	Forward []bridge.Forward `yaml:"forward"`
+	// Scopes are what tokens must have for calls of the server. Default: nothing.
+	Scopes Scopes `yaml:"scopes"`
+	// Identity has claims of the caller's token that the server is told, by the names of
+	// headers, or of environment variables of a child process. Default: nothing.
+	Identity map[string]string `yaml:"identity"`
 	// Prefix stands before the names of the server's tools and prompts where
 	// several servers are offered as one: up to 40 letters, digits, '_', '.' and
 	// '-'; empty means none. Default: the server's name and the separator.

@@ -90,6 +90,8 @@ var serverEffects = map[string]Effect{
 	"offer":             EffectNext,
 	"share":             EffectNext,
 	"forward":           EffectNext,
+	"scopes":            EffectLive,
+	"identity":          EffectNext,
 	"prefix":            EffectNext,
 	"tools":             EffectNext,
 	"prompts":           EffectNext,

@@ -126,7 +126,8 @@ func (d *decoder) config(root ast.Node) *Config {
 	return &c
 }
 
-// prefixes fills in the prefixes that depend on the separator.
+// prefixes fills in the prefixes that depend on the separator, and looks at what in the
+// servers depends on the rest of the file.
 func (d *decoder) prefixes(c *Config) {
 	for i, sec := range d.sections {
 		if _, set := sec.Marks["prefix"]; !set {
@@ -135,6 +136,9 @@ func (d *decoder) prefixes(c *Config) {
 	}
 	for i, sec := range d.sections {
 		if b, broken := c.samePrefix(i); broken {
+			d.breach(sec, b)
+		}
+		for _, b := range c.identityBreaches(i) {
 			d.breach(sec, b)
 		}
 	}

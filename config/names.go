@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
@@ -37,6 +38,11 @@ type (
 	PerPrincipal = limits.PerPrincipal
 	// Retry says which calls are made again when they had no answer.
 	Retry = retry.Options
+
+	// Introspection says how to ask an issuer about tokens: OAuth.Introspection.
+	Introspection = token.Introspection
+	// OAuthClient is what the bridge is known by at an issuer.
+	OAuthClient = token.Client
 
 	// Rest makes a server of an HTTP API: Server.Rest. The next ones are its parts.
 	Rest           = rest.Config

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,6 +37,9 @@ type OAuth struct {
 	ScopeClaim string `yaml:"scope_claim"`
 	// ClockSkew is by how much its clock may differ from ours: at most 5m. Default 30s.
 	ClockSkew time.Duration `yaml:"clock_skew"`
+	// Introspection says how to ask it about tokens that only it can read. Default: these
+	// do not count. One issuer at most has it.
+	Introspection Introspection `yaml:"introspection"`
 	// CAFile names a file of PEM certificates that may sign the issuer's, beside those
 	// that the system trusts.
 	CAFile string `yaml:"ca_file"`
@@ -76,24 +78,12 @@ func (c *Config) userRules() (all []Access) {
 	return all
 }
 
-// Roots returns the certificates that may sign those of the issuer; nil means those
-// that the system trusts.
-func (o *OAuth) Roots() (*x509.CertPool, error) {
-	if o.CAFile == "" {
-		return nil, nil
+// Reach returns what makes requests to the issuer.
+func (o *OAuth) Reach() (http.RoundTripper, error) {
+	if o.Transport != nil {
+		return o.Transport, nil
 	}
-	data, err := readFile(o.CAFile, maxFile)
-	if err != nil {
-		return nil, errors.New(reason(err))
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(data) {
-		return nil, errors.New("has no certificate in PEM form")
-	}
-	return roots, nil
+	return jwks.Transport(o.CAFile)
 }
 
 // checkPublicURL returns what is wrong with public_url.
@@ -118,6 +108,7 @@ func (c *Config) oauthBreaches() []breach {
 		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
 	}
 	issuers := map[string]int{}
+	asked := 0 // the item that has introspection
 	for i := range c.OAuth {
 		o, item := &c.OAuth[i], fmt.Sprintf("oauth: item %d", i+1)
 		u, err := url.Parse(o.Issuer)
@@ -143,13 +134,22 @@ func (c *Config) oauthBreaches() []breach {
 		if o.ClockSkew < 0 || o.ClockSkew > token.MaxSkew {
 			add(item+": clock_skew", "must be at most 5m: for so long a token goes on that has ended")
 		}
+		if in := o.Introspection; in != (Introspection{}) {
+			where := item + ": introspection"
+			if asked > 0 {
+				add(where, "is that of item %d too: only one issuer may have it, since an opaque token does not say whose it is", asked)
+			} else if key, rule := in.Wrong(); rule != "" {
+				add(where+key, "%s", rule)
+			}
+			asked = i + 1
+		}
 		for j, a := range o.Audience {
 			if a == "" {
 				add(fmt.Sprintf("%s: audience: item %d", item, j+1), "is empty")
 			}
 		}
 		for j, s := range o.Scopes {
-			if wrong := scopeRule(s); wrong != "" {
+			if wrong := token.CheckScope(s); wrong != "" {
 				add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "%s", wrong)
 			} else if s == "offline_access" {
 				add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "is for clients to ask for if they want it: leave it out")
@@ -157,7 +157,7 @@ func (c *Config) oauthBreaches() []breach {
 		}
 		for _, name := range slices.Sorted(maps.Keys(o.Implies)) {
 			for _, s := range append([]string{name}, o.Implies[name]...) {
-				if wrong := scopeRule(s); wrong != "" {
+				if wrong := token.CheckScope(s); wrong != "" {
 					add(item+": implies: "+name, "%s", wrong)
 				}
 			}
@@ -204,7 +204,7 @@ func (c *Config) userBreaches(item string, a *Access) []breach {
 		}
 	}
 	for i, s := range a.Scopes {
-		if wrong := scopeRule(s); wrong != "" {
+		if wrong := token.CheckScope(s); wrong != "" {
 			add(fmt.Sprintf("%s: scopes: item %d", item, i+1), "%s", wrong)
 		}
 	}
@@ -223,14 +223,6 @@ func (a *Access) everybody() bool {
 
 // AnyUser, in the place of a pattern of Access.Users, stands for all of them.
 const AnyUser = "any"
-
-// scopeRule returns what is wrong with a scope (RFC 6749 §3.3).
-func scopeRule(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return "is no scope: it has visible ASCII characters, and neither quotes nor spaces"
-	}
-	return ""
-}
 
 // neverReached notes rules for users that stand behind one that lets all in.
 func (d *decoder) neverReached(top *strict.Section, c *Config) {
@@ -265,7 +257,7 @@ func (d *decoder) visitOAuth(sec *strict.Section, o *OAuth) {
 	}
 	if o.CAFile != "" {
 		o.CAFile = d.absolute(o.CAFile)
-		if _, err := o.Roots(); err != nil {
+		if _, err := jwks.Transport(o.CAFile); err != nil {
 			m := sec.Marks["ca_file"]
 			d.Fault(m.Line, "%sca_file is %s: %v", sec.Where, m.Shown, err)
 		}

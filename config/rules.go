@@ -349,7 +349,7 @@ func (c *Config) Validate() error {
 		if b, same := c.samePrefix(i); same {
 			broken = append(broken, b)
 		}
-		for _, b := range broken {
+		for _, b := range append(broken, c.identityBreaches(i)...) {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,15 +35,14 @@ func newDoor(c *config.Config, log *slog.Logger) (door *auth.Door, fault error) 
 		for name, implied := range o.Implies {
 			issuer.Implies[name] = implied
 		}
-		roots, err := o.Roots()
+		if o.Introspection != (config.Introspection{}) {
+			issuer.Introspection = &o.Introspection
+		}
+		transport, err := o.Reach()
 		if err != nil {
 			fault = errors.Join(fault, fmt.Errorf("oauth: %s: ca_file %s %w", o.Issuer, o.CAFile, err))
 		}
-		if issuer.Transport = o.Transport; o.Transport == nil {
-			transport := http.DefaultTransport.(*http.Transport).Clone()
-			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-			issuer.Transport = transport
-		}
+		issuer.Transport = transport
 		issuers = append(issuers, issuer)
 	}
 	return auth.NewDoor(auth.New(keysOf(c), log), issuers, rulesOf(c), log), fault
@@ -184,7 +182,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
 		refuse(w, http.StatusNotFound, "the address of this bridge is not known: set public_url in its configuration")
 		return
 	}
-	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: s.asked(), Name: "mcp-bridge"}
+	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: s.asked(to), Name: "mcp-bridge"}
 	if name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/"); of {
 		m.Name = name
 	}
@@ -201,16 +199,19 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
 	data(w, http.StatusOK, "application/json", body)
 }
 
-// asked returns the scopes that clients are told to ask for to begin with.
-func (s *Server) asked() (all []string) {
+// asked returns the scopes that clients of a place are told to ask for to begin with.
+func (s *Server) asked(to place) []string {
+	var all need
 	for i := range s.c().OAuth {
-		for _, scope := range s.c().OAuth[i].Scopes {
-			if !slices.Contains(all, scope) {
-				all = append(all, scope)
-			}
+		all.add(s.c().OAuth[i].Scopes)
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/")
+	for i := range s.c().Servers {
+		if one := &s.c().Servers[i]; one.Name == name {
+			all.add(one.Scopes.All)
 		}
 	}
-	return all
+	return all.all
 }
 
 // challenge returns what tells a client how to get in. fault is the error and its
@@ -229,7 +230,7 @@ func (s *Server) challenge(r *http.Request, to place, fault, why string) string 
 	if id := s.resource(r, to); id.Root != "" {
 		text += `, resource_metadata="` + id.Root + wellKnown + id.Path + `"`
 	}
-	if scopes := s.asked(); len(scopes) > 0 {
+	if scopes := s.asked(to); len(scopes) > 0 {
 		text += `, scope="` + strings.Join(scopes, " ") + `"`
 	}
 	return text
@@ -306,7 +307,7 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 type issuerState struct {
 	Issuer string `json:"issuer"`
 	// State is ok, old (the keys cannot be fetched again) or unreachable (there are none,
-	// so that no token of it can be checked).
+	// or it could not be asked about a token, so that tokens of it cannot be checked).
 	State string     `json:"state"`
 	Since *time.Time `json:"keys_since,omitempty"`
 	Fault string     `json:"last_error,omitempty"`
@@ -319,9 +320,11 @@ func (s *Server) issuers() (all []issuerState) {
 	for _, i := range s.keys.Issuers() {
 		st := issuerState{Issuer: i.Issuer, State: "ok", Since: moment(i.At), Fault: i.Fault}
 		switch {
-		case !i.Have:
+		case i.Keys && !i.Have:
 			st.State = "unreachable"
-		case i.Stale:
+		case i.Asked != nil && i.Asked.Fault != "":
+			st.State, st.Fault = "unreachable", i.Asked.Fault
+		case i.Keys && i.Stale:
 			st.State = "old"
 		}
 		all = append(all, st)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -467,6 +468,98 @@ func TestTokenStaysHere(t *testing.T) {
 					t.Errorf("%s has got a part of the token", what)
 				}
 			}
+		}
+	})
+}
+
+// Tokens that only their issuer can read let users in as others do. When it cannot be
+// asked, that is said, and nobody else notices (I-024, I-025, N-48). Neither the tokens
+// nor the secret of the bridge are in the log.
+func TestOpaque(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := authtest.New(t, "https://idp.example.com")
+		status := 200
+		i.Answer("/introspect", func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm()
+			raw := r.PostForm.Get("token")
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(i.Claims(here, authtest.Claims{"active": strings.HasPrefix(raw, "opaque"), "sub": raw, "groups": []string{"eng"}}))
+		})
+		var log bytes.Buffer
+		r := newRigLog(t, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(c *config.Config) {
+			users(i)(c)
+			c.OAuth[0].Introspection = config.Introspection{Client: config.OAuthClient{ID: "bridge", Secret: "the-bridges-secret"}}
+		}, "one", "two")
+		for who, want := range map[string]int{"opaque-of-ann": 200, "opaque-of-bob": 200, "nothing-of-eve": 401, i.Token(here, authtest.Claims{"groups": "eng"}): 200, aliceKey: 200} {
+			if a := r.Do("POST", "/one/mcp", initialize, as(who)...).Wait(); a.Status() != want {
+				t.Errorf("%s: %d %s", who, a.Status(), a.Body())
+			}
+		}
+		id := r.Do("POST", "/one/mcp", initialize, as("opaque-of-ann")...).Wait().Header("Mcp-Session-Id")
+		for who, want := range map[string]int{"opaque-of-ann": 200, "opaque-of-bob": 404, aliceKey: 404} {
+			if a := r.Do("POST", "/one/mcp", call("1", "echo"), append(as(who), "Mcp-Session-Id", id)...).Wait(); a.Status() != want {
+				t.Errorf("the session of ann with %s: %d %s", who, a.Status(), a.Body())
+			}
+		}
+		status = 500
+		a := r.Do("POST", "/one/mcp", initialize, as("opaque-of-cid")...).Wait()
+		if a.Status() != 503 || a.Header("Retry-After") == "" || a.Header("WWW-Authenticate") != "" || gjson.Get(a.Body(), "error.data.bridge").Str != "unavailable_identity" {
+			t.Errorf("when it cannot be asked: %d %s", a.Status(), a.Body())
+		}
+		for _, who := range []string{"opaque-of-ann", i.Token(here, authtest.Claims{"groups": "eng"}), aliceKey} {
+			if a := r.Do("POST", "/one/mcp", initialize, as(who)...).Wait(); a.Status() != 200 {
+				t.Errorf("meanwhile, %s: %d %s", who, a.Status(), a.Body())
+			}
+		}
+		ready := r.Do("GET", "/readyz", "", "Accept", "application/json", "Authorization", "Bearer "+aliceKey).Wait().Body()
+		if gjson.Get(ready, "issuers.0.state").Str != "unreachable" || !strings.Contains(ready, "500") {
+			t.Errorf("/readyz: %s", ready)
+		}
+		metrics := r.Do("GET", "/metrics", "", as(aliceKey)...).Wait().Body()
+		for _, want := range []string{`mcp_bridge_introspections_total{issuer="https://idp.example.com"} 4`, `mcp_bridge_introspection_failures_total{issuer="https://idp.example.com"} 1`} {
+			if !strings.Contains(metrics, "\n"+want) {
+				t.Errorf("/metrics has no %s", want)
+			}
+		}
+		if text := log.String(); strings.Contains(text, "Bearer") || strings.Contains(text, "nothing-of-eve") || strings.Contains(text, "the-bridges-secret") || !strings.Contains(text, "cannot be asked") {
+			t.Errorf("the log:\n%s", text)
+		}
+	})
+}
+
+// The bridge says what it makes of a key or a token, or why that does not count.
+func TestWhoami(t *testing.T) {
+	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		guest := as(i.Token(here, authtest.Claims{"sub": "guest-1", "scope": "b a", "exp": time.Now().Add(time.Minute).Unix()}))
+		for _, tc := range []struct {
+			path   string
+			who    []string
+			status int
+			want   string
+		}{
+			{"/whoami", guest, 200, `{"principal":"guests/https://idp.example.com#guest-1","rule":"guests","issuer":"https://idp.example.com","subject":"guest-1","client":"app","scopes":["a","b"],"until":"2000-01-01T00:01:30Z","servers":["one"]}`},
+			{"/whoami", as(aliceKey), 200, `{"principal":"alice","rule":"alice","servers":["one","two"]}`},
+			{"/whoami", eng(i, "ann", here+"/one/mcp", time.Hour), 401, "not for this resource (" + here + ")"},
+			{"/whoami?for=/one/mcp", eng(i, "ann", here+"/one/mcp", time.Hour), 200, `"subject":"ann"`},
+			{"/whoami?for=/two/mcp", eng(i, "ann", here+"/one/mcp", time.Hour), 401, "not for this resource (" + here + "/two/mcp)"},
+			{"/whoami?for=https://evil.example.com", eng(i, "ann", here+"/one/mcp", time.Hour), 401, "not for this resource (" + here + ")"},
+			{"/whoami", eng(i, "ann", here, -time.Hour), 401, "the token has expired"},
+			{"/whoami", as(i.Token(here)), 403, "no access rule lets this user in"},
+			{"/whoami", nil, 401, "this takes a key or a token"},
+		} {
+			a := r.Do("GET", tc.path, "", tc.who...).Wait()
+			body := strings.NewReplacer("\n", "", "  ", "", `": `, `":`).Replace(a.Body())
+			if a.Status() != tc.status || !strings.Contains(body, tc.want) {
+				t.Errorf("%s: %d %s, want %s", tc.path, a.Status(), body, tc.want)
+			}
+		}
+		if a := r.Do("POST", "/whoami", "{}", guest...).Wait(); a.Status() != 405 {
+			t.Errorf("POST: %d", a.Status())
+		}
+	})
+	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
+		if a := r.Do("GET", "/whoami", "").Wait(); a.Status() != 200 || strings.Join(strings.Fields(a.Body()), "") != `{"servers":["one"]}` {
+			t.Errorf("without access rules: %d %s", a.Status(), a.Body())
 		}
 	})
 }

@@ -109,8 +109,8 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 	changed := map[string]bool{}
 	for _, change := range changes {
 		if of, ok := strings.CutPrefix(change.Path, "servers."); ok {
-			name, _, _ := strings.Cut(of, ".")
-			changed[name] = true
+			name, _, key := strings.Cut(of, ".")
+			changed[name] = changed[name] || !key || change.Effect != config.EffectLive
 		}
 	}
 	m.table, m.fresh = s.tableOf(next.Servers, changed)

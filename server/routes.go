@@ -70,6 +70,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 		default:
 			text(w, http.StatusOK, "ok\n")
 		}
+	case path == "whoami":
+		s.whoami(w, r, base)
 	case path == "metrics":
 		if r, ok := s.operator(w, r, base); ok {
 			s.serveMetrics(w, r)
@@ -98,11 +100,14 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request, base, name, wh
 		s.noRoute(w, r, base)
 		return
 	}
-	r, ok := s.admit(w, r, r.URL.Path, placeOf(base, strings.TrimPrefix(r.URL.Path, base)))
+	to := placeOf(base, strings.TrimPrefix(r.URL.Path, base))
+	r, ok := s.admit(w, r, r.URL.Path, to)
+	r = s.identify(r, to)
 	r, done := s.lives.follow(r, name, which)
 	defer done()
 	switch {
 	case !ok || name != "" && !s.granted(w, r, base, name):
+	case r.Method == http.MethodGet && s.screen(w, r, name, nil): // of a POST, what it says has to be known
 	case which == "messages" && r.Method == http.MethodPost:
 		s.sse.Message(name, w, r)
 	case which == "messages":

@@ -59,6 +59,8 @@ type Server struct {
 	complaints complaints     // about requests without a good key
 	wrong      *wrongKeys
 	lives      lives
+	wanted     atomic.Pointer[claimed]
+	elevations elevations
 	unfollow   func() // ends following the files of keys, and returns when it has
 	metrics    *metrics.Metrics
 	access     atomic.Pointer[accesslog.Log] // nil when there is none
@@ -128,6 +130,9 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	if elsewhere != nil {
 		so.Elsewhere, eo.Elsewhere = elsewhere, elsewhere
 		so.Copies = s.instance.copies
+	}
+	if s.keys.Tokens() {
+		so.Screen, eo.Screen = s.screen, s.screen
 	}
 	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
 	s.unfollow = s.follow()
@@ -212,7 +217,7 @@ func options(c *config.Server, r reached) gateway.ServerOptions {
 		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
 		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
 		Prefix: c.Prefix, Filter: filter.Options{Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources},
-		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forward, Adapter: r.Adapter, Check: r.check,
+		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forwards(), Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
 		Process:  c.Stdio != nil,
 		Homed:    c.Rest == nil && c.Adapter == nil,

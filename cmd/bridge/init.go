@@ -29,6 +29,11 @@ listen: 127.0.0.1:8808
 # Who may call. Without it, every program of this machine.
 # access:
 #   - { name: me, token: "${BRIDGE_TOKEN}" } # at least 16 characters
+#   - { name: staff, claims: { groups: mcp-users } } # users with tokens of oauth
+
+# The identity provider of users: docs/identity.md.
+# public_url: https://mcp.example.com # where clients reach this bridge
+# oauth: [{ issuer: "https://idp.example.com" }]
 
 # Each server is at http://127.0.0.1:8808/NAME/mcp, and all as one at /mcp.
 %s

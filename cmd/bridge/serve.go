@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -80,20 +82,25 @@ default is bridge.yaml.`,
 func newCheck(stdout io.Writer) *cobra.Command {
 	var file, tools, against string
 	var operator operator
-	var insecure bool
+	var insecure, asks bool
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE] [--tools NAME]",
 		Short: "Read a configuration file and report every fault",
 		Long: `check reports every fault of a configuration file with its line. It connects to
-nothing and starts nothing. Of HTTP APIs (rest) it reads the documents that are
+nothing and starts nothing, unless a flag says so. Of HTTP APIs (rest) it reads the documents that are
 files, and tells what becomes of them; with --tools also why a tool is as it is:
 each line of it with the place that it comes from. What serve refuses, it refuses
 too: to be served to everybody needs access rules, or --insecure.
 
 With --against it also asks the bridge at URL, which serves the same file, what
-would change there if it read the file again. Nothing changes by that.`,
+would change there if it read the file again. Nothing changes by that.
+
+With --online it also asks the issuers of tokens (oauth) for their metadata and
+their keys, and prints what is wrong with them, what clients of theirs need, and
+the addresses that tokens have to be for.`,
 		Example: `  mcp-bridge check
+  mcp-bridge check --online
   mcp-bridge check --tools "get_*"
   mcp-bridge check --json bridge.yaml
   mcp-bridge check bridge.yaml --against http://127.0.0.1:8808
@@ -102,6 +109,8 @@ would change there if it read the file again. Nothing changes by that.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON && tools != "" {
 				return exit.Usagef("--tools explains in words: leave out --json")
+			} else if asJSON && asks {
+				return exit.Usagef("--online explains in words: leave out --json")
 			} else if asJSON && against != "" {
 				return exit.Usagef("--against: for JSON use 'mcp-bridge reload --check --json'")
 			}
@@ -138,8 +147,16 @@ would change there if it read the file again. Nothing changes by that.`,
 			if lost != nil {
 				return exit.Usagef("%s: %w", file, lost)
 			}
-			if against == "" || open != nil {
+			if open != nil {
 				return open
+			}
+			if asks {
+				if err := online(cmd.Context(), stdout, c); err != nil {
+					return err
+				}
+			}
+			if against == "" {
+				return nil
 			}
 			return operator.against(cmd.Context(), stdout, file, against)
 		},
@@ -148,6 +165,7 @@ would change there if it read the file again. Nothing changes by that.`,
 	cmd.Flags().StringVar(&against, "against", "", "URL of a bridge that serves the file: print what would change there")
 	operator.add(cmd.Flags(), "with --against, ")
 	addInsecureFlag(cmd.Flags(), &insecure)
+	cmd.Flags().BoolVar(&asks, "online", false, "ask the issuers of tokens for their metadata and keys")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was found as one JSON document")
 	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
 	return cmd
@@ -232,6 +250,9 @@ func summary(s *config.Server, several bool) []string {
 	}
 	for _, f := range s.Forward {
 		all = append(all, "forward: "+f.From+" as "+f.To)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
+		all = append(all, "identity: "+s.Identity[name]+" as "+name)
 	}
 	if s.Era != config.EraAuto {
 		all = append(all, "era: "+s.Era)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
@@ -87,7 +86,7 @@ func NewDoor(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger)
 }
 
 // Results are all that Counts has.
-var Results = []token.Result{token.OK, token.Missing, token.Expired, token.Audience, token.Unknown, token.Signature, token.Invalid, token.Denied, token.Unavailable}
+var Results = []token.Result{token.OK, token.Missing, token.Expired, token.Audience, token.Unknown, token.Signature, token.Invalid, token.Scope, token.Denied, token.Unavailable}
 
 // Tokens reports whether tokens count.
 func (d *Door) Tokens() bool { return d != nil && d.tokens != nil }
@@ -100,15 +99,18 @@ func (d *Door) Run(ctx context.Context) {
 	}
 }
 
-// Issuers returns how the keys of the issuers fare, by their names.
-func (d *Door) Issuers() []jwks.State {
+// Issuers returns how the issuers fare, by their names.
+func (d *Door) Issuers() []token.State {
 	if d.tokens == nil {
 		return nil
 	}
 	all := d.tokens.States()
-	slices.SortFunc(all, func(a, b jwks.State) int { return strings.Compare(a.Issuer, b.Issuer) })
+	slices.SortFunc(all, func(a, b token.State) int { return strings.Compare(a.Issuer, b.Issuer) })
 	return all
 }
+
+// NoteScope counts a request whose token lacked a scope. It counts as let in, too.
+func (d *Door) NoteScope() { d.counts[token.Scope].Add(1) }
 
 // Count returns how many requests have come to that result.
 func (d *Door) Count(r token.Result) uint64 { return d.counts[r].Load() }

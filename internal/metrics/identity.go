@@ -12,15 +12,17 @@ import (
 type identity struct{ door *auth.Door }
 
 var (
-	authTotal    = prometheus.NewDesc("mcp_bridge_auth_total", "Requests by what became of the key or token that they showed: ok, missing, expired, audience (it is for something else), issuer (of none that counts), signature, invalid, denied (no access rule fits), or unavailable (it could not be checked).", []string{"result"}, nil)
+	authTotal    = prometheus.NewDesc("mcp_bridge_auth_total", "Requests by what became of the key or token that they showed: ok, missing, expired, audience (it is for something else), issuer (of none that counts), signature, invalid, scope (a call needed one that the token lacked: it counts as ok, too), denied (no access rule fits), or unavailable (it could not be checked).", []string{"result"}, nil)
 	jwksAge      = prometheus.NewDesc("mcp_bridge_jwks_age_seconds", "How long ago the keys of an issuer were fetched. Not there as long as there are none.", []string{"issuer"}, nil)
 	jwksFetches  = prometheus.NewDesc("mcp_bridge_jwks_fetches_total", "How often the keys of an issuer were asked for.", []string{"issuer"}, nil)
 	jwksFailures = prometheus.NewDesc("mcp_bridge_jwks_fetch_failures_total", "How often that failed.", []string{"issuer"}, nil)
+	asked        = prometheus.NewDesc("mcp_bridge_introspections_total", "How often an issuer was asked about a token that only it can read.", []string{"issuer"}, nil)
+	askedInVain  = prometheus.NewDesc("mcp_bridge_introspection_failures_total", "How often there was no answer to that.", []string{"issuer"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (i identity) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{authTotal, jwksAge, jwksFetches, jwksFailures} {
+	for _, d := range []*prometheus.Desc{authTotal, jwksAge, jwksFetches, jwksFailures, asked, askedInVain} {
 		to <- d
 	}
 }
@@ -31,6 +33,13 @@ func (i identity) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(authTotal, prometheus.CounterValue, float64(i.door.Count(r)), string(r))
 	}
 	for _, st := range i.door.Issuers() {
+		if st.Asked != nil {
+			to <- prometheus.MustNewConstMetric(asked, prometheus.CounterValue, float64(st.Asked.Asked), st.Issuer)
+			to <- prometheus.MustNewConstMetric(askedInVain, prometheus.CounterValue, float64(st.Asked.Failed), st.Issuer)
+		}
+		if !st.Keys {
+			continue
+		}
 		if st.Have {
 			to <- prometheus.MustNewConstMetric(jwksAge, prometheus.GaugeValue, time.Since(st.At).Seconds(), st.Issuer)
 		}

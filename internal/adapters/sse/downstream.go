@@ -35,6 +35,9 @@ type Options struct {
 	// Elsewhere is asked about sessions that may be another instance's; nil means that
 	// there is no other.
 	Elsewhere Elsewhere
+	// Screen answers a POST for a server whose caller may not send what is in its body, and
+	// otherwise reports false; nil means that all may.
+	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
 }
 
 // Elsewhere knows the sessions of several instances.
@@ -265,7 +268,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 			fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
 			return
 		}
-		answered := d.o.Elsewhere.Message(w, r, server, token, body.Bytes())
+		answered := d.screened(w, r, server, body) || d.o.Elsewhere.Message(w, r, server, token, body.Bytes())
 		if body.Free(); answered {
 			return
 		}
@@ -284,6 +287,10 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
 		return
 	}
+	if d.screened(w, r, server, body) {
+		body.Free()
+		return
+	}
 	if jsonrpc.IsBatch(body.Bytes()) {
 		p.batch(w, r.Header, body)
 		return
@@ -297,6 +304,12 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	}
 	p.take(m, r.Header, body.Free)
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// screened reports whether a POST was answered, because its caller may not send what is in
+// its body.
+func (d *Downstream) screened(w http.ResponseWriter, r *http.Request, server string, body *httpbody.Body) bool {
+	return d.o.Screen != nil && d.o.Screen(w, r, server, body.Bytes())
 }
 
 // refuse settles a message that is none: a request gets an answer, for which the

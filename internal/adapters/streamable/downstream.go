@@ -32,6 +32,9 @@ type Options struct {
 	// Elsewhere is asked about sessions that may be another instance's; nil means that
 	// there is no other.
 	Elsewhere Elsewhere
+	// Screen answers a POST for a server whose caller may not send what is in its body, and
+	// otherwise reports false; nil means that all may.
+	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
 	// Copies has copies of the streams of sessions, for the instance that goes on with
 	// them; nil means that there are none.
 	Copies *replay.Copies
@@ -149,6 +152,10 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 			code = jsonrpc.CodeInternal // no fault of the client's (D7)
 		}
 		fault.Answer(w, jsonType[0], jsonrpc.NewError(nil, code, fault.Text, nil).Append(nil, nil, nil))
+		return
+	}
+	if d.o.Screen != nil && d.o.Screen(w, r, server, body.Bytes()) {
+		body.Free()
 		return
 	}
 	if d.o.Elsewhere != nil && HasSession(r) && !(namesModern(r.Header) && d.b.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {

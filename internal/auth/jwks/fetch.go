@@ -2,10 +2,13 @@ package jwks
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -32,6 +35,34 @@ func Client(transport http.RoundTripper) *http.Client {
 		Transport: transport, Timeout: fetchLimit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// Transport makes what carries requests to an issuer: by the proxies of the environment,
+// and to whom certificates are shown that the system trusts, or that are signed by one in
+// the file of PEM certificates, if there is one.
+func Transport(caFile string) (http.RoundTripper, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile == "" {
+		return transport, nil
+	}
+	data, err := readFile(caFile)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // without the path, which may be a secret
+		}
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(data) {
+		return nil, errors.New("has no certificate in PEM form")
+	}
+	transport.TLSClientConfig.RootCAs = roots
+	return transport, nil
 }
 
 // Safe returns what is wrong with the address of something of an issuer's: it must be
@@ -92,6 +123,14 @@ type Metadata struct {
 	Issuer        string `json:"issuer"`
 	Keys          string `json:"jwks_uri"`
 	Introspection string `json:"introspection_endpoint"`
+
+	// What clients need of it: where they register by themselves, whether their id may be
+	// the URL of a document, how they prove that a code is theirs (S256), and which scopes
+	// there are. A provider may have what it does not say.
+	Registration string   `json:"registration_endpoint"`
+	Documents    bool     `json:"client_id_metadata_document_supported"`
+	Proofs       []string `json:"code_challenge_methods_supported"`
+	Scopes       []string `json:"scopes_supported"`
 }
 
 // discover returns where the metadata of the issuer says that its keys are.

@@ -102,6 +102,17 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
+// Try fetches the keys once, for somebody who looks whether that can be done: it returns
+// how many can be used, and why others cannot.
+func (s *Set) Try(ctx context.Context) (usable int, skipped []error, err error) {
+	data, _, err := s.set(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	all, skipped, err := parse(data)
+	return len(all), skipped, err
+}
+
 // begin notes that the set is being fetched.
 func (s *Set) begin() {
 	s.mu.Lock()

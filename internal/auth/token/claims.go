@@ -137,6 +137,14 @@ func nameable(s string) bool {
 	})
 }
 
+// CheckScope returns what is wrong with a scope (RFC 6749 §3.3).
+func CheckScope(s string) (rule string) {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return "is no scope: it has visible ASCII characters, and neither quotes nor spaces"
+	}
+	return ""
+}
+
 // scopes returns what the claims allow, with what is implied by that, sorted.
 func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 	names := []string{"scope", "scp"}

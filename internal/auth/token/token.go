@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/introspect"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
@@ -41,6 +42,9 @@ type Issuer struct {
 	Implies map[string][]string
 	// Skew is by how much the clocks may differ. Default 30s.
 	Skew time.Duration
+	// Introspection says how to ask it about tokens that only it can read; nil means that
+	// these do not count. One issuer at most has it: such a token does not say whose it is.
+	Introspection *Introspection
 	// Transport makes the requests to it. Default: that of net/http.
 	Transport http.RoundTripper
 }
@@ -110,11 +114,28 @@ type Token struct {
 	Note atomic.Value
 
 	audience []string
-	key      *jwks.Key
+	client   bool      // the audience is the client that got the token, for the lack of another
+	key      *jwks.Key // nil for a token that its issuer was asked about
+
+	// Of a token that its issuer was asked about: how long the answer counts, and whether
+	// a later one was that it is not good.
+	fresh time.Time
+	ended *atomic.Bool
 }
 
-// Gone reports whether the issuer has taken the key back that the token is signed by.
-func (t *Token) Gone() bool { return t.key.Gone() }
+// Gone reports whether the issuer has taken the key back that the token is signed by, or
+// has said of the token itself that it is not good any more.
+func (t *Token) Gone() bool {
+	if t.key == nil {
+		return t.ended.Load()
+	}
+	return t.key.Gone()
+}
+
+// counts reports whether a token that was good needs no other look.
+func (t *Token) counts(now time.Time) bool {
+	return !t.Gone() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))
+}
 
 // Resource is what a token has to be for: Root + Path, or the Root alone, which is the
 // bridge as a whole.
@@ -131,6 +152,7 @@ func (r Resource) Is(address string) bool {
 // Verifier checks tokens. Its methods may be called concurrently.
 type Verifier struct {
 	issuers map[string]*issuer
+	opaque  *asker // of tokens that cannot be read; nil when these do not count
 
 	mu    sync.Mutex // guards known
 	known *simplelru.LRU[[32]byte, *Token]
@@ -141,7 +163,11 @@ type issuer struct {
 	o          Issuer
 	keys       *jwks.Set
 	algorithms []jose.SignatureAlgorithm
+	asks       *asker // nil when it is not asked about tokens
 }
+
+// always reports whether the issuer is asked about each of its tokens.
+func (i *issuer) always() bool { return i.asks != nil && i.o.Introspection.Always }
 
 // New makes a verifier of the tokens of those issuers. It fetches nothing: see Run.
 func New(issuers []Issuer, log *slog.Logger) *Verifier {
@@ -162,6 +188,13 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 				}
 			}
 		}
+		if how := o.Introspection; how != nil {
+			i.asks = newAsker(v, i, introspect.New(introspect.Options{
+				Issuer: o.URL, URL: how.URL, ID: how.Client.ID, Secret: how.Client.Secret, InBody: how.Client.InBody,
+				Metadata: i.keys.Metadata, Client: jwks.Client(o.Transport), Log: log,
+			}), how.Cache)
+			v.opaque = i.asks
+		}
 		v.issuers[o.URL] = i
 	}
 	return v
@@ -172,16 +205,30 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 func (v *Verifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, i := range v.issuers {
-		wg.Go(func() { i.keys.Run(ctx) })
+		if !i.always() { // otherwise it may have none
+			wg.Go(func() { i.keys.Run(ctx) })
+		}
 	}
 	wg.Wait()
 }
 
-// States returns how the keys of the issuers fare, in no order.
-func (v *Verifier) States() []jwks.State {
-	var all []jwks.State
+// State is how an issuer fares.
+type State struct {
+	jwks.State
+	Keys  bool              // keys of it are used
+	Asked *introspect.State // nil when it is not asked about tokens
+}
+
+// States returns how the issuers fare, in no order.
+func (v *Verifier) States() []State {
+	var all []State
 	for _, i := range v.issuers {
-		all = append(all, i.keys.State())
+		st := State{State: i.keys.State(), Keys: !i.always()}
+		if i.asks != nil {
+			asked := i.asks.at.State()
+			st.Asked = &asked
+		}
+		all = append(all, st)
 	}
 	return all
 }
@@ -190,33 +237,59 @@ func (v *Verifier) States() []jwks.State {
 // a hash that nobody can choose a token for. The error is an *Error, or that of ctx.
 // What is returned is shared, and not to be changed.
 func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Resource) (*Token, error) {
-	v.mu.Lock()
-	t, known := v.known.Get(sum)
-	v.mu.Unlock()
-	if !known || t.key.Gone() || !t.Until.After(time.Now()) { // what is found says why
-		if known {
-			v.mu.Lock()
-			v.known.Remove(sum)
-			v.mu.Unlock()
-		}
+	t := v.get(sum)
+	if t == nil || !t.counts(time.Now()) { // what is found says why
+		had := t
 		var err error
-		if t, err = v.verify(ctx, raw); err != nil {
+		if t, err = v.verify(ctx, raw, sum, had); err != nil {
+			if had != nil {
+				v.forget(sum, had, err)
+			}
 			return nil, err
 		}
-		v.mu.Lock()
-		v.known.Add(sum, t)
-		v.mu.Unlock()
+		if t.key != nil { // of others, who has asked has done so
+			v.keep(sum, t)
+		}
 	}
-	if i := v.issuers[t.Issuer]; !meant(t.audience, to, i.o.Audience) {
+	if i := v.issuers[t.Issuer]; !t.meant(to, i.o.Audience) {
 		return nil, refuse(Audience, t.Issuer, "the token is for something else: its aud has neither the address of the endpoint nor that of the bridge, nor one that audience lists")
 	}
 	return t, nil
 }
 
-// meant reports whether one of the audiences is the resource, or one that counts too.
-func meant(audience []string, to Resource, also []string) bool {
-	for _, a := range audience {
-		if to.Is(a) {
+// get returns a token that was good; nil for one that is not known.
+func (v *Verifier) get(sum [32]byte) *Token {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t, _ := v.known.Get(sum)
+	return t
+}
+
+// keep remembers a good token.
+func (v *Verifier) keep(sum [32]byte, t *Token) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known.Add(sum, t)
+}
+
+// forget forgets a token that was good, if the error says that it is not any more.
+func (v *Verifier) forget(sum [32]byte, had *Token, err error) {
+	var e *Error
+	if !errors.As(err, &e) || e.Result == Unavailable {
+		return // nothing is known of it
+	}
+	if had.ended != nil {
+		had.ended.Store(true)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known.Remove(sum)
+}
+
+// meant reports whether one of its audiences is the resource, or one that counts too.
+func (t *Token) meant(to Resource, also []string) bool {
+	for _, a := range t.audience {
+		if !t.client && to.Is(a) {
 			return true
 		}
 		for _, other := range also {
@@ -237,9 +310,13 @@ type header struct {
 // types are those that an access token may have (I-012).
 var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/at+jwt": true}
 
-// verify returns what a token says, for whatever resource it is.
-func (v *Verifier) verify(ctx context.Context, raw string) (*Token, error) {
+// verify returns what a token says, for whatever resource it is. had is what it said when
+// that was last looked at, or nil.
+func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
 	head, body, err := split(raw)
+	if v.opaque != nil && opaque(raw) && (err != nil || !gjson.ValidBytes(head)) {
+		return v.opaque.verify(ctx, raw, sum, had)
+	}
 	if err != nil {
 		return nil, &Error{Result: Invalid, Why: err.Error(), Text: len(raw) <= maxToken}
 	}
@@ -256,13 +333,16 @@ func (v *Verifier) verify(ctx context.Context, raw string) (*Token, error) {
 	if i == nil || iss.Type != gjson.String {
 		return nil, refuse(Unknown, "", "the token is of no issuer that oauth lists, %.200q", iss.Str)
 	}
+	if i.always() {
+		return i.asks.verify(ctx, raw, sum, had)
+	}
 	// All that costs nothing comes first: only who has a token that could be good has
 	// keys fetched (I-021).
 	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
 		return nil, refuse(Signature, i.o.URL, "the token is not signed with an algorithm that its issuer may use, or not in the compact form")
 	}
-	t, err := i.read(claims)
+	t, err := i.read(claims, false)
 	if err != nil {
 		return nil, err
 	}
@@ -323,8 +403,8 @@ func readHeader(data []byte) (h header, err error) {
 }
 
 // read checks the claims of a token of the issuer, all but for whom it is and what it
-// allows.
-func (i *issuer) read(claims gjson.Result) (*Token, error) {
+// allows. asked says that they are the issuer's answer to a question about the token.
+func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	no := func(r Result, format string, args ...any) (*Token, error) {
 		return nil, refuse(r, i.o.URL, format, args...)
 	}
@@ -347,12 +427,16 @@ func (i *issuer) read(claims gjson.Result) (*Token, error) {
 	if member(claims, "cnf").Exists() {
 		return no(Invalid, "the token is bound to a key (cnf), and was shown without it")
 	}
-	if t.audience, ok = list(member(claims, "aud")); !ok || len(t.audience) == 0 {
-		return no(Audience, "the token has no aud, or one that is no text: it could be for anybody")
-	}
 	client := member(claims, "client_id")
 	if !client.Exists() {
 		client = member(claims, "azp")
+	}
+	aud := member(claims, "aud")
+	if t.client = asked && !aud.Exists() && client.Type == gjson.String; t.client {
+		aud = client
+	}
+	if t.audience, ok = list(aud); !ok || len(t.audience) == 0 {
+		return no(Audience, "the token has no aud, or one that is no text: it could be for anybody")
 	}
 	t.Subject, t.Client = member(claims, "sub").Str, client.Str
 	if s := member(claims, "sub"); !s.Exists() {

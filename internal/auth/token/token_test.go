@@ -472,7 +472,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(alg+"/new", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.verify(ctx, raw); err != nil {
+				if _, err := v.verify(ctx, raw, sum, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -5,9 +5,12 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -81,8 +84,20 @@ func (f *Filter) Serves(principal string) bool {
 	return f.grants == nil || known && g.Covers(f.server)
 }
 
-// Call makes a call, unless it is of a tool that the caller may not use.
+// Call makes a call, unless it is of a tool that the caller may not use. Where there are
+// access rules, what is listed is for the caller alone: nothing on the way to it may keep
+// that for others (I-059).
 func (u *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	a, err := u.call(ctx, r)
+	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {
+		if whole := a.Whole(); gjson.GetBytes(whole, "cacheScope").Str == "public" {
+			a = a.Replaced(rawjson.SetFirst(whole, "cacheScope", []byte(`"private"`)))
+		}
+	}
+	return a, err
+}
+
+func (u *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g, known := u.f.grants.Of(r.From.Principal)
 	switch {
 	case !known, !g.Covers(u.f.server): // also while what it has here is being ended

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/visible"
+	"github.com/mcp-bridge/bridge/server"
+)
+
+func newWhoami(stdout io.Writer) *cobra.Command {
+	var file, tokenEnv string
+	var asJSON bool
+	a := asked{}
+	cmd := &cobra.Command{
+		Use:   "whoami [URL]",
+		Short: "Show what a running bridge makes of a key or a token",
+		Long: `whoami shows a key or a token to a running bridge, and prints who that is: the
+access rule, the user, the scopes, and the servers that may be used. Otherwise it
+prints why the bridge does not let it in. URL is where the bridge is, or one of its
+endpoints, such as https://mcp.example.com/files/mcp, if the token is for that alone;
+without it, the configuration file says so. The exit code is 1 if the caller is not
+let in, and 3 if the bridge cannot be reached.`,
+		Example: `  mcp-bridge whoami --token-env MY_TOKEN
+  mcp-bridge whoami https://mcp.example.com/files/mcp --token-env MY_TOKEN`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tokenEnv != "" {
+				if a.key = os.Getenv(tokenEnv); a.key == "" {
+					return exit.Usagef("--token-env %s: the variable is not set", tokenEnv)
+				}
+			}
+			endpoint := ""
+			var err error
+			switch {
+			case len(args) == 0:
+				var c *config.Config
+				if c, err = flags.Load(file); err == nil {
+					err = a.own(c)
+				}
+			case cmd.Flags().Changed("config"):
+				err = exit.Usagef("--config is of use without a URL only")
+			default:
+				if err = a.at(args[0]); err == nil {
+					endpoint, err = a.split(cmd.Context(), args[0])
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return a.whoami(cmd.Context(), stdout, endpoint, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
+	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key or the token")
+	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	f.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for the answer")
+	return cmd
+}
+
+// split takes the endpoint off the address of one, such as /files/mcp of
+// https://mcp.example.com/files/mcp. What stands before it may be a server, or the path of
+// the bridge: its metadata says which; without any, whether something is there.
+func (a *asked) split(ctx context.Context, address string) (endpoint string, err error) {
+	u, err := url.Parse(strings.TrimRight(address, "/"))
+	if err != nil {
+		return "", exit.With(exit.Usage, err)
+	}
+	place, last := path.Split(u.Path)
+	place = strings.TrimSuffix(place, "/")
+	if last != "mcp" && last != "sse" || place == "" {
+		return "", nil // at has it
+	}
+	whole := u.Path
+	base, name := path.Split(place)
+	u.Path = ""
+	a.url = strings.TrimRight(u.String(), "/")
+	status, _, answer, err := a.send(ctx, http.MethodGet, "/.well-known/oauth-protected-resource"+whole, nil)
+	if err != nil {
+		return "", err
+	}
+	var about struct {
+		Name string `json:"resource_name"`
+	}
+	server := status == http.StatusOK && json.Unmarshal(answer, &about) == nil && about.Name == name
+	if status != http.StatusOK {
+		if status, _, _, err = a.send(ctx, http.MethodGet, place+"/whoami", nil); err != nil {
+			return "", err
+		}
+		server = status == http.StatusNotFound
+	}
+	if server {
+		a.url += strings.TrimSuffix(base, "/")
+		return "/" + name + "/" + last, nil
+	}
+	a.url += place
+	return "/" + last, nil
+}
+
+// whoami prints what the bridge makes of the key or the token.
+func (a *asked) whoami(ctx context.Context, stdout io.Writer, endpoint string, asJSON bool) error {
+	query := ""
+	if endpoint != "" {
+		query = "?for=" + url.QueryEscape(endpoint)
+	}
+	status, kind, answer, err := a.send(ctx, http.MethodGet, "/whoami"+query, nil)
+	if err != nil {
+		return err
+	}
+	var me server.Whoami
+	switch {
+	case !strings.HasPrefix(kind, "application/json"):
+		return exit.With(exit.Server, fmt.Errorf("%s/whoami answers %d (%s): is this the address of a bridge?", a.url, status, kind))
+	case status != http.StatusOK:
+		var no struct {
+			Error struct {
+				Message string `json:"message"`
+			} `json:"error"`
+		}
+		if json.Unmarshal(answer, &no) != nil || no.Error.Message == "" {
+			no.Error.Message = "it does not say why"
+		}
+		return exit.With(exit.Failure, fmt.Errorf("the bridge does not let this caller in (%d): %s", status, no.Error.Message))
+	case asJSON:
+		_, err = stdout.Write([]byte(visible.JSON(answer)))
+		return err
+	case json.Unmarshal(answer, &me) != nil:
+		return exit.With(exit.Server, fmt.Errorf("%s/whoami answers something else: is this the address of a bridge?", a.url))
+	}
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(stdout, "%-9s%s\n", name, visible.Text(text))
+		}
+	}
+	if me.Principal == "" {
+		line("caller", "everybody: there are no access rules")
+	}
+	line("rule", me.Rule)
+	line("issuer", me.Issuer)
+	line("subject", me.Subject)
+	line("client", me.Client)
+	line("scopes", strings.Join(me.Scopes, " "))
+	if me.Until != nil {
+		line("until", me.Until.Local().Format(time.DateTime))
+	}
+	line("servers", strings.Join(me.Servers, " "))
+	return nil
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/auth/claim"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+)
+
+// Scopes are what tokens must have for calls of a server. The callers of keys need none.
+// Patterns are about the names that clients see at the server itself, and for resources
+// about the URI. All that fit count.
+type Scopes struct {
+	// All are needed for everything.
+	All Words `yaml:"all"`
+	// Tools, Prompts and Resources have those that some need, by patterns.
+	Tools     map[string]Words `yaml:"tools"`
+	Prompts   map[string]Words `yaml:"prompts"`
+	Resources map[string]Words `yaml:"resources"`
+}
+
+// Forwards returns what reaches the server of a client's request: what Forward lists, and
+// what Identity makes of its token, which is in the header that claim.Header names.
+func (s *Server) Forwards() []bridge.Forward {
+	if len(s.Identity) == 0 {
+		return s.Forward
+	}
+	all := slices.Clone(s.Forward)
+	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
+		to := name
+		if s.Stdio == nil {
+			to = http.CanonicalHeaderKey(name)
+		}
+		all = append(all, bridge.Forward{From: claim.Header(s.Identity[name]), To: to})
+	}
+	return all
+}
+
+// credentials are headers in which servers look for one.
+var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}
+
+// identityBreaches are the rules for what the i-th server asks of tokens, and gets of them.
+func (c *Config) identityBreaches(i int) []breach {
+	s := &c.Servers[i]
+	var all []breach
+	add := func(key, format string, args ...any) {
+		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
+	}
+	const needs = "is about tokens, and needs oauth: the issuer of these"
+	asks := len(s.Scopes.All)+len(s.Scopes.Tools)+len(s.Scopes.Prompts)+len(s.Scopes.Resources) > 0
+	if asks && len(c.OAuth) == 0 {
+		add("scopes", needs)
+	}
+	check := func(key string, scopes Words) {
+		if len(scopes) == 0 {
+			add(key, "names no scope")
+		}
+		for _, one := range scopes {
+			if wrong := token.CheckScope(one); wrong != "" {
+				add(key, "%s", wrong)
+			}
+		}
+	}
+	if s.Scopes.All != nil {
+		check("scopes: all", s.Scopes.All)
+	}
+	for n, by := range []map[string]Words{s.Scopes.Tools, s.Scopes.Prompts, s.Scopes.Resources} {
+		for _, pattern := range slices.Sorted(maps.Keys(by)) {
+			check("scopes: "+[]string{"tools", "prompts", "resources"}[n]+": "+pattern, by[pattern])
+		}
+	}
+	switch {
+	case len(s.Identity) == 0:
+	case len(c.OAuth) == 0:
+		add("identity", needs)
+	case s.Share == ShareAll:
+		all = append(all, breach{"identity", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be"})
+	}
+	taken := map[string]bool{}
+	for _, f := range s.Forward {
+		taken[strings.ToUpper(f.To)] = true
+	}
+	if r := s.Remote(); r != nil {
+		for name := range r.Headers {
+			taken[strings.ToUpper(name)] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
+		rule := ""
+		switch {
+		case s.Stdio != nil && variableRule(name) != "":
+			rule = "is no variable for this: its name has letters, digits and '_', such as MCP_USER, and it must not choose what a program runs or trusts"
+		case s.Stdio == nil && (headerRule(name) != "" || slices.Contains(credentials, http.CanonicalHeaderKey(name))):
+			rule = "is no header for this: it is none, or the bridge or the server uses it for something else; choose another one, such as X-User"
+		}
+		switch {
+		case rule != "":
+		case taken[strings.ToUpper(name)]:
+			rule = "is a name that the server gets of headers, forward or identity too: keep one"
+		default:
+			rule = claim.Check(s.Identity[name])
+		}
+		if taken[strings.ToUpper(name)] = true; rule != "" {
+			add("identity: "+name, "%s", rule)
+		}
+	}
+	return all
+}

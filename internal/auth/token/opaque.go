@@ -1,0 +1,200 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/auth/introspect"
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+)
+
+// Introspection says how to ask an issuer about tokens that only it can read (RFC 7662).
+type Introspection struct {
+	// URL is where to ask. Default: where the metadata of the issuer says.
+	URL string `yaml:"url"`
+	// Client is the bridge itself, as the issuer knows it.
+	Client Client `yaml:"client"`
+	// Cache is how long a good token counts without being asked about again: at most 5m.
+	// Default 30s.
+	Cache time.Duration `yaml:"cache"`
+	// Always asks about JSON Web Tokens too. Their keys are not needed then. Default false.
+	Always bool `yaml:"always"`
+}
+
+// Client is what the bridge is known by at an issuer.
+type Client struct {
+	// ID and Secret are what the issuer has registered.
+	ID     string `yaml:"id"`
+	Secret string `yaml:"secret"`
+	// InBody sends both in the body, in place of the header Authorization. Default false.
+	InBody bool `yaml:"in_body"`
+}
+
+// Wrong returns the rule that the settings break, and the key that it is about, such as
+// ": url"; nothing for good ones.
+func (in *Introspection) Wrong() (key, rule string) {
+	switch {
+	case in.Client.ID == "":
+		return ": client: id", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }`
+	case in.Client.Secret == "":
+		return ": client: secret", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }`
+	case in.URL != "" && jwks.Safe(in.URL) != nil:
+		return ": url", "must be https, as tokens and the secret of the client go there; http is for this machine only"
+	case in.Cache < 0 || in.Cache > MaxCache:
+		return ": cache", "must be at most 5m: for so long a token goes on that was revoked"
+	}
+	return "", ""
+}
+
+const (
+	// DefaultCache is how long an answer counts if nothing is said, and MaxCache how
+	// long at most: for so long a token goes on that was revoked.
+	DefaultCache = 30 * time.Second
+	MaxCache     = 5 * time.Minute
+
+	refusedKept = 5 * time.Second // an answer that a token is not good
+	maxRefused  = 10_000          // such answers
+	askLimit    = 5 * time.Second // how long a request waits for an answer
+)
+
+// asker asks an issuer about tokens: once for all who wait for the answer (I-025). Nobody
+// else waits for it.
+type asker struct {
+	v    *Verifier // that knows good tokens
+	i    *issuer
+	at   *introspect.Endpoint
+	kept time.Duration
+
+	mu      sync.Mutex // guards the rest
+	flights map[[32]byte]*flight
+	refused *simplelru.LRU[[32]byte, refused]
+}
+
+// flight is a question that is under way.
+type flight struct {
+	done chan struct{} // closed when the rest is there
+	t    *Token
+	err  error
+}
+
+// refused is an answer that a token is not good.
+type refused struct {
+	why   *Error
+	until time.Time
+}
+
+func newAsker(v *Verifier, i *issuer, at *introspect.Endpoint, kept time.Duration) *asker {
+	if kept == 0 {
+		kept = DefaultCache
+	}
+	few, _ := simplelru.NewLRU[[32]byte, refused](maxRefused, nil) // the size is positive
+	return &asker{v: v, i: i, at: at, kept: kept, flights: map[[32]byte]*flight{}, refused: few}
+}
+
+// opaque reports whether a text may be a token: it is asked about in the name of whoever
+// shows it.
+func opaque(raw string) bool {
+	return raw != "" && len(raw) <= maxToken && !strings.ContainsFunc(raw, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._~+/=", r)
+	})
+}
+
+// verify returns what the issuer says of a token, for whatever resource it is. had is what
+// it said before, or nil: who goes by that hears when the token is not good any more.
+func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
+	a.mu.Lock()
+	if no, known := a.refused.Get(sum); known && time.Now().Before(no.until) {
+		a.mu.Unlock()
+		return nil, no.why
+	}
+	if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // it has just been asked about
+		a.mu.Unlock()
+		return t, nil
+	}
+	f := a.flights[sum]
+	first := f == nil
+	if first {
+		f = &flight{done: make(chan struct{})}
+		a.flights[sum] = f
+	}
+	a.mu.Unlock()
+	if first {
+		a.fly(ctx, f, raw, sum, had)
+		return f.t, f.err
+	}
+	limit := time.NewTimer(askLimit)
+	defer limit.Stop()
+	select {
+	case <-f.done:
+		return f.t, f.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-limit.C:
+		return nil, a.unavailable()
+	}
+}
+
+func (a *asker) unavailable() *Error {
+	return refuse(Unavailable, a.i.o.URL, "%v", introspect.ErrUnavailable)
+}
+
+// fly asks, for all who wait: that the first of them goes away ends nothing.
+func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token) {
+	f.err = a.unavailable() // if nothing else is found
+	defer func() {
+		a.mu.Lock()
+		delete(a.flights, sum)
+		var no *Error
+		if errors.As(f.err, &no) && no.Result != Unavailable {
+			a.refused.Add(sum, refused{no, time.Now().Add(refusedKept)})
+		}
+		a.mu.Unlock()
+		close(f.done)
+	}()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+	defer cancel()
+	answer, err := a.at.Ask(limited, raw)
+	if err != nil {
+		return
+	}
+	ended := new(atomic.Bool)
+	if had != nil && had.ended != nil && !had.ended.Load() {
+		ended = had.ended
+	}
+	if f.t, f.err = a.read(answer, ended); f.err == nil {
+		a.v.keep(sum, f.t)
+	}
+}
+
+// read returns what an answer says (I-024). One that has no iss is of the issuer that was
+// asked. One without aud is for the client that got the token, which has to be one that
+// audience lists.
+func (a *asker) read(answer []byte, ended *atomic.Bool) (*Token, error) {
+	url := a.i.o.URL
+	claims, err := object(answer)
+	if err != nil {
+		return nil, refuse(Unavailable, url, "what the issuer says of the token: %v", err)
+	}
+	if member(claims, "active").Type != gjson.True {
+		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has ended, was revoked, or is no token of it", Text: true}
+	}
+	if iss := member(claims, "iss"); iss.Exists() && iss.Str != url {
+		return nil, refuse(Unknown, url, "the issuer says that the token is of another one, %.200q", iss.Str)
+	}
+	t, err := a.i.read(claims, true)
+	if err != nil {
+		return nil, err
+	}
+	if t.Scopes, err = a.i.scopes(claims); err != nil {
+		return nil, refuse(Invalid, url, "the token: %v", err)
+	}
+	t.ended, t.fresh = ended, time.Now().Add(a.kept)
+	return t, nil
+}

@@ -1,0 +1,347 @@
+package token
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+)
+
+const introspection = "/realms/a/introspect"
+
+// asking are the options of an issuer that is asked about tokens.
+func asking(always bool) func(*Issuer) {
+	return func(o *Issuer) {
+		o.Audience = []string{"app-2"}
+		o.Introspection = &Introspection{Client: Client{ID: "the bridge", Secret: "s&cret"}, Always: always}
+	}
+}
+
+// says has an issuer say of each token what f does of it.
+func says(i *authtest.Issuer, f func(raw string) any) {
+	i.Answer(introspection, func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		_ = json.NewEncoder(w).Encode(f(r.PostForm.Get("token")))
+	})
+}
+
+// active is what an issuer says of a good token, with changes.
+func active(i *authtest.Issuer, changes ...claims) claims {
+	c := i.Claims(here, changes...)
+	if _, set := c["active"]; !set {
+		c["active"] = true
+	}
+	return c
+}
+
+// What an issuer says of a token is checked as a token is that can be read (I-024).
+func TestAsked(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change claims
+		want   Result
+	}{
+		{"good", nil, OK},
+		{"no iss: that of the issuer that was asked", claims{"iss": nil}, OK},
+		{"a machine", claims{"sub": nil}, OK},
+		{"no aud, and a client that is listed", claims{"aud": nil, "client_id": "app-2"}, OK},
+		{"N-45 not active", claims{"active": false}, Invalid},
+		{"N-46 active as text", claims{"active": "true"}, Invalid},
+		{"active is missing", claims{"active": nil}, Invalid},
+		{"N-47 another aud", claims{"aud": "https://other.example.com"}, Audience},
+		{"no aud, and a client that is not listed", claims{"aud": nil}, Audience},
+		{"no aud, and a client that is named as the bridge is", claims{"aud": nil, "client_id": here}, Audience},
+		{"neither aud nor client", claims{"aud": nil, "client_id": nil}, Audience},
+		{"aud is an empty list", claims{"aud": []string{}, "client_id": "app-2"}, Audience},
+		{"another issuer", claims{"iss": "https://two.example.com"}, Unknown},
+		{"iss is no text", claims{"iss": 7}, Unknown},
+		{"no exp", claims{"exp": nil}, Invalid},
+		{"over", claims{"exp": time.Now().Add(-40 * 365 * 24 * time.Hour).Unix()}, Expired},
+		{"bound to a key", claims{"cnf": claims{"jkt": "x"}}, Invalid},
+		{"nobody", claims{"sub": nil, "client_id": nil}, Invalid},
+		{"a line break in sub", claims{"sub": "a\nb"}, Invalid},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, raw := range []string{"opaque-token-of-ann", "v4.local.x-y_z", strings.Repeat("a.", 4) + "a"} {
+				synctest.Test(t, func(t *testing.T) {
+					r := run(t, asking(false))
+					i := r.issuers[0]
+					change := claims{}
+					for name, v := range tc.change {
+						change[name] = v
+					}
+					says(i, func(string) any {
+						c := active(i, change)
+						if v, set := change["active"]; set && v == nil {
+							delete(c, "active")
+						}
+						return c
+					})
+					for range 2 { // the second time it is known
+						got, res := r.check(raw)
+						if res != tc.want {
+							t.Fatalf("%s: %s, want %s", raw, res, tc.want)
+						}
+						if res == OK && (got.Issuer != i.URL || got.Machine != (tc.name == "a machine")) {
+							t.Errorf("%s: %+v", raw, got)
+						}
+					}
+					if n := i.Asked(introspection); n != 1 {
+						t.Errorf("%s: asked %d times", raw, n)
+					}
+				})
+			}
+		})
+	}
+}
+
+// The bridge says who it is, in the header or in the body, and a token goes nowhere but
+// to its issuer. What cannot be a token is not asked about.
+func TestAskedBy(t *testing.T) {
+	for _, inBody := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, func(o *Issuer) {
+				asking(false)(o)
+				o.Introspection.Client.InBody = inBody
+			})
+			i := r.issuers[0]
+			var form url.Values
+			var id, secret string
+			i.Answer(introspection, func(w http.ResponseWriter, r *http.Request) {
+				_ = r.ParseForm()
+				form = r.PostForm
+				id, secret, _ = r.BasicAuth()
+				_ = json.NewEncoder(w).Encode(active(i))
+			})
+			if _, res := r.check("opaque-token-of-ann"); res != OK {
+				t.Fatal(res)
+			}
+			if inBody {
+				id, secret = form.Get("client_id"), form.Get("client_secret")
+			} else { // RFC 6749, section 2.3.1
+				id, _ = url.QueryUnescape(id)
+				secret, _ = url.QueryUnescape(secret)
+			}
+			if id != "the bridge" || secret != "s&cret" || form.Get("token") != "opaque-token-of-ann" {
+				t.Errorf("%q, %q, %v", id, secret, form)
+			}
+			for _, raw := range []string{"", "two words", "a\"b", "ä", "a\nb", strings.Repeat("x", maxToken+1), i.Token(here), r.issuers[1].Token(here), authtest.NewKey(t, "k", "ES256").Sign(t, nil, i.Claims(here))} {
+				r.check(raw)
+			}
+			if n := i.Asked(introspection); n != 1 || r.issuers[1].Asked("/introspect") > 0 || len(r.asked.foreign) > 0 {
+				t.Errorf("asked %d times, elsewhere %v", n, r.asked.foreign)
+			}
+		})
+	}
+}
+
+// With always, tokens that could be read are asked about too, and keys are not needed.
+func TestAskedAlways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, asking(true))
+		i := r.issuers[0]
+		good := true
+		says(i, func(string) any { return active(i, claims{"active": good, "scope": "read"}) })
+		raw := authtest.NewKey(t, "of nobody", "ES256").Sign(t, nil, i.Claims(here))
+		got, res := r.check(raw)
+		if res != OK || strings.Join(got.Scopes, " ") != "read" {
+			t.Fatalf("%s, %+v", res, got)
+		}
+		good = false
+		time.Sleep(DefaultCache + time.Second)
+		if _, res := r.check(raw); res != Invalid {
+			t.Errorf("when it was revoked: %s", res)
+		}
+		if i.Asked("/realms/a/jwks") > 0 {
+			t.Error("its keys were fetched")
+		}
+		if _, res := r.check(r.issuers[1].Token(here)); res != OK { // by its keys, as without
+			t.Errorf("of the other issuer: %s", res)
+		}
+	})
+}
+
+// N-49: an answer counts for a while, and never beyond the end of the token. Who goes by
+// a token that was revoked hears of it, and one that is good again is a token anew.
+func TestAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, func(o *Issuer) {
+			asking(false)(o)
+			o.Introspection.Cache = time.Minute
+		})
+		i := r.issuers[0]
+		good := true
+		end := time.Now().Add(10 * time.Minute).Unix()
+		says(i, func(string) any { return active(i, claims{"active": good, "exp": end}) })
+		first, _ := r.check("opaque")
+		time.Sleep(61 * time.Second)
+		if again, res := r.check("opaque"); res != OK || i.Asked(introspection) != 2 || again.Gone() {
+			t.Fatalf("%s after %d questions", res, i.Asked(introspection))
+		}
+		good = false
+		time.Sleep(59 * time.Second)
+		if _, res := r.check("opaque"); res != OK || first.Gone() {
+			t.Errorf("within a minute: %s", res)
+		}
+		time.Sleep(2 * time.Second)
+		if _, res := r.check("opaque"); res != Invalid || !first.Gone() {
+			t.Errorf("when it was revoked: %s; the first has heard: %t", res, first.Gone())
+		}
+		good = true
+		if _, res := r.check("opaque"); res != Invalid {
+			t.Errorf("within 5 s of the refusal: %s", res)
+		}
+		time.Sleep(refusedKept + time.Second)
+		if now, res := r.check("opaque"); res != OK || now.Gone() || !first.Gone() {
+			t.Errorf("good again: %s", res)
+		}
+		time.Sleep(time.Until(time.Unix(end, 0).Add(DefaultSkew)) + time.Second)
+		if _, res := r.check("opaque"); res != Expired {
+			t.Errorf("after its end: %s", res)
+		}
+	})
+}
+
+// An issuer that is slow, hangs, or answers what is of no use: those who show tokens that
+// are not known have no answer in time, and nobody else waits (I-025, N-48).
+func TestAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, asking(false))
+		i := r.issuers[0]
+		hang := make(chan struct{})
+		close(hang)
+		i.Answer(introspection, func(w http.ResponseWriter, q *http.Request) {
+			select {
+			case <-hang:
+			case <-q.Context().Done():
+				return
+			}
+			_ = json.NewEncoder(w).Encode(active(i))
+		})
+		if _, res := r.check("known"); res != OK {
+			t.Fatal(res)
+		}
+		jwt := i.Token(here)
+		if _, res := r.check(jwt); res != OK {
+			t.Fatal(res)
+		}
+		hang = make(chan struct{})
+		var wg sync.WaitGroup
+		before := time.Now()
+		for n := range 1000 {
+			wg.Go(func() {
+				raw := "same"
+				if n%2 == 0 {
+					raw = "other-" + strings.Repeat("x", n)
+				}
+				if _, res := r.check(raw); res != Unavailable {
+					t.Errorf("%.10s: %s", raw, res)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := i.Asked(introspection) - 1; n > 64 {
+			t.Errorf("%d questions are under way", n)
+		}
+		for _, raw := range []string{"known", jwt, r.issuers[1].Token(here)} {
+			if _, res := r.check(raw); res != OK || time.Since(before) > 0 {
+				t.Errorf("%.20s: %s after %v", raw, res, time.Since(before))
+			}
+		}
+		wg.Wait()
+		if took := time.Since(before); took > askLimit {
+			t.Errorf("they waited for %v", took)
+		}
+		close(hang)
+		asked := i.Asked(introspection)
+		before = time.Now()
+		for range 100 {
+			wg.Go(func() {
+				if _, res := r.check("same"); res != OK {
+					t.Errorf("when it answers: %s", res)
+				}
+			})
+		}
+		wg.Wait()
+		if n := i.Asked(introspection) - asked; n != 1 || len(r.v.opaque.flights) > 0 || time.Since(before) > 0 {
+			t.Errorf("asked %d times for one token; %d are under way", n, len(r.v.opaque.flights))
+		}
+	})
+	for name, f := range map[string]http.HandlerFunc{
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"401": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		},
+		"HTML": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"too large": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"active":true,"x":"` + strings.Repeat("x", 1<<20) + `"}`))
+		},
+		"twice":      func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"active":false,"active":true}`)) },
+		"no object":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`true`)) },
+		"not really": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, asking(false))
+			i := r.issuers[0]
+			i.Answer(introspection, f)
+			if _, res := r.check("opaque"); res != Unavailable {
+				t.Errorf("%s: %s", name, res)
+			}
+			says(i, func(string) any { return active(i) })
+			if _, res := r.check("opaque"); res != OK { // nothing is kept of it
+				t.Errorf("%s, and then a good answer: %s", name, res)
+			}
+		})
+	}
+}
+
+// What a client that goes away has asked about is of use to the others.
+func TestAskedByOneWhoLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, asking(false))
+		i := r.issuers[0]
+		answers := make(chan struct{})
+		i.Answer(introspection, func(w http.ResponseWriter, _ *http.Request) {
+			<-answers
+			_ = json.NewEncoder(w).Encode(active(i))
+		})
+		var wg sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		wg.Go(func() { _, _ = r.v.Verify(ctx, "opaque", sha256.Sum256([]byte("opaque")), files) })
+		synctest.Wait()
+		for range 3 {
+			wg.Go(func() {
+				if _, res := r.check("opaque"); res != OK {
+					t.Error(res)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		close(answers)
+		wg.Wait()
+		if n := i.Asked(introspection); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// No more refusals are kept than there may be (I-025).
+func TestRefusedBounded(t *testing.T) {
+	a := newAsker(nil, &issuer{}, nil, 0)
+	for n := range maxRefused + 100 {
+		a.refused.Add([32]byte{byte(n), byte(n >> 8)}, refused{})
+	}
+	if a.refused.Len() != maxRefused {
+		t.Errorf("%d are kept", a.refused.Len())
+	}
+}
