@@ -1,0 +1,230 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// redirect is where the clients of these tests have browsers end. Nobody listens there.
+const redirect = "http://127.0.0.1:9/callback"
+
+// browser is somebody of that name at a browser, who signs in and agrees to everything.
+type browser struct {
+	name string
+	http *http.Client
+}
+
+func newBrowser(name string) *browser {
+	jar, _ := cookiejar.New(nil) // without options it never fails
+	return &browser{name, &http.Client{Jar: jar, Timeout: deadline, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+var (
+	formAction = regexp.MustCompile(`<form[^>]* action="([^"]+)"`)
+	formPrompt = regexp.MustCompile(`name="prompt" value="([^"]+)"`)
+)
+
+// open opens an address, and returns the one at which it ends: that of a client.
+func (b *browser) open(ctx context.Context, address string) (*url.URL, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	for range 20 {
+		if err != nil {
+			return nil, err
+		}
+		a, err2 := b.http.Do(r)
+		if err2 != nil {
+			return nil, err2
+		}
+		page, err2 := io.ReadAll(io.LimitReader(a.Body, 1<<20))
+		a.Body.Close()
+		if err2 != nil {
+			return nil, err2
+		}
+		if to := a.Header.Get("Location"); to != "" {
+			next, err := r.URL.Parse(to)
+			if err != nil || strings.HasPrefix(next.String(), redirect) {
+				return next, err
+			}
+			r, err = http.NewRequestWithContext(ctx, http.MethodGet, next.String(), nil)
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		action, prompt := formAction.FindSubmatch(page), formPrompt.FindSubmatch(page)
+		if action == nil || prompt == nil {
+			return nil, fmt.Errorf("%s: %d without a form: %.1000s", r.URL.Path, a.StatusCode, page)
+		}
+		next, err2 := r.URL.Parse(html.UnescapeString(string(action[1])))
+		if err2 != nil {
+			return nil, err2
+		}
+		form := url.Values{"prompt": {string(prompt[1])}, "login": {b.name}, "password": {"any"}}
+		r, err = http.NewRequestWithContext(ctx, http.MethodPost, next.String(), strings.NewReader(form.Encode()))
+		if err == nil {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+	}
+	return nil, fmt.Errorf("too many redirects: %s", r.URL)
+}
+
+// idp starts an identity provider, and returns its issuer.
+func idp(t *testing.T) string {
+	t.Helper()
+	p := start(t, exec.Command(node(t), "idp.mjs"))
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	return p.base
+}
+
+// identified serves two servers to who is in the group eng at the issuer. One tool of
+// each needs a scope of its own.
+func identified(t *testing.T, issuer string) *process {
+	t.Helper()
+	one := kindOf(t, references[0], "stdio")
+	one["scopes"] = map[string]any{"all": "mcp:use", "tools": map[string]any{"echo": "files:write"}}
+	return serveFile(t, configureNamed(t, map[string]any{
+		"oauth": []map[string]any{{
+			"issuer": issuer, "scopes": []string{"mcp:use"},
+			"introspection": map[string]any{"client": map[string]any{"id": "bridge", "secret": "the-secret-of-the-bridge"}},
+		}},
+		"access":  []map[string]any{{"name": "staff", "claims": map[string]any{"groups": "eng"}}},
+		"servers": map[string]any{"files": one, "opaque": one},
+	}))
+}
+
+// TestIdentityGo has the client of the Go SDK sign in at an identity provider that others
+// have made, and use the bridge with its tokens: with JSON Web Tokens and with opaque ones.
+// A tool needs one scope more, for which it asks its user again.
+func TestIdentityGo(t *testing.T) {
+	t.Parallel()
+	issuer := idp(t)
+	b := identified(t, issuer)
+	for _, name := range []string{"files", "opaque"} {
+		for _, who := range []string{"eng-ann", "guest"} {
+			t.Run(name+" "+who, func(t *testing.T) {
+				user, opened := newBrowser(who), 0
+				h, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+					RedirectURL: redirect,
+					DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
+						ClientName: "test", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code"}, ResponseTypes: []string{"code"}, TokenEndpointAuthMethod: "none",
+					}},
+					AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+						opened++
+						ended, err := user.open(ctx, args.URL)
+						if err != nil {
+							return nil, err
+						}
+						q := ended.Query()
+						if q.Get("error") != "" {
+							return nil, fmt.Errorf("%s: %s", q.Get("error"), q.Get("error_description"))
+						}
+						return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := mcp.NewClient(&mcp.Implementation{Name: "identity", Version: "1"}, nil)
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				defer cancel()
+				s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: b.base + "/" + name + "/mcp", OAuthHandler: h}, nil)
+				if who == "guest" {
+					if err == nil || !strings.Contains(err.Error(), "Forbidden") && !strings.Contains(err.Error(), "403") && !strings.Contains(err.Error(), "no access rule") {
+						t.Fatalf("a guest is let in: %v", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				if opened != 1 {
+					t.Errorf("a browser was opened %d times", opened)
+				}
+				var names []string
+				for tool, err := range s.Tools(ctx, nil) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					names = append(names, tool.Name)
+				}
+				includes(t, "the tools", names, "echo")
+				a, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}})
+				if err != nil || len(a.Content) == 0 || !strings.Contains(a.Content[0].(*mcp.TextContent).Text, "hello") {
+					t.Fatalf("echo: %+v, %v", a, err)
+				}
+				if opened != 2 {
+					t.Errorf("a browser was opened %d times, want another for the scope", opened)
+				}
+			})
+		}
+	}
+}
+
+// TestIdentityTypeScript is the same by the client of the TypeScript SDK.
+func TestIdentityTypeScript(t *testing.T) {
+	t.Parallel()
+	issuer := idp(t)
+	b := identified(t, issuer)
+	for _, name := range []string{"files", "opaque"} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, node(t), "oauth.mjs", b.base+"/"+name+"/mcp", "echo")
+			cmd.SysProcAttr = dieWithParent()
+			cmd.WaitDelay = deadline
+			var complaints strings.Builder
+			cmd.Stderr = &complaints
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			user := newBrowser("eng-ann")
+			var last struct {
+				Open, Answer string
+				Opened       int
+			}
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				last.Open = ""
+				if err := json.Unmarshal(lines.Bytes(), &last); err != nil {
+					t.Errorf("%s: %v", lines.Bytes(), err)
+				}
+				if last.Open == "" {
+					continue
+				}
+				ended, err := user.open(ctx, last.Open)
+				if err != nil {
+					t.Errorf("the browser: %v", err)
+					break
+				}
+				fmt.Fprintln(in, ended)
+			}
+			in.Close()
+			if err := cmd.Wait(); err != nil || !strings.Contains(last.Answer, "hello") || last.Opened != 2 {
+				t.Errorf("%v: %+v\n%s", err, last, &complaints)
+			}
+		})
+	}
+}
