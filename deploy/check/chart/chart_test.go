@@ -410,7 +410,7 @@ func release(t *testing.T, file, more string) []object {
 	return made
 }
 
-var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml"}
+var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml", "oauth-values.yaml"}
 
 // Each file of values makes objects that Kubernetes knows, and that fit each other.
 func TestObjects(t *testing.T) {
@@ -430,6 +430,25 @@ func TestObjects(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Tokens are for the address that clients type in.
+func TestPublicURL(t *testing.T) {
+	for more, want := range map[string]string{
+		"": "https://mcp.example.com",
+		"config: { public_url: 'https://other.example.com:8443' }":                                                                    "https://other.example.com:8443",
+		"ingress: { enabled: false }\nhttpRoute: { enabled: true, parentRefs: [{ name: gateway }], hostnames: [routed.example.com] }": "https://routed.example.com",
+	} {
+		var made struct {
+			PublicURL string `json:"public_url"`
+		}
+		if err := sigs.Unmarshal([]byte(all[core.ConfigMap](release(t, "oauth-values.yaml", more))[0].Data["bridge.yaml"]), &made); err != nil || made.PublicURL != want {
+			t.Errorf("%q: %q, %v, want %q", more, made.PublicURL, err, want)
+		}
+	}
+	if made := release(t, "minimal-values.yaml", ""); strings.Contains(all[core.ConfigMap](made)[0].Data["bridge.yaml"], "public_url") {
+		t.Error("without oauth there is a public_url")
 	}
 }
 
@@ -480,6 +499,7 @@ func TestRefused(t *testing.T) {
 		{"minimal-values.yaml", "port: 0", "port"},
 		{"minimal-values.yaml", "config: { cluster: { redis: x } }", "cluster"},
 		{"minimal-values.yaml", "access: [{ name: a, existingSecret: s, key: k, rule: { token: x } }]", "token"},
+		{"minimal-values.yaml", "config: { oauth: [{ issuer: 'https://idp.example.com' }] }", "config.oauth needs config.public_url"},
 		{"minimal-values.yaml", "image: { pullPolicy: Sometimes }", "pullPolicy"},
 	} {
 		if _, err := objects(t, load(t, folder), values(t, tc.file, tc.more)); err == nil || !strings.Contains(err.Error(), tc.want) {

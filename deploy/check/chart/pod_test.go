@@ -520,7 +520,7 @@ func TestConfigurations(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "--json", "--insecure", "-c", path)
-			c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search")
+			c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search", "IDP_SECRET=of-the-issuer")
 			out, err := c.CombinedOutput()
 			var verdict struct{ Warnings []string }
 			if json.Unmarshal(out, &verdict); err != nil || len(verdict.Warnings) > 0 && file != "open-values.yaml" { // which is warned of

@@ -36,6 +36,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (not $v.existingConfigMap) (not $v.access) (not $v.config.access) (not $v.insecure) }}
 {{- fail "access is empty: name callers with their Secrets, or set insecure: true to serve everybody who reaches the pod" }}
 {{- end }}
+{{- if and $v.config.oauth (not (include "mcp-bridge.public" .)) }}
+{{- fail "config.oauth needs config.public_url: the address that clients type in, such as https://mcp.example.com; with ingress or httpRoute it is made of the first host" }}
+{{- end }}
 {{- $several := or (gt (int $v.replicas) 1) (and $v.autoscaling.enabled (gt (int $v.autoscaling.maxReplicas) 1)) }}
 {{- if and $several (not $v.cluster.enabled) (ne $v.service.sessionAffinity "ClientIP") }}
 {{- fail "several replicas do not share their sessions: set cluster.enabled with Redis, or service.sessionAffinity: ClientIP" }}
@@ -77,6 +80,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The address of the bridge for clients that show tokens: as config says it, or https and
+the first host. */}}
+{{- define "mcp-bridge.public" -}}
+{{- $v := .Values }}
+{{- if $v.config.public_url }}{{ $v.config.public_url }}
+{{- else if and $v.ingress.enabled $v.ingress.hosts }}https://{{ first $v.ingress.hosts }}
+{{- else if and $v.httpRoute.enabled $v.httpRoute.hostnames }}https://{{ first $v.httpRoute.hostnames }}
+{{- end }}
+{{- end }}
+
 {{/* The configuration of the bridge. */}}
 {{- define "mcp-bridge.config" -}}
 {{- $v := .Values }}
@@ -89,6 +102,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $rules = append $rules (merge (dict "name" .name "token_file" (printf "/run/secrets/mcp-bridge/%s" .name)) (.rule | default dict)) }}
 {{- end }}
 {{- if $rules }}{{ $_ := set $c "access" $rules }}{{ end }}
+{{- if $c.oauth }}{{ $_ := set $c "public_url" (include "mcp-bridge.public" .) }}{{ end }}
 {{- $hosts := $c.allowed_hosts | default list }}
 {{- if or $hosts (not $rules) $c.public_status }}
 {{- $hosts = concat $hosts (list "${POD_IP}" $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace)) }}
