@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/replay/replaytest"
@@ -133,5 +135,74 @@ func TestCopiesBounded(t *testing.T) {
 				t.Errorf("%d of 4 streams are whole, want the 2 for which there is room", kept)
 			}
 		})
+	})
+}
+
+// failing is a store that takes nothing while err is set; with hangs not before its callers
+// have no time any more.
+type failing struct {
+	*replay.Memory
+	hangs bool
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+func (s *failing) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *failing) Write(ctx context.Context, all []replay.Entry) error {
+	s.mu.Lock()
+	err := s.err
+	s.mu.Unlock()
+	if err != nil && s.hangs {
+		<-ctx.Done()
+	}
+	if err != nil {
+		return err
+	}
+	return s.Memory.Write(ctx, all)
+}
+
+// An answer that could not be written is not lost without a word: the stream is forgotten
+// (S-031).
+func TestCopiesFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &failing{Memory: replay.NewMemory()}
+		c := replay.NewCopies(store, slog.New(slog.DiscardHandler))
+		defer c.Close()
+		l := replay.New(limits())
+		l.CopyTo(c.Begin("s", "pX", [][]byte{[]byte("1")}))
+		_ = l.Append(replay.Event{Data: []byte(`{"n":1}`)})
+		synctest.Wait()
+		store.set(errors.New("away"))
+		_ = l.Append(answer("1"))
+		synctest.Wait()
+		store.set(nil)
+		l.Finish()
+		synctest.Wait()
+		if taken, _, err := c.Take(t.Context(), "s", "pX", 1, 2<<32); !errors.Is(err, replay.ErrForgotten) {
+			t.Errorf("Take = %+v, %v", taken, err)
+		}
+	})
+}
+
+// Who ends does not wait for a store that is away, whatever is still to be written.
+func TestCopiesClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replay.NewCopies(&failing{Memory: replay.NewMemory(), hangs: true, err: errors.New("away")}, slog.New(slog.DiscardHandler))
+		l := replay.New(replay.Limits{Events: 10_000, Bytes: 4 << 20, Hard: 64 << 20})
+		l.CopyTo(c.Begin("s", "pX", nil))
+		for range 5000 {
+			_ = l.Append(replay.Event{Data: []byte(`{"n":1}`)})
+		}
+		began := time.Now()
+		c.Close()
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("Close took %v", took)
+		}
 	})
 }

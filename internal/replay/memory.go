@@ -58,7 +58,8 @@ func (m *Memory) Take(_ context.Context, session, stream string, seq, mark int64
 }
 
 // Read returns what a stream has behind the event at seq; all are the entries that are
-// left of it, the oldest first.
+// left of it, the oldest first. Where one is missing among them, which could not be
+// written, that may have been an answer: then the stream is forgotten (S-031).
 func Read(all []Entry, seq int64) (Taken, error) {
 	var t Taken
 	if len(all) == 0 || all[len(all)-1].Seq < seq {
@@ -67,14 +68,30 @@ func Read(all []Entry, seq int64) (Taken, error) {
 	if first := all[0]; first.Kind == Added && first.Seq > seq+1 {
 		return t, ErrForgotten // what the client has missed has had to make room
 	}
+	last := seq
 	for _, e := range all {
 		t.Open = e.Open
 		switch {
+		case e.Seq < last, e.Kind == Began:
 		case e.Kind == Finished:
+			if !follows(e.Seq, last, 0) {
+				return Taken{}, ErrForgotten
+			}
 			t.Finished = true
-		case e.Kind == Added && e.Seq > seq:
+		case e.Seq > last:
+			if !follows(e.Seq, last, 1) {
+				return Taken{}, ErrForgotten
+			}
+			last = e.Seq
 			t.Events = append(t.Events, Event{Seq: e.Seq, Data: e.Data, Must: true, Force: true})
 		}
 	}
 	return t, nil
+}
+
+// follows reports whether nothing is missing between the event at last and an entry of
+// that number, which is by so many higher. A later owner counts from its mark: what the
+// one before has not written then, it has answered.
+func follows(seq, last, by int64) bool {
+	return seq == last+by || seq>>32 > last>>32 && int64(uint32(seq)) == by
 }

@@ -366,8 +366,9 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	}
 	name, seq, ok := replay.ParseID(last)
 	st := p.stream(name)
+	var unknown error
 	if ok && st == nil {
-		st = p.takeStream(r.Context(), name, seq)
+		st, unknown = p.takeStream(r.Context(), name, seq)
 	}
 	switch {
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
@@ -384,6 +385,11 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 		st := newStream(p, getPrefix, 0)
 		st.speak()
 		p.listen(st, w, r, 0, p.primes())
+	case unknown != nil: // 400 would be for good (S-027)
+		d.o.Log.Warn("a stream cannot be resumed now", "err", unknown)
+		w.Header()["Content-Type"] = jsonType
+		begin(w, http.StatusServiceUnavailable, takeWithin)
+		send(w, jsonrpc.NewError(nil, jsonrpc.CodeInternal, "what was kept of the stream is out of reach; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
 	default:
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing is known of this Last-Event-ID: the stream has ended, is of another session, or had to make room")
 	}

@@ -3,9 +3,11 @@ package streamable
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -32,17 +34,21 @@ const lostText = "the instance of the bridge that had the session has ended duri
 
 // takeStream goes on with a stream of the instance that had the session before: with what
 // was copied of it. Requests that it has not answered are lost: each is answered so, once
-// (S-031). It returns nil when too little is known.
-func (p *peer) takeStream(ctx context.Context, name string, seq int64) *stream {
+// (S-031). It returns nil when too little is known, and an error when the store does not
+// say what is.
+func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream, error) {
 	c, mark := p.d.o.Copies, p.epoch<<32
 	if c == nil || p.epoch == 0 || seq > mark {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeWithin)
 	defer cancel()
 	taken, copied, err := c.Take(ctx, session.Key(p.id), name, seq, mark)
-	if err != nil {
-		return nil
+	switch {
+	case errors.Is(err, replay.ErrForgotten):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	st := newStream(p, name, 0)
 	st.log, st.coming = p.d.b.NewLog(p.whose, historyLimits, true), false
@@ -56,7 +62,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) *stream {
 	defer st.mu.Unlock()
 	if there := p.enterTaken(st); there != nil {
 		st.log.Close() // another request was faster: what this one has read takes no room
-		return there
+		return there, nil
 	}
 	if !taken.Finished && !st.isGet() {
 		for _, id := range taken.Open {
@@ -64,7 +70,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) *stream {
 		}
 	}
 	st.finish()
-	return st
+	return st, nil
 }
 
 // enterTaken enters a stream that was taken, unless there is one of that name. The caller

@@ -1,9 +1,11 @@
 package streamable
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -18,11 +20,16 @@ type instances struct {
 	t       *testing.T
 	records *session.Memory
 	streams *replay.Memory
+	over    func(replay.Store) replay.Store // around that; may be nil
 }
 
 // start starts an instance.
 func (i *instances) start(name string) *rig {
-	copies := replay.NewCopies(i.streams, slog.New(slog.DiscardHandler))
+	var store replay.Store = i.streams
+	if i.over != nil {
+		store = i.over(store)
+	}
+	copies := replay.NewCopies(store, slog.New(slog.DiscardHandler))
 	i.t.Cleanup(copies.Close)
 	return newRig(i.t, &wiretest.Server{}, gateway.Options{Sessions: i.records.As(name)}, Options{Copies: copies})
 }
@@ -46,7 +53,9 @@ func (i *instances) adopt(to *rig, name, id string) *client {
 
 func several(t *testing.T, f func(t *testing.T, i *instances)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, &instances{t, session.NewMemory(10), replay.NewMemory()}) })
+	synctest.Test(t, func(t *testing.T) {
+		f(t, &instances{t: t, records: session.NewMemory(10), streams: replay.NewMemory()})
+	})
 }
 
 const said = `{"jsonrpc":"2.0","method":"notifications/message","params":{"n":1}}`
@@ -152,6 +161,90 @@ func TestStreamNotTaken(t *testing.T) {
 		other := i.adopt(b, "b", theirs.id)
 		if a := other.get("Last-Event-ID", replay.ID(name, seq+5)).Wait(); a.Status() != 400 {
 			t.Errorf("behind more than was copied: %d %s", a.Status(), a.Body())
+		}
+	})
+}
+
+// faulty is a store that is out of reach while err is set.
+type faulty struct {
+	replay.Store
+	err error
+}
+
+func (f *faulty) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
+	if f.err != nil {
+		return replay.Taken{}, f.err
+	}
+	return f.Store.Take(ctx, session, stream, seq, mark)
+}
+
+// A client that comes back while the store is away is told to come again, and not that its
+// stream is forgotten (S-027). A stream for what belongs to no call begins anew.
+func TestStreamOutOfReach(t *testing.T) {
+	several(t, func(t *testing.T, i *instances) {
+		store := &faulty{}
+		i.over = func(s replay.Store) replay.Store {
+			store.Store = s
+			return store
+		}
+		a, b := i.start("a"), i.start("b")
+		one := a.begin("2025-11-25")
+		call := one.call("7", "steps", `{"n":3}`).Wait()
+		get := one.get()
+		synctest.Wait()
+		a.s.Say(said)
+		synctest.Wait()
+		two := i.adopt(b, "b", one.id)
+		store.err = session.ErrUnavailable
+		id := call.Events()[1].ID
+		if r := two.get("Last-Event-ID", id).Wait(); r.Status() != 503 || r.Header("Retry-After") != "2" || !strings.Contains(r.Body(), `"bridge":"unavailable"`) {
+			t.Errorf("without the store: %d %q %s", r.Status(), r.Header("Retry-After"), r.Body())
+		}
+		anew := two.get("Last-Event-ID", get.Events()[0].ID)
+		synctest.Wait()
+		if anew.Status() != 200 || anew.Over() {
+			t.Errorf("a stream for what belongs to no call: %d", anew.Status())
+		}
+		store.err = nil
+		if got := datas(two.get("Last-Event-ID", id).Wait()); !slices.Equal(got, datas(call)[2:]) {
+			t.Errorf("with it again: %q, want %q", got, datas(call)[2:])
+		}
+		anew.Leave()
+		get.Leave()
+		synctest.Wait()
+	})
+}
+
+// together is a store that answers when so many have asked.
+type together struct {
+	replay.Store
+	all sync.WaitGroup
+}
+
+func (s *together) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
+	s.all.Done()
+	s.all.Wait()
+	return s.Store.Take(ctx, session, stream, seq, mark)
+}
+
+// Two requests that take a stream at once have it once: what the slower one has read takes
+// no room. The rig says so if it does.
+func TestStreamTakenAtOnce(t *testing.T) {
+	several(t, func(t *testing.T, i *instances) {
+		i.over = func(s replay.Store) replay.Store {
+			both := &together{Store: s}
+			both.all.Add(2)
+			return both
+		}
+		a, b := i.start("a"), i.start("b")
+		one := a.begin("2025-11-25")
+		call := one.call("7", "steps", `{"n":3}`).Wait()
+		synctest.Wait()
+		two := i.adopt(b, "b", one.id)
+		first, second := two.get("Last-Event-ID", call.Events()[0].ID), two.get("Last-Event-ID", call.Events()[0].ID)
+		want := datas(call)[1:]
+		if x, y := datas(first.Wait()), datas(second.Wait()); !slices.Equal(x, want) && !slices.Equal(y, want) {
+			t.Errorf("%q and %q, want %q of one", x, y, want)
 		}
 	})
 }

@@ -75,6 +75,11 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 		{"finished", []replay.Entry{began("1"), event(1), finished(1)}, 0, "1, finished"},
 		{"finished, and seen", []replay.Entry{began("1"), event(1), finished(1)}, 1, "finished"},
 		{"given up", []replay.Entry{began("1"), event(1, "1"), {Session: "session", Stream: "pX", Kind: replay.Dropped}}, 0, "forgotten"},
+		{"an answer could not be written", []replay.Entry{began("1"), event(1, "1"), finished(2)}, 1, "forgotten"},
+		{"an event could not be written", []replay.Entry{began("1"), event(1, "1"), event(3, "1")}, 1, "forgotten"},
+		{"nothing but the end was written", []replay.Entry{finished(2)}, 1, "forgotten"},
+		{"what could not be written was seen", []replay.Entry{began("1"), event(1, "1"), event(3, "1"), event(4, "1")}, 2, "3, 4, open 1"},
+		{"the beginning could not be written", []replay.Entry{event(1, "1"), event(2), finished(2)}, 0, "1, 2, finished"},
 		{"another stream", []replay.Entry{{Session: "session", Stream: "pY", Kind: replay.Began}, {Session: "other", Stream: "pX", Kind: replay.Began}}, 0, "forgotten"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,6 +107,29 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 		}
 		if got := taken(t, s, mark+1, 3<<32); got != "finished" {
 			t.Errorf("behind that: Take = %q", got)
+		}
+	})
+	// So it is with what the next owner could not write.
+	t.Run("fenced, with a gap", func(t *testing.T) {
+		s := open(t)
+		write(t, s, began("1"), event(1, "1"))
+		if got := taken(t, s, 0, mark); got != "1, open 1" {
+			t.Errorf("Take = %q", got)
+		}
+		write(t, s, event(mark+2), finished(mark+2))
+		if got := taken(t, s, 1, 3<<32); got != "forgotten" {
+			t.Errorf("Take = %q", got)
+		}
+	})
+	t.Run("fenced, and ended without a word", func(t *testing.T) {
+		s := open(t)
+		write(t, s, began(), event(1))
+		if got := taken(t, s, 0, mark); got != "1" {
+			t.Errorf("Take = %q", got)
+		}
+		write(t, s, finished(mark))
+		if got := taken(t, s, 0, 3<<32); got != "1, finished" {
+			t.Errorf("Take = %q", got)
 		}
 	})
 	// Only the newest events are kept: who has missed more gets nothing.
