@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -33,12 +34,14 @@ type instance struct {
 	c     *config.Cluster
 	log   *slog.Logger
 	redis redis.UniversalClient
+	kept  *store.Store
 	node  *cluster.Node
 	peers *wire.Peers
 	homes *home.Homes
 	began bool
 
 	copies *replay.Copies // nil with replay: off
+	hooks  *announcements
 }
 
 // newInstance makes what the configuration says of the cluster. Nothing is connected to
@@ -65,7 +68,9 @@ func (s *Server) newInstance() (*instance, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	life := s.c().SessionIdle * 3 / 2
-	kept := store.New(i.redis, store.Options{Prefix: c.KeyPrefix, Owner: i.id, Secrets: c.Keys(), Life: life})
+	kept := store.New(i.redis, store.Options{Prefix: c.KeyPrefix, Owner: i.id, Secrets: c.Keys(), Life: life, Hooks: func() []string { return slices.Collect(maps.Keys(s.hooks())) }})
+	i.kept = kept
+	i.hooks = newAnnouncements(kept.Hooks(), s.hooks, s.log)
 	i.node = cluster.New(cluster.Options{
 		Self: cluster.Member{ID: i.id, Version: Version()}, Store: kept, Registry: kept, Peers: i.peers,
 		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c().MaxSessions, Log: s.log,
@@ -76,6 +81,7 @@ func (s *Server) newInstance() (*instance, error) {
 				s.b.Move(key)
 			}
 		},
+		Hooked:  i.hooks.hear,
 		Servers: func() string { return hashOf(s.now.Load().names()) },
 	})
 	i.peers.Join(i.node)
@@ -113,7 +119,18 @@ func (h shared) Joint(server string, from bridge.Caller, rest bridge.Client) (ho
 
 // Pooled implements home.Gateway.
 func (h shared) Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
-	return h.s.b.Pooled(ctx, server, r)
+	p := h.s.b.Pool(server)
+	if p == nil {
+		return nil, bridge.ErrUnknownServer
+	}
+	return p.Here(ctx, r)
+}
+
+// Left implements home.Gateway.
+func (h shared) Left(server, key string) {
+	if p := h.s.b.Pool(server); p != nil {
+		p.LeaveHome(key)
+	}
 }
 
 // tag begins the ids of sessions that begin here; it is empty for the only instance.
@@ -188,6 +205,7 @@ func (i *instance) close(ctx context.Context) {
 		i.node.Close(ctx)
 		i.peers.Close(ctx)
 	}
+	i.hooks.close()
 	if i.copies != nil {
 		i.copies.Close()
 	}
@@ -213,6 +231,8 @@ type colleague struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
 	Draining bool   `json:"draining,omitempty"`
+	// Unreached: it lives, and could not be reached from here when it was last asked.
+	Unreached bool `json:"unreached,omitempty"`
 }
 
 // status says how the cluster looks from here.
@@ -221,7 +241,7 @@ func (i *instance) status() *clustered {
 	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), StoreMS: float64(i.node.Took().Microseconds()) / 1000,
 		Forwarded: n.Forwarded.Load(), TakenOver: n.Taken.Load(), Lost: n.Lost.Load(), Refused: n.Refused.Load()}
 	for _, m := range i.node.Members() {
-		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, m.Draining})
+		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, m.Draining, i.node.Unreached(m.ID)})
 	}
 	return out
 }

@@ -79,7 +79,11 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), hookLimit)
 	defer cancel()
-	tools, err := h.renew(ctx, body.Bytes())
+	renew := h.renew
+	if s.instance != nil {
+		renew = func(ctx context.Context, body []byte) (int, error) { return s.instance.hooks.tell(ctx, name, h, body) }
+	}
+	tools, err := renew(ctx, body.Bytes())
 	if err == nil {
 		object(w, http.StatusOK, "tools", tools)
 		return
@@ -89,6 +93,9 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 		status, why = http.StatusUnprocessableEntity, bad.Error()
 	} else if errors.Is(err, rest.ErrElsewhere) {
 		status, why = http.StatusConflict, err.Error()
+	} else if errors.Is(err, errUntold) {
+		w.Header().Set("Retry-After", "2")
+		status, why = http.StatusServiceUnavailable, errUntold.Error()+"; send it again later"
 	}
 	s.log.Warn("a webhook has changed nothing", "server", name, "err", err)
 	object(w, status, "error", why)

@@ -113,7 +113,7 @@ func inCluster(c *config.Config) {
 func TestMetricsCluster(t *testing.T) {
 	run(t, inCluster, []string{"one"}, func(t *testing.T, r *rig) {
 		want := []string{
-			"mcp_bridge_cluster_members 0", "mcp_bridge_cluster_requests_forwarded_total 0", "mcp_bridge_cluster_requests_refused_total 1",
+			"mcp_bridge_cluster_members 0", "mcp_bridge_cluster_members_unreached 0", "mcp_bridge_cluster_requests_forwarded_total 0", "mcp_bridge_cluster_requests_refused_total 1",
 			"mcp_bridge_cluster_sessions_lost_total 0", "mcp_bridge_cluster_sessions_taken_over_total 0",
 			`mcp_bridge_cluster_state{state="frozen"} 0`, `mcp_bridge_cluster_state{state="isolated"} 1`, `mcp_bridge_cluster_state{state="sure"} 0`, "mcp_bridge_cluster_store_seconds 0",
 		}

@@ -129,6 +129,17 @@ func (s *Server) hooked(name string) *hook {
 	return nil
 }
 
+// hooks returns the webhooks of all servers that have one.
+func (s *Server) hooks() map[string]*hook {
+	all := map[string]*hook{}
+	for name, r := range s.now.Load().reached {
+		if r.hook != nil {
+			all[name] = r.hook
+		}
+	}
+	return all
+}
+
 // takes reports whether a path takes a method.
 func takes(allowed, method string) bool {
 	return slices.Contains(strings.Split(allowed, ", "), method)

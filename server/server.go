@@ -67,6 +67,8 @@ type Server struct {
 	lost       atomic.Uint64                 // lines of access logs that there were before
 	fault      error                         // why the bridge cannot be served as it is configured
 	http       *http.Server
+	serving    chan struct{} // closed when clients are served
+	served     sync.Once     // closes it
 	clients    *connections
 	reloader   *reload.Reloader // nil when nobody reads the configuration again
 	actions    *admin.API       // what operators do
@@ -80,7 +82,7 @@ type Server struct {
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
-	s := &Server{log: log, reacher: reach, leaving: map[string]int{}, grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
+	s := &Server{log: log, reacher: reach, leaving: map[string]int{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
 	s.conf.Store(c)
 	s.actions = s.newAPI()
 	s.guard.Store(newGuard(c, log))
@@ -106,7 +108,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		Watch: s.watch, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	if s.instance != nil {
-		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Secrets: c.Cluster.Keys()}
+		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.Tasks(), Secrets: c.Cluster.Keys()}
 	}
 	s.now.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
@@ -311,6 +313,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.serve(l) }()
+	joined, stop := s.begun(ctx)
+	defer joined.Wait()
+	defer stop()
 	select {
 	case err := <-failed:
 		s.Close(context.Background())
@@ -336,6 +341,29 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	return nil
 }
+
+// begun closes s.serving when clients are served: where there are several instances, when
+// this one has joined the others.
+func (s *Server) begun(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	wait = &sync.WaitGroup{}
+	if s.instance == nil {
+		s.served.Do(func() { close(s.serving) })
+		return wait, stop
+	}
+	wait.Go(func() {
+		select {
+		case <-s.instance.node.Joined():
+			s.served.Do(func() { close(s.serving) })
+		case <-ctx.Done():
+		}
+	})
+	return wait, stop
+}
+
+// Serving returns what is closed when Serve has begun to serve clients. One of several
+// instances has joined the others by then: before, clients are turned away.
+func (s *Server) Serving() <-chan struct{} { return s.serving }
 
 // shut takes no connections any more, and waits for responses, for as long at most.
 func (s *Server) shut(most time.Duration) {

@@ -69,18 +69,13 @@ func wake(c chan<- struct{}) {
 func (n *Node) beat() error {
 	n.mu.Lock()
 	self := n.o.Self
-	self.Sessions, self.Draining = 0, n.drains.Load()
-	for key := range n.held {
-		if !IsHome(key) {
-			self.Sessions++
-		}
-	}
+	self.Sessions, self.Draining = len(n.held)-n.homes, n.drains.Load()
 	n.mu.Unlock()
 	if n.o.Servers != nil {
 		self.Servers = n.o.Servers()
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(n.ctx, tries)
+	ctx, cancel := context.WithTimeout(n.ctx, max(tries, n.o.Lease/6)) // a slow store is none that is away (S-065)
 	seen, err := n.o.Registry.Beat(ctx, self, n.o.Lease)
 	cancel()
 	n.failed.Store(err != nil)
@@ -93,6 +88,10 @@ func (n *Node) beat() error {
 	n.took.Store(int64(time.Since(sent)))
 	n.heard(sent, seen)
 	n.odd(&self, &seen)
+	n.greet()
+	if n.o.Hooked != nil {
+		n.o.Hooked(seen.Hooks)
+	}
 	return nil
 }
 
@@ -142,9 +141,8 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 		n.grace = now.Add(n.o.Lease)
 		for _, e := range n.held {
 			e.unsettled = true
-			if seen.Absent && !first && e.barred == nil && !e.Bound {
-				e.barred = make(chan struct{}) // another may have taken it
-				n.barred.Add(1)
+			if seen.Absent && !first && !e.Bound {
+				n.bar(e) // another may have taken it
 			}
 		}
 		for key, e := range n.ended {
@@ -175,11 +173,15 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 			delete(n.forgot, id)
 			delete(n.known, id)
 			delete(n.probes, id)
+			delete(n.greeted, id)
 		}
 	}
 	n.good.Store(&sent)
 	n.frozen.Store(nil)
 	n.mu.Unlock()
+	if first {
+		close(n.joined)
+	}
 	n.say(nil)
 	for _, id := range gone {
 		n.wg.Go(func() {

@@ -26,9 +26,10 @@ func HomeKey(server, alike string) string {
 func IsHome(key string) bool { return strings.HasPrefix(key, homes) }
 
 // Claim makes this instance the home of a key, unless another one is, which it returns
-// then. An instance that is about to stop claims nothing: it returns the one that should.
-// While the store is out of reach there are no new homes: the error is ErrUnavailable.
-func (n *Node) Claim(ctx context.Context, key, server string) (at Member, mine bool, err error) {
+// then. room is asked before: its error says that there is none for one more. An instance
+// that is about to stop claims nothing: it returns the one that should. While the store is
+// out of reach there are no new homes: the error is ErrUnavailable.
+func (n *Node) Claim(ctx context.Context, key, server string, room func() error) (at Member, mine bool, err error) {
 	if n.Holds(key) {
 		return Member{}, true, nil
 	}
@@ -71,6 +72,9 @@ func (n *Node) Claim(ctx context.Context, key, server string) (at Member, mine b
 	case !may || !n.sure():
 		return Member{}, false, session.ErrUnavailable
 	}
+	if full := room(); full != nil {
+		return Member{}, false, full
+	}
 	one, cancel := context.WithTimeout(ctx, tries)
 	defer cancel()
 	var h session.Held
@@ -88,7 +92,7 @@ func (n *Node) Claim(ctx context.Context, key, server string) (at Member, mine b
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.ended, key)
-	n.held[key] = &entry{Held: h, kept: time.Now()}
+	n.enter(&entry{Held: h, kept: time.Now()})
 	return Member{}, true, nil
 }
 
@@ -96,7 +100,7 @@ func (n *Node) Claim(ctx context.Context, key, server string) (at Member, mine b
 func (n *Node) mayReturn() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.members) > 1 && time.Now().Before(n.emptied)
+	return len(n.members)+len(n.forgot) > 1 && time.Now().Before(n.emptied) // it has forgotten the members, too
 }
 
 // colleague returns another instance that the store names.

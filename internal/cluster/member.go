@@ -29,11 +29,12 @@ func (m Member) Left() bool { return m.Draining && m.Sessions == 0 }
 
 // Seen is what a beat has found.
 type Seen struct {
-	Members []Member // whose keys are there
-	Run     string   // changes when the store may have lost what was written last
-	Absent  bool     // the key of who beats was not there
-	Sealed  []string // ids of members whose keys cannot be opened: they have another secret
-	Evicts  string   // the policy by which the store evicts what is written; empty if it does not, or was told before
+	Members []Member         // whose keys are there
+	Run     string           // changes when the store may have lost what was written last
+	Absent  bool             // the key of who beats was not there
+	Sealed  []string         // ids of members whose keys cannot be opened: they have another secret
+	Hooks   map[string]int64 // by server, the number of the last webhook that an instance has put there
+	Evicts  string           // the policy by which the store evicts what is written; empty if it does not, or was told before
 }
 
 // Registry is where instances find each other. Methods may be called concurrently.

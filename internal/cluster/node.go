@@ -25,11 +25,13 @@ type Options struct {
 	Life time.Duration
 	// Stop says that nothing goes on without the store, not even while nobody reaches it.
 	Stop bool
-	// Most bounds the sessions of this instance.
+	// Most bounds the sessions of this instance. Homes are not counted.
 	Most int
 	Log  *slog.Logger
 	// Lost is told that another instance has a session: it ends here. It must not block.
 	Lost func(key string)
+	// Hooked is told with each beat which webhooks there are. It must not block.
+	Hooked func(map[string]int64)
 	// Servers returns a hash of the names of the servers that this instance has now.
 	Servers func() string
 }
@@ -49,6 +51,7 @@ type Node struct {
 	barred atomic.Int64              // sessions that may not be served yet
 	took   atomic.Int64              // the last good beat, in nanoseconds
 	drains atomic.Bool               // it is about to stop, and takes no sessions
+	joined chan struct{}             // closed with the first good beat
 	kick   chan struct{}
 	work   chan struct{}
 	stop   context.CancelFunc
@@ -62,12 +65,14 @@ type Node struct {
 	known   map[string]Member // those of the last hour, too
 	forgot  map[string]time.Time
 	probes  map[string]*probe
+	greeted map[string]*greeting // the others, by id
 	run     string
 	said    State // what was logged last
 	grace   time.Time
 	emptied time.Time // until then others put again what the store has lost
 	noTakes time.Time
 	held    map[string]*entry
+	homes   int              // of these
 	ended   map[string]ended // within a minute: a store that has lost its last second may have them still
 
 	told map[string]string // what was said of members; of the goroutine that beats
@@ -88,6 +93,7 @@ type entry struct {
 	dirty     bool          // to be saved
 	unsettled bool          // the store may say something else
 	barred    chan struct{} // not nil while it may not be served; closed then
+	lost      bool          // another instance has it: Lost is being told
 	kept      time.Time     // when its life was prolonged
 }
 
@@ -103,12 +109,19 @@ type probe struct {
 	alive bool
 }
 
+// greeting is how an instance was found when it was last asked whether it can be reached.
+type greeting struct {
+	asked time.Time
+	fails bool // it could not
+	said  bool // that was logged
+}
+
 var _ session.Leased = (*Node)(nil)
 
 // New makes a node, which may begin nothing before Start.
 func New(o Options) *Node {
-	n := &Node{o: o, kick: make(chan struct{}, 1), work: make(chan struct{}, 1), next: &round{done: make(chan struct{})},
-		members: map[string]Member{}, known: map[string]Member{}, forgot: map[string]time.Time{}, probes: map[string]*probe{}, held: map[string]*entry{}, ended: map[string]ended{}}
+	n := &Node{o: o, joined: make(chan struct{}), kick: make(chan struct{}, 1), work: make(chan struct{}, 1), next: &round{done: make(chan struct{})},
+		members: map[string]Member{}, known: map[string]Member{}, forgot: map[string]time.Time{}, probes: map[string]*probe{}, greeted: map[string]*greeting{}, held: map[string]*entry{}, ended: map[string]ended{}}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	return n
 }
@@ -119,6 +132,10 @@ func (n *Node) Start(address string) {
 	n.wg.Go(n.beats)
 	n.wg.Go(n.works)
 }
+
+// Joined returns what is closed when the node has joined: the store knows it, and it knows
+// the others.
+func (n *Node) Joined() <-chan struct{} { return n.joined }
 
 // Counts returns what the node counts.
 func (n *Node) Counts() *Counts { return &n.counts }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ type world struct {
 	cut     map[string]bool // from the store
 	deaf    map[string]bool // does not answer the others
 	ended   map[string][]string
+	told    func(n *Node, key string) // in Lost; may be nil
 }
 
 type key struct {
@@ -160,8 +162,12 @@ func (w *world) start(id string) *Node {
 	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, Most: 100, Log: slog.New(slog.DiscardHandler),
 		Lost: func(key string) {
 			w.mu.Lock()
-			defer w.mu.Unlock()
 			w.ended[id] = append(w.ended[id], key)
+			n, told := w.nodes[id], w.told
+			w.mu.Unlock()
+			if told != nil {
+				told(n, key)
+			}
 		}})
 	w.mu.Lock()
 	w.nodes[id] = n
@@ -527,4 +533,132 @@ func play(t *testing.T, steps []int) (fault string) {
 		return "at the end: " + fault
 	}
 	return ""
+}
+
+// Requests of a session that another instance has begin neither before this one knows that
+// it has lost it, nor while it ends it (S-012).
+func TestLosing(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.start("c")
+		time.Sleep(3 * lease)
+		w.put(a, "k")
+		w.set(w.cut, "a", true)
+		time.Sleep(2 * lease)
+		if err := takeOver(t.Context(), b, "k"); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		w.told = func(n *Node, key string) {
+			asked.Add(1)
+			if n.Holds(key) || n.Ready() || n.Await(t.Context(), key) == nil {
+				t.Error("a request may begin of a session that is being ended")
+			}
+		}
+		w.set(w.cut, "a", false)
+		if err := a.Await(t.Context(), "k"); err == nil && a.Holds("k") {
+			t.Error("a request may begin of a session that another instance has")
+		}
+		time.Sleep(time.Second)
+		if asked.Load() != 1 || a.Holds("k") || !a.Ready() {
+			t.Errorf("told %d times that it is lost; state %s", asked.Load(), a.State())
+		}
+	})
+}
+
+// enough says that there is room for one more home.
+func enough() error { return nil }
+
+// A home that is there comes back when the store has been emptied: another instance does not
+// take its place meanwhile (S-040, S-061).
+func TestHomeAfterWipe(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.start("a"), w.start("b")
+			time.Sleep(3 * lease)
+			key := HomeKey("files", "sessions\x00p")
+			if _, mine, err := a.Claim(t.Context(), key, "files", enough); !mine || err != nil {
+				t.Fatalf("Claim = %t, %v", mine, err)
+			}
+			w.wipe(restart)
+			for since := time.Now(); time.Since(since) < 2*lease; time.Sleep(50 * time.Millisecond) {
+				at, mine, err := b.Claim(t.Context(), key, "files", enough)
+				if mine {
+					t.Fatalf("claimed by another after %v", time.Since(since))
+				}
+				if err == nil && at.ID != "a" {
+					t.Fatalf("the home is %+v", at)
+				}
+			}
+			if at, _, err := b.Claim(t.Context(), key, "files", enough); err != nil || at.ID != "a" {
+				t.Errorf("afterwards the home is %+v, %v", at, err)
+			}
+		})
+	}
+}
+
+// Homes take no room that sessions need.
+func TestHomesBesideSessions(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(3 * lease)
+		for i := range 150 { // there may be 100 sessions
+			if _, mine, err := a.Claim(t.Context(), HomeKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
+				t.Fatalf("Claim = %t, %v", mine, err)
+			}
+		}
+		w.put(b, "theirs")
+		w.kill("b")
+		time.Sleep(2 * lease)
+		if err := takeOver(t.Context(), a, "theirs"); err != nil {
+			t.Errorf("take over = %v", err)
+		}
+		for i := range 99 {
+			w.put(a, fmt.Sprint("s", i))
+		}
+		if _, err := a.Put(t.Context(), session.Held{Record: session.Record{Key: "one more"}}); !errors.Is(err, session.ErrFull) {
+			t.Errorf("one session more than there may be: %v", err)
+		}
+		if err := a.Beat(t.Context()); err != nil || a.Members()[0].Sessions != 100 {
+			t.Errorf("others see %+v, %v", a.Members(), err)
+		}
+		for i := range 150 {
+			if err := a.Unclaim(t.Context(), HomeKey("files", fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a.homes != 0 || len(a.held) != 100 {
+			t.Errorf("%d homes and %d of all are left", a.homes, len(a.held))
+		}
+	})
+}
+
+// An instance that lives and cannot be reached from here is seen as that, and so is its
+// return.
+func TestUnreached(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.start("b")
+		time.Sleep(3 * lease)
+		if a.Unreached("a") || a.Unreached("b") || a.UnreachedCount() != 0 {
+			t.Error("one that can be reached is said not to be")
+		}
+		w.set(w.deaf, "b", true)
+		time.Sleep(3 * lease)
+		if a.Unreached("a") || !a.Unreached("b") || a.UnreachedCount() != 1 || a.State() != Sure {
+			t.Errorf("one that cannot be reached is said to be; state %s", a.State())
+		}
+		w.set(w.deaf, "b", false)
+		time.Sleep(3 * lease)
+		if a.Unreached("b") {
+			t.Error("one that can be reached again is said not to be")
+		}
+		w.set(w.deaf, "b", true)
+		time.Sleep(2 * lease)
+		w.kill("b")
+		time.Sleep(3 * lease)
+		if a.Unreached("b") || a.UnreachedCount() != 0 {
+			t.Error("one that has ended is said not to be reached")
+		}
+	})
 }

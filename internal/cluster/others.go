@@ -112,3 +112,63 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 		return false, session.ErrUnavailable
 	}
 }
+
+// greet asks each of the others once in a lease whether it can be reached: the store says
+// that it lives, and requests may not come through all the same.
+func (n *Node) greet() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	for id, m := range n.members {
+		g := n.greeted[id]
+		if g == nil {
+			g = &greeting{}
+			n.greeted[id] = g
+		}
+		if id == n.o.Self.ID || now.Sub(g.asked) < n.o.Lease {
+			continue
+		}
+		g.asked = now
+		n.wg.Go(func() { n.greetOne(m, g) })
+	}
+}
+
+func (n *Node) greetOne(m Member, g *greeting) {
+	ctx, cancel := context.WithTimeout(n.ctx, tries)
+	defer cancel()
+	h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: n.reaches()})
+	n.mu.Lock()
+	again := g.fails // one failure may be that of an instance that ends
+	g.fails = err != nil || h.ID != m.ID
+	_, lives := n.members[m.ID]
+	lost, back := g.fails && again && lives && !g.said, !g.fails && g.said
+	g.said = g.said && !back || lost
+	n.mu.Unlock()
+	id := m.ID[:min(len(m.ID), session.TagLength)]
+	switch {
+	case n.ctx.Err() != nil:
+	case lost:
+		n.o.Log.Warn("an instance that lives cannot be reached from here: clients whose sessions it has are turned away; look for a firewall between the two", "instance", id, "address", m.Address, "err", err)
+	case back:
+		n.o.Log.Info("the instance can be reached again", "instance", id)
+	}
+}
+
+// Unreached reports whether a living instance could not be reached when it was last asked.
+func (n *Node) Unreached(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, lives := n.members[id]
+	g := n.greeted[id]
+	return lives && g != nil && g.fails
+}
+
+// UnreachedCount returns how many there are of these.
+func (n *Node) UnreachedCount() (count int) {
+	for _, m := range n.Members() {
+		if n.Unreached(m.ID) {
+			count++
+		}
+	}
+	return count
+}

@@ -13,7 +13,7 @@ import (
 // Put implements session.Keeper. While the store is out of reach, it is written later.
 func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	n.mu.Lock()
-	if len(n.held) >= n.o.Most {
+	if n.full() {
 		n.mu.Unlock()
 		return session.Held{}, session.ErrFull
 	}
@@ -21,7 +21,7 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	if !h.Bound {
 		e.Owner = n.o.Self.ID
 	}
-	n.held[h.Key] = e
+	n.enter(e)
 	n.mu.Unlock()
 	if h.Bound {
 		return h, nil
@@ -42,7 +42,7 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 		e.unsettled = true
 		wake(n.work)
 	default:
-		delete(n.held, h.Key)
+		n.remove(e)
 		return session.Held{}, err
 	}
 	return e.Held, nil
@@ -74,7 +74,7 @@ func (n *Node) Delete(ctx context.Context, h session.Held) error {
 func (n *Node) end(ctx context.Context, h session.Held, how func(context.Context, session.Held) error) error {
 	n.mu.Lock()
 	e := n.held[h.Key]
-	if e == nil {
+	if e == nil || e.lost {
 		n.mu.Unlock()
 		return nil
 	}
@@ -98,10 +98,34 @@ func (n *Node) end(ctx context.Context, h session.Held, how func(context.Context
 	return nil
 }
 
-// remove forgets a session. The caller holds n.mu.
+// full reports whether there is no room for one more session. The caller holds n.mu.
+func (n *Node) full() bool { return len(n.held)-n.homes >= n.o.Most }
+
+// enter notes a session, or a home, that is here. The caller holds n.mu.
+func (n *Node) enter(e *entry) {
+	if n.held[e.Key] == nil && IsHome(e.Key) {
+		n.homes++
+	}
+	n.held[e.Key] = e
+}
+
+// remove forgets one, unless there is another of that key by now. The caller holds n.mu.
 func (n *Node) remove(e *entry) {
-	delete(n.held, e.Key)
+	if n.held[e.Key] == e {
+		delete(n.held, e.Key)
+		if IsHome(e.Key) {
+			n.homes--
+		}
+	}
 	n.unbar(e)
+}
+
+// bar has requests of a session wait. The caller holds n.mu.
+func (n *Node) bar(e *entry) {
+	if e.barred == nil {
+		e.barred = make(chan struct{})
+		n.barred.Add(1)
+	}
 }
 
 // unbar lets requests of a session begin. The caller holds n.mu.
@@ -117,7 +141,8 @@ func (n *Node) unbar(e *entry) {
 func (n *Node) Holds(key string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.held[key] != nil
+	e := n.held[key]
+	return e != nil && !e.lost
 }
 
 // Find returns what the store has of a session: see session.Store.
@@ -132,7 +157,7 @@ func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
 func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
 	n.mu.Lock()
 	may := !n.drains.Load() && !time.Now().Before(n.noTakes)
-	full := len(n.held) >= n.o.Most
+	full := n.full()
 	n.mu.Unlock()
 	if !may || full || !n.sure() {
 		return session.Held{}, session.ErrUnavailable
@@ -142,7 +167,7 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	h, err := n.o.Store.Take(one, seen)
 	if err == nil {
 		n.mu.Lock()
-		n.held[h.Key] = &entry{Held: h, kept: time.Now()}
+		n.enter(&entry{Held: h, kept: time.Now()})
 		n.mu.Unlock()
 		n.counts.Taken.Add(1)
 	}
@@ -183,7 +208,7 @@ func (n *Node) settleAll() {
 	now := time.Now()
 	for _, e := range n.held {
 		switch {
-		case e.Bound:
+		case e.Bound, e.lost:
 		case e.unsettled:
 			unsettled = append(unsettled, e)
 		case e.dirty:
@@ -319,12 +344,14 @@ func (n *Node) settle(e *entry) {
 	n.unbar(e)
 }
 
-// lose ends a session that another instance has.
+// lose ends a session that another instance has. Until that is known where requests of it
+// are under way, none begins.
 func (n *Node) lose(e *entry) {
 	n.mu.Lock()
-	mine := n.held[e.Key] == e
+	mine := n.held[e.Key] == e && !e.lost
 	if mine {
-		delete(n.held, e.Key)
+		e.lost = true
+		n.bar(e)
 	}
 	n.mu.Unlock()
 	if !mine {
@@ -338,6 +365,6 @@ func (n *Node) lose(e *entry) {
 	}
 	n.o.Lost(e.Key)
 	n.mu.Lock()
-	n.unbar(e) // only now: whoever waits finds that it is not here
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	n.remove(e) // only now: whoever waits finds that it is not here
 }

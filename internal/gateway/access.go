@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/translate/stateless"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -137,11 +138,10 @@ func (b *Gateway) Joint(name string, from bridge.Caller, rest bridge.Client) (*s
 	return v, s.o.Forward, err
 }
 
-// Pooled makes the request of a client without a session of another instance's.
-func (b *Gateway) Pooled(ctx context.Context, name string, r *bridge.Request) (*jsonrpc.Message, error) {
-	s := b.table.Load().named[name]
-	if s == nil {
-		return nil, bridge.ErrUnknownServer
+// Pool returns what serves the clients without sessions of a server; nil when there is none.
+func (b *Gateway) Pool(name string) *stateless.Pool {
+	if s := b.table.Load().named[name]; s != nil {
+		return s.pool
 	}
-	return s.pool.Here(ctx, r)
+	return nil
 }

@@ -191,9 +191,9 @@ type Gateway struct {
 	dropped           atomic.Uint64  // notifications
 	failures          rate.Sometimes // when a failed call is logged as more than a detail
 	reports           *report.Reporter
-	places            bridge.Places // nil where there is one instance
-	seals             *seal.Key     // of the handles that clients without sessions keep
-	instance          string        // of the bridge, for handles that are good for this one only
+	cluster           bridge.Cluster
+	seals             *seal.Key // of the handles that clients without sessions keep
+	instance          string    // of the bridge, for handles that are good for this one only
 	flight            flight.Flight
 	aggregate         *aggregate.Aggregate // all servers as one
 	stateless         bridge.Upstream      // the same, for clients without sessions
@@ -232,7 +232,7 @@ func New(o Options) *Gateway {
 	if b.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
 		panic(err) // a random key always makes a cipher
 	}
-	b.instance, b.places = or(o.Cluster.Instance, rand.Text()), o.Cluster.Places
+	b.instance, b.cluster = or(o.Cluster.Instance, rand.Text()), o.Cluster
 	b.idle.Store(int64(or(o.SessionIdle, 30*time.Minute)))
 	maxLanes := or(o.MaxLanes, 1024)
 	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))

@@ -83,7 +83,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s.filter = filter.New(o.Name, o.Filter, b.grants)
 	shared := s.share == SharePrincipal || s.share == ShareAll
 	if b.grants != nil && (shared || !o.Process) { // otherwise each session has a process of its own
-		s.tasks = filter.NewTasks()
+		s.tasks = filter.NewTasks(o.Name, b.cluster.Owners, s.log)
 	}
 	s.cache = cache.New(o.Cache, cache.Server{
 		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
@@ -102,8 +102,8 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	if o.Idle == 0 && shared {
 		s.lane.Idle = 10 * time.Minute
 	}
-	if s.sharing = s.lane; b.places != nil && o.Homed && shared {
-		s.sharing.Adapter = b.places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
+	if s.sharing = s.lane; b.cluster.Places != nil && o.Homed && shared {
+		s.sharing.Adapter = b.cluster.Places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
 	}
 	s.shared = share.New(share.Options{
 		Server: o.Name, All: s.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: b.force,
@@ -226,6 +226,6 @@ func newPool(s *server, lanes int) *stateless.Pool {
 		Refuse:  s.tools.Misheaded,
 		Heard:   s.cache.Heard,
 		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
-		Places:  s.b.places, Homed: s.o.Homed, Process: s.o.Process,
+		Places:  s.b.cluster.Places, Homed: s.o.Homed, Process: s.o.Process,
 	})
 }

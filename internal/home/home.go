@@ -17,12 +17,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/era"
@@ -34,7 +36,7 @@ import (
 // Options configure Homes. All are needed but for those that say otherwise.
 type Options struct {
 	Node  *cluster.Node
-	Peers *peer.Peers
+	Peers Peers
 	Lease time.Duration
 	Drain time.Duration // how long an instance that stops may take
 	Log   *slog.Logger
@@ -45,6 +47,13 @@ type Options struct {
 	Gateway    Gateway
 }
 
+// Peers reaches other instances, as peer.Peers does.
+type Peers interface {
+	AskHome(ctx context.Context, m cluster.Member, server, alike string) error
+	Call(ctx context.Context, m cluster.Member, server, alike string, r *bridge.Request) (*jsonrpc.Message, error)
+	Way(m cluster.Member) httpclient.Config
+}
+
 // Gateway has the connections that live here.
 type Gateway interface {
 	// Joint returns a part in the connection to a server that sessions share, and what the
@@ -53,6 +62,9 @@ type Gateway interface {
 	// Pooled makes the request of a client without a session over a connection of this
 	// instance's.
 	Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
+	// Left closes the connections to a server that are for the clients of that key, as soon
+	// as nobody uses them: this instance is not their home any more.
+	Left(server, key string)
 }
 
 // Joint is a part in a shared connection.
@@ -71,7 +83,7 @@ type Homes struct {
 
 	mu       sync.Mutex // guards the rest
 	claims   map[string]*claim
-	claiming map[string]chan struct{} // closed when it has ended
+	claiming map[string]*bid
 	stopping bool
 }
 
@@ -80,14 +92,36 @@ var (
 	_ peer.Homes    = (*Homes)(nil)
 )
 
+// whose says which connections a home has: those to a server that are alike by what is
+// given. That begins with the kind of clients and, behind a NUL, their principal.
+type whose struct{ server, alike string }
+
+// key returns the key under which the home is kept.
+func (w whose) key() string { return cluster.HomeKey(w.server, w.alike) }
+
+// principal returns whose clients they are for; nothing where all share one.
+func (w whose) principal() string {
+	_, rest, _ := strings.Cut(w.alike, "\x00")
+	name, _, _ := strings.Cut(rest, "\x00")
+	return name
+}
+
 // claim is a home that is here.
 type claim struct {
+	whose
+	h     *Homes
 	key   string
 	uses  int
+	since time.Time       // when the last use ended
 	timer *time.Timer     // until it is given up; nil while it is used
-	lost  context.Context // ends when another instance has it
+	lost  context.Context // ends when this instance is not the home any more
 	lose  context.CancelFunc
-	told  bool // somebody is told of that
+}
+
+// bid is a claim that is being made, or given up.
+type bid struct {
+	whose // nothing before there is room for it, and when it is given up
+	done  chan struct{}
 }
 
 const (
@@ -98,21 +132,27 @@ const (
 	// pooled is how long the home of connections for clients without sessions is kept
 	// that has no call: longer than calls wait for their clients there.
 	pooled = 15 * time.Minute
+	// maxHomes bounds the homes here, and maxOwn those of one caller's connections to one
+	// server: as many as it may have.
+	maxHomes = 10_000
+	maxOwn   = 32
 	// again is how long to wait before a home that cannot be reached is tried again.
 	again = 200 * time.Millisecond
 )
 
 // New makes Homes. Close ends it.
 func New(o Options) *Homes {
-	h := &Homes{o: o, claims: map[string]*claim{}, claiming: map[string]chan struct{}{}}
+	h := &Homes{o: o, claims: map[string]*claim{}, claiming: map[string]*bid{}}
 	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
 	h.inner = newInner(h)
 	return h
 }
 
-// hold makes this instance the home of a key, for one use until done, unless another
+// hold makes this instance the home of connections, for one use until done, unless another
 // one is: which it returns then.
-func (h *Homes) hold(ctx context.Context, server, key string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
+func (h *Homes) hold(ctx context.Context, server, alike string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
+	its := whose{server, alike}
+	key := its.key()
 	for {
 		h.mu.Lock()
 		if c := h.claims[key]; c != nil {
@@ -133,37 +173,91 @@ func (h *Homes) hold(ctx context.Context, server, key string, keep time.Duration
 			}
 			return at, c, done, nil
 		}
-		busy := h.claiming[key]
-		if busy == nil {
-			h.claiming[key] = make(chan struct{})
-		}
-		stopping := h.stopping
-		h.mu.Unlock()
-		if busy != nil {
+		if busy := h.claiming[key]; busy != nil {
+			h.mu.Unlock()
 			select {
-			case <-busy:
+			case <-busy.done:
 				continue
 			case <-ctx.Done():
 				return at, nil, nil, context.Cause(ctx)
 			}
 		}
-		at, mine, err := h.o.Node.Claim(ctx, key, server)
+		b := &bid{done: make(chan struct{})}
+		h.claiming[key] = b
+		h.mu.Unlock()
+		at, mine, err := h.o.Node.Claim(ctx, key, server, func() error { return h.room(b, its) })
 		h.mu.Lock()
 		if mine {
-			c := &claim{key: key}
+			c := &claim{whose: its, h: h, key: key}
 			c.lost, c.lose = context.WithCancel(context.Background())
 			h.claims[key] = c
-			if stopping { // it is not to be kept
-				c.timer = time.AfterFunc(0, func() { h.unused(c) })
-			}
 		}
-		close(h.claiming[key])
-		delete(h.claiming, key)
+		h.over(key, b)
 		h.mu.Unlock()
 		if err != nil || !mine {
 			return at, nil, nil, err
 		}
 	}
+}
+
+// over ends a bid. The caller holds h.mu.
+func (h *Homes) over(key string, b *bid) {
+	delete(h.claiming, key)
+	close(b.done)
+}
+
+// room makes room for one more home: the one that was not used for longest is given up.
+// There is none when all are in use.
+func (h *Homes) room(by *bid, its whose) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopping {
+		return session.ErrUnavailable
+	}
+	all, own := len(h.claims), 0
+	var oldest, ownOldest *claim
+	who := its.principal()
+	mine := func(o whose) bool { // without access rules everybody is one caller
+		return who != "" && o.server == its.server && o.principal() == who
+	}
+	older := func(c, than *claim) *claim {
+		if c.uses == 0 && c.timer != nil && (than == nil || c.since.Before(than.since)) {
+			return c
+		}
+		return than
+	}
+	for _, c := range h.claims {
+		oldest = older(c, oldest)
+		if mine(c.whose) {
+			own++
+			ownOldest = older(c, ownOldest)
+		}
+	}
+	for _, b := range h.claiming {
+		if b.server != "" {
+			all++
+		}
+		if mine(b.whose) {
+			own++
+		}
+	}
+	switch {
+	case own >= maxOwn && ownOldest == nil:
+		return full(its.server, "one caller has too many connections to it", maxOwn)
+	case own >= maxOwn:
+		h.giveUp(ownOldest)
+	case all >= maxHomes && oldest == nil:
+		return full(its.server, "this instance of the bridge has too many connections that are shared", maxHomes)
+	case all >= maxHomes:
+		h.giveUp(oldest)
+	}
+	by.whose = its
+	return nil
+}
+
+// full is the error of a call for whose connection there is no room.
+func full(server, what string, most int) error {
+	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
 }
 
 // leave ends a use. What nobody uses for that long is given up.
@@ -172,29 +266,38 @@ func (h *Homes) leave(c *claim, keep time.Duration) {
 	defer h.mu.Unlock()
 	c.uses--
 	if c.uses == 0 && h.claims[c.key] == c && !h.stopping {
-		c.timer = time.AfterFunc(keep, func() { h.unused(c) })
+		c.since, c.timer = time.Now(), time.AfterFunc(keep, func() { h.unused(c) })
 	}
 }
 
 // unused gives up a home that nobody has used.
 func (h *Homes) unused(c *claim) {
 	h.mu.Lock()
-	if c.uses > 0 || c.timer == nil || h.claims[c.key] != c || h.stopping {
-		h.mu.Unlock()
-		return
+	defer h.mu.Unlock()
+	if c.uses == 0 && c.timer != nil && h.claims[c.key] == c && !h.stopping {
+		h.giveUp(c)
 	}
+}
+
+// giveUp gives up a home that nobody uses. The caller holds h.mu.
+func (h *Homes) giveUp(c *claim) {
 	delete(h.claims, c.key)
-	busy := make(chan struct{}) // until the store knows
-	h.claiming[c.key] = busy
-	h.wg.Add(1)
-	h.mu.Unlock()
-	defer h.wg.Done()
+	c.timer.Stop()
+	b := &bid{done: make(chan struct{})} // until the store knows
+	h.claiming[c.key] = b
+	h.wg.Go(func() {
+		h.left(c)
+		h.unclaim(c.key)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.over(c.key, b)
+	})
+}
+
+// left ends what there is of a home here, which is none any more.
+func (h *Homes) left(c *claim) {
 	c.lose()
-	h.unclaim(c.key)
-	h.mu.Lock()
-	delete(h.claiming, c.key)
-	h.mu.Unlock()
-	close(busy)
+	h.o.Gateway.Left(c.server, c.alike)
 }
 
 func (h *Homes) unclaim(key string) {
@@ -213,7 +316,7 @@ func (h *Homes) Lost(key string) {
 	}
 	h.mu.Unlock()
 	if c != nil {
-		c.lose()
+		h.left(c)
 	}
 }
 
@@ -278,7 +381,7 @@ func (h *Homes) Mine(ctx context.Context, server, alike string) bool {
 	if h.inner.draining() {
 		return false
 	}
-	_, c, done, err := h.hold(ctx, server, cluster.HomeKey(server, alike), linger)
+	_, c, done, err := h.hold(ctx, server, alike, linger)
 	if err != nil || c == nil {
 		return false
 	}
@@ -287,34 +390,8 @@ func (h *Homes) Mine(ctx context.Context, server, alike string) bool {
 }
 
 // Home implements bridge.Places.
-func (h *Homes) Home(ctx context.Context, server, alike string, lost func()) (bridge.Away, func(), error) {
-	at := cluster.HomeKey(server, alike)
-	if id, ok := h.known.Get(at); ok {
-		if m, ok := h.o.Node.Member(id); ok {
-			return &away{h, server, alike, at, m}, func() {}, nil
-		}
-	}
-	return h.home(ctx, server, alike, at, lost)
-}
-
-// home asks the store.
-func (h *Homes) home(ctx context.Context, server, alike, key string, lost func()) (bridge.Away, func(), error) {
-	m, c, done, err := h.hold(ctx, server, key, pooled)
-	switch {
-	case err != nil:
-		return nil, nil, unreachable(server, err)
-	case c == nil:
-		h.known.Add(key, m.ID)
-		return &away{h, server, alike, key, m}, func() {}, nil
-	}
-	h.mu.Lock()
-	first := !c.told
-	c.told = true
-	h.mu.Unlock()
-	if first && lost != nil {
-		context.AfterFunc(c.lost, lost)
-	}
-	return nil, done, nil
+func (h *Homes) Home(server, alike string, here bridge.Away) bridge.Away {
+	return &toHome{whose{server, alike}, h, here}
 }
 
 // errReach says nothing about the server.
@@ -322,55 +399,125 @@ var errReach = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
 
 // unreachable is the error of a call whose home cannot be reached.
 func unreachable(server string, err error) error {
+	if already, ok := errors.AsType[*bridge.Error](err); ok {
+		return already
+	}
 	return &bridge.Error{Server: server, Kind: errReach, Err: err, After: 2 * time.Second, Public: "the instance of the bridge that has its connection is out of reach; try again later"}
 }
 
-// away is the way to a home.
-type away struct {
-	h                  *Homes
-	server, alike, key string
-	at                 cluster.Member
+// toHome is the way to a home.
+type toHome struct {
+	whose
+	h    *Homes
+	here bridge.Away // for when it is this instance
 }
 
 // Call implements bridge.Away. It waits while the home is about to stop, or may be dead.
-func (a *away) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (a *toHome) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	until := time.Now().Add(a.h.patience())
+	key := a.key()
+	var at cluster.Member // where it was tried last
+	var refused error
 	for {
-		m, err := a.h.o.Peers.Call(ctx, a.at, a.server, a.alike, r)
+		next, c, done, err := a.where(ctx, key)
+		switch {
+		case err == nil && c != nil:
+			defer done()
+			return c.make(ctx, r, a.here.Call)
+		case err != nil && refused == nil:
+			return nil, unreachable(a.server, err)
+		case err != nil || next.ID == at.ID:
+			if now, ok := a.h.o.Node.Member(at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(a.h.o.Drain)) {
+				return nil, unreachable(a.server, cmp.Or(err, refused))
+			}
+			if pause.For(ctx, again) != nil {
+				return nil, context.Cause(ctx)
+			}
+		}
+		if err != nil {
+			continue
+		}
+		at = next
+		m, err := a.h.o.Peers.Call(ctx, at, a.server, a.alike, r)
 		if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
 			return m, err
 		}
-		a.h.known.Remove(a.key)
+		refused = err
+		a.h.known.Remove(key)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		at, done, none := a.next(ctx)
-		switch {
-		case none == nil && at == nil:
-			defer done()
-			return a.h.o.Gateway.Pooled(ctx, a.server, r)
-		case none == nil && at.at.ID != a.at.ID:
-			a.at = at.at
-			continue
-		}
-		if now, ok := a.h.o.Node.Member(a.at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(a.h.o.Drain)) {
-			return nil, unreachable(a.server, cmp.Or(none, err))
-		}
-		if pause.For(ctx, again) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// next looks who is the home now.
-func (a *away) next(ctx context.Context) (*away, func(), error) {
-	m, c, done, err := a.h.hold(ctx, a.server, a.key, pooled)
-	if err != nil || c != nil {
-		return nil, done, err
+// where looks who is the home: this instance, for one use until done, or another one.
+func (a *toHome) where(ctx context.Context, key string) (at cluster.Member, c *claim, done func(), err error) {
+	if id, ok := a.h.known.Get(key); ok {
+		if m, ok := a.h.o.Node.Member(id); ok {
+			return m, nil, nil, nil
+		}
 	}
-	a.h.known.Add(a.key, m.ID)
-	return &away{a.h, a.server, a.alike, a.key, m}, nil, nil
+	if at, c, done, err = a.h.hold(ctx, a.server, a.alike, pooled); err == nil && c == nil {
+		a.h.known.Add(key, at.ID)
+	}
+	return at, c, done, err
 }
+
+// make makes the request of a client without a session over a connection that lives here.
+// A subscription ends when another instance is the home, where it goes on.
+func (c *claim) make(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
+	inner, from := *r, *r.From
+	from.Stay = right{c}
+	inner.From = &from
+	if r.Method != era.Listen {
+		return call(ctx, &inner)
+	}
+	its, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(c.lost, stop)()
+	a, err := call(its, &inner)
+	if c.lost.Err() != nil && ctx.Err() == nil {
+		a.Release()
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText}
+	}
+	return a, err
+}
+
+// movedText says where a connection is that was here.
+const movedText = "its connection lives at another instance of the bridge now"
+
+// sure returns nil when a request may be sent over a connection that lives here: it may
+// have waited, and the process may have been stopped meanwhile (S-012).
+func (c *claim) sure(ctx context.Context) error {
+	if !c.h.o.Node.Ready() {
+		if err := c.h.o.Node.Await(ctx, c.key); ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if err != nil {
+			return unreachable(c.server, err)
+		}
+	}
+	if c.lost.Err() != nil {
+		return &bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Err: errors.Join(bridge.ErrLost, peer.ErrElsewhere), Public: movedText}
+	}
+	return nil
+}
+
+// right is that of a home to make a client's requests.
+type right struct{ c *claim }
+
+var _ bridge.Stay = right{}
+
+// Sure implements bridge.Stay.
+func (r right) Sure(ctx context.Context) error { return r.c.sure(ctx) }
+
+// Carried implements bridge.Stay: nobody goes on with the connection.
+func (right) Carried(string, []byte) {}
+
+// Carry implements bridge.Stay.
+func (right) Carry(string) ([]byte, int64) { return nil, 0 }
+
+// Moves implements bridge.Stay.
+func (right) Moves() bool { return false }
 
 // Instance implements bridge.Places.
 func (h *Homes) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
@@ -421,14 +568,18 @@ func (h *Homes) Call(ctx context.Context, server, alike string, r *bridge.Reques
 			return nil, peer.ErrElsewhere
 		}
 	}
-	if alike != parked {
-		_, c, done, err := h.hold(ctx, server, cluster.HomeKey(server, alike), pooled)
-		if err != nil || c == nil {
-			return nil, peer.ErrElsewhere
-		}
-		defer done()
+	here := func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+		return h.o.Gateway.Pooled(ctx, server, r)
 	}
-	m, err := h.o.Gateway.Pooled(ctx, server, r)
+	if alike == parked {
+		return here(ctx, r)
+	}
+	_, c, done, err := h.hold(ctx, server, alike, pooled)
+	if err != nil || c == nil {
+		return nil, peer.ErrElsewhere
+	}
+	defer done()
+	m, err := c.make(ctx, r, here)
 	if h.inner.stopping.Err() != nil && r.Method == era.Listen {
 		m.Release()
 		return nil, &bridge.Error{Server: server, Kind: bridge.ErrLost, Public: "the instance of the bridge that has its connection stops"}

@@ -11,7 +11,6 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
-	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/gateway/flight"
 	"github.com/mcp-bridge/bridge/internal/session"
@@ -114,7 +113,7 @@ func (s *shared) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 	h := s.h
 	server, _ := peer.Decode(from.Header.Get(peer.ServerHeader))
 	alike, _ := peer.Decode(from.Header.Get(peer.AlikeHeader))
-	_, c, done, err := h.hold(ctx, server, cluster.HomeKey(server, alike), linger)
+	_, c, done, err := h.hold(ctx, server, alike, linger)
 	if err == nil && c == nil {
 		err = peer.ErrElsewhere
 	}
@@ -136,7 +135,7 @@ func (s *shared) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 	}
 	p := &part{Joint: joint, greeting: joint.Server(), forward: forward}
 	moved := context.AfterFunc(c.lost, func() {
-		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "its connection lives at another instance of the bridge now"})
+		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText})
 	})
 	p.end = func() {
 		moved()

@@ -54,7 +54,7 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 	h, alike := p.h, p.alike(from)
 	until := time.Now().Add(h.patience())
 	for {
-		m, c, done, err := h.hold(ctx, p.server, cluster.HomeKey(p.server, alike), linger)
+		m, c, done, err := h.hold(ctx, p.server, alike, linger)
 		if err == nil && c != nil {
 			up, err := p.here.Open(ctx, from, rest)
 			if err != nil {
@@ -67,6 +67,9 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 			if err = h.o.Peers.AskHome(ctx, m, p.server, alike); err == nil {
 				return p.away(ctx, m, alike, from, rest)
 			}
+		}
+		if _, refused := errors.AsType[*bridge.Error](err); refused {
+			return nil, err
 		}
 		late := time.Now()
 		if now, ok := h.o.Node.Member(m.ID); errors.Is(err, peer.ErrElsewhere) && ok && now.Draining {
@@ -81,9 +84,9 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 // homely is a connection at its home, which it is for as long as the connection is open.
 func (p *placed) homely(up bridge.Upstream, c *claim, rest bridge.Client, done func()) bridge.Upstream {
 	stop := context.AfterFunc(c.lost, func() {
-		rest.Gone(&bridge.Error{Server: p.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "its connection lives at another instance of the bridge now; whether it acted on the request is unknown"})
+		rest.Gone(&bridge.Error{Server: p.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText + "; whether it acted on the request is unknown"})
 	})
-	return &homely{up, func() {
+	return &homely{up, c, func() {
 		stop()
 		done()
 	}}
@@ -91,7 +94,26 @@ func (p *placed) homely(up bridge.Upstream, c *claim, rest bridge.Client, done f
 
 type homely struct {
 	bridge.Upstream
+	c   *claim
 	end func()
+}
+
+// Call makes a call. A ping is none: its loss would end a connection that is good yet.
+func (u *homely) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Method != "ping" && r.Method != "server/discover" {
+		if err := u.c.sure(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return u.Upstream.Call(ctx, r)
+}
+
+// Notify sends a notification.
+func (u *homely) Notify(ctx context.Context, r *bridge.Request) error {
+	if err := u.c.sure(ctx); err != nil {
+		return err
+	}
+	return u.Upstream.Notify(ctx, r)
 }
 
 // Close closes the connection.

@@ -130,6 +130,7 @@ func newGauges(b Bridge) *gauges {
 		n := b.Cluster.Counts()
 		g.instance = prometheus.NewDesc("mcp_bridge_cluster_state", "1 for the present state of this instance: sure, frozen (no instance reaches the store) or isolated (this one does not).", []string{"state"}, nil)
 		whole("cluster_members", "Instances that live, as this one sees them.", gauge, func(*overview) float64 { return float64(len(b.Cluster.Members())) })
+		whole("cluster_members_unreached", "Of these, those that could not be reached from this one when they were last asked.", gauge, func(*overview) float64 { return float64(b.Cluster.UnreachedCount()) })
 		whole("cluster_store_seconds", "How long the store took for the last beat that it answered.", gauge, func(*overview) float64 { return b.Cluster.Took().Seconds() })
 		whole("cluster_requests_forwarded_total", "Requests that were sent on to the instance that has their session.", counter, func(*overview) float64 { return float64(n.Forwarded.Load()) })
 		whole("cluster_requests_refused_total", "Requests that were turned away because the instance that has their session is out of reach.", counter, func(*overview) float64 { return float64(n.Refused.Load()) })

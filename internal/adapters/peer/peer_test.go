@@ -97,6 +97,45 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// Instances of two versions speak to each other during an update: paths, headers and names
+// are as the last minor version has them, and what a newer one says besides is passed over
+// (S-071).
+func TestOlderPeers(t *testing.T) {
+	var who, server string
+	_, a := instance(t, "AAAAAAA", []string{secret}, func(to string, w http.ResponseWriter, r *http.Request) {
+		who, server = auth.Principal(r.Context()), to
+		w.WriteHeader(http.StatusAccepted)
+	})
+	b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+	post := func(path, body string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+a.Address+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Bridge-Principal", "YWxpY2U")
+		r.Header.Set("Bridge-Newer", "1")
+		res, err := b.link(a).http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(text)
+	}
+	if status, text := post("/peer/v1/hello", `{"incarnation":"BBBBBBB","state":"sure","store":true,"newer":{"x":1}}`); status != 200 || !strings.Contains(text, `{"incarnation":"AAAAAAA","state":"`) || !strings.Contains(text, `"store":`) {
+		t.Errorf("hello = %d %s", status, text)
+	}
+	for path, want := range map[string]string{"/peer/v1/s/_/mcp": "", "/peer/v1/s/files/mcp": "files", "/peer/v1/s/files/messages": "files"} {
+		if status, text := post(path, "{}"); status != http.StatusAccepted || who != "alice" || server != want {
+			t.Errorf("%s = %d %s for %q at %q", path, status, text, who, server)
+		}
+	}
+}
+
 // What travels to the owner (S-081): who the caller is as the front has found it, and
 // never its key or what it says of itself in headers of the bridge's own.
 func TestCarried(t *testing.T) {

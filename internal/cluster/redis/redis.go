@@ -55,6 +55,8 @@ type Options struct {
 	Owner   string        // the instance whose view it is
 	Secrets []string      // of the cluster: the first seals, and all open
 	Life    time.Duration // of the record of a session that nobody uses
+	// Hooks returns the names of the servers here that have a webhook; nil for none.
+	Hooks func() []string
 }
 
 // Store is one instance's view of what is kept.
@@ -249,9 +251,22 @@ const forgetAfter = time.Hour
 
 // Beat implements cluster.Registry. Members are listed by the store's clock: those of
 // instances may be apart (S-014). A key that is as it was written last has its life
-// prolonged, which works also when the store's memory is full.
+// prolonged, which works also when the store's memory is full; then it stays as it is. It
+// takes two answers of the store, one after the other.
 func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
-	runs, err := s.masters(ctx)
+	var own *redis.StringCmd
+	var ids *redis.StringSliceCmd
+	asked := s.masters(ctx)
+	_, err := s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		own = p.Get(ctx, s.member(m.ID))
+		p.PExpire(ctx, s.member(m.ID), life)
+		ids = p.ZRange(ctx, s.all(), 0, -1)
+		return nil
+	})
+	runs, unasked := asked()
+	if err == nil || errors.Is(err, redis.Nil) {
+		err = unasked
+	}
 	if err != nil {
 		return cluster.Seen{}, unavailable("beat", err)
 	}
@@ -271,27 +286,11 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 		s.runs = runs
 		s.mu.Unlock()
 	}
-	var own *redis.StringCmd
-	var ids *redis.StringSliceCmd
-	_, err = s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		own = p.Get(ctx, s.member(m.ID))
-		p.PExpire(ctx, s.member(m.ID), life)
-		ids = p.ZRange(ctx, s.all(), 0, -1)
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return cluster.Seen{}, unavailable("beat", err)
-	}
 	seen := cluster.Seen{Run: runs, Absent: own.Err() != nil, Evicts: evicts}
-	if seen.Absent || own.Val() != written {
+	write := seen.Absent || own.Val() != written
+	if write {
 		text, _ := json.Marshal(m) // nothing in it can fail
 		written = string(s.members.Seal(s.member(m.ID), text))
-		if err := s.c.Set(ctx, s.member(m.ID), written, life).Err(); err != nil {
-			return cluster.Seen{}, unavailable("beat", err)
-		}
-		s.mu.Lock()
-		s.self, s.is = written, m
-		s.mu.Unlock()
 	}
 	keys := []string{s.member(m.ID)}
 	for _, id := range ids.Val() {
@@ -300,13 +299,36 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 		}
 	}
 	var values *redis.SliceCmd
+	var set *redis.StatusCmd
+	hooks := map[string]*redis.StringCmd{}
 	_, err = s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		if s.o.Hooks != nil {
+			for _, name := range s.o.Hooks() {
+				hooks[name] = p.HGet(ctx, s.hook(name), "n")
+			}
+		}
+		if write {
+			set = p.Set(ctx, s.member(m.ID), written, life)
+		}
 		join.Eval(ctx, p, []string{s.all()}, m.ID, forgetAfter.Milliseconds())
 		values = p.MGet(ctx, keys...)
 		return nil
 	})
-	if err != nil && values.Err() != nil { // joining fails when the memory is full: that is no reason not to live
+	if err != nil && (values.Err() != nil || seen.Absent && set.Err() != nil) { // the rest fails when the memory is full: that is no reason not to live
 		return cluster.Seen{}, unavailable("beat", err)
+	}
+	if write && set.Err() == nil {
+		s.mu.Lock()
+		s.self, s.is = written, m
+		s.mu.Unlock()
+	}
+	for name, c := range hooks {
+		if n, err := c.Int64(); err == nil {
+			if seen.Hooks == nil {
+				seen.Hooks = map[string]int64{}
+			}
+			seen.Hooks[name] = n
+		}
 	}
 	for i, v := range values.Val() {
 		sealed, _ := v.(string)
@@ -321,11 +343,17 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	return seen, nil
 }
 
-// masters returns which processes the store consists of: another one may lack what
-// was written last.
-func (s *Store) masters(ctx context.Context) (string, error) {
-	runs, err := s.info(ctx, "server", "run_id:")
-	return strings.Join(runs, " "), err
+// masters begins to ask which processes the store consists of: another one may lack what
+// was written last. The result waits for the answer.
+func (s *Store) masters(ctx context.Context) func() (string, error) {
+	var runs []string
+	var err error
+	var asked sync.WaitGroup
+	asked.Go(func() { runs, err = s.info(ctx, "server", "run_id:") })
+	return func() (string, error) {
+		asked.Wait()
+		return strings.Join(runs, " "), err
+	}
 }
 
 // evicts returns the policy by which the store evicts what has not expired, if it does.

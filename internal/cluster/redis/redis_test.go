@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
@@ -159,8 +162,56 @@ func TestFull(t *testing.T) {
 	if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Absent || len(seen.Members) != 1 {
 		t.Errorf("Beat = %+v, %v", seen, err)
 	}
+	me.Sessions = 5 // which cannot be written
+	for range 2 {
+		if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Absent || len(seen.Members) != 1 || seen.Members[0].Sessions != 0 {
+			t.Errorf("Beat of one that has changed = %+v, %v", seen, err)
+		}
+	}
+	c.ConfigSet(ctx, "maxmemory", "0")
+	if seen, err := s.Beat(ctx, me, 6*time.Second); err != nil || seen.Members[0].Sessions != 5 {
+		t.Errorf("Beat with room again = %+v, %v", seen, err)
+	}
 	if fenced, err := s.Keep(ctx, []session.Held{h}); err != nil || len(fenced) > 0 {
 		t.Errorf("Keep = %v, %v", fenced, err)
+	}
+}
+
+// A beat takes as long as two answers of the store, whatever has changed (S-065).
+func TestBeatAnswers(t *testing.T) {
+	server := redistest.Start(t)
+	c, ctx := server.Client(), t.Context()
+	defer c.Close()
+	count := &counting{}
+	c.AddHook(count)
+	s := redis.New(c, options("A"))
+	for sessions := range 4 {
+		count.n.Store(0)
+		if _, err := s.Beat(ctx, cluster.Member{ID: "A", Sessions: sessions}, 6*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if n := count.n.Load(); sessions > 0 && n != 3 { // one of them beside another
+			t.Errorf("a beat waits for %d answers", n)
+		}
+	}
+}
+
+// counting counts what is sent to a store, one by one and as pipelines.
+type counting struct{ n atomic.Int64 }
+
+func (*counting) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (h *counting) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		h.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *counting) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		h.n.Add(1)
+		return next(ctx, cmds)
 	}
 }
 

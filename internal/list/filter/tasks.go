@@ -3,8 +3,11 @@ package filter
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
@@ -19,6 +22,10 @@ import (
 // (2025-11-25, tasks). All principals reach it as one, so that it cannot tell
 // (protocol.md D0, R-180). nil remembers nothing.
 type Tasks struct {
+	server string
+	shared bridge.Owners // of all instances; nil where there is one
+	log    *slog.Logger
+
 	mu  sync.Mutex                                  // guards the rest
 	all map[string]*simplelru.LRU[string, struct{}] // ids of tasks, by principal
 	n   int                                         // of all principals
@@ -28,8 +35,48 @@ type Tasks struct {
 // that was forgotten is nobody's.
 const maxTasks = 10_000
 
-// NewTasks makes the memory of one server's tasks.
-func NewTasks() *Tasks { return &Tasks{all: map[string]*simplelru.LRU[string, struct{}]{}} }
+// NewTasks makes the memory of one server's tasks. shared is what all instances know; nil
+// where there is one.
+func NewTasks(server string, shared bridge.Owners, log *slog.Logger) *Tasks {
+	return &Tasks{server: server, shared: shared, log: log, all: map[string]*simplelru.LRU[string, struct{}]{}}
+}
+
+// made notes that a task is the principal's, for all instances (S-042).
+func (t *Tasks) made(ctx context.Context, principal, id string) {
+	t.note(principal, id)
+	if t.shared == nil {
+		return
+	}
+	if err := t.shared.Note(context.WithoutCancel(ctx), t.server, id, principal); err != nil {
+		t.log.Warn("whose a task is, no other instance knows", "err", err)
+	}
+}
+
+// mine says which of some tasks are the principal's. What is not known here, another
+// instance may have noted.
+func (t *Tasks) mine(ctx context.Context, principal string, ids ...string) (map[string]bool, error) {
+	own := map[string]bool{}
+	var ask []string
+	for _, id := range ids {
+		if own[id] = t.has(principal, id); !own[id] {
+			ask = append(ask, id)
+		}
+	}
+	if t.shared == nil || len(ask) == 0 {
+		return own, nil
+	}
+	noted, err := t.shared.Noted(ctx, t.server, principal, ask)
+	if err != nil {
+		return nil, &bridge.Error{Server: t.server, Kind: bridge.ErrUnavailable, Err: errors.Join(bridge.ErrOverloaded, err), After: 2 * time.Second, Public: "whose tasks these are is out of reach for now; try again later"}
+	}
+	for i, id := range ask {
+		if noted[i] {
+			own[id] = true
+			t.note(principal, id)
+		}
+	}
+	return own, nil
+}
 
 // note notes that a task is the principal's. When there are too many tasks, the
 // principal that has the most loses the one that it has not asked about for
@@ -99,11 +146,18 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		if err != nil || a.Error != nil {
 			return a, err
 		}
-		return o.own(r.From.Principal, a), nil
+		return o.own(ctx, r.From.Principal, a)
 	case era.IsTask(r.Method):
 		params := rawjson.Members(r.Whole(), "taskId")
 		id := gjson.ParseBytes(params["taskId"])
-		if id.Type != gjson.String || !o.tasks.has(r.From.Principal, id.Str) {
+		if id.Type != gjson.String {
+			return jsonrpc.InvalidParams("there is no such task"), nil
+		}
+		own, err := o.tasks.mine(ctx, r.From.Principal, id.Str)
+		if err != nil {
+			return nil, err
+		}
+		if !own[id.Str] {
 			return jsonrpc.InvalidParams("there is no such task"), nil
 		}
 		whole, err := json.Marshal(params) // a member that stood twice must not get by
@@ -117,22 +171,31 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	a, err := o.Upstream.Call(ctx, r)
 	if err == nil && a.Error == nil && rawjson.Mentions(r.Params, `"task"`) {
 		if id := gjson.GetBytes(a.Result, "task.taskId").Str; id != "" {
-			o.tasks.note(r.From.Principal, id)
+			o.tasks.made(ctx, r.From.Principal, id)
 		}
 	}
 	return a, err
 }
 
 // own leaves of a list of tasks those of the principal.
-func (o *owned) own(principal string, a *jsonrpc.Message) *jsonrpc.Message {
+func (o *owned) own(ctx context.Context, principal string, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	whole := a.Whole()
 	list := gjson.GetBytes(whole, "tasks")
-	var mine []string
+	var ids, mine []string
 	list.ForEach(func(_, task gjson.Result) bool {
-		if o.tasks.has(principal, task.Get("taskId").Str) {
+		ids = append(ids, task.Get("taskId").Str)
+		return true
+	})
+	own, err := o.tasks.mine(ctx, principal, ids...)
+	if err != nil {
+		a.Release()
+		return nil, err
+	}
+	list.ForEach(func(_, task gjson.Result) bool {
+		if own[task.Get("taskId").Str] {
 			mine = append(mine, task.Raw)
 		}
 		return true
 	})
-	return a.Replaced(rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]")))
+	return a.Replaced(rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]"))), nil
 }

@@ -3,6 +3,7 @@ package stateless
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
@@ -63,21 +64,18 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 
 // home makes a call at the home of its connection.
 func (p *Pool) home(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	key, alike := p.identify(r), ""
-	if p.o.Sharing == Everybody {
-		key = "" // it is one with the connection that sessions share
-	} else {
-		alike = "stateless\x00" + key
+	alike := "" // it is one with the connection that sessions share
+	if p.o.Sharing != Everybody {
+		alike = apart + p.identify(r)
 	}
-	there, done, err := p.o.Places.Home(ctx, p.o.Legacy.Name, alike, func() { p.leaveHome(key) })
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if there != nil {
-		return there.Call(ctx, r)
-	}
-	return p.Here(ctx, r)
+	return p.o.Places.Home(p.o.Legacy.Name, alike, here{p}).Call(ctx, r)
+}
+
+// here makes calls over connections of this instance's.
+type here struct{ p *Pool }
+
+func (h here) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return h.p.Here(ctx, r)
 }
 
 // homes has calls made at the home of their connection.
@@ -87,9 +85,16 @@ func (h homes) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return h.p.home(ctx, r)
 }
 
-// leaveHome closes the connections of an identity, as soon as nobody uses them: another
-// instance has them now.
-func (p *Pool) leaveHome(key string) {
+// apart begins the key of the home of connections for clients without sessions only.
+const apart = "stateless\x00"
+
+// LeaveHome closes the connections that have that home, as soon as nobody uses them:
+// another instance has them now.
+func (p *Pool) LeaveHome(alike string) {
+	key, ours := strings.CutPrefix(alike, apart)
+	if !ours && alike != "" {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, all := range p.slots {

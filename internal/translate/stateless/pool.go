@@ -452,6 +452,10 @@ func (p *Pool) add(c *identity, from *bridge.Caller, group, key string, keyed bo
 
 // newSlot makes one for such clients. Its connection is opened when it is needed.
 func (p *Pool) newSlot(c *identity, from *bridge.Caller, group, key string, of lower.Clients) *slot {
+	if from.Stay != nil { // the right to call is a request's, and not the connection's
+		own := *from
+		own.Stay, from = nil, &own
+	}
 	l := &slot{p: p, identity: c, key: key, group: group, once: of.Once}
 	l.lost, l.lose = context.WithCancel(context.Background())
 	of.Tools, of.Group = &c.tools, group

@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/internal/seal"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+//go:embed hook.lua
+var hookScript string
+
+var putHook = redis.NewScript(hookScript)
+
+// Hooks keeps the last webhook of each server for all instances, also those that start
+// later: its body, under a number that rises.
+type Hooks struct {
+	s     *Store
+	seals *seal.Shared
+}
+
+// Hooks returns where that is kept.
+func (s *Store) Hooks() Hooks { return Hooks{s, seal.NewShared("cluster hook", s.o.Secrets...)} }
+
+// hook is beside the members: what beats look at is in one place of Redis Cluster.
+func (s *Store) hook(server string) string { return s.member("hook:" + server) }
+
+// Next returns the number of the next webhook of a server.
+func (h Hooks) Next(ctx context.Context, server string) (int64, error) {
+	n, err := h.s.c.HIncrBy(ctx, h.s.hook(server), "c", 1).Result()
+	if err != nil {
+		return 0, unavailable("number a webhook", err)
+	}
+	return n, nil
+}
+
+// Put keeps the body of a webhook, unless a later one is there.
+func (h Hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
+	key := h.s.hook(server)
+	if err := putHook.Run(ctx, h.s.c, []string{key}, n, h.seals.Seal(place(key, n), body)).Err(); err != nil {
+		return unavailable("keep a webhook", err)
+	}
+	return nil
+}
+
+// Get returns the last webhook of a server. The error is session.ErrNotFound also for what
+// does not open.
+func (h Hooks) Get(ctx context.Context, server string) (n int64, body []byte, err error) {
+	key := h.s.hook(server)
+	all, err := h.s.c.HMGet(ctx, key, "n", "b").Result()
+	if err != nil {
+		return 0, nil, unavailable("read a webhook", err)
+	}
+	number, _ := all[0].(string)
+	sealed, _ := all[1].(string)
+	if n, err = strconv.ParseInt(number, 10, 64); err != nil {
+		return 0, nil, session.ErrNotFound
+	}
+	if body, err = h.seals.Open(place(key, n), []byte(sealed)); err != nil {
+		return 0, nil, errors.Join(session.ErrNotFound, err)
+	}
+	return n, body, nil
+}
+
+// place is what a body is sealed to.
+func place(key string, n int64) string { return key + " " + strconv.FormatInt(n, 10) }
