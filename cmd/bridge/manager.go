@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/mcp-bridge/bridge/internal/systemd"
 )
@@ -33,6 +34,14 @@ func (m *manager) ready(status func() string) {
 	m.mu.Unlock()
 	m.said(m.Ready("serving " + status()))
 }
+
+// waiting says what the bridge waits for before it serves, and asks for more time.
+func (m *manager) waiting() {
+	m.said(m.Starting("waiting for the store of the cluster", 2*stillWaiting))
+}
+
+// stillWaiting is how often that is said.
+const stillWaiting = 20 * time.Second
 
 // reloading says that the configuration is being read again, until over is called.
 func (m *manager) reloading() (over func()) {

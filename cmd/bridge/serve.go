@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -370,11 +371,33 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	}
 	serving, done := context.WithCancel(ctx)
 	defer hangups(serving, log, again)()
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer done()
-	announce(stdout, c, ln.Addr(), asJSON)
-	m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
+	wg.Go(func() {
+		if begun(serving, s, m) {
+			announce(stdout, c, ln.Addr(), asJSON)
+			m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
+		}
+	})
 	defer context.AfterFunc(ctx, m.stopping)()
 	return s.Serve(ctx, ln)
+}
+
+// begun waits until clients are served. It reports false when ctx ends before.
+func begun(ctx context.Context, s *server.Server, m *manager) bool {
+	every := time.NewTicker(stillWaiting)
+	defer every.Stop()
+	for {
+		select {
+		case <-s.Serving():
+			return true
+		case <-ctx.Done():
+			return false
+		case <-every.C:
+			m.waiting()
+		}
+	}
 }
 
 // addInsecureFlag adds the flag without which nothing is served to everybody.

@@ -36,6 +36,12 @@ func FromEnvironment() *Notifier {
 // Ready says that the service serves, or does so again after Reloading.
 func (n *Notifier) Ready(status string) error { return n.tell("READY=1", "STATUS="+line(status)) }
 
+// Starting says what the service waits for before it is ready, and that this may take so
+// much longer from now on.
+func (n *Notifier) Starting(status string, more time.Duration) error {
+	return n.tell("STATUS="+line(status), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", more.Microseconds()))
+}
+
 // Reloading says that the configuration is being read. Ready has to follow.
 func (n *Notifier) Reloading() error {
 	lines := []string{"RELOADING=1", "STATUS=reading the configuration"}

@@ -33,6 +33,7 @@ func TestNotifier(t *testing.T) {
 			want []string
 		}{
 			{func() error { return n.Ready("serving 2 servers\non :80") }, []string{"READY=1", "STATUS=serving 2 servers on :80"}},
+			{func() error { return n.Starting("waits\nfor the store", 40*time.Second) }, []string{"STATUS=waits for the store", "EXTEND_TIMEOUT_USEC=40000000"}},
 			{n.Reloading, []string{"RELOADING=1", "MONOTONIC_USEC=", "STATUS=reading"}},
 			{n.Stopping, []string{"STOPPING=1"}},
 		} {
