@@ -205,9 +205,9 @@ func (s *Server) asked(to place) []string {
 	for i := range s.c().OAuth {
 		all.add(s.c().OAuth[i].Scopes)
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/")
+	name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/")
 	for i := range s.c().Servers {
-		if one := &s.c().Servers[i]; one.Name == name {
+		if one := &s.c().Servers[i]; one.Name == name || !of && to.endpoint != "" && len(s.c().Servers) == 1 {
 			all.add(one.Scopes.All)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/claim"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
@@ -20,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -120,6 +122,7 @@ type subject struct {
 	doubtful bool   // it is whatever the server takes it for
 	located  bool   // it is a URI
 	tool     bool
+	args     []byte // of a tool
 }
 
 // matches reports whether a pattern is about it, in whatever spelling of a URI.
@@ -136,8 +139,14 @@ func (a *subject) matches(pattern, name string) bool {
 // match adds what the patterns of a server ask for that fit the subject, which has that
 // name there.
 func (n *need) match(c *config.Server, a *subject, name string) {
+	if name == "" {
+		name = a.name
+	}
 	if a.tool && !a.doubtful && !n.grant(c.Name, name) {
 		return // it is hidden from the caller, whatever its scopes
+	}
+	if a.tool && c.Rest != nil && name == shownAs(c, rest.CallTool) {
+		n.match(c, a.called(c), "")
 	}
 	by := a.by(&c.Scopes)
 	for _, pattern := range slices.Sorted(maps.Keys(by)) {
@@ -147,6 +156,26 @@ func (n *need) match(c *config.Server, a *subject, name string) {
 	}
 }
 
+// shownAs returns the name under which clients see a tool of a server.
+func shownAs(c *config.Server, own string) string {
+	if name, renamed := c.Tools.Rename[own]; renamed {
+		return name
+	}
+	return own
+}
+
+// called returns the operation of an HTTP API that a tool is to call.
+func (a *subject) called(c *config.Server) *subject {
+	times, own := 0, ""
+	rawjson.Each(a.args, func(name, value []byte) {
+		if string(name) == "id" {
+			times++
+			own, _ = rawjson.Text(value)
+		}
+	})
+	return &subject{by: a.by, name: shownAs(c, own), doubtful: times != 1 || own == "", tool: true}
+}
+
 // subjects returns what a message is about that may need scopes.
 func subjects(m *jsonrpc.Message) []subject {
 	tools := func(s *config.Scopes) map[string]config.Words { return s.Tools }
@@ -154,7 +183,7 @@ func subjects(m *jsonrpc.Message) []subject {
 	resources := func(s *config.Scopes) map[string]config.Words { return s.Resources }
 	switch m.Method {
 	case "tools/call":
-		return []subject{{by: tools, name: m.Name(), doubtful: m.Doubtful() || m.Name() == "", tool: true}}
+		return []subject{{by: tools, name: m.Name(), doubtful: m.Doubtful() || m.Name() == "", tool: true, args: []byte(gjson.GetBytes(m.Params, "arguments").Raw)}}
 	case "prompts/get":
 		return []subject{{by: prompts, name: m.Name(), doubtful: m.Doubtful() || m.Name() == ""}}
 	case "resources/read", "resources/subscribe":
@@ -202,6 +231,12 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 		task, _, _ = strings.Cut(gjson.GetBytes(m.Params, "taskId").Str, ":")
 	}
 	about := subjects(m)
+	prefixed := map[string]bool{} // names that begin with the prefix of a server
+	for i := range servers {
+		for _, a := range about {
+			prefixed[a.name] = prefixed[a.name] || begins(&servers[i], a.name)
+		}
+	}
 	for i := range servers {
 		c := &servers[i]
 		if !n.grant(c.Name, "") {
@@ -211,7 +246,8 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 			n.add(c.Scopes.All)
 		}
 		for _, a := range about {
-			if a.located || a.doubtful {
+			// A session that began when there was one server goes on with its names.
+			if a.located || a.doubtful || !prefixed[a.name] {
 				n.add(c.Scopes.All)
 				n.match(c, &a, a.name)
 				continue
@@ -233,6 +269,16 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	}
 }
 
+// begins reports whether a name may be that of something of a server, where all are one.
+func begins(c *config.Server, name string) bool {
+	for _, prefix := range []string{c.Prefix, c.Name + "__"} {
+		if strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)]) {
+			return true
+		}
+	}
+	return false
+}
+
 // shortened reports whether a name looks as if it had been too long, or had characters
 // that clients do not take: such a name ends with a hash (see externalName in
 // internal/aggregate).
@@ -243,20 +289,24 @@ func shortened(name string) bool {
 
 // needs returns what the messages of a request need, and the ids of those that are to be
 // answered. Without messages it is what the address needs.
-func (s *Server) needs(server, principal string, all []*jsonrpc.Message) (scopes []string, ids [][]byte) {
+func (s *Server) needs(server, principal string, messages []*jsonrpc.Message) (scopes []string, ids [][]byte) {
 	c := s.c()
 	g, ruled := s.grants.Of(principal)
+	all := server == ""
+	if all && len(c.Servers) == 1 {
+		server = c.Servers[0].Name // it is served as it is; a session may have begun when there were more
+	}
 	n := need{grant: func(server, tool string) bool { return ruled && g.Covers(server) && (tool == "" || g.Passes(tool)) }}
 	for i := range c.Servers {
 		if c.Servers[i].Name == server {
 			n.add(c.Servers[i].Scopes.All)
 		}
 	}
-	for _, m := range all {
+	for _, m := range messages {
 		if m.ID != nil && m.Method != "" {
 			ids = append(ids, m.ID)
 		}
-		if server == "" {
+		if all {
 			n.ofAll(c.Servers, m)
 		}
 		for i := range c.Servers {

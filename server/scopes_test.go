@@ -235,7 +235,7 @@ func TestNeeds(t *testing.T) {
 			{"", staff, "tools/list", `{}`, ""},
 			{"", staff, "tools/call", `{"name":"one__echo"}`, "one:echo"},
 			{"", staff, "tools/call", `{"name":"two__x"}`, "bare bare-two two:use"}, // those without a prefix may have a tool of that name
-			{"", staff, "tools/call", `{"name":"nobody"}`, ""},
+			{"", staff, "tools/call", `{"name":"nobody"}`, ""},                      // it begins with the prefix of those that have none
 			{"", staff, "tools/call", `{"name":"two"}`, "bare bare-two"},
 			{"", staff, "tools/call", `{"name":"bare__two"}`, "bare"}, // of two of that name, one has its server's before it
 			{"", staff, "tools/call", `{"name":"one__very_long_0123abcd"}`, "bare bare-two one:echo one:s one:steps"},
@@ -253,6 +253,66 @@ func TestNeeds(t *testing.T) {
 			slices.Sort(got)
 			if strings.Join(got, " ") != tc.want {
 				t.Errorf("%q: %s %s of %s needs %v, want %s", tc.server, tc.method, tc.params, tc.who, got, tc.want)
+			}
+		}
+	})
+}
+
+// A server that is the only one is served as it is, also where all are one; a session that
+// began with it goes on with its names when there are more.
+func TestScopesOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := authtest.New(t, "https://idp.example.com")
+		one := config.Scopes{All: config.Words{"one:use"}, Tools: map[string]config.Words{"echo": {"one:echo"}}}
+		r := newRig(t, func(c *config.Config) {
+			users(i)(c)
+			c.Servers[0].Stdio = &config.Stdio{Command: "true"}
+			c.Servers[0].Scopes = one
+		}, "one")
+		lacks(t, "the only one", r.Do("POST", "/mcp", initialize, with(i, "ann", "")...).Wait(), "/mcp", "0", "one:use", "one:use")
+		lacks(t, "its stream", r.Do("GET", "/mcp", "", append(with(i, "ann", ""), "Accept", "text/event-stream")...).Wait(), "/mcp", "", "one:use", "one:use")
+		if got := r.Do("POST", "/mcp", initialize).Wait().Header("WWW-Authenticate"); !strings.HasSuffix(got, `scope="mcp:use one:use"`) {
+			t.Errorf("the challenge: %s", got)
+		}
+		id := r.Do("POST", "/mcp", initialize, with(i, "ann", "one:use")...).Wait().Header("Mcp-Session-Id")
+		ask := func(scopes string) *wiretest.Reply {
+			return r.Do("POST", "/mcp", call("1", "echo"), append(with(i, "ann", scopes), "Mcp-Session-Id", id)...).Wait()
+		}
+		lacks(t, "a call", ask("one:use"), "/mcp", "1", "one:echo", "one:echo one:use")
+		if a := ask("one:use one:echo"); a.Status() != 200 || !strings.Contains(a.Body(), "result") {
+			t.Errorf("a call with its scope: %d %s", a.Status(), a.Body())
+		}
+		c := *r.s.c()
+		c.Servers = append(slices.Clone(c.Servers), config.DefaultServer("two", ""))
+		c.Servers[1].Stdio = &config.Stdio{Command: "true"}
+		if _, err := r.s.Apply(&c); err != nil {
+			t.Fatal(err)
+		}
+		lacks(t, "a call when there are two", ask("one:use"), "/mcp", "1", "one:echo", "one:echo one:use")
+		if a := ask("one:use one:echo"); a.Status() != 200 || !strings.Contains(a.Body(), "result") {
+			t.Errorf("a call with its scope, when there are two: %d %s", a.Status(), a.Body())
+		}
+	})
+}
+
+// An operation of an HTTP API needs its scopes also when it is called by its id.
+func TestScopesOfOperations(t *testing.T) {
+	identified(t, func(c *config.Config) {
+		c.Servers[0].Rest = &config.Rest{}
+		c.Servers[0].Tools.Rename = map[string]string{"delete_pet": "remove"}
+		c.Servers[0].Scopes.Tools = map[string]config.Words{"remove": {"pets:delete"}, "get_*": {"pets:read"}}
+	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		for args, want := range map[string]string{
+			`{"id":"delete_pet"}`: "pets:delete", `{"id":"get_pet","arguments":{"id":"delete_pet"}}`: "pets:read", `{"id":"other"}`: "",
+			`{"id":"other","id":"delete_pet"}`: "pets:delete pets:read", `{}`: "pets:delete pets:read", `{"id":7}`: "pets:delete pets:read", `null`: "pets:delete pets:read",
+		} {
+			for server, name := range map[string]string{"one": "call_operation", "": "one__call_operation"} {
+				m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+args+`}}`)
+				got, _ := r.s.needs(server, "staff/x#ann", []*jsonrpc.Message{m})
+				slices.Sort(got)
+				if strings.Join(got, " ") != want {
+					t.Errorf("%s %s needs %v, want %s", name, args, got, want)
+				}
 			}
 		}
 	})

@@ -17,6 +17,10 @@ const (
 	callTool     = "call_operation"
 )
 
+// CallTool is the tool of ModeSearch that calls another one: that whose name is its argument
+// id.
+const CallTool = callTool
+
 func isSearch(name string) bool {
 	return name == searchTool || name == describeTool || name == callTool
 }
