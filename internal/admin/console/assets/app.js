@@ -123,10 +123,10 @@ class App extends View {
     switch (route.page) {
       case 'overview': return html`<page-overview .store=${store} .route=${route}></page-overview>`;
       case 'servers': return html`<page-server key=${route.rest[0]} .store=${store} .route=${route}></page-server>`;
-      case 'calls': return html`<page-calls key=${location.hash} .store=${store} .route=${route}></page-calls>`;
-      case 'sessions': return html`<page-sessions key=${location.hash} .store=${store} .route=${route}></page-sessions>`;
+      case 'calls': return html`<page-calls .store=${store} .route=${route}></page-calls>`;
+      case 'sessions': return html`<page-sessions .store=${store} .route=${route}></page-sessions>`;
       case 'try': return html`<page-try .store=${store} .route=${route}></page-try>`;
-      case 'log': return html`<page-log key=${location.hash} .store=${store} .route=${route}></page-log>`;
+      case 'log': return html`<page-log .store=${store} .route=${route}></page-log>`;
       case 'config': return html`<page-config .store=${store} .route=${route}></page-config>`;
       default: return html`<p>There is no page ${route.page}. <a href=${to('overview')}>Overview</a></p>`;
     }

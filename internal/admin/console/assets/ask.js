@@ -88,13 +88,16 @@ async function agree(server, p, signal) {
   return given ?? { action: 'cancel' };
 }
 
+/** A message of a prompt. @param {any} m */
+const said = (m) => html`<h3>${m.role}</h3>${[m.content].flat().map((c) => (typeof c?.text === 'string' ? html`<long-text .text=${c.text}></long-text>` : html`<json-tree .value=${c}></json-tree>`))}`;
+
 /** @param {string} server @param {any} p @param {AbortSignal} signal */
 async function write(server, p, signal) {
   let text = '';
   let model = 'by hand';
   const given = await dialog(`${server} asks for a completion`, (close) => html`
     ${p.systemPrompt ? html`<h3>system prompt</h3><long-text .text=${String(p.systemPrompt)}></long-text>` : ''}
-    <h3>messages</h3><json-tree .value=${p.messages}></json-tree>
+    ${[p.messages ?? []].flat().map(said)}
     <p class="quiet">at most ${p.maxTokens ?? '–'} tokens${p.tools?.length ? `; it offers ${p.tools.length} tools` : ''}</p>
     <div class="field"><label for="sampled">your answer, as the model</label><textarea id="sampled" rows="4" autofocus @input=${(/** @type {any} */ e) => { text = e.target.value; }}></textarea></div>
     <div class="field"><label for="model">model</label><input id="model" .value=${model} @input=${(/** @type {any} */ e) => { model = e.target.value; }} /></div>

@@ -16,6 +16,8 @@ class Calls extends Page {
   #detail = undefined;
   /** @type {any} */
   #error = undefined;
+  /** Which call is read, or was. */
+  #reading = '';
 
   /** @param {string} id */
   async #read(id) {
@@ -28,17 +30,9 @@ class Calls extends Page {
     this.update();
   }
 
-  connectedCallback() {
-    super.connectedCallback();
-    const id = this.route.query.get('call');
-    if (id) this.#read(id);
-  }
-
   /** @param {string} id */
   #open(id) {
-    this.#detail = undefined;
     this.ask('call', this.route.query.get('call') === id ? '' : id);
-    if (this.route.query.get('call')) this.#read(id);
   }
 
   view() {
@@ -49,6 +43,10 @@ class Calls extends Page {
     const head = this.store.state.callsHead ?? {};
     const longest = Math.max(1, ...rows.slice(0, 200).map((c) => fields(c).duration));
     const shown = this.route.query.get('call') ?? '';
+    if (shown !== this.#reading) {
+      [this.#reading, this.#detail, this.#error] = [shown, undefined, undefined];
+      if (shown) this.#read(shown);
+    }
     const dropped = this.store.state.dropped;
     return html`<h1>Calls</h1>
       ${this.filterLine('server:files status:error duration:>500ms')}

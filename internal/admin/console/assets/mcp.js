@@ -145,7 +145,8 @@ export class Client {
   async close() {
     if (this.closed.signal.aborted) return;
     this.closed.abort();
-    if (this.session) await (this.o.fetch ?? fetch)(this.o.url, { method: 'DELETE', headers: this.#headers() }).catch(() => {});
+    for (const asked of this.asked.values()) asked.abort();
+    if (this.session) await (this.o.fetch ?? fetch)(this.o.url, { method: 'DELETE', headers: this.#headers(), keepalive: true }).catch(() => {});
   }
 
   /** @param {Record<string, string>} [more] */
@@ -245,7 +246,7 @@ export class Client {
     try {
       const response = await this.#post(message, stop.signal, headers);
       if (method === 'initialize') this.session = response.headers.get('Mcp-Session-Id') ?? '';
-      const answer = await this.#read(response, id);
+      const answer = await this.#read(response, id, stop.signal);
       if (answer.error) throw new RpcError(answer.error, response.status);
       return answer.result;
     } finally {
@@ -255,8 +256,8 @@ export class Client {
     }
   }
 
-  /** The answer to a request; what comes before it is dealt with. @param {Response} response @param {any} id */
-  async #read(response, id) {
+  /** The answer to a request; what comes before it is dealt with. @param {Response} response @param {any} id @param {AbortSignal} signal */
+  async #read(response, id, signal) {
     const kind = response.headers.get('Content-Type') ?? '';
     if (kind.startsWith('text/event-stream') && response.body) {
       for await (const e of events(response.body)) {
@@ -264,7 +265,7 @@ export class Client {
         const m = parse(e.data);
         this.o.seen?.('client', m);
         if (m.id === id && m.method === undefined) return m;
-        this.#incoming(m);
+        this.#incoming(m, signal);
       }
       throw new Error('the connection ended before the answer came');
     }
@@ -276,11 +277,11 @@ export class Client {
     throw new HttpError(response.status, m?.error?.message ?? text.slice(0, 500));
   }
 
-  /** A message that is no answer. @param {any} m */
-  #incoming(m) {
+  /** A message that is no answer. @param {any} m @param {AbortSignal} [signal] ends what it belongs to */
+  #incoming(m, signal) {
     if (m.method === undefined) return;
     if (m.id !== undefined) {
-      if (!this.modern) this.#reply(m);
+      if (!this.modern) this.#reply(m, signal);
       return;
     }
     if (m.method === 'notifications/progress') this.progress.get(m.params?.progressToken)?.(m.params);
@@ -288,9 +289,10 @@ export class Client {
     else this.o.heard?.(m);
   }
 
-  /** Answers a request of the server, which only the legacy era has. @param {any} m */
-  async #reply(m) {
+  /** Answers a request of the server, which only the legacy era has. @param {any} m @param {AbortSignal} [signal] */
+  async #reply(m, signal) {
     const withdrawn = new AbortController();
+    signal?.addEventListener('abort', () => withdrawn.abort());
     this.asked.set(m.id, withdrawn);
     /** @type {any} */
     const answer = { jsonrpc: '2.0', id: m.id };

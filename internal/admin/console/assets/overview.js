@@ -68,7 +68,7 @@ function row(s) {
   return html`<tr key=${s.name}>
     <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a></th>
     <td>${badge(s.forced?.drain ? 'draining' : s.state)} ${s.since ? age(s.since) : ''}${s.reason ? html`<div class="reason">${s.reason}</div>` : ''}</td>
-    <td>${speaks(s)}</td>
+    <td class="whole">${speaks(s)}</td>
     <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} waiting</span>` : ''}</td>
     <td class="n">${s.sessions}</td><td class="n">${s.connections}</td>
     <td>${breaker(s)}</td>

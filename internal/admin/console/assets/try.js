@@ -44,8 +44,16 @@ class Try extends Page {
   get server() { return this.route.rest[0] ?? ''; }
   get revision() { const r = this.route.query.get('revision') ?? ''; return revisions.includes(r) ? r : modern; }
 
+  #gone = () => this.client?.close();
+
+  connectedCallback() {
+    super.connectedCallback();
+    addEventListener('pagehide', this.#gone);
+  }
+
   disconnectedCallback() {
     super.disconnectedCallback();
+    removeEventListener('pagehide', this.#gone);
     this.client?.close();
     this.#opened = '';
   }
@@ -157,7 +165,7 @@ class Try extends Page {
     const found = list.filter((e) => !words || `${e.name} ${e.title ?? ''} ${e.description ?? ''} ${e.uri ?? ''}`.toLowerCase().includes(words));
     const chosen = list.find((e) => e[kind.id] === this.route.rest[2]);
     return html`
-      <p class="quiet" role="status">${info ? `${info.title ?? info.name} ${info.version ?? ''}, ` : ''}${client.revision}${client.session ? `, session ${client.session.slice(0, 8)}` : ''}</p>
+      <p class="quiet" role="status">${info ? `${info.title ?? info.name} ${info.version ?? ''}, ` : ''}${client.revision}${client.session ? ', with a session' : ''}</p>
       ${client.server.instructions ? html`<details class="card"><summary>its instructions</summary><long-text .text=${client.server.instructions}></long-text></details>` : ''}
       <div class="split">
         <nav aria-label="what the server has">
