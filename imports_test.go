@@ -48,6 +48,7 @@ var layers = []struct {
 	{"internal/list", under("internal/list")},
 	{"bridge", func(pkg string) bool { return pkg == "." || pkg == "internal/bridgetest" }},
 	{"internal/cluster", under("internal/cluster")},
+	{"internal/oauth", under("internal/oauth")},
 	{"internal/{auth,era,session,replay,seal,validate}", under("internal/auth", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
 	{"jsonrpc", under("jsonrpc")},
 	{"internal/rawjson", under("internal/rawjson")},

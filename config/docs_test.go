@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -33,6 +34,8 @@ var referenceTables = []struct {
 	// The adapter keeps its own defaults; zero stands for them.
 	{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
 	{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
+	{"### oauth of a server: ", oauth.Settings{}},
+	{"### client: ", oauth.Client{}},
 	{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
 	{"### tools, prompts and resources: ", filterKeys{}},
 	{"### scopes: ", Scopes{}},
@@ -90,6 +93,9 @@ func TestReferenceTables(t *testing.T) {
 			want := documented(name, field)
 			if name == "url" && v.Type() == reflect.TypeFor[Introspection]() {
 				want = "none" // the metadata of the issuer says it
+			}
+			if _, client := test.defaults.(oauth.Client); client && name == "secret" {
+				want = "none" // there may be a key
 			}
 			if !ok || got != want {
 				t.Errorf("%s, %s: the row of %q has default %q, want %q", reference, test.heading, name, got, want)

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // The types of settings, for programs that make a configuration in code.
@@ -22,6 +23,12 @@ type (
 	Stdio = stdio.Config
 	// Remote is how a server is reached over HTTP: Server.HTTP and Server.SSE.
 	Remote = httpclient.Config
+	// RemoteOAuth is how the bridge gets tokens for such a server: Remote.OAuth.
+	RemoteOAuth = oauth.Settings
+	// RemoteClient is who asks for them: RemoteOAuth.Client.
+	RemoteClient = oauth.Client
+	// RemoteAuthorizer gives requests to such a server their tokens: Remote.Auth.
+	RemoteAuthorizer = httpclient.Authorizer
 	// Rules choose and change what clients see: Server.Tools, Prompts and Resources.
 	Rules = filter.Rules
 	// Override changes how one tool, prompt or resource is described.

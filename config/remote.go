@@ -7,10 +7,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -51,6 +54,11 @@ func (s *Server) remoteBreaches() []breach {
 			}
 			names[canonical] = true
 		}
+		for _, f := range s.Forward {
+			if kind.c.OAuth != nil && f.To == "Authorization" {
+				all = append(all, breach{"forward", "", "sets the header Authorization, and so does " + kind.name + ": oauth: remove one of the two"})
+			}
+		}
 	}
 	return all
 }
@@ -88,6 +96,9 @@ func (s *Server) remarks() []breach {
 	if err != nil || u.Scheme != "http" || isLocal(u.Hostname()) {
 		return all
 	}
+	if c.OAuth != nil {
+		return append(all, breach{kind + ": url", "", "is not encrypted: whoever is on the way can read the token; use https if the server has it"})
+	}
 	names := slices.Collect(maps.Keys(c.Headers))
 	for _, f := range s.Forward {
 		names = append(names, f.To)
@@ -117,6 +128,25 @@ func isLocal(host string) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback()
+}
+
+// visitClient looks at the key of a client of OAuth.
+func (d *decoder) visitClient(sec *strict.Section, c *oauth.Client) {
+	if c.KeyFile == "" {
+		return
+	}
+	c.KeyFile = d.absolute(c.KeyFile)
+	m := sec.Marks["key_file"]
+	info, err := os.Stat(c.KeyFile)
+	if err != nil {
+		d.Fault(m.Line, "%skey_file is %s: %s", sec.Where, m.Shown, reason(err))
+		return
+	}
+	if _, err := grant.ReadKey(c.KeyFile); err != nil {
+		d.Fault(m.Line, "%skey_file is %s: %s", sec.Where, m.Shown, d.Redact(err.Error()))
+	} else if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		d.Warn(m.Line, "%skey_file is %s: others on this machine can read it: chmod 600", sec.Where, m.Shown)
+	}
 }
 
 // visitRemote looks at the files that belong to a remote server. One that is not

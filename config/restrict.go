@@ -54,6 +54,10 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			if own := d.options(sec, e, s); own != nil {
 				tokens = own
 			}
+		case "oauth": // of other programs, in another form
+			if !d.restricts(sec.Where, e) {
+				d.Warn(e.Line, "%soauth is ignored: it means nothing to mcp-bridge", sec.Where)
+			}
 		default:
 			if !d.restricts(sec.Where, e) {
 				rest = append(rest, e)
@@ -191,7 +195,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	case where == "" && !ListsServers(e.Key):
 		return false
 	case name == "oauth":
-		d.Fault(e.Line, "%soauth is not supported yet: get a token elsewhere and send it by headers: { Authorization: \"Bearer ${TOKEN}\" }, or remove the key", where)
+		d.Fault(e.Line, "%soauth is of another form here: write the server in bridge's own form, with http: { url: …, oauth: { … } }, or remove the key", where)
 		return true
 	case slices.Contains([]string{"env", "headers", "autoApprove", "alwaysAllow", "envFile", "disabled", "enabled"}, e.Key):
 		return false

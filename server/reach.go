@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"log/slog"
+	"net/url"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // reached is how a configured server is reached.
@@ -99,21 +101,28 @@ func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Option
 // fixed transport, the path of its URL says which is tried first (protocol.md
 // C2.9).
 func (s *Server) remote(c *config.Server) reached {
-	r := c.Remote()
+	r := *c.Remote()
 	o := s.limits(c)
-	newer, err := streamable.NewUpstream(c.Name, *r, o)
+	tokens, err := authorize(c.Name, &r, s.log)
 	if err != nil {
 		return cannot(c, err)
 	}
-	older, err := sse.NewUpstream(c.Name, *r, o)
+	newer, err := streamable.NewUpstream(c.Name, r, o)
+	if err != nil {
+		tokens()
+		return cannot(c, err)
+	}
+	older, err := sse.NewUpstream(c.Name, r, o)
 	if err != nil {
 		newer.Close()
+		tokens()
 		return cannot(c, err)
 	}
 	ways := [2]way{{httpclient.TransportStreamable, "Streamable HTTP", newer}, {httpclient.TransportSSE, "HTTP+SSE", older}}
 	both := func() {
 		newer.Close()
 		older.Close()
+		tokens()
 	}
 	fixed := r.Transport
 	switch {
@@ -132,6 +141,25 @@ func (s *Server) remote(c *config.Server) reached {
 	}
 	e := &either{name: c.Name, log: s.log, ways: ways}
 	return reached{Adapter: e, transport: e.transport, close: both}
+}
+
+// authorize gives the requests to a server the tokens that its settings tell of. The
+// result ends what gets them.
+func authorize(name string, r *httpclient.Config, log *slog.Logger) (end func(), err error) {
+	if r.OAuth == nil || r.Auth != nil {
+		return func() {}, nil
+	}
+	at, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, errors.New("url: not a URL") // which may hold a secret
+	}
+	way, err := httpclient.Outward(*r, r.OAuth.Private, r.OAuth.Trusted()...)
+	if err != nil {
+		return nil, err
+	}
+	m := oauth.NewMachine(oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log.With("server", name)})
+	r.Auth = m
+	return m.Close, nil
 }
 
 func cannot(c *config.Server, err error) reached {

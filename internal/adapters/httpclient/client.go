@@ -27,6 +27,7 @@ var ErrOtherTransport = errors.New("the server does not speak this transport")
 type Client struct {
 	url    *url.URL
 	header http.Header
+	auth   Authorizer   // nil for none
 	short  *http.Client // for requests whose answer comes and ends
 	long   *http.Client // for streams that stay open: each keeps its connection
 }
@@ -97,7 +98,7 @@ func New(c Config) (*Client, error) {
 		h.Set(name, value)
 	}
 	alone := &lone{dial: long.DialContext, tls: secure, proxy: proxy, other: long}
-	return &Client{url: u, header: h,
+	return &Client{url: u, header: h, auth: c.Auth,
 		short: &http.Client{Transport: short, CheckRedirect: sameOrigin},
 		long:  &http.Client{Transport: alone, CheckRedirect: sameOrigin},
 	}, nil
@@ -140,10 +141,10 @@ var userAgent = []string{"mcp-bridge"}
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
 // Do sends a request whose answer comes and ends.
-func (c *Client) Do(r *http.Request) (*http.Response, error) { return clean(c.short.Do(r)) }
+func (c *Client) Do(r *http.Request) (*http.Response, error) { return c.send(c.short, r) }
 
 // Stream sends a request whose answer is a stream that stays open.
-func (c *Client) Stream(r *http.Request) (*http.Response, error) { return clean(c.long.Do(r)) }
+func (c *Client) Stream(r *http.Request) (*http.Response, error) { return c.send(c.long, r) }
 
 // Close closes connections that are not in use.
 func (c *Client) Close() {

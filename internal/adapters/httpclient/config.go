@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // Config says how to reach one remote server.
@@ -44,6 +46,11 @@ type Config struct {
 	// IdleTimeout is how long an unused connection is kept; it should be shorter
 	// than the server's own limit, which is 5 s for Node. 0 means 4 s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// OAuth says how the bridge gets tokens for the server; nil means that it gets none.
+	OAuth *oauth.Settings `yaml:"oauth"`
+	// Auth, if not nil, gives requests their tokens. The bridge makes it of OAuth; only a
+	// program can set it.
+	Auth Authorizer `yaml:"-"`
 	// Refuses, if not nil, reports whether nothing may be connected to an address.
 	// It is asked when a name has become an address, for each anew; where there is a
 	// proxy it is asked about that, since names are the proxy's to look up. Only a
@@ -93,6 +100,11 @@ func (c *Config) Validate() error {
 	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, errors.New("idle_timeout must not be negative"))
+	}
+	for name := range c.Headers {
+		if c.OAuth != nil && http.CanonicalHeaderKey(name) == "Authorization" {
+			errs = append(errs, errors.New("oauth sets the header Authorization, and so does headers: remove one of the two"))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -275,7 +275,7 @@ func (c *connection) failed(p *post, err error) {
 		return
 	}
 	why := c.u.name.Lost("the connection on which it was sent broke", err)
-	if _, redirect := errors.AsType[httpclient.RedirectError](err); redirect || httpclient.Unsent(err) {
+	if _, redirect := errors.AsType[httpclient.RedirectError](err); redirect || httpclient.Unsent(err) || c.u.name.NoToken(err) != nil {
 		why = c.u.unreached(err)
 	}
 	c.settle(p, why)

@@ -251,6 +251,9 @@ var errUnwanted = errors.New("not wanted any more")
 // failure is the error of a request that had no response. res is that of a
 // redirect that was not followed, or nil.
 func (a *Upstream) failure(res *http.Response, err error) *bridge.Error {
+	if none := a.name.NoToken(err); none != nil {
+		return none
+	}
 	switch {
 	case res != nil:
 		return a.name.Unavailable(err.Error(), nil)

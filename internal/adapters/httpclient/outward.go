@@ -1,0 +1,146 @@
+package httpclient
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"syscall"
+)
+
+// realm is where an address is.
+type realm int
+
+const (
+	public   realm = iota
+	private        // of a company's or a cloud's own network
+	loopback       // this machine
+	link           // link-local, the credentials of a cloud, or no address of one machine
+)
+
+// shared are the addresses that carriers and clusters use inside (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// realmOf returns where an address is. One of IPv6 that stands for one of IPv4 is where
+// that is.
+func realmOf(a netip.Addr) realm {
+	a = a.Unmap().WithZone("")
+	switch {
+	case a.IsLoopback():
+		return loopback
+	case LinkLocal(a), a.IsUnspecified(), a.IsMulticast():
+		return link
+	case a.IsPrivate(), shared.Contains(a):
+		return private
+	case !a.Is6():
+		return public
+	}
+	all, found := a.As16(), public
+	for _, e := range embedding {
+		var v4 [4]byte
+		for i, at := range e.bytes {
+			v4[i] = all[at]
+		}
+		if e.prefix.Contains(a) {
+			found = max(found, realmOf(netip.AddrFrom4(v4)))
+		}
+	}
+	return found
+}
+
+// Outward returns the transport for requests to addresses that a server has named, with
+// the certificates and the proxy of c. It connects to none that are link-local, on this
+// machine or in a private network, unless c.URL itself is there. Addresses are looked at
+// when a connection is made, since a name can stand for another one by then. inside lets it
+// connect to private networks in any case, and trusted are addresses that the operator has
+// named, whose hosts may be anywhere (I-214).
+func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error) {
+	c.IdleTimeout, c.Refuses = 0, nil
+	client, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	base := client.short.Transport.(*http.Transport)
+	base.DisableKeepAlives = true // they are few and far between, and nobody closes them
+	o := &outward{home: client.url.Hostname(), inside: inside, proxies: map[string]bool{}, trusted: map[string]bool{}}
+	for _, address := range trusted {
+		if u, err := url.Parse(address); err == nil {
+			o.trusted[u.Hostname()] = true
+		}
+	}
+	if proxy := base.Proxy; proxy != nil {
+		base.Proxy = func(r *http.Request) (*url.URL, error) {
+			at, err := proxy(r)
+			if at != nil {
+				o.through(at)
+				if a, err := netip.ParseAddr(r.URL.Hostname()); err == nil && !o.may(r.Context(), r.URL.Hostname(), a) {
+					return nil, ErrRefused // names are the proxy's to look up
+				}
+			}
+			return at, err
+		}
+	}
+	if c.Dial == nil {
+		base.DialContext = o.dial
+	}
+	return base, nil
+}
+
+type outward struct {
+	home    string
+	inside  bool
+	trusted map[string]bool
+
+	mu      sync.Mutex
+	proxies map[string]bool // host:port of each
+}
+
+// through notes the address of a proxy, which may be anywhere.
+func (o *outward) through(at *url.URL) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.proxies[net.JoinHostPort(at.Hostname(), port(at))] = true
+}
+
+func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: dialLimit}
+	o.mu.Lock()
+	proxy := o.proxies[address]
+	o.mu.Unlock()
+	if !proxy {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		d.ControlContext = func(ctx context.Context, _, at string, _ syscall.RawConn) error {
+			if a, err := netip.ParseAddrPort(at); err != nil || !o.may(ctx, host, a.Addr()) {
+				return fmt.Errorf("%w: it is in another network than the server", ErrRefused)
+			}
+			return nil
+		}
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// may reports whether a connection to that address of a host may be made.
+func (o *outward) may(ctx context.Context, host string, a netip.Addr) bool {
+	where := realmOf(a)
+	if where == public || o.trusted[host] || o.inside && where == private {
+		return true
+	}
+	own := []netip.Addr{}
+	if at, err := netip.ParseAddr(o.home); err == nil {
+		own = append(own, at)
+	} else if own, err = net.DefaultResolver.LookupNetIP(ctx, "ip", o.home); err != nil {
+		return false
+	}
+	for _, at := range own {
+		if is := realmOf(at); is == where || is == loopback && where == private {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,154 @@
+package httpclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestRealm(t *testing.T) {
+	for address, want := range map[string]realm{
+		"93.184.215.14": public, "2606:4700::1": public, "10.1.2.3": private, "192.168.0.1": private, "172.31.0.1": private, "100.64.0.1": private, "fd12::1": private,
+		"127.0.0.1": loopback, "127.9.9.9": loopback, "::1": loopback, "::ffff:127.0.0.1": loopback,
+		"169.254.169.254": link, "fe80::1": link, "0.0.0.0": link, "::": link, "100.100.100.200": link, "224.0.0.1": link, "fd00:ec2::254": link,
+		"64:ff9b::a00:1": private, "64:ff9b::7f00:1": loopback, "2002:a9fe:a9fe::1": link, "::ffff:10.0.0.1": private,
+	} {
+		if got := realmOf(netip.MustParseAddr(address)); got != want {
+			t.Errorf("realmOf(%s) = %d, want %d", address, got, want)
+		}
+	}
+}
+
+// I-214, N-62: what a server names is not in another network than the server, whatever its
+// name stands for when it is connected to.
+func TestOutward(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	t.Cleanup(s.Close)
+	byName := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	for _, tc := range []struct {
+		name, home string
+		inside     bool
+		trusted    []string
+		at         string
+		ok         bool
+	}{
+		{"from outside", "https://93.184.215.14/mcp", false, nil, s.URL, false},
+		{"from outside, by name", "https://93.184.215.14/mcp", false, nil, byName, false},
+		{"private networks are not this machine", "https://93.184.215.14/mcp", true, nil, s.URL, false},
+		{"from a private network", "https://10.0.0.1/mcp", false, nil, s.URL, false},
+		{"from this machine", "http://127.0.0.1:1/mcp", false, nil, s.URL, true},
+		{"named by the operator", "https://93.184.215.14/mcp", false, []string{s.URL}, s.URL, true},
+		{"another was named", "https://93.184.215.14/mcp", false, []string{s.URL}, byName, false},
+	} {
+		way, err := Outward(Config{URL: tc.home, Proxy: "none"}, tc.inside, tc.trusted...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := way.RoundTrip(r)
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		if (err == nil) != tc.ok || err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v, want reached: %t", tc.name, err, tc.ok)
+		}
+	}
+}
+
+// Names are a proxy's to look up, but an address is one.
+func TestOutwardProxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Host) }))
+	t.Cleanup(proxy.Close)
+	way, err := Outward(Config{URL: "http://93.184.215.14/mcp", Proxy: proxy.URL}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, ok := range map[string]bool{"http://idp.example.com/": true, "http://169.254.169.254/": false, "http://127.0.0.1:1/": false} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := way.RoundTrip(r)
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		if (err == nil) != ok {
+			t.Errorf("%s: %v, want reached: %t", at, err, ok)
+		}
+	}
+}
+
+// tokens is an Authorizer that has some, one after the other.
+type tokens struct {
+	all  []string
+	fail error
+}
+
+func (a *tokens) Token(context.Context) (string, error) {
+	if len(a.all) == 0 {
+		return "", a.fail
+	}
+	return a.all[0], nil
+}
+
+func (a *tokens) Refused(_ context.Context, _ string, _ http.Header, _, _ int) (bool, error) {
+	a.all = a.all[1:]
+	return len(a.all) > 0 || a.fail != nil, nil
+}
+
+// A request that was refused goes out again, whole, as often as there is another token.
+func TestAuthorizer(t *testing.T) {
+	var got []string
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.Header.Get("Authorization")+" "+string(body))
+		if r.Header.Get("Authorization") != "Bearer good" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	none := errors.New("no token")
+	for _, tc := range []struct {
+		name   string
+		a      tokens
+		header http.Header
+		status int
+		err    error
+		want   string
+	}{
+		{"good", tokens{[]string{"good"}, nil}, nil, 200, nil, "Bearer good body"},
+		{"second", tokens{[]string{"bad", "good"}, nil}, nil, 200, nil, "Bearer bad body|Bearer good body"},
+		{"none at first", tokens{[]string{"", "good"}, nil}, nil, 200, nil, " body|Bearer good body"},
+		{"bad", tokens{[]string{"bad", "worse"}, nil}, nil, 401, nil, "Bearer bad body|Bearer worse body"},
+		{"none", tokens{nil, none}, nil, 0, none, ""},
+		{"none any more", tokens{[]string{"bad"}, none}, nil, 0, none, "Bearer bad body"},
+		{"of the client", tokens{[]string{"good"}, nil}, http.Header{"Authorization": {"Bearer own"}}, 401, nil, "Bearer own body"},
+	} {
+		for _, stream := range []bool{false, true} {
+			got = nil
+			a := tc.a
+			c := client(t, Config{URL: s.URL, Auth: &a})
+			do := c.Do
+			if stream {
+				do = c.Stream
+			}
+			res, err := do(c.Request(t.Context(), http.MethodPost, c.URL(), tc.header, []byte("body")))
+			if !errors.Is(err, tc.err) || err == nil && res.StatusCode != tc.status {
+				t.Errorf("%s: %v, %v", tc.name, res, err)
+			}
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			if all := strings.Join(got, "|"); all != tc.want {
+				t.Errorf("%s: the server got %q, want %q", tc.name, all, tc.want)
+			}
+		}
+	}
+}

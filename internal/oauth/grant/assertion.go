@@ -1,0 +1,124 @@
+package grant
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+)
+
+// assertionLife is for how long an assertion is good: it is sent at once.
+const assertionLife = 60 * time.Second
+
+// assertion signs who the client is (RFC 7523 §2.2, §3). It is for that issuer alone, so
+// that no other can use it (I-301). The file is read each time: it may have been replaced.
+func (c *Client) assertion(at *find.Issuer) (string, error) {
+	key, err := ReadKey(c.KeyFile)
+	if err != nil {
+		return "", fmt.Errorf("key_file: %w", err)
+	}
+	alg, err := algorithm(key, c.Algorithm, at.Algorithms)
+	if err != nil {
+		return "", err
+	}
+	o := (&jose.SignerOptions{}).WithType("JWT")
+	if c.KeyID != "" {
+		o = o.WithHeader("kid", c.KeyID)
+	}
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, o)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	claims, err := json.Marshal(map[string]any{
+		"iss": c.ID, "sub": c.ID, "aud": at.Name, "jti": rand.Text(), "iat": now.Unix(), "exp": now.Add(assertionLife).Unix(),
+	})
+	if err != nil {
+		return "", err
+	}
+	signed, err := s.Sign(claims)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}
+
+// ReadKey reads a private key: PEM of PKCS #8, PKCS #1 or SEC 1, without a password.
+func ReadKey(path string) (crypto.Signer, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, text := pem.Decode(text)
+	for block != nil && !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+		block, text = pem.Decode(text)
+	}
+	if block == nil {
+		return nil, errors.New("there is no PEM private key in it")
+	}
+	var key any
+	switch block.Type {
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, errors.New("its private key cannot be read: it must be of RSA, ECDSA or Ed25519, and have no password")
+	}
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		if k.N.BitLen() < 2048 {
+			return nil, errors.New("its RSA key has fewer than 2048 bits")
+		}
+		return k, nil
+	case *ecdsa.PrivateKey:
+		return k, nil
+	case ed25519.PrivateKey:
+		return k, nil
+	}
+	return nil, errors.New("its private key is of none of RSA, ECDSA and Ed25519")
+}
+
+// algorithm returns what a key signs by: what is set, or the first that fits the key and
+// that the issuer takes.
+func algorithm(key crypto.Signer, set string, taken []string) (jose.SignatureAlgorithm, error) {
+	var can []jose.SignatureAlgorithm
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		can = []jose.SignatureAlgorithm{jose.RS256, jose.PS256, jose.RS384, jose.RS512, jose.PS384, jose.PS512}
+	case *ecdsa.PrivateKey:
+		alg, ok := map[int]jose.SignatureAlgorithm{256: jose.ES256, 384: jose.ES384, 521: jose.ES512}[k.Curve.Params().BitSize]
+		if !ok {
+			return "", errors.New("key_file: the curve of the key is none of P-256, P-384 and P-521")
+		}
+		can = []jose.SignatureAlgorithm{alg}
+	default:
+		can = []jose.SignatureAlgorithm{jose.EdDSA}
+	}
+	for _, alg := range can {
+		if set == string(alg) || set == "" && (len(taken) == 0 || slices.Contains(taken, string(alg))) {
+			return alg, nil
+		}
+	}
+	if set != "" {
+		return "", fmt.Errorf("algorithm %s does not fit the key: it can sign by %v", set, can)
+	}
+	return "", fmt.Errorf("the authorization server takes none of the algorithms of the key, %v", can)
+}

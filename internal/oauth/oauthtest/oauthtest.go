@@ -1,0 +1,474 @@
+// Package oauthtest has what tests of clients of OAuth need: authorization servers and
+// resources that do as they should, or as a test tells them, and a network that notes who
+// was asked for what.
+package oauthtest
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Net is a network of handlers, by the host of the request. It implements
+// http.RoundTripper. Other hosts cannot be reached.
+type Net struct {
+	mu    sync.Mutex
+	hosts map[string]http.Handler
+	sent  []Sent
+}
+
+// Sent is a request that was sent.
+type Sent struct {
+	Method, URL string
+	Header      http.Header
+	Body        string
+}
+
+// Put has h answer for a host, such as idp.example.com.
+func (n *Net) Put(host string, h http.Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hosts == nil {
+		n.hosts = map[string]http.Handler{}
+	}
+	n.hosts[host] = h
+}
+
+// Sent returns the requests whose URL begins with a text.
+func (n *Net) Sent(begin string) (all []Sent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.sent {
+		if strings.HasPrefix(s.URL, begin) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// RoundTrip implements http.RoundTripper. A handler that waits for the end of the
+// request's context is a server that hangs.
+func (n *Net) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		_ = r.Body.Close()
+	}
+	n.mu.Lock()
+	n.sent = append(n.sent, Sent{r.Method, r.URL.String(), r.Header.Clone(), string(body)})
+	h := n.hosts[r.URL.Host]
+	n.mu.Unlock()
+	if h == nil {
+		return nil, errors.New("no such host")
+	}
+	in := r.Clone(r.Context())
+	in.Body, in.RequestURI = io.NopCloser(strings.NewReader(string(body))), r.URL.RequestURI()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, in)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	res := w.Result()
+	res.Request = r
+	return res, nil
+}
+
+// Pages is a site of fixed documents by their path. What is no text is written as JSON.
+type Pages map[string]any
+
+// ServeHTTP implements http.Handler.
+func (p Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch v := p[r.URL.Path].(type) {
+	case nil:
+		http.NotFound(w, r)
+	case func(http.ResponseWriter, *http.Request):
+		v(w, r)
+	case string:
+		_, _ = io.WriteString(w, v)
+	default:
+		JSON(w, http.StatusOK, v)
+	}
+}
+
+// JSON writes an answer.
+func JSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// Registered is a client of an authorization server.
+type Registered struct {
+	ID, Secret string
+	Method     string           // how it shows who it is
+	Key        crypto.PublicKey // that its assertions are checked by
+	Redirects  []string
+}
+
+// Grant is what a token is good for.
+type Grant struct {
+	Client, Resource, Scope string
+	Until                   time.Time
+}
+
+// Issuer is an authorization server.
+type Issuer struct {
+	URL string // its name, without a slash at the end
+	// Change, if not nil, changes its metadata before it is sent.
+	Change func(map[string]any)
+	// Life is how long tokens live; 0 means an hour.
+	Life time.Duration
+	// Authorized, if not nil, changes the answer to an authorization request.
+	Authorized func(url.Values)
+
+	t        testing.TB
+	mu       sync.Mutex
+	clients  map[string]*Registered
+	codes    map[string]url.Values
+	grants   map[string]Grant
+	refresh  map[string]Grant
+	used     map[string]bool // refresh tokens that were used
+	override map[string]http.HandlerFunc
+	asked    map[string]int
+	reused   int
+	asserted map[string]bool
+}
+
+// NewIssuer makes an authorization server of that URL.
+func NewIssuer(t testing.TB, name string) *Issuer {
+	return &Issuer{
+		URL: name, t: t, clients: map[string]*Registered{}, codes: map[string]url.Values{}, grants: map[string]Grant{}, refresh: map[string]Grant{},
+		used: map[string]bool{}, override: map[string]http.HandlerFunc{}, asked: map[string]int{}, asserted: map[string]bool{},
+	}
+}
+
+// Serve makes an authorization server that listens on loopback until the test ends.
+func Serve(t testing.TB) *Issuer {
+	i := NewIssuer(t, "")
+	s := httptest.NewUnstartedServer(i)
+	i.URL = "http://" + s.Listener.Addr().String() // before others can ask
+	s.Start()
+	t.Cleanup(s.Close)
+	return i
+}
+
+// Register has it know a client.
+func (i *Issuer) Register(c Registered) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.clients[c.ID] = &c
+}
+
+// Answer has f answer the requests for a path below it; nil is as it is at first.
+func (i *Issuer) Answer(path string, f http.HandlerFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.override[path] = f
+}
+
+// Asked returns how many requests there were for a path below it.
+func (i *Issuer) Asked(path string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.asked[path]
+}
+
+// Reused returns how often a refresh token was used that had been used before.
+func (i *Issuer) Reused() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.reused
+}
+
+// Good returns what a token is good for.
+func (i *Issuer) Good(token string) (Grant, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	g, ok := i.grants[token]
+	return g, ok && time.Now().Before(g.Until)
+}
+
+// Revoke ends all tokens; with refresh, also those that renew them.
+func (i *Issuer) Revoke(refresh bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	clear(i.grants)
+	if refresh {
+		clear(i.refresh)
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	own, err := url.Parse(i.URL)
+	if err != nil {
+		i.t.Error(err)
+	}
+	path := strings.TrimPrefix(r.URL.Path, own.Path)
+	i.mu.Lock()
+	i.asked[path]++
+	f := i.override[path]
+	i.mu.Unlock()
+	if f != nil {
+		f(w, r)
+		return
+	}
+	switch path {
+	case "/.well-known/oauth-authorization-server":
+		m := map[string]any{
+			"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "registration_endpoint": i.URL + "/register",
+			"revocation_endpoint": i.URL + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"},
+			"authorization_response_iss_parameter_supported": true,
+		}
+		if i.Change != nil {
+			i.Change(m)
+		}
+		JSON(w, http.StatusOK, m)
+	case "/register":
+		i.register(w, r)
+	case "/authorize":
+		i.authorize(w, r)
+	case "/token":
+		i.token(w, r)
+	case "/revoke":
+		_ = r.ParseForm()
+		i.mu.Lock()
+		delete(i.refresh, r.PostForm.Get("token"))
+		i.mu.Unlock()
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (i *Issuer) register(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Redirects []string `json:"redirect_uris"`
+		Method    string   `json:"token_endpoint_auth_method"`
+	}
+	if json.NewDecoder(r.Body).Decode(&in) != nil || len(in.Redirects) == 0 {
+		JSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
+		return
+	}
+	c := Registered{ID: "client-" + rand.Text()[:8], Method: in.Method, Redirects: in.Redirects}
+	out := map[string]any{"client_id": c.ID, "redirect_uris": in.Redirects, "token_endpoint_auth_method": in.Method}
+	if in.Method != "none" {
+		c.Secret = rand.Text()
+		out["client_secret"], out["client_secret_expires_at"] = c.Secret, 0
+	}
+	i.Register(c)
+	JSON(w, http.StatusCreated, out)
+}
+
+func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	i.mu.Lock()
+	c := i.clients[q.Get("client_id")]
+	i.mu.Unlock()
+	if c == nil || !slices.Contains(c.Redirects, q.Get("redirect_uri")) || q.Get("code_challenge_method") != "S256" || q.Get("state") == "" || q.Get("response_type") != "code" {
+		http.Error(w, "bad authorization request", http.StatusBadRequest)
+		return
+	}
+	to, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil {
+		http.Error(w, "bad redirect_uri", http.StatusBadRequest)
+		return
+	}
+	code := rand.Text()
+	i.mu.Lock()
+	i.codes[code] = q
+	i.mu.Unlock()
+	answer := url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {i.URL}}
+	if i.Authorized != nil {
+		i.Authorized(answer)
+	}
+	to.RawQuery = answer.Encode()
+	http.Redirect(w, r, to.String(), http.StatusFound)
+}
+
+// client returns the client that a request shows itself to be.
+func (i *Issuer) client(r *http.Request) *Registered {
+	if id, secret, ok := r.BasicAuth(); ok {
+		id, _ = url.QueryUnescape(id)
+		secret, _ = url.QueryUnescape(secret)
+		if c := i.clients[id]; c != nil && c.Secret != "" && c.Secret == secret && (c.Method == "" || c.Method == "client_secret_basic") {
+			return c
+		}
+		return nil
+	}
+	if signed := r.PostForm.Get("client_assertion"); signed != "" {
+		return i.signed(signed, r.PostForm.Get("client_assertion_type"))
+	}
+	c := i.clients[r.PostForm.Get("client_id")]
+	if c == nil || c.Key != nil || c.Secret != r.PostForm.Get("client_secret") || c.Secret != "" && c.Method == "client_secret_basic" {
+		return nil
+	}
+	return c
+}
+
+// signed returns the client whose assertion that is. It is good once.
+func (i *Issuer) signed(text, kind string) *Registered {
+	s, err := jose.ParseSigned(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
+	if err != nil || kind != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
+		return nil
+	}
+	var claims struct {
+		Iss, Sub, Aud, Jti string
+		Exp                int64
+	}
+	if json.Unmarshal(s.UnsafePayloadWithoutVerification(), &claims) != nil || claims.Iss != claims.Sub || claims.Aud != i.URL || claims.Jti == "" || i.asserted[claims.Jti] {
+		return nil
+	}
+	c := i.clients[claims.Sub]
+	left := time.Until(time.Unix(claims.Exp, 0))
+	if c == nil || c.Key == nil || left <= 0 || left > time.Minute {
+		return nil
+	}
+	if _, err := s.Verify(c.Key); err != nil {
+		return nil
+	}
+	i.asserted[claims.Jti] = true
+	return c
+}
+
+func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		JSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_request"})
+		return
+	}
+	f := r.PostForm
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	c := i.client(r)
+	if c == nil {
+		JSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+		return
+	}
+	g := Grant{Client: c.ID, Resource: f.Get("resource"), Scope: f.Get("scope")}
+	refuse := func(code string) { JSON(w, http.StatusBadRequest, map[string]any{"error": code}) }
+	renews := false
+	switch f.Get("grant_type") {
+	case "client_credentials":
+	case "authorization_code":
+		q := i.codes[f.Get("code")]
+		delete(i.codes, f.Get("code"))
+		sum := sha256.Sum256([]byte(f.Get("code_verifier")))
+		if q == nil || q.Get("client_id") != c.ID || q.Get("redirect_uri") != f.Get("redirect_uri") || q.Get("resource") != f.Get("resource") || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") {
+			refuse("invalid_grant")
+			return
+		}
+		g.Scope, renews = q.Get("scope"), true
+	case "refresh_token":
+		old := f.Get("refresh_token")
+		was, ok := i.refresh[old]
+		if i.used[old] { // as good servers do, the whole family ends
+			i.reused++
+			clear(i.refresh)
+			clear(i.grants)
+		}
+		if !ok || i.used[old] || was.Client != c.ID || was.Resource != g.Resource {
+			refuse("invalid_grant")
+			return
+		}
+		i.used[old] = true
+		delete(i.refresh, old)
+		g.Scope, renews = was.Scope, true
+	default:
+		refuse("unsupported_grant_type")
+		return
+	}
+	life := i.Life
+	if life == 0 {
+		life = time.Hour
+	}
+	g.Until = time.Now().Add(life)
+	access := "access-" + rand.Text()
+	i.grants[access] = g
+	out := map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(life.Seconds())}
+	if g.Scope != "" {
+		out["scope"] = g.Scope
+	}
+	if renews {
+		next := "refresh-" + rand.Text()
+		i.refresh[next] = g
+		out["refresh_token"] = next
+	}
+	JSON(w, http.StatusOK, out)
+}
+
+// Resource protects a handler at the path of a URL with the tokens of an issuer, and has
+// its metadata where RFC 9728 puts it.
+type Resource struct {
+	URL    string
+	Issuer *Issuer
+	Next   http.Handler
+	// Needs, if not nil, returns the scope that a request needs.
+	Needs func(*http.Request) string
+	// Change, if not nil, changes the metadata before it is sent.
+	Change func(map[string]any)
+
+	mu  sync.Mutex
+	saw []string
+}
+
+// Saw returns the Authorization headers that it was shown.
+func (p *Resource) Saw() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.saw)
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	prm := "/.well-known/oauth-protected-resource" + u.Path
+	if r.URL.Path == prm {
+		m := map[string]any{"resource": p.URL, "authorization_servers": []string{p.Issuer.URL}}
+		if p.Change != nil {
+			p.Change(m)
+		}
+		JSON(w, http.StatusOK, m)
+		return
+	}
+	if r.URL.Path != u.Path {
+		http.NotFound(w, r)
+		return
+	}
+	shown := r.Header.Get("Authorization")
+	p.mu.Lock()
+	p.saw = append(p.saw, shown)
+	p.mu.Unlock()
+	token, _ := strings.CutPrefix(shown, "Bearer ")
+	g, ok := p.Issuer.Good(token)
+	challenge := `Bearer resource_metadata="` + u.Scheme + "://" + u.Host + prm + `"`
+	if !ok || g.Resource != p.URL {
+		w.Header().Set("WWW-Authenticate", challenge)
+		http.Error(w, "no token", http.StatusUnauthorized)
+		return
+	}
+	if p.Needs != nil {
+		if need := p.Needs(r); need != "" && !slices.Contains(strings.Fields(g.Scope), need) {
+			w.Header().Set("WWW-Authenticate", challenge+`, error="insufficient_scope", scope="`+need+`"`)
+			http.Error(w, "scope", http.StatusForbidden)
+			return
+		}
+	}
+	p.Next.ServeHTTP(w, r)
+}

@@ -1,0 +1,149 @@
+// Package oauth gets the tokens that servers want of the bridge as their client.
+package oauth
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+)
+
+// Settings say how the bridge gets tokens for one server.
+type Settings struct {
+	// Issuer is the authorization server, exactly as it names itself. Empty means the one that
+	// the server names.
+	Issuer string `yaml:"issuer"`
+	// Client is who asks for tokens.
+	Client *Client `yaml:"client"`
+	// Scopes are asked for. Empty means those that the server names.
+	Scopes []string `yaml:"scopes"`
+	// Resource is what tokens are asked for; "off" leaves it out. Empty means what the
+	// metadata of the server says, or its address.
+	Resource string `yaml:"resource"`
+	// Private lets the server name an authorization server in a private network.
+	Private bool `yaml:"private"`
+}
+
+// Client is who asks for tokens (RFC 6749 §4.4): a name that the authorization server
+// knows, with a secret, or with a key that signs (RFC 7523).
+type Client struct {
+	// ID is its name. It is required.
+	ID string `yaml:"id"`
+	// Secret is its password.
+	Secret string `yaml:"secret"`
+	// KeyFile names a file with the PEM private key that signs in place of a secret. KeyID is
+	// the name that the authorization server has for it, and Algorithm what it signs by;
+	// empty means the usual one for the key.
+	KeyFile   string `yaml:"key_file"`
+	KeyID     string `yaml:"key_id"`
+	Algorithm string `yaml:"algorithm"`
+	// TokenURL is where tokens come from. Empty means where the metadata of the authorization
+	// server says.
+	TokenURL string `yaml:"token_url"`
+	// Params are added to the request for a token, such as audience.
+	Params map[string]string `yaml:"params"`
+	// InBody sends ID and Secret in the body, and not by basic authentication.
+	InBody bool `yaml:"in_body"`
+}
+
+// Trusted returns the addresses that whoever runs the bridge has named, beside that of the
+// server: they may be anywhere.
+func (s *Settings) Trusted() (all []string) {
+	if s.Issuer != "" {
+		all = append(all, s.Issuer)
+	}
+	if s.Client != nil && s.Client.TokenURL != "" {
+		all = append(all, s.Client.TokenURL)
+	}
+	return all
+}
+
+// ResourceOff is the value of Settings.Resource that leaves the parameter out.
+const ResourceOff = "off"
+
+var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// Validate reports what is wrong with the settings. It only looks. Values are not shown.
+func (s *Settings) Validate() error {
+	var errs []error
+	if s.Issuer != "" {
+		if err := safe(s.Issuer, true); err != nil {
+			errs = append(errs, fmt.Errorf("issuer %w", err))
+		}
+	}
+	if s.Client == nil {
+		errs = append(errs, errors.New("client is missing: write client: { id: …, secret: … }, or with key_file in place of secret"))
+	} else if s.Client.Secret != "" && s.Issuer == "" && s.Client.TokenURL == "" {
+		// A server could name an authorization server of its own, and would get the secret.
+		errs = append(errs, errors.New("issuer is missing: a secret is shown only to an authorization server that is named here; a key_file needs no issuer"))
+	}
+	if s.Resource != "" && s.Resource != ResourceOff {
+		if u, err := url.Parse(s.Resource); err != nil || !u.IsAbs() || u.Fragment != "" {
+			errs = append(errs, errors.New("resource must be off, or a URL without a #fragment, such as https://tools.example.com/mcp"))
+		}
+	}
+	for _, scope := range s.Scopes {
+		if !isScope(scope) {
+			errs = append(errs, errors.New("scopes must be a list of words without spaces, such as [read, write]"))
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isScope reports whether a text is one scope (RFC 6749 §3.3).
+func isScope(s string) bool {
+	return s != "" && !slices.ContainsFunc([]byte(s), func(b byte) bool { return b <= ' ' || b > '~' || b == '"' || b == '\\' })
+}
+
+// Validate reports what is wrong with the settings. It only looks. Values are not shown.
+func (c *Client) Validate() error {
+	var errs []error
+	if c.ID == "" {
+		errs = append(errs, errors.New("id is missing: write the name that the authorization server has for the bridge"))
+	}
+	switch {
+	case c.Secret == "" && c.KeyFile == "":
+		errs = append(errs, errors.New("secret is missing: write it, or a key_file in its place"))
+	case c.Secret != "" && c.KeyFile != "":
+		errs = append(errs, errors.New("key_file is in the place of secret: remove one of the two"))
+	}
+	for _, k := range []struct{ name, value string }{{"key_id", c.KeyID}, {"algorithm", c.Algorithm}} {
+		if k.value != "" && c.KeyFile == "" {
+			errs = append(errs, fmt.Errorf("%s is of use with key_file only", k.name))
+		}
+	}
+	if c.Algorithm != "" && !slices.Contains(algorithms, c.Algorithm) {
+		errs = append(errs, fmt.Errorf("algorithm must be one of %v", algorithms))
+	}
+	if c.InBody && c.Secret == "" {
+		errs = append(errs, errors.New("in_body is of use with secret only"))
+	}
+	if c.TokenURL != "" {
+		if err := safe(c.TokenURL, false); err != nil {
+			errs = append(errs, fmt.Errorf("token_url %w", err))
+		}
+	}
+	for name := range c.Params {
+		if slices.Contains([]string{"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "scope", "resource"}, name) {
+			errs = append(errs, fmt.Errorf("params must not have %s: it has a setting of its own", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// safe returns what is wrong with an address that secrets go to.
+func safe(text string, issuer bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || u.User != nil || u.Fragment != "":
+		return errors.New("must be an address such as https://login.example.com/realms/mcp")
+	case issuer && (u.RawQuery != "" || u.ForceQuery):
+		return errors.New("must not have a query")
+	case u.Scheme == "https" || u.Scheme == "http" && find.Loopback(u.Hostname()):
+		return nil
+	}
+	return errors.New("must be https; http is for this machine only")
+}

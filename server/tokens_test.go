@@ -1,0 +1,86 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// guarded is a site in front of a far one, which wants tokens of an issuer at every path
+// below its resource.
+func guarded(t *testing.T, f *far, path string) *oauthtest.Resource {
+	at, err := url.Parse(f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := httputil.NewSingleHostReverseProxy(at)
+	next.FlushInterval = -1
+	p := &oauthtest.Resource{Issuer: oauthtest.Serve(t), Next: next}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path || strings.HasPrefix(r.URL.Path, "/.well-known/") {
+			p.ServeHTTP(w, r)
+			return
+		}
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ") // where messages are sent to
+		if _, ok := p.Issuer.Good(token); !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	p.URL = "http://" + srv.Listener.Addr().String() + path
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return p
+}
+
+// I-300: a server that wants tokens is reached, over both transports, and again when the
+// token has been taken back during a session.
+func TestTokens(t *testing.T) {
+	for path, speaks := range map[string]string{"/mcp": "streamable", "/events": "sse"} {
+		t.Run(speaks, func(t *testing.T) {
+			p := guarded(t, newFar(t, map[string]string{path: speaks}), path)
+			p.Issuer.Register(oauthtest.Registered{ID: "bridge", Secret: "the secret"})
+			s := remote("remote", "", p.URL)
+			s.HTTP.OAuth = &oauth.Settings{Issuer: p.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
+			n := newNear(t, s)
+			a := n.Do("POST", "/mcp", initialize).Wait()
+			if a.Status() != http.StatusOK {
+				t.Fatalf("initialize = %d %s", a.Status(), a.Body())
+			}
+			for range 2 {
+				b := n.Do("POST", "/mcp", call(`"c"`, "echo"), "Mcp-Session-Id", a.Header("Mcp-Session-Id")).Wait()
+				if b.Status() != http.StatusOK || !strings.Contains(b.Body(), `"id":"c","result":{"echo":{}}`) {
+					t.Errorf("call = %d %s", b.Status(), b.Body())
+				}
+				p.Issuer.Revoke(true)
+			}
+			if asked := p.Issuer.Asked("/token"); asked != 2 {
+				t.Errorf("%d requests for tokens, want 2", asked)
+			}
+		})
+	}
+}
+
+// The error says that there is no token, and not why in detail: clients are not operators.
+func TestTokensRefused(t *testing.T) {
+	p := guarded(t, newFar(t, map[string]string{"/mcp": "streamable"}), "/mcp")
+	s := remote("remote", "", p.URL)
+	s.HTTP.OAuth = &oauth.Settings{Issuer: p.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
+	n := newNear(t, s)
+	for range 2 {
+		a := n.Do("POST", "/mcp", initialize).Wait()
+		if !strings.Contains(a.Body(), "there is no token for it: its authorization server says invalid_client") || strings.Contains(a.Body(), "the secret") || strings.Contains(a.Body(), p.Issuer.URL) {
+			t.Errorf("initialize = %d %s", a.Status(), a.Body())
+		}
+	}
+	if len(p.Saw()) != 0 {
+		t.Errorf("the server was shown %q", p.Saw())
+	}
+}
