@@ -49,6 +49,9 @@ var (
 	// ErrCredentials: the server does not accept who the bridge says it is. It is
 	// a kind of ErrRejected.
 	ErrCredentials = fmt.Errorf("credentials refused: %w", ErrRejected)
+	// ErrSignIn: a person has to sign in at the server first. It is a kind of
+	// ErrCredentials.
+	ErrSignIn = fmt.Errorf("sign-in needed: %w", ErrCredentials)
 	// ErrDenied: the caller may not use it.
 	ErrDenied = errors.New("not allowed")
 	// ErrRevoked: the caller's key was taken away. It is a kind of ErrDenied.

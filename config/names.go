@@ -23,11 +23,9 @@ type (
 	Stdio = stdio.Config
 	// Remote is how a server is reached over HTTP: Server.HTTP and Server.SSE.
 	Remote = httpclient.Config
-	// RemoteOAuth is how the bridge gets tokens for such a server: Remote.OAuth.
-	RemoteOAuth = oauth.Settings
-	// RemoteClient is who asks for them: RemoteOAuth.Client.
-	RemoteClient = oauth.Client
-	// RemoteAuthorizer gives requests to such a server their tokens: Remote.Auth.
+	// RemoteOAuth is how the bridge gets tokens for it. The next ones are its parts.
+	RemoteOAuth      = oauth.Settings
+	RemoteClient     = oauth.Client
 	RemoteAuthorizer = httpclient.Authorizer
 	// Rules choose and change what clients see: Server.Tools, Prompts and Resources.
 	Rules = filter.Rules

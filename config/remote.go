@@ -7,13 +7,12 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -54,10 +53,8 @@ func (s *Server) remoteBreaches() []breach {
 			}
 			names[canonical] = true
 		}
-		for _, f := range s.Forward {
-			if kind.c.OAuth != nil && f.To == "Authorization" {
-				all = append(all, breach{"forward", "", "sets the header Authorization, and so does " + kind.name + ": oauth: remove one of the two"})
-			}
+		if kind.c.OAuth != nil && slices.ContainsFunc(s.Forward, func(f bridge.Forward) bool { return f.To == "Authorization" }) {
+			all = append(all, breach{"forward", "", "sets the header Authorization, and so does " + kind.name + ": oauth: remove one of the two"})
 		}
 	}
 	return all
@@ -132,20 +129,10 @@ func isLocal(host string) bool {
 
 // visitClient looks at the key of a client of OAuth.
 func (d *decoder) visitClient(sec *strict.Section, c *oauth.Client) {
-	if c.KeyFile == "" {
-		return
-	}
-	c.KeyFile = d.absolute(c.KeyFile)
-	m := sec.Marks["key_file"]
-	info, err := os.Stat(c.KeyFile)
-	if err != nil {
-		d.Fault(m.Line, "%skey_file is %s: %s", sec.Where, m.Shown, reason(err))
-		return
-	}
-	if _, err := grant.ReadKey(c.KeyFile); err != nil {
-		d.Fault(m.Line, "%skey_file is %s: %s", sec.Where, m.Shown, d.Redact(err.Error()))
-	} else if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		d.Warn(m.Line, "%skey_file is %s: others on this machine can read it: chmod 600", sec.Where, m.Shown)
+	if fault, remark := c.Look(d.absolute); fault != nil {
+		d.Fault(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, d.Redact(fault.Error()))
+	} else if remark != "" {
+		d.Warn(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, remark)
 	}
 }
 

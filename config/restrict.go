@@ -54,12 +54,10 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			if own := d.options(sec, e, s); own != nil {
 				tokens = own
 			}
-		case "oauth": // of other programs, in another form
-			if !d.restricts(sec.Where, e) {
-				d.Warn(e.Line, "%soauth is ignored: it means nothing to mcp-bridge", sec.Where)
-			}
 		default:
-			if !d.restricts(sec.Where, e) {
+			if restricts := d.restricts(sec.Where, e); !restricts && e.Key == "oauth" { // of other programs, in another form
+				d.Warn(e.Line, "%soauth is ignored: it means nothing to mcp-bridge", sec.Where)
+			} else if !restricts {
 				rest = append(rest, e)
 			}
 		}

@@ -45,6 +45,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/configuration.md", "mcp-bridge import claude-desktop -o bridge.yaml"}:                                                                    "there is a bridge.yaml, and no such client: a test of cmd/bridge does it",
 	{"docs/operations.md", "mcp-bridge check bridge.yaml --against http://127.0.0.1:8808"}:                                                          "needs a bridge that serves the file: a test of cmd/bridge does it",
 	{"docs/observability.md", "docker run -d -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.5.0"}:                                               "needs Docker and the network",
+	{"docs/identity.md", "mcp-bridge login https://notes.example.com/mcp"}:                                                                          "needs a server that wants a sign-in, and a browser: a test of cmd/bridge does it",
 	{"docs/rest.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                      "needs an engine of workflows: a test of examples/workflow-tools does it",
 }}
 

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
 // reached is how a configured server is reached.
@@ -157,9 +160,23 @@ func authorize(name string, r *httpclient.Config, log *slog.Logger) (end func(),
 	if err != nil {
 		return nil, err
 	}
-	m := oauth.NewMachine(oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log.With("server", name)})
-	r.Auth = m
-	return m.Close, nil
+	o := oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log.With("server", name)}
+	if !r.OAuth.Login {
+		m := oauth.NewMachine(o)
+		r.Auth = m
+		return m.Close, nil
+	}
+	dir, err := login.Dir()
+	if err != nil {
+		return nil, fmt.Errorf("there is no folder for logins: %w", err)
+	}
+	who := login.Options{Options: o, Store: login.Open(dir), Command: cmp.Or(r.OAuth.Command, "mcp-bridge login "+name)}
+	if ask := r.OAuth.Ask; ask != nil {
+		who.Ask = func(address string) { ask(r.URL, address) }
+	}
+	p := login.New(who)
+	r.Auth = p
+	return p.Close, nil
 }
 
 func cannot(c *config.Server, err error) reached {

@@ -31,6 +31,7 @@ func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
 	var file, era, offer string
 	var remote flags.Remote
+	var sign flags.SignIn
 	var document flags.Document
 	var program flags.Program
 	cmd := &cobra.Command{
@@ -47,6 +48,9 @@ client closes its stdin, and what it has started ends with it. In a client's
 configuration it looks like this:
 
   "tools": { "command": "mcp-bridge", "args": ["connect", "https://tools.example.com/mcp"] }
+
+If the server at URL wants a sign-in, a browser is opened, where there is one; or run
+'mcp-bridge login URL' once, which also is the way without one.
 
 In a --header, ${NAME} is taken from the environment: the list of processes does
 not show the value.`,
@@ -74,6 +78,7 @@ not show the value.`,
 					return err
 				}
 			}
+			ask := asking(stderr, isTerminal(stderr))
 			isURL := !isProgram && !isDocument && len(args) > 0 && flags.IsURL(args[0])
 			for _, f := range []struct {
 				name   string
@@ -94,6 +99,9 @@ not show the value.`,
 					return err
 				}
 			}
+			if err := useless(cmd, "the URL of an MCP server", flags.SignInNames...); err != nil && !isURL {
+				return err
+			}
 			switch {
 			case isProgram:
 				c, err = connectProgram(args, &program, era)
@@ -101,9 +109,13 @@ not show the value.`,
 				c, err = document.Config(args[0], &remote)
 			case isURL:
 				log = hinting(log)
-				c, err = connectURL(args[0], &remote, era)
+				if c, err = connectURL(args[0], &remote, era); err == nil {
+					err = sign.On(c.Servers[0].HTTP, ask)
+				}
 			default:
-				c, err = connectFile(file, cmd.Flags().Changed("config"), args)
+				if c, err = connectFile(file, cmd.Flags().Changed("config"), args); err == nil {
+					askOf(c, ask)
+				}
 			}
 			if err != nil {
 				return err
@@ -137,6 +149,7 @@ not show the value.`,
 	f := cmd.Flags()
 	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	remote.Add(f)
+	sign.Add(f)
 	program.Add(f)
 	document.Add(f)
 	flags.AddEra(f, &era)

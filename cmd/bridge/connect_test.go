@@ -220,7 +220,7 @@ func TestConnectDenied(t *testing.T) {
 		t.Errorf("initialize = %s, want an error about the status 401", a)
 	}
 	_, _, stderr := k.leave()
-	if !strings.Contains(stderr, "(--header 'Authorization: Bearer …')") || strings.Contains(stderr, "top-secret") {
+	if !strings.Contains(stderr, "(--header 'Authorization: Bearer …') or sign in ('mcp-bridge login URL')") || strings.Contains(stderr, "top-secret") {
 		t.Errorf("stderr = %q, want what to do, and no secret", stderr)
 	}
 	if got, _ := r.seen(); len(got) != 1 {

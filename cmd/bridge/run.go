@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
 	"io"
+	"log/slog"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
@@ -19,6 +24,7 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var share, era, offer string
 	var program flags.Program
 	var remote flags.Remote
+	var sign flags.SignIn
 	var document flags.Document
 	var restart, insecure, asJSON bool
 	var tokenEnv, name string
@@ -43,7 +49,8 @@ and CA files, and what --env names; nothing else. With --token-env, clients have
 to show the key that is in that variable, as Authorization: Bearer KEY or
 X-API-Key: KEY. The transport of the server at URL is detected. In a --header,
 ${NAME} is taken from the environment, so that the value does not stand in the
-list of processes.`,
+list of processes. If the server at URL wants a sign-in, a browser is opened, where
+there is one; or run 'mcp-bridge login URL' before.`,
 		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-filesystem .
   mcp-bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
   mcp-bridge run --listen 0.0.0.0:8808 --token-env BRIDGE_KEY -- ./my-server
@@ -70,6 +77,9 @@ list of processes.`,
 					return err
 				}
 			}
+			if err := useless(cmd, "the URL of an MCP server", flags.SignInNames...); err != nil && (isDocument || !flags.IsURL(args[0])) {
+				return err
+			}
 			if isDocument {
 				if s, err = runDocument(cmd, args[0], &document, &remote, share, log); err == nil {
 					c.Warnings = s.Warnings()
@@ -82,8 +92,11 @@ list of processes.`,
 					return exit.Usagef("a URL takes no arguments; flags belong before it")
 				}
 				log = hinting(log)
-				s, err = remote.Server(args[0], share)
-				c.Warnings = s.Warnings()
+				if s, err = remote.Server(args[0], share); err == nil {
+					c.Warnings = s.Warnings()
+					terminal, _ := terminal.Is(stderr)
+					err = sign.On(s.HTTP, asking(stderr, terminal))
+				}
 			} else {
 				if err := useless(cmd, "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {
 					return err
@@ -135,6 +148,7 @@ list of processes.`,
 	addInsecureFlag(f, &insecure)
 	addJSONFlag(f, &asJSON)
 	remote.Add(f)
+	sign.Add(f)
 	document.Add(f)
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
@@ -187,3 +201,36 @@ func useless(cmd *cobra.Command, with string, names ...string) error {
 	}
 	return nil
 }
+
+// addOfferFlag adds the flag about what clients of such a server can use.
+func addOfferFlag(f *pflag.FlagSet, offer *string) {
+	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), also for clients that choose badly")
+}
+
+// hinting returns a logger that says how a command line has headers, where an
+// error asks for them: who gave a URL has no file to write them into.
+func hinting(log *slog.Logger) *slog.Logger { return slog.New(hinted{log.Handler()}) }
+
+type hinted struct{ slog.Handler }
+
+var _ slog.Handler = hinted{}
+
+// Handle implements slog.Handler.
+func (h hinted) Handle(ctx context.Context, r slog.Record) error {
+	const asks, hint = "configure headers for it", " (--header 'Authorization: Bearer …') or sign in ('mcp-bridge login URL')"
+	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok && strings.Contains(err.Error(), asks) {
+			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, asks+hint))
+		}
+		out.AddAttrs(a)
+		return true
+	})
+	return h.Handler.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (h hinted) WithAttrs(attrs []slog.Attr) slog.Handler { return hinted{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (h hinted) WithGroup(name string) slog.Handler { return hinted{h.Handler.WithGroup(name)} }

@@ -4,10 +4,14 @@ package oauth
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
+	"runtime"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 )
 
 // Settings say how the bridge gets tokens for one server.
@@ -17,6 +21,18 @@ type Settings struct {
 	Issuer string `yaml:"issuer"`
 	// Client is who asks for tokens.
 	Client *Client `yaml:"client"`
+	// Login has the bridge act as the person who has signed in at the server: by
+	// "mcp-bridge login", or when the server asks for it and a person is there.
+	Login bool `yaml:"login"`
+	// ClientMetadataURL is where the metadata of the bridge as a client is, for Login at an
+	// authorization server that takes that in place of a registration.
+	ClientMetadataURL string `yaml:"client_metadata_url"`
+	// RedirectURI is where the browser comes back to, on this machine. Empty means any free
+	// port.
+	RedirectURI string `yaml:"redirect_uri"`
+	// PKCE is "assume" for an authorization server that has PKCE with S256, and does not say
+	// so in its metadata. Empty means that one which does not say so is refused.
+	PKCE string `yaml:"pkce"`
 	// Scopes are asked for. Empty means those that the server names.
 	Scopes []string `yaml:"scopes"`
 	// Resource is what tokens are asked for; "off" leaves it out. Empty means what the
@@ -24,6 +40,12 @@ type Settings struct {
 	Resource string `yaml:"resource"`
 	// Private lets the server name an authorization server in a private network.
 	Private bool `yaml:"private"`
+	// Ask shows a person the address of a page to sign in on, for the server of that URL; nil
+	// means that nobody is there. Only a program can set it.
+	Ask func(server, address string) `yaml:"-"`
+	// Command is what somebody has to run to sign in. Empty means "mcp-bridge login NAME".
+	// Only a program can set it.
+	Command string `yaml:"-"`
 }
 
 // Client is who asks for tokens (RFC 6749 §4.4): a name that the authorization server
@@ -63,6 +85,9 @@ func (s *Settings) Trusted() (all []string) {
 // ResourceOff is the value of Settings.Resource that leaves the parameter out.
 const ResourceOff = "off"
 
+// PKCEAssume is the value of Settings.PKCE.
+const PKCEAssume = "assume"
+
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // Validate reports what is wrong with the settings. It only looks. Values are not shown.
@@ -73,11 +98,36 @@ func (s *Settings) Validate() error {
 			errs = append(errs, fmt.Errorf("issuer %w", err))
 		}
 	}
-	if s.Client == nil {
-		errs = append(errs, errors.New("client is missing: write client: { id: …, secret: … }, or with key_file in place of secret"))
-	} else if s.Client.Secret != "" && s.Issuer == "" && s.Client.TokenURL == "" {
+	if s.Client == nil && !s.Login {
+		errs = append(errs, errors.New("client is missing: write client: { id: …, secret: … }, or with key_file in place of secret; or login: true"))
+	} else if s.Client != nil && s.Client.Secret == "" && s.Client.KeyFile == "" && !s.Login {
+		errs = append(errs, errors.New("client: secret is missing: write it, or a key_file in its place"))
+	} else if s.Client != nil && s.Client.Secret != "" && s.Issuer == "" && s.Client.TokenURL == "" {
 		// A server could name an authorization server of its own, and would get the secret.
 		errs = append(errs, errors.New("issuer is missing: a secret is shown only to an authorization server that is named here; a key_file needs no issuer"))
+	}
+	if s.Login && s.Client != nil && s.Client.TokenURL != "" {
+		errs = append(errs, errors.New("client: token_url is of no use with login: name the issuer"))
+	}
+	if s.Login && s.Client != nil && len(s.Client.Params) > 0 {
+		errs = append(errs, errors.New("client: params are of no use with login"))
+	}
+	for _, k := range []struct{ name, value string }{{"client_metadata_url", s.ClientMetadataURL}, {"redirect_uri", s.RedirectURI}, {"pkce", s.PKCE}} {
+		if k.value != "" && !s.Login {
+			errs = append(errs, fmt.Errorf("%s is of use with login: true only", k.name))
+		}
+	}
+	if u, err := url.Parse(s.ClientMetadataURL); s.ClientMetadataURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.Path == "" || u.Path == "/" || u.Fragment != "" || u.User != nil) {
+		errs = append(errs, errors.New("client_metadata_url must be an https URL with a path, such as https://app.example.com/client.json"))
+	}
+	if s.RedirectURI != "" {
+		u, err := url.Parse(s.RedirectURI)
+		if err != nil || u.Scheme != "http" || !find.Loopback(u.Hostname()) || u.Path == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			errs = append(errs, errors.New("redirect_uri must be an address of this machine, such as http://localhost:7777/callback"))
+		}
+	}
+	if s.PKCE != "" && s.PKCE != PKCEAssume {
+		errs = append(errs, errors.New("pkce must be assume, or left out"))
 	}
 	if s.Resource != "" && s.Resource != ResourceOff {
 		if u, err := url.Parse(s.Resource); err != nil || !u.IsAbs() || u.Fragment != "" {
@@ -104,10 +154,7 @@ func (c *Client) Validate() error {
 	if c.ID == "" {
 		errs = append(errs, errors.New("id is missing: write the name that the authorization server has for the bridge"))
 	}
-	switch {
-	case c.Secret == "" && c.KeyFile == "":
-		errs = append(errs, errors.New("secret is missing: write it, or a key_file in its place"))
-	case c.Secret != "" && c.KeyFile != "":
+	if c.Secret != "" && c.KeyFile != "" {
 		errs = append(errs, errors.New("key_file is in the place of secret: remove one of the two"))
 	}
 	for _, k := range []struct{ name, value string }{{"key_id", c.KeyID}, {"algorithm", c.Algorithm}} {
@@ -132,6 +179,28 @@ func (c *Client) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Look reads the file of the key, if there is one, and notes its absolute path: fault is
+// why it is of no use, and remark what else is to be said of it. Neither shows what is in it.
+func (c *Client) Look(absolute func(string) string) (fault error, remark string) {
+	if c.KeyFile == "" {
+		return nil, ""
+	}
+	c.KeyFile = absolute(c.KeyFile)
+	info, err := os.Stat(c.KeyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("does not exist"), ""
+	} else if err != nil {
+		return errors.New("cannot be read"), ""
+	}
+	if _, err := grant.ReadKey(c.KeyFile); err != nil {
+		return err, ""
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		remark = "others on this machine can read it: chmod 600"
+	}
+	return nil, remark
 }
 
 // safe returns what is wrong with an address that secrets go to.

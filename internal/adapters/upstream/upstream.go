@@ -117,7 +117,11 @@ func (n Name) Refused(status int, after time.Duration, asked, harmless bool, sai
 // if err is something else.
 func (n Name) NoToken(err error) *bridge.Error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
-		return n.Error(bridge.ErrCredentials, f.Public, f.Err)
+		kind := bridge.ErrCredentials
+		if f.SignIn {
+			kind = bridge.ErrSignIn
+		}
+		return n.Error(kind, f.Public, f.Err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ var dataOf = []struct {
 	{bridge.ErrDenied, "denied"},
 	{bridge.ErrOpen, "circuit_open"}, // before what it is a kind of
 	{bridge.ErrOverloaded, "overloaded"},
+	{bridge.ErrSignIn, "login_required"}, // before what it is a kind of
 	{bridge.ErrUnavailable, "upstream_unavailable"},
 	{bridge.ErrUnsent, "upstream_unavailable"},
 	{bridge.ErrTimeout, "upstream_timeout"},

@@ -109,6 +109,9 @@ func (t target) fromCommand() (*config.Config, config.Server, error) {
 func (t target) fromURL() (*config.Config, config.Server, error) {
 	c := config.Default()
 	s, err := t.flags.remote.Server(t.name, config.ShareSession)
+	if err == nil {
+		err = (&flags.SignIn{}).On(s.HTTP, nil) // with what 'mcp-bridge login' has kept
+	}
 	s.Era = t.flags.era
 	return &c, s, err
 }

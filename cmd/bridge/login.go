@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+	"github.com/mcp-bridge/bridge/internal/similar"
+	"github.com/mcp-bridge/bridge/internal/visible"
+)
+
+// asking returns what shows a person where to sign in; nil if nobody is here who could
+// open a page.
+func asking(stderr io.Writer, terminal bool) func(server, address string) {
+	browser := login.Browser()
+	if browser == nil && !terminal {
+		return nil
+	}
+	return func(server, address string) { show(stderr, browser, server, address) }
+}
+
+func show(stderr io.Writer, browser []string, server, address string) {
+	if u, err := url.Parse(server); err == nil {
+		server = u.Host
+	}
+	what := "open this address in a browser on this machine:"
+	if login.Show(browser, address) == nil {
+		what = "a browser is being opened. If not, open"
+	}
+	fmt.Fprintf(stderr, "mcp-bridge: %s wants you to sign in: %s\n  %s\n", visible.Text(server), what, visible.Text(address))
+}
+
+// askOf has the servers of a configuration that need a sign-in ask the person who is here.
+func askOf(c *config.Config, ask func(server, address string)) {
+	for i := range c.Servers {
+		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
+			r.OAuth.Ask = ask
+		}
+	}
+}
+
+// signInTarget returns how the server is reached that a command is about.
+func signInTarget(target, file string, f *flags.SignIn) (*httpclient.Config, error) {
+	if flags.IsURL(target) {
+		s, err := (&flags.Remote{}).Server(target, config.ShareSession)
+		if err != nil {
+			return nil, err
+		}
+		if s.HTTP.OAuth, err = f.Settings(); err != nil {
+			return nil, err
+		}
+		if err := s.HTTP.Validate(); err != nil {
+			return nil, exit.Usagef("%s: %w", target, err)
+		}
+		return s.HTTP, nil
+	}
+	c, err := flags.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range c.Servers {
+		r := s.Remote()
+		signs := r != nil && r.OAuth != nil && r.OAuth.Login
+		switch {
+		case s.Name == target && signs:
+			return r, nil
+		case s.Name == target:
+			return nil, exit.Usagef("%s: server %s has no oauth: { login: true }", file, target)
+		case signs:
+			names = append(names, s.Name)
+		}
+	}
+	return nil, exit.Usagef("%s has no server %q: %s", file, target, similar.Hint(target, names, "it has none with oauth: { login: true }"))
+}
+
+func openStore() (*login.Store, error) {
+	dir, err := login.Dir()
+	if err != nil {
+		return nil, fmt.Errorf("there is no folder for logins: %w", err)
+	}
+	return login.Open(dir), nil
+}
+
+func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	var f flags.SignIn
+	cmd := &cobra.Command{
+		Use:   "login [flags] URL|SERVER",
+		Short: "Sign in at a server, in a browser",
+		Long: `login signs in at an MCP server that wants a token (OAuth 2.1): it opens the page of
+the server's authorization server in a browser, and keeps what comes of it for you.
+connect, run, serve and the other commands use it from then on, and renew it by
+themselves. SERVER is the name of one in the configuration file.
+
+The address of the page is printed too. The browser has to be on this machine: it
+comes back to an address of it. $BROWSER is the command that opens pages.`,
+		Example: `  mcp-bridge login https://tools.example.com/mcp
+  mcp-bridge login notes -c bridge.yaml
+  mcp-bridge login https://tools.example.com/mcp --scope read --scope write
+  mcp-bridge login https://tools.example.com/mcp --client-id my-client --callback http://localhost:7777/callback`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := l.Logger(stderr)
+			if err != nil {
+				return err
+			}
+			if !flags.IsURL(args[0]) {
+				if err := useless(cmd, "a URL", flags.SignInNames...); err != nil {
+					return err
+				}
+			}
+			r, err := signInTarget(args[0], file, &f)
+			if err != nil {
+				return err
+			}
+			store, err := openStore()
+			if err != nil {
+				return err
+			}
+			p, err := person(r, store, log, func(address string) { show(stderr, login.Browser(), r.URL, address) })
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			got, err := p.SignIn(cmd.Context())
+			if err != nil {
+				return err
+			}
+			scopes := ""
+			if len(got.Granted) > 0 {
+				scopes = "; scopes: " + strings.Join(got.Granted, " ")
+			}
+			_, err = fmt.Fprintf(stdout, "signed in at %s for %s%s%s\n", visible.Text(got.Issuer.Name), visible.Text(got.Server), visible.Text(scopes), ends(got))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	f.AddAlways(cmd.Flags())
+	return cmd
+}
+
+// ends says how long a login is good.
+func ends(l *login.Login) string {
+	switch {
+	case l.Until.IsZero():
+		return ""
+	case l.Refresh != "":
+		return "; until " + l.Until.Format("15:04") + ", then renewed by itself"
+	}
+	return "; until " + l.Until.Format(time.DateTime)
+}
+
+// person makes what signs in at a server.
+func person(r *httpclient.Config, store *login.Store, log *slog.Logger, ask func(string)) (*login.Person, error) {
+	at, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, errors.New("url: not a URL")
+	}
+	way, err := httpclient.Outward(*r, true, r.OAuth.Trusted()...)
+	if err != nil {
+		return nil, err
+	}
+	return login.New(login.Options{Options: oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log}, Store: store, Ask: ask}), nil
+}
+
+// kept is a login with its name in the store.
+type kept struct {
+	key string
+	*login.Login
+}
+
+// loginsFor returns the logins for a server, or all of them.
+func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept, err error) {
+	keys, err := store.Keys()
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		l, err := store.Read(key)
+		if err != nil {
+			fmt.Fprintln(stderr, "mcp-bridge:", visible.Text(err.Error()))
+			continue
+		}
+		if l != nil && (server == "" || l.Server == server) {
+			all = append(all, kept{key, l})
+		}
+	}
+	return all, nil
+}
+
+// plainURL returns the address of the server that a target is, as logins name it: without
+// a query.
+func plainURL(target, file string) (string, *httpclient.Config, error) {
+	r, err := signInTarget(target, file, &flags.SignIn{})
+	if err != nil {
+		return "", nil, err
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return "", nil, exit.Usagef("%s is not a URL", target)
+	}
+	u.RawQuery, u.Fragment, u.Scheme, u.Host = "", "", strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	return u.String(), r, nil
+}
+
+func newLogout(stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "logout [flags] [URL|SERVER]",
+		Short: "Forget a sign-in",
+		Long: `logout has the authorization server take the tokens back that 'mcp-bridge login' has
+kept for a server, if it can do that, and removes them.`,
+		Example: `  mcp-bridge logout https://tools.example.com/mcp
+  mcp-bridge logout notes -c bridge.yaml
+  mcp-bridge logout --all`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all != (len(args) == 0) {
+				return exit.Usagef("name a URL or a server of the file, or --all")
+			}
+			store, err := openStore()
+			if err != nil {
+				return err
+			}
+			server := ""
+			r := &httpclient.Config{}
+			if !all {
+				if server, r, err = plainURL(args[0], file); err != nil {
+					return err
+				}
+			}
+			found, err := loginsFor(store, server, stderr)
+			if err != nil {
+				return err
+			}
+			for _, l := range found {
+				if err := forget(cmd.Context(), store, l, r); err != nil {
+					fmt.Fprintln(stderr, "mcp-bridge:", visible.Text(err.Error()))
+				}
+				if _, err := fmt.Fprintln(stdout, "signed out of "+visible.Text(l.Server)); err != nil {
+					return err
+				}
+			}
+			if len(found) == 0 && !all {
+				return exit.With(exit.Failure, fmt.Errorf("there is no login for %s", server))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().BoolVar(&all, "all", false, "forget all sign-ins")
+	return cmd
+}
+
+// forget ends a login.
+func forget(ctx context.Context, store *login.Store, l kept, r *httpclient.Config) error {
+	at := *r
+	at.URL = l.Server
+	way, err := httpclient.Outward(at, true)
+	if err != nil {
+		return err
+	}
+	var client *oauth.Client
+	if r.OAuth != nil {
+		client = r.OAuth.Client
+	}
+	return login.SignOut(ctx, store, l.key, way, client)
+}
+
+func newLogins(stdout, stderr io.Writer) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "logins [flags] [URL|SERVER]",
+		Short: "Show where you are signed in",
+		Long: `logins shows the sign-ins that 'mcp-bridge login' has kept: for which server, at
+which authorization server, as which client, with which scopes, and until when. It
+shows no token, and asks nobody.`,
+		Example: `  mcp-bridge logins
+  mcp-bridge logins https://tools.example.com/mcp`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			store, err := openStore()
+			if err != nil {
+				return err
+			}
+			server := ""
+			if len(args) > 0 {
+				if server, _, err = plainURL(args[0], file); err != nil {
+					return err
+				}
+			}
+			found, err := loginsFor(store, server, stderr)
+			switch {
+			case err != nil:
+				return err
+			case len(found) == 0 && server != "":
+				return exit.With(exit.Failure, fmt.Errorf("you are not signed in at %s", server))
+			case len(found) == 0:
+				_, err := fmt.Fprintln(stdout, "you are signed in nowhere")
+				return err
+			}
+			t := terminal.Table{Head: []string{"SERVER", "ISSUER", "CLIENT", "SCOPES", "STATE"}}
+			for _, l := range found {
+				t.Add(visible.Text(l.Server), visible.Text(l.Issuer.Name), visible.Text(l.Client.ID), visible.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
+			}
+			_, err = io.WriteString(stdout, t.Format("", 0, nil))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	return cmd
+}
+
+// state says what will become of a login when it is used next.
+func state(l *login.Login, now time.Time) string {
+	switch {
+	case l.Access != "" && l.Until.IsZero():
+		return "good"
+	case l.Access != "" && now.Before(l.Until):
+		return "good until " + l.Until.Format(time.DateTime)
+	case l.Refresh != "":
+		return "will be renewed"
+	}
+	return "sign in again"
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// The test binary is the browser when the environment says so.
+func init() {
+	if os.Getenv("LOGIN_TEST_BROWSER") == "" {
+		return
+	}
+	res, err := http.Get(os.Args[len(os.Args)-1])
+	if err != nil {
+		panic(err)
+	}
+	_ = res.Body.Close()
+	os.Exit(0)
+}
+
+// signed is a server that wants people to sign in, with a folder for logins of its own, and
+// a browser if there is one.
+func signed(t *testing.T, browser bool) *oauthtest.Resource {
+	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
+	t.Setenv("DISPLAY", "")
+	t.Setenv("WAYLAND_DISPLAY", "")
+	t.Setenv("BROWSER", "")
+	if browser {
+		t.Setenv("BROWSER", os.Args[0])
+		t.Setenv("LOGIN_TEST_BROWSER", "1")
+	}
+	p := &oauthtest.Resource{Issuer: oauthtest.Serve(t), Next: newRemote(t, 0)}
+	s := httptest.NewUnstartedServer(p)
+	p.URL = "http://" + s.Listener.Addr().String() + "/mcp"
+	s.Start()
+	t.Cleanup(s.Close)
+	return p
+}
+
+func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// login, logins and logout; connect uses what was kept, and asks nobody.
+func TestLogin(t *testing.T) {
+	p := signed(t, true)
+	if code, out, _ := command(t, "logins"); code != 0 || out != "you are signed in nowhere\n" {
+		t.Errorf("logins = %d %s", code, out)
+	}
+	code, out, errs := command(t, "login", p.URL)
+	if want := "signed in at " + p.Issuer.URL + " for " + p.URL + "; until "; code != 0 || !strings.HasPrefix(out, want) || !strings.Contains(errs, "/authorize?") {
+		t.Fatalf("login = %d %s%s, want %s", code, out, errs, want)
+	}
+	if code, out, _ := command(t, "logins", p.URL); code != 0 || !strings.Contains(out, p.Issuer.URL) || !strings.Contains(out, "good until") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+		t.Errorf("logins = %d %s", code, out)
+	}
+	t.Setenv("BROWSER", "")
+	k := start(t.Context(), t, "connect", p.URL)
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "access-") {
+		t.Errorf("connect = %d %s", code, errs)
+	}
+	if code, out, errs := command(t, "tools", p.URL); code != 0 || !strings.Contains(out, "echo") {
+		t.Errorf("tools = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "logout", p.URL); code != 0 || out != "signed out of "+p.URL+"\n" || errs != "" || p.Issuer.Asked("/revoke") != 1 {
+		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+	for _, args := range [][]string{{"logins", p.URL}, {"logout", p.URL}} {
+		if code, _, errs := command(t, args...); code != 1 || errs == "" {
+			t.Errorf("%q = %d %s", args, code, errs)
+		}
+	}
+}
+
+// connect signs in by itself where there is a browser, and says what to do where there is
+// none.
+func TestConnectSignsIn(t *testing.T) {
+	p := signed(t, true)
+	k := start(t.Context(), t, "connect", p.URL)
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, out, errs := k.leave(); code != 0 || !strings.Contains(errs, "wants you to sign in") || strings.Contains(out, "sign in") {
+		t.Errorf("connect = %d %s %s", code, out, errs)
+	}
+	for _, args := range [][]string{nil, {"--no-login"}} {
+		p := signed(t, len(args) > 0)
+		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
+		if a := k.ask(hello); !strings.Contains(a, "it refuses our credentials (HTTP 401)") {
+			t.Errorf("%q: initialize: %s", args, a)
+		}
+		if _, _, errs := k.leave(); !strings.Contains(errs, "mcp-bridge login URL") || p.Issuer.Asked("/register") != 0 {
+			t.Errorf("%q: %s", args, errs)
+		}
+	}
+}
+
+// A server of a file signs in by its name.
+func TestLoginByName(t *testing.T) {
+	p := signed(t, true)
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := "servers:\n  notes:\n    http: { url: \"" + p.URL + "\", oauth: { login: true } }\n  other:\n    http: http://127.0.0.1:1/mcp\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"login other -c ": "has no oauth: { login: true }", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope is of use with a URL only",
+	} {
+		if code, _, errs := command(t, append(strings.Fields(args), file)...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
+		}
+	}
+	if code, out, errs := command(t, "login", "notes", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at ") {
+		t.Fatalf("login = %d %s%s", code, out, errs)
+	}
+	k := start(t.Context(), t, "connect", "notes", "-c", file)
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "wants you to sign in") {
+		t.Errorf("connect = %d %s", code, errs)
+	}
+	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, p.URL) {
+		t.Errorf("logout = %d %s", code, out)
+	}
+}
+
+// A secret needs an issuer that it is for, and a client.
+func TestSignInFlags(t *testing.T) {
+	t.Setenv("LOGIN_TEST_SECRET", "s3cret")
+	for args, want := range map[string]string{
+		"connect https://a.example.com/mcp --client-secret-env LOGIN_TEST_SECRET":                "--client-id",
+		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_SECRET":  "needs an --issuer",
+		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_NOTHING": "the variable is not set",
+		"connect https://a.example.com/mcp --callback https://b.example.com/cb":                  "redirect_uri must be an address of this machine",
+		"connect --client-id a -- cat": "--client-id is of use with the URL of an MCP server only",
+		"run --client-id a -- cat":     "--client-id is of use with the URL of an MCP server only",
+		"logout":                       "or --all",
+	} {
+		if code, _, errs := command(t, strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) || strings.Contains(errs, "s3cret") {
+			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package login
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// Browser returns the command that opens addresses: $BROWSER, or that of the system; nil
+// if there is none here.
+func Browser() []string {
+	if b := strings.Fields(os.Getenv("BROWSER")); len(b) > 0 {
+		return b
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return []string{"open"}
+	case "windows":
+		return []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return nil
+	}
+	if _, err := exec.LookPath("xdg-open"); err != nil {
+		return nil
+	}
+	return []string{"xdg-open"}
+}
+
+// Show opens an address in the browser, and does not wait for it. No shell reads the
+// address, it is http or https, and it is written anew, so that no command can take it for
+// a flag (I-215).
+func Show(browser []string, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("this is no address of a page")
+	}
+	if len(browser) == 0 {
+		return errors.New("there is no browser here")
+	}
+	cmd := exec.Command(browser[0], append(browser[1:len(browser):len(browser)], u.String())...) // with no stdout: it may be a protocol's
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { _ = cmd.Wait() }() // it may stay open for as long as the person likes
+	return nil
+}

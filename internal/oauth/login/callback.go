@@ -1,0 +1,169 @@
+package login
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+)
+
+// callback waits on this machine for the browser to come back (RFC 8252 §7.3). It listens
+// only as long as one sign-in takes.
+type callback struct {
+	redirect string // its address
+	path     string
+	listener net.Listener
+
+	mu     sync.Mutex // guards the rest
+	state  string     // of the sign-in that waits; empty if none does
+	issuer *find.Issuer
+	got    chan answer
+}
+
+// answer is what the authorization server has sent the browser back with.
+type answer struct {
+	code string
+	err  error
+}
+
+// listen opens the callback at an address such as http://127.0.0.1:7777/callback. Port 0
+// is any that is free.
+func listen(ctx context.Context, redirect string) (*callback, error) {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return nil, err
+	}
+	host := u.Hostname()
+	if strings.EqualFold(host, "localhost") {
+		host = "127.0.0.1"
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("the browser cannot come back to %s: %w", redirect, err)
+	}
+	if port == "0" {
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+		u.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return &callback{redirect: u.String(), path: u.Path, listener: l, got: make(chan answer, 1)}, nil
+}
+
+// await serves the callback until the answer to one authorization request is there.
+func (c *callback) await(ctx context.Context, state string, issuer *find.Issuer) (code string, err error) {
+	c.mu.Lock()
+	c.state, c.issuer = state, issuer
+	c.mu.Unlock()
+	s := &http.Server{Handler: c, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(c.listener) })
+	defer func() {
+		// The page is on its way: it is small, and nobody waits long for a browser.
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if s.Shutdown(end) != nil {
+			_ = s.Close()
+		}
+		wg.Wait()
+	}()
+	select {
+	case a := <-c.got:
+		return a.code, a.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+const (
+	pageDone    = "You are signed in as far as the browser is concerned. Close this window, and go back."
+	pageEnded   = "This sign-in has ended. Go back and begin again."
+	pageRefused = "The sign-in was refused."
+)
+
+// ServeHTTP takes the answer. Whatever comes that is not it changes nothing. The page has
+// nothing of the request (I-213, I-216).
+func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Connection", "close")
+	if r.Method != http.MethodGet || r.URL.Path != c.path || !loopbackHost(r.Host) {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	q := r.URL.Query()
+	c.mu.Lock()
+	expected, issuer := c.state, c.issuer
+	mine := expected != "" && len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(expected)) == 1
+	if mine {
+		c.state = "" // it counts once
+	}
+	c.mu.Unlock()
+	if !mine {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, pageEnded)
+		return
+	}
+	a, page := answered(q, issuer)
+	if a.err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+	}
+	_, _ = io.WriteString(w, page)
+	c.got <- a
+}
+
+// answered reads an answer whose state is right: who it comes from counts before anything
+// else that it says.
+func answered(q url.Values, issuer *find.Issuer) (answer, string) {
+	if err := issuer.Answered(q.Get("iss"), q.Has("iss")); err != nil || len(q["iss"]) > 1 {
+		if err == nil {
+			err = errors.New("the answer names several authorization servers: it is refused")
+		}
+		return answer{err: err}, pageEnded
+	}
+	if q.Has("error") {
+		code := q.Get("error")
+		if len(code) > 60 || !httpguts.ValidHeaderFieldName(code) {
+			code = "an error"
+		}
+		return answer{err: &refusedError{code}}, pageRefused
+	}
+	if len(q["code"]) != 1 || q.Get("code") == "" {
+		return answer{err: errors.New("the answer of the authorization server has no code")}, pageEnded
+	}
+	return answer{code: q.Get("code")}, pageDone
+}
+
+// refusedError says that the authorization server, or the person, has refused.
+type refusedError struct{ code string }
+
+func (e *refusedError) Error() string { return "the authorization server says " + e.code }
+
+// loopbackHost reports whether a Host header names this machine: pages of others cannot
+// reach the callback by a name of their own.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
+}

@@ -1,0 +1,17 @@
+package login
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// Full has the disk be full for a store.
+func (s *Store) Full() { s.sync = func(*os.File) error { return syscall.ENOSPC } }
+
+// Aged has no token be new until the result is called.
+func Aged() (back func()) {
+	was := newFor
+	newFor = time.Duration(0)
+	return func() { newFor = was }
+}

@@ -1,0 +1,702 @@
+package login_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// rig is a server, its authorization server, and a folder of logins.
+type rig struct {
+	t      *testing.T
+	issuer *oauthtest.Issuer
+	tools  *oauthtest.Resource
+	dir    string
+	log    *safe
+	opened atomic.Int32
+}
+
+// safe is a buffer for several goroutines.
+type safe struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safe) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safe) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, issuer: oauthtest.Serve(t), dir: filepath.Join(t.TempDir(), "logins"), log: &safe{}}
+	r.tools = &oauthtest.Resource{Issuer: r.issuer, Next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") })}
+	s := httptest.NewUnstartedServer(r.tools)
+	r.tools.URL = "http://" + s.Listener.Addr().String() + "/mcp"
+	s.Start()
+	t.Cleanup(s.Close)
+	return r
+}
+
+// browse does what a browser does that is shown an address.
+func browse(t testing.TB, address string) {
+	res, err := http.Get(address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_ = res.Body.Close()
+}
+
+func (r *rig) options(change func(*login.Options)) login.Options {
+	u, err := url.Parse(r.tools.URL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o := login.Options{
+		Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: http.DefaultTransport, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		Store:   login.Open(r.dir), Command: "mcp-bridge login notes",
+		Ask: func(address string) {
+			r.opened.Add(1)
+			go browse(r.t, address)
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	return o
+}
+
+func (r *rig) person(change func(*login.Options)) *login.Person {
+	p := login.New(r.options(change))
+	r.t.Cleanup(p.Close)
+	return p
+}
+
+// call makes a request to the server as httpclient.Client does, and returns its status.
+func (r *rig) call(p *login.Person, header ...string) (int, error) {
+	return call(r.t.Context(), r.tools.URL, p, header...)
+}
+
+func call(ctx context.Context, server string, p *login.Person, header ...string) (int, error) {
+	for before := 0; ; before++ {
+		token, err := p.Token(ctx)
+		if err != nil {
+			return 0, err
+		}
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, server, nil)
+		if err != nil {
+			return 0, err
+		}
+		for _, h := range header {
+			q.Header.Set("X-Needs", h)
+		}
+		if token != "" {
+			q.Header.Set("Authorization", "Bearer "+token)
+		}
+		res, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return 0, err
+		}
+		_ = res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return res.StatusCode, nil
+		}
+		if again, err := p.Refused(ctx, token, res.Header, res.StatusCode, before); err != nil || !again {
+			return res.StatusCode, err
+		}
+	}
+}
+
+// I-200, I-210, I-250, I-253: a 401 leads to a sign-in, the bridge registers itself, and
+// what comes of it is used by the next process, and renewed.
+func TestSignIn(t *testing.T) {
+	r := newRig(t)
+	p := r.person(nil)
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v\n%s", status, err, r.log)
+	}
+	if n := r.issuer.Asked("/register"); n != 1 || r.opened.Load() != 1 {
+		t.Errorf("%d registrations and %d windows, want 1 of each", n, r.opened.Load())
+	}
+	token, _ := p.Token(t.Context())
+	if g, ok := r.issuer.Good(token); !ok || g.Resource != r.tools.URL {
+		t.Errorf("the token is for %+v", g)
+	}
+	files, _ := filepath.Glob(filepath.Join(r.dir, "*.json"))
+	if len(files) != 1 {
+		t.Fatalf("files: %v", files)
+	}
+	info, err := os.Stat(files[0])
+	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+	if info, err := os.Stat(r.dir); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is %v, %v", info.Mode(), err)
+	}
+	next := r.person(func(o *login.Options) { o.Ask = nil })
+	if status, err := r.call(next); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
+		t.Errorf("the next process: %d, %v", status, err)
+	}
+	r.issuer.Revoke(false)
+	if status, err := r.call(next); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
+		t.Errorf("after the token was taken back: %d, %v", status, err)
+	}
+	if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
+		t.Errorf("the first process then: %d, %v", status, err)
+	}
+	if n := r.issuer.Asked("/token"); n != 2 {
+		t.Errorf("%d requests for tokens, want 2: a sign-in and a renewal", n)
+	}
+	data, _ := os.ReadFile(files[0])
+	var kept login.Login
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{token, kept.Access, kept.Refresh, kept.Client.Secret} {
+		if secret != "" && strings.Contains(r.log.String(), secret) {
+			t.Errorf("a secret is in the log:\n%s", r.log)
+		}
+	}
+}
+
+// I-302: where nobody is, a 401 stays what it is until somebody has signed in, and after a
+// login has ended the log says what to run.
+func TestNobody(t *testing.T) {
+	r := newRig(t)
+	alone := r.person(func(o *login.Options) { o.Ask = nil })
+	if status, err := r.call(alone); status != http.StatusUnauthorized || err != nil {
+		t.Errorf("without a login: %d, %v, want 401", status, err)
+	}
+	l, err := r.person(nil).SignIn(t.Context())
+	if err != nil || l.Server != r.tools.URL || l.Issuer.Name != r.issuer.URL {
+		t.Fatalf("SignIn = %+v, %v", l, err)
+	}
+	if status, err := r.call(alone); status != http.StatusOK || err != nil {
+		t.Errorf("after a sign-in elsewhere: %d, %v", status, err)
+	}
+	r.issuer.Revoke(true)
+	_, err = r.call(alone)
+	var f *oauth.Failure
+	if !errors.As(err, &f) || !f.SignIn || !strings.Contains(err.Error(), "mcp-bridge login notes") || strings.Contains(f.Public, "notes") {
+		t.Errorf("after the login has ended: %v", err)
+	}
+}
+
+// I-212: a 403 for a scope leads to another sign-in for all scopes, and not to a third when
+// that was of no use.
+func TestStepUp(t *testing.T) {
+	r := newRig(t)
+	r.tools.Needs = func(q *http.Request) string { return q.Header.Get("X-Needs") }
+	r.tools.Change = func(m map[string]any) { m["scopes_supported"] = []string{"read"} }
+	p := r.person(nil)
+	for i, needs := range []string{"read", "write", "write", "read"} {
+		if status, err := r.call(p, needs); status != http.StatusOK || err != nil {
+			t.Fatalf("%d, %s: %d, %v\n%s", i, needs, status, err, r.log)
+		}
+	}
+	if n := r.opened.Load(); n != 2 {
+		t.Errorf("%d windows, want 2", n)
+	}
+	token, _ := p.Token(t.Context())
+	if g, _ := r.issuer.Good(token); g.Scope != "read write" {
+		t.Errorf("scope %q", g.Scope)
+	}
+	r.tools.Needs = func(*http.Request) string { return "never" }
+	r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) { // which grants something else
+		oauthtest.JSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "read"})
+	})
+	if status, err := r.call(p); status != http.StatusForbidden || err != nil {
+		t.Errorf("a scope that is never granted: %d, %v, want 403", status, err)
+	}
+	if n := r.opened.Load(); n != 3 {
+		t.Errorf("%d windows, want 3", n)
+	}
+}
+
+// I-257: another authorization server gets a client of its own, and nothing of the old one.
+func TestMigration(t *testing.T) {
+	r := newRig(t)
+	p := r.person(nil)
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	old, asked := r.issuer, r.issuer.Asked("/token")
+	r.issuer = oauthtest.Serve(t)
+	r.tools.Issuer = r.issuer
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("after the move: %d, %v\n%s", status, err, r.log)
+	}
+	if old.Asked("/token") != asked || r.issuer.Asked("/register") != 1 {
+		t.Errorf("the old one was asked %d times more, the new one has %d registrations", old.Asked("/token")-asked, r.issuer.Asked("/register"))
+	}
+}
+
+// I-209: a configured client is used as it is, one that is named by a URL where the
+// authorization server takes that, and without any of these it says what to register.
+func TestClients(t *testing.T) {
+	const document = "https://app.example.com/client.json"
+	for _, tc := range []struct {
+		name   string
+		change func(*rig, *login.Options)
+		id     string
+		err    string
+	}{
+		{"configured", func(r *rig, o *login.Options) {
+			o.Client, o.Issuer = &oauth.Client{ID: "mine", Secret: "its secret"}, r.issuer.URL
+			r.known("mine", "its secret", o)
+		}, "mine", ""},
+		{"configured, public", func(r *rig, o *login.Options) {
+			o.Client = &oauth.Client{ID: "mine"}
+			r.known("mine", "", o)
+		}, "mine", ""},
+		{"document", func(r *rig, o *login.Options) {
+			o.ClientMetadataURL = document
+			r.issuer.Change = func(m map[string]any) { m["client_id_metadata_document_supported"] = true }
+			r.known(document, "", o)
+		}, document, ""},
+		{"none", func(r *rig, _ *login.Options) {
+			r.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
+		}, "", "--client-id"},
+		{"no PKCE", func(r *rig, _ *login.Options) {
+			r.issuer.Change = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
+		}, "", "pkce: assume"},
+		{"PKCE is assumed", func(r *rig, o *login.Options) {
+			o.PKCE = oauth.PKCEAssume
+			r.issuer.Change = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
+		}, "client-", ""},
+		{"secret by basic authentication", func(r *rig, _ *login.Options) {
+			r.issuer.Change = func(m map[string]any) { m["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"} }
+		}, "client-", ""},
+		{"secret in the body", func(r *rig, _ *login.Options) {
+			r.issuer.Change = func(m map[string]any) { m["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"} }
+		}, "client-", ""},
+		{"registration refused", func(r *rig, _ *login.Options) {
+			r.issuer.Answer("/register", func(w http.ResponseWriter, _ *http.Request) {
+				oauthtest.JSON(w, http.StatusForbidden, map[string]any{"error": "access_denied", "error_description": "ask the help desk"})
+			})
+		}, "", "ask the help desk"},
+	} {
+		r := newRig(t)
+		p := r.person(func(o *login.Options) { tc.change(r, o) })
+		status, err := r.call(p)
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: %d, %v, want %q", tc.name, status, err, tc.err)
+			}
+			continue
+		}
+		token, _ := p.Token(t.Context())
+		g, _ := r.issuer.Good(token)
+		if status != http.StatusOK || err != nil || !strings.HasPrefix(g.Client, tc.id) {
+			t.Errorf("%s: %d, %v, client %q\n%s", tc.name, status, err, g.Client, r.log)
+		}
+		if (g.Client == tc.id) != (r.issuer.Asked("/register") == 0) {
+			t.Errorf("%s: %d registrations", tc.name, r.issuer.Asked("/register"))
+		}
+	}
+}
+
+// known has the issuer know a client that the browser may come back for to one address.
+func (r *rig) known(id, secret string, o *login.Options) {
+	s := httptest.NewServer(nil)
+	s.Close() // the port is free again
+	o.RedirectURI = s.URL + "/cb"
+	r.issuer.Register(oauthtest.Registered{ID: id, Secret: secret, Redirects: []string{o.RedirectURI}})
+}
+
+// N-59, N-60, N-64: an answer counts only if it is the one that was asked for, and comes
+// from the one that was asked.
+func TestAnswers(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*rig, url.Values)
+		err    string
+	}{
+		{"as it should be", func(*rig, url.Values) {}, ""},
+		{"wrong issuer", func(_ *rig, v url.Values) { v.Set("iss", "https://evil.example.com") }, "another authorization server"},
+		{"a slash more", func(_ *rig, v url.Values) { v.Set("iss", v.Get("iss")+"/") }, "another authorization server"},
+		{"no issuer", func(_ *rig, v url.Values) { v.Del("iss") }, "does not say"},
+		{"two issuers", func(_ *rig, v url.Values) { v.Add("iss", "https://evil.example.com") }, "several"},
+		{"wrong issuer, with an error", func(_ *rig, v url.Values) {
+			v.Set("iss", "https://evil.example.com")
+			v.Set("error", "evil_words")
+		}, "another authorization server"},
+		{"denied", func(_ *rig, v url.Values) { v.Del("code"); v.Set("error", "access_denied") }, "access_denied"},
+		{"denied with a script", func(_ *rig, v url.Values) { v.Del("code"); v.Set("error", "<script>") }, "an error"},
+		{"no code", func(_ *rig, v url.Values) { v.Del("code") }, "no code"},
+		{"wrong code", func(_ *rig, v url.Values) { v.Set("code", "of somebody else") }, "invalid_grant"},
+	} {
+		r := newRig(t)
+		r.issuer.Authorized = func(v url.Values) { tc.change(r, v) }
+		status, err := r.call(r.person(nil))
+		if tc.err == "" && (status != http.StatusOK || err != nil) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) || err != nil && strings.Contains(err.Error(), "evil") {
+			t.Errorf("%s: %d, %v, want %q", tc.name, status, err, tc.err)
+		}
+		if want := 1; (tc.err == "" || tc.name == "wrong code") != (r.issuer.Asked("/token") == want) {
+			t.Errorf("%s: %d requests for tokens", tc.name, r.issuer.Asked("/token"))
+		}
+	}
+}
+
+// N-60, N-64: what else comes to the callback changes nothing.
+func TestCallback(t *testing.T) {
+	r := newRig(t)
+	get := func(method, address, host string) (int, string) {
+		q, err := http.NewRequest(method, address, nil)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		q.Host = host
+		res, err := http.DefaultTransport.RoundTrip(q)
+		if err != nil {
+			return 0, ""
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		if res.StatusCode == http.StatusOK && (res.Header.Get("Cache-Control") != "no-store" || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'")) {
+			t.Errorf("headers of the page: %v", res.Header)
+		}
+		return res.StatusCode, string(body)
+	}
+	var wg sync.WaitGroup
+	p := r.person(func(o *login.Options) {
+		o.Ask = func(address string) {
+			wg.Go(func() {
+				u, _ := url.Parse(address)
+				q := u.Query()
+				back := q.Get("redirect_uri")
+				good := back + "?" + url.Values{"code": {"c"}, "state": {q.Get("state")}, "iss": {r.issuer.URL}}.Encode()
+				for _, bad := range []struct{ method, address, host string }{
+					{"GET", back, ""}, {"GET", back + "?code=c&state=wrong", ""}, {"GET", good + "&state=again", ""}, {"POST", good, ""}, {"GET", strings.Replace(good, "/callback", "/", 1), ""},
+					{"GET", good, "evil.example.com"}, {"GET", good, "127.0.0.1.evil.example.com"}, {"GET", back + "?error=%3Cscript%3E&state=x", ""}, {"GET", back + "?" + strings.Repeat("x", 1<<20), ""},
+				} {
+					if status, page := get(bad.method, bad.address, bad.host); status != http.StatusNotFound && status != http.StatusRequestHeaderFieldsTooLarge && status != 0 || strings.Contains(page, "script") {
+						t.Errorf("%s %.60s (%s) = %d %s", bad.method, bad.address, bad.host, status, page)
+					}
+				}
+				browse(t, address)
+				if status, _ := get("GET", good, ""); status == http.StatusOK {
+					t.Error("a second answer was taken")
+				}
+			})
+		}
+	})
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Errorf("call = %d, %v", status, err)
+	}
+	wg.Wait()
+}
+
+// N-65, N-66: a file that others can read is refused, one that is broken is replaced.
+func TestFiles(t *testing.T) {
+	r := newRig(t)
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	files, _ := filepath.Glob(filepath.Join(r.dir, "*.json"))
+	if runtime.GOOS != "windows" {
+		if err := os.Chmod(files[0], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.call(r.person(nil)); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+			t.Errorf("others can read it: %v", err)
+		}
+		if err := os.Rename(files[0], files[0]+".else"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(files[0]+".else", files[0]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.call(r.person(nil)); err == nil || !strings.Contains(err.Error(), "no file of its own") {
+			t.Errorf("a link: %v", err)
+		}
+		if err := os.Remove(files[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"", `{"format":1,"server":"`, `{"format":99,"server":"x","access":"y"}`} {
+		if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := r.opened.Load()
+		if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != before+1 {
+			t.Errorf("%q: %d, %v", text, status, err)
+		}
+	}
+}
+
+// N-70: what cannot be written is not lost as long as the process lives.
+func TestDiskFull(t *testing.T) {
+	defer login.Aged()()
+	r := newRig(t)
+	s := login.Open(r.dir)
+	p := r.person(func(o *login.Options) { o.Store = s })
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	s.Full()
+	for range 3 {
+		r.issuer.Revoke(false)
+		if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
+			t.Errorf("call = %d, %v", status, err)
+		}
+	}
+	if r.opened.Load() != 1 || !strings.Contains(r.log.String(), "could not be kept") {
+		t.Errorf("%d windows; the log has\n%s", r.opened.Load(), r.log)
+	}
+}
+
+// I-256, N-71, N-72: what ends a login, and what does not.
+func TestRenewals(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		status         int
+		code           string
+		windows, again int32 // in all; registrations
+	}{
+		{"invalid_grant ends the tokens", 400, "invalid_grant", 2, 1},
+		{"invalid_client ends the registration", 401, "invalid_client", 2, 2},
+	} {
+		r := newRig(t)
+		p := r.person(nil)
+		if status, err := r.call(p); status != http.StatusOK || err != nil {
+			t.Fatalf("call = %d, %v", status, err)
+		}
+		r.issuer.Revoke(false)
+		var once sync.Once
+		r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) {
+			once.Do(func() {
+				r.issuer.Answer("/token", nil)
+				oauthtest.JSON(w, tc.status, map[string]any{"error": tc.code})
+			})
+		})
+		if status, err := r.call(p); status != http.StatusOK || err != nil || r.opened.Load() != tc.windows || int32(r.issuer.Asked("/register")) != tc.again {
+			t.Errorf("%s: %d, %v, %d windows, %d registrations\n%s", tc.name, status, err, r.opened.Load(), r.issuer.Asked("/register"), r.log)
+		}
+	}
+	r := newRig(t)
+	p := r.person(nil)
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	r.issuer.Revoke(false)
+	r.issuer.Answer("/token", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	if _, err := r.call(p); err == nil || r.opened.Load() != 1 {
+		t.Errorf("the authorization server is down: %v, %d windows", err, r.opened.Load())
+	}
+	r.issuer.Answer("/token", nil)
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
+		t.Errorf("and there again: %d, %v, %d windows", status, err, r.opened.Load())
+	}
+}
+
+// I-258: the tokens are taken back, and the file is gone.
+func TestSignOut(t *testing.T) {
+	r := newRig(t)
+	if _, err := r.person(nil).SignIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := login.Open(r.dir)
+	keys, err := s.Keys()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("Keys = %v, %v", keys, err)
+	}
+	l, err := s.Read(keys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := login.SignOut(t.Context(), s, keys[0], http.DefaultTransport, nil); err != nil || r.issuer.Asked("/revoke") != 1 {
+		t.Errorf("SignOut: %v, %d requests", err, r.issuer.Asked("/revoke"))
+	}
+	if l, err := s.Read(keys[0]); l != nil || err != nil {
+		t.Errorf("afterwards: %v, %v", l, err)
+	}
+	if strings.Contains(r.log.String(), l.Refresh) {
+		t.Error("a token is in the log")
+	}
+}
+
+// TestMain is one of several processes when the environment says so.
+func TestMain(m *testing.M) {
+	if server := os.Getenv("LOGIN_TEST_SERVER"); server != "" {
+		u, err := url.Parse(server)
+		if err != nil {
+			panic(err)
+		}
+		p := login.New(login.Options{
+			Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: http.DefaultTransport, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))},
+			Store:   login.Open(os.Getenv("LOGIN_TEST_DIR")),
+			Ask: func(address string) {
+				fmt.Println("window")
+				if os.Getenv("LOGIN_TEST_DIES") != "" {
+					os.Exit(3)
+				}
+				go func() {
+					if res, err := http.Get(address); err == nil {
+						_ = res.Body.Close()
+					}
+				}()
+			},
+		})
+		status, err := call(context.Background(), server, p)
+		fmt.Println(status, err)
+		p.Close()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// processes runs several of them at once, and returns what they write.
+func (r *rig) processes(n int, env ...string) string {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	var all safe
+	for range n {
+		wg.Go(func() {
+			cmd := exec.CommandContext(r.t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), append([]string{"LOGIN_TEST_SERVER=" + r.tools.URL, "LOGIN_TEST_DIR=" + r.dir}, env...)...)
+			cmd.Stdout = &all
+			cmd.Stderr = r.log
+			if err := cmd.Run(); err != nil && len(env) == 0 {
+				r.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return all.String()
+}
+
+// N-67, N-68, N-69: ten processes that start at once open one window, and ten whose token
+// has ended renew it once, at an issuer that ends everything when a token that renews is
+// used twice. A process that is killed while it signs in leaves nothing that keeps others
+// from it.
+func TestProcesses(t *testing.T) {
+	r := newRig(t)
+	if out := r.processes(1, "LOGIN_TEST_DIES=1"); out != "window\n" {
+		t.Errorf("the one that is killed: %q", out)
+	}
+	out := r.processes(10)
+	if strings.Count(out, "200 <nil>") != 10 || strings.Count(out, "window") != 1 {
+		t.Errorf("without a login:\n%s%s", out, r.log)
+	}
+	tokens := r.issuer.Asked("/token")
+	r.issuer.Revoke(false)
+	out = r.processes(10)
+	if strings.Count(out, "200 <nil>") != 10 || strings.Count(out, "window") != 0 || r.issuer.Asked("/token") != tokens+1 || r.issuer.Reused() != 0 {
+		t.Errorf("with a token that has ended, %d renewals:\n%s%s", r.issuer.Asked("/token")-tokens, out, r.log)
+	}
+}
+
+// N-61: no shell reads an address, and no command takes it for a flag.
+func TestShow(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	script := filepath.Join(dir, "browser")
+	if runtime.GOOS == "windows" {
+		t.Skip("the browser of this test is a shell script")
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf '%s|' \"$@\" > "+out+".new && mv "+out+".new "+out+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"javascript:alert(1)", "file:///etc/passwd", "-x", "--help", "http:", "https:///x", "ftp://h/"} {
+		if err := login.Show([]string{script}, bad); err == nil {
+			t.Errorf("%s was opened", bad)
+		}
+	}
+	const address = "https://idp.example.com/a?x=$(touch%20y)&z=`id`&w=%22;%26"
+	if err := login.Show([]string{script, "--new-window"}, address); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		got, err := os.ReadFile(out)
+		if err == nil {
+			u, _ := url.Parse(address)
+			if string(got) != "--new-window|"+u.String()+"|" {
+				t.Errorf("the browser got %q", got)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no browser was started")
+		}
+		runtime.Gosched()
+	}
+}
+
+// I-217: if somebody else has the port of a registration, another client is registered.
+func TestPortTaken(t *testing.T) {
+	r := newRig(t)
+	l, err := r.person(nil).SignIn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := r.person(nil).SignIn(t.Context())
+	if err != nil || again.Client.ID != l.Client.ID || r.issuer.Asked("/register") != 1 {
+		t.Errorf("the port is free: %+v, %v", again, err)
+	}
+	u, err := url.Parse(l.Client.Redirect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	again, err = r.person(nil).SignIn(t.Context())
+	if err != nil || again.Client.Redirect == l.Client.Redirect || r.issuer.Asked("/register") != 2 {
+		t.Errorf("the port is taken: %+v, %v", again, err)
+	}
+	if _, err := r.person(func(o *login.Options) {
+		o.Client, o.RedirectURI = &oauth.Client{ID: "mine"}, "http://"+u.Host+"/cb"
+	}).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot come back") {
+		t.Errorf("a port that is configured is taken: %v", err)
+	}
+}
+
+// I-252: another client, resource or issuer is another login.
+func TestKey(t *testing.T) {
+	seen := map[string]string{}
+	for name, s := range map[string]oauth.Settings{
+		"plain": {}, "client": {Client: &oauth.Client{ID: "a"}}, "other client": {Client: &oauth.Client{ID: "b"}}, "resource": {Resource: "a"}, "issuer": {Issuer: "a"},
+	} {
+		key := login.Key("https://tools.example.com/mcp", &s)
+		if other, taken := seen[key]; taken {
+			t.Errorf("%s and %s are one login", name, other)
+		}
+		seen[key] = name
+	}
+	if a, b := login.Key("https://a.example.com", &oauth.Settings{}), login.Key("https://b.example.com", &oauth.Settings{}); a == b {
+		t.Error("two servers are one login")
+	}
+}

@@ -1,0 +1,104 @@
+package login
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+)
+
+// anyPort is where the browser comes back to, unless the settings say otherwise.
+const anyPort = "http://127.0.0.1:0/callback"
+
+// client returns who asks the authorization server for tokens, and the callback, which is
+// open: a client of the settings, else one that is named by the URL of its metadata, else
+// the one of an earlier login, else a new one (I-209). was is of the same issuer.
+func (p *Person) client(ctx context.Context, at *find.Issuer, was *Login) (c Client, back *callback, err error) {
+	redirect := anyPort
+	if p.o.RedirectURI != "" {
+		redirect = p.o.RedirectURI
+	}
+	open := func() error {
+		if back, err = listen(ctx, redirect); err == nil {
+			c.Redirect = back.redirect
+		}
+		return err
+	}
+	switch {
+	case p.o.Client != nil:
+		c = Client{ID: p.o.Client.ID}
+		if p.o.Client.InBody {
+			c.Method = grant.Post
+		}
+		err = open()
+		return c, back, err
+	case at.Documents && p.o.ClientMetadataURL != "":
+		c = Client{ID: p.o.ClientMetadataURL}
+		err = open()
+		return c, back, err
+	}
+	if was != nil && was.Client.Registered && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) {
+		// The same port again. If somebody else has it, another client is registered (I-217).
+		if back, err := listen(ctx, was.Client.Redirect); err == nil {
+			return was.Client, back, nil
+		}
+	}
+	if at.Registration == "" {
+		return c, nil, fmt.Errorf("the authorization server %s registers no clients by itself: register one there, and name it with client: { id: … } or --client-id; the browser comes back to %s", at.Name, strings.Replace(redirect, ":0/", "/", 1))
+	}
+	if err := open(); err != nil {
+		return c, nil, err
+	}
+	if c, err = p.register(ctx, at, back.redirect); err != nil {
+		_ = back.listener.Close()
+		return c, nil, err
+	}
+	return c, back, nil
+}
+
+// register makes a client (I-210; RFC 7591).
+func (p *Person) register(ctx context.Context, at *find.Issuer, redirect string) (Client, error) {
+	method := grant.Basic // what it is without metadata (RFC 8414 §2)
+	for _, m := range []string{grant.None, grant.Post, grant.Basic} {
+		if slices.Contains(at.Methods, m) {
+			method = m
+			break
+		}
+	}
+	if len(at.Methods) == 0 && at.Assumed {
+		method = grant.None
+	}
+	data, err := p.ask.Register(ctx, at.Registration, map[string]any{
+		"client_name": "mcp-bridge", "redirect_uris": []string{redirect}, "application_type": "native", "token_endpoint_auth_method": method,
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
+	})
+	if err != nil {
+		return Client{}, fmt.Errorf("the authorization server %s does not register the bridge: %w", at.Name, err)
+	}
+	c := Client{
+		ID: gjson.GetBytes(data, "client_id").String(), Secret: gjson.GetBytes(data, "client_secret").String(),
+		Method: gjson.GetBytes(data, "token_endpoint_auth_method").String(), Redirect: redirect, Registered: true,
+	}
+	if c.ID == "" {
+		return Client{}, fmt.Errorf("the authorization server %s does not say under which name it has registered the bridge", at.Name)
+	}
+	if c.Method == grant.None {
+		c.Secret = ""
+	}
+	if c.Method == "" && c.Secret != "" {
+		c.Method = method
+		if method == grant.None {
+			c.Method = grant.Post
+		}
+	}
+	if ends := gjson.GetBytes(data, "client_secret_expires_at").Int(); ends > 0 {
+		c.Ends = time.Unix(ends, 0)
+	}
+	return c, nil
+}
