@@ -2,6 +2,12 @@
 // conformance package, which starts it, is the bridge's upstream.
 //
 //	behind BRIDGE CLIENT URL
+//
+// In scenarios of authorization the bridge signs in at the referee, with this program as
+// the browser: with a client that connects to it, or as a stdio server.
+//
+//	behind run BRIDGE CLIENT URL
+//	behind connect BRIDGE CLIENT URL
 package main
 
 import (
@@ -15,21 +21,59 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: behind BRIDGE CLIENT URL")
+	var err error
+	switch a := os.Args[1:]; {
+	case len(a) == 2 && a[0] == "browse":
+		err = browse(a[1])
+	case len(a) == 3:
+		err = run(a[0], a[1], "run", "--listen", "127.0.0.1:0", a[2])
+	case len(a) == 4 && (a[0] == "run" || a[0] == "connect"):
+		err = authorized(a[0], a[1], a[2], a[3])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: behind [run|connect] BRIDGE CLIENT URL")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "behind:", err)
 		os.Exit(1)
 	}
 }
 
-var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp`)
+// authorized plays a scenario in which the bridge has to sign in at url.
+func authorized(command, bridge, client, url string) error {
+	dir, err := os.MkdirTemp("", "behind")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"BROWSER": self + " browse", "MCP_BRIDGE_STATE_DIR": dir} {
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	args, err := signIn(dir, command, url)
+	if err != nil {
+		return err
+	}
+	if command == "connect" {
+		return stdio(bridge, args)
+	}
+	// The client does the same in all of them. It does not know those of extensions.
+	if err := os.Setenv("MCP_CONFORMANCE_SCENARIO", "auth/metadata-default"); err != nil {
+		return err
+	}
+	return run(bridge, client, args...)
+}
 
-// run starts the bridge in front of url, and the client in front of the bridge.
-func run(bridge, client, url string) error {
-	b := exec.Command(bridge, "run", "--listen", "127.0.0.1:0", url)
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/referee)?/mcp`)
+
+// run starts the bridge with args, and the client in front of the bridge.
+func run(bridge, client string, args ...string) error {
+	b := exec.Command(bridge, args...)
 	b.Stderr = os.Stderr
 	out, err := b.StdoutPipe()
 	if err != nil {
