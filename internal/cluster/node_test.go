@@ -662,3 +662,36 @@ func TestUnreached(t *testing.T) {
 		}
 	})
 }
+
+// One that goes on while nobody reaches the store is not dead for whoever reaches it first
+// again, emptied as it may be (S-061). If it does not follow, it is.
+func TestFrozenLives(t *testing.T) {
+	for _, follows := range []bool{true, false} {
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.start("a"), w.start("b")
+			w.start("c")
+			time.Sleep(3 * lease)
+			w.put(a, "k")
+			for _, id := range []string{"a", "b", "c"} {
+				w.set(w.cut, id, true)
+			}
+			time.Sleep(2 * lease)
+			if a.State() != Frozen {
+				t.Fatalf("state %s", a.State())
+			}
+			w.wipe(true)
+			w.set(w.cut, "b", false)
+			w.set(w.cut, "a", !follows)
+			if err := b.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if dead, err := b.Dead(t.Context(), "a"); dead {
+				t.Errorf("it is found dead: %v", err)
+			}
+			time.Sleep(2 * lease)
+			if dead, err := b.Dead(t.Context(), "a"); err != nil || dead == follows || a.Holds("k") && follows != (a.Await(t.Context(), "k") == nil) {
+				t.Errorf("later, dead: %t, %v; it reaches the store: %t", dead, err, follows)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 // Answer answers the hello of another instance.
 func (n *Node) Answer(h Hello) Hello {
+	was := n.State() // one that was frozen up to now lives, and is about to look at the store
 	if h.Store {
 		n.frozen.Store(nil)
 	}
@@ -29,7 +30,7 @@ func (n *Node) Answer(h Hello) Hello {
 	if !store { // the other may go on in the belief that nobody takes anything over
 		n.noTakes = time.Now().Add(n.o.Lease)
 	}
-	return Hello{ID: n.o.Self.ID, State: n.State(), Store: store}
+	return Hello{ID: n.o.Self.ID, State: was, Store: store}
 }
 
 // Members returns the members of the last good beat, by id.
