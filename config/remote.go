@@ -129,7 +129,7 @@ func isLocal(host string) bool {
 
 // visitClient looks at the key of a client of OAuth.
 func (d *decoder) visitClient(sec *strict.Section, c *oauth.Client) {
-	if fault, remark := c.Look(d.absolute); fault != nil {
+	if remark, fault := c.Look(d.absolute); fault != nil {
 		d.Fault(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, d.Redact(fault.Error()))
 	} else if remark != "" {
 		d.Warn(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, remark)

@@ -183,24 +183,24 @@ func (c *Client) Validate() error {
 
 // Look reads the file of the key, if there is one, and notes its absolute path: fault is
 // why it is of no use, and remark what else is to be said of it. Neither shows what is in it.
-func (c *Client) Look(absolute func(string) string) (fault error, remark string) {
+func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
 	if c.KeyFile == "" {
-		return nil, ""
+		return "", nil
 	}
 	c.KeyFile = absolute(c.KeyFile)
 	info, err := os.Stat(c.KeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("does not exist"), ""
+		return "", errors.New("does not exist")
 	} else if err != nil {
-		return errors.New("cannot be read"), ""
+		return "", errors.New("cannot be read")
 	}
 	if _, err := grant.ReadKey(c.KeyFile); err != nil {
-		return err, ""
+		return "", err
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		remark = "others on this machine can read it: chmod 600"
 	}
-	return nil, remark
+	return remark, nil
 }
 
 // safe returns what is wrong with an address that secrets go to.

@@ -321,7 +321,7 @@ func (i *Issuer) client(r *http.Request) *Registered {
 
 // signed returns the client whose assertion that is. It is good once.
 func (i *Issuer) signed(text, kind string) *Registered {
-	s, err := jose.ParseSigned(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
+	s, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
 	if err != nil || kind != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
 		return nil
 	}
