@@ -34,7 +34,8 @@ var layers = []struct {
 	{"internal/imports", under("internal/imports")},
 	{"internal/{accesslog,admin,metrics}", under("internal/accesslog", "internal/admin", "internal/metrics")},
 	{"internal/reload", under("internal/reload")},
-	{"config", under("config")},
+	{"config", func(pkg string) bool { return pkg == "config" }},
+	{"config/effects", under("config/effects")},
 	{"internal/home", under("internal/home")},
 	{"internal/adapters/* and inprocess", func(pkg string) bool { return under("internal/adapters", "inprocess")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", helper},
@@ -52,7 +53,7 @@ var layers = []struct {
 	{"internal/{auth,era,session,replay,seal,validate}", under("internal/auth", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
 	{"jsonrpc", under("jsonrpc")},
 	{"internal/rawjson", under("internal/rawjson")},
-	{"internal/{glob,pause,similar,strict,systemd,visible} and docs", under("internal/glob", "internal/pause", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
+	{"internal/{glob,pause,ring,similar,strict,systemd,visible} and docs", under("internal/glob", "internal/pause", "internal/ring", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
 }
 
 var helper = under("internal/adapters/eventstream", "internal/adapters/httpbody", "internal/adapters/httpclient", "internal/adapters/downstream", "internal/adapters/media", "internal/adapters/upstream")

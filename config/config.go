@@ -95,12 +95,20 @@ type Config struct {
 	// Reload says when the file is read again: ReloadOn (the default), also when it has
 	// changed, or ReloadOff, only when somebody asks for it.
 	Reload string `yaml:"reload"`
-	// Admin lists the names under Access that may have the file read again over HTTP.
-	// Default: nobody. Without access rules, it is whoever is on this machine.
+	// Admin lists the names under Access that may act as operators over HTTP: have the
+	// file read again, and end what is of others. Default: nobody. Without access rules,
+	// it is whoever is on this machine.
 	Admin []string `yaml:"admin"`
 	// LogLevel is the least that serve logs: LogDebug, LogInfo, LogWarn or LogError. The
 	// flag --log-level wins. Default: LogInfo.
 	LogLevel string `yaml:"log_level"`
+	// Viewers lists the names under Access that see in the console what is of others:
+	// their sessions and calls. Those in Admin do too. Default: nobody.
+	Viewers []string `yaml:"viewers"`
+	// Console says whether there is a page for operators below /ui: ConsoleOn or
+	// ConsoleOff. Default: on where everybody who reaches the bridge is on this machine,
+	// and there are no access rules; off otherwise.
+	Console string `yaml:"console"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log"`
 	// Cluster lets several instances serve the same clients. Default: this is the only

@@ -7,22 +7,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/bridge/config/effects"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Effect is when a changed setting counts, while the bridge goes on.
-type Effect string
+type Effect = effects.Effect
 
-// The effects, from the soonest on.
+// The effects, from the soonest on: see package effects.
 const (
-	// EffectLive counts for the next call. Nothing is closed.
-	EffectLive Effect = "live"
-	// EffectNext counts for sessions that begin from now on at the server's own address,
-	// for clients without sessions, and for sessions that have all servers as one. Other
-	// sessions keep the former settings until they end.
-	EffectNext Effect = "next"
-	// EffectRestart counts after a restart. Until then the former value stays.
-	EffectRestart Effect = "restart"
+	EffectLive    = effects.Live
+	EffectNext    = effects.Next
+	EffectRestart = effects.Restart
 )
 
 // Change is one difference between two configurations.
@@ -46,72 +42,6 @@ func (c Change) String() string {
 	return c.Path + values + " (" + string(c.Effect) + ")"
 }
 
-// fileEffects are the effects of the keys of a file. The table in docs/operations.md
-// says the same.
-var fileEffects = map[string]Effect{
-	"listen":              EffectRestart,
-	"base_path":           EffectRestart,
-	"allowed_origins":     EffectLive,
-	"allowed_hosts":       EffectLive,
-	"trusted_proxies":     EffectLive,
-	"max_message":         EffectRestart,
-	"max_bytes_in_flight": EffectRestart,
-	"max_connections":     EffectRestart,
-	"max_sessions":        EffectRestart,
-	"max_children":        EffectRestart,
-	"session_idle":        EffectLive, // restart in a cluster
-	"heartbeat":           EffectRestart,
-	"drain":               EffectLive,
-	"tls":                 EffectLive, // restart where it is added or removed
-	"oauth":               EffectRestart,
-	"public_url":          EffectRestart,
-	"access":              EffectLive, // likewise; changes of rules for users
-	"per_principal":       EffectLive,
-	"public_status":       EffectLive,
-	"ready":               EffectLive,
-	"reload":              EffectLive,
-	"admin":               EffectLive,
-	"log_level":           EffectLive,
-	"access_log":          EffectLive,
-	"cluster":             EffectRestart,
-	"offer":               EffectRestart,
-	"separator":           EffectNext,
-	"servers":             EffectLive, // one that is added or removed, and their order
-}
-
-// serverEffects are the effects of the keys of a server that stays.
-var serverEffects = map[string]Effect{
-	"stdio":             EffectNext,
-	"http":              EffectNext,
-	"sse":               EffectNext,
-	"rest":              EffectNext,
-	"era":               EffectNext,
-	"revision":          EffectNext,
-	"offer":             EffectNext,
-	"share":             EffectNext,
-	"forward":           EffectNext,
-	"scopes":            EffectLive,
-	"identity":          EffectNext,
-	"prefix":            EffectNext,
-	"tools":             EffectNext,
-	"prompts":           EffectNext,
-	"resources":         EffectNext,
-	"validate":          EffectNext,
-	"cache":             EffectNext,
-	"breaker":           EffectNext,
-	"limits":            EffectNext,
-	"retry":             EffectNext,
-	"ping":              EffectNext,
-	"restart":           EffectNext,
-	"timeout":           EffectNext,
-	"max_timeout":       EffectNext,
-	"handshake_timeout": EffectNext,
-	"idle_stop":         EffectNext,
-	"max_children":      EffectNext,
-	"starts_per_minute": EffectNext,
-	"restart_max_pause": EffectNext,
-}
-
 // Diff returns what becomes different when a bridge that has the configuration was
 // takes now: the keys of the file in their order, then the servers in that of now.
 func Diff(was, now *Config) []Change {
@@ -119,7 +49,7 @@ func Diff(was, now *Config) []Change {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
 	for f, field := range a.Fields() {
 		key := strict.Key(f)
-		switch effect := fileEffects[key]; {
+		switch effect := effects.File[key]; {
 		case key == "-" || key == "servers" || key == "access":
 		case key == "tls" && (was.TLS.CertFile == "") != (now.TLS.CertFile == ""),
 			key == "session_idle" && was.Cluster.Enabled():
@@ -183,7 +113,7 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 
 // words are the keys whose values are names of things, addresses of our own, or one of
 // a few words.
-var words = []string{"listen", "base_path", "public_url", "ready", "reload", "log_level", "offer", "separator", "share", "era", "revision", "prefix", "transport", "mode"}
+var words = []string{"listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "era", "revision", "prefix", "transport", "mode"}
 
 // shown returns a value as it is shown; false for one that may be a secret.
 func shown(path string, v reflect.Value) (string, bool) {
@@ -398,7 +328,7 @@ func (d *diff) server(path string, was, now *Server) {
 	if !same(a, b) {
 		n := len(d.all)
 		for _, f := range keyed(a.Type()) {
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), serverEffects[f.key])
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effects.Server[f.key])
 		}
 		if len(d.all) == n { // the Adapter of a program
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})

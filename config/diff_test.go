@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"fmt"
+	"github.com/mcp-bridge/bridge/config/effects"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -77,6 +78,8 @@ func TestDiff(t *testing.T) {
 		{"reload", func(c *Config) { c.Reload = ReloadOff }, "reload on → off (live)"},
 		{"log_level", func(c *Config) { c.LogLevel = LogDebug }, "log_level info → debug (live)"},
 		{"admin", func(c *Config) { c.Admin = []string{"ops"} }, "admin (live)"},
+		{"viewers", func(c *Config) { c.Viewers = []string{"ops"} }, "viewers (live)"},
+		{"console", func(c *Config) { c.Console = ConsoleOn }, "console none → on (live)"},
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
 		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},
@@ -144,7 +147,7 @@ func TestDiff(t *testing.T) {
 		keys    []string
 		effects map[string]Effect
 		dot     string
-	}{{strict.Keys(reflect.TypeFor[Config]()), fileEffects, ""}, {strict.Keys(reflect.TypeFor[Server]()), serverEffects, "."}} {
+	}{{strict.Keys(reflect.TypeFor[Config]()), effects.File, ""}, {strict.Keys(reflect.TypeFor[Server]()), effects.Server, "."}} {
 		for _, key := range of.keys {
 			if !tested[of.dot+key] {
 				t.Errorf("%s%s has no case here", of.dot, key)
@@ -292,7 +295,7 @@ func TestDiffDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for heading, effects := range map[string]map[string]Effect{"### When a key of the file counts": fileEffects, "### When a key of a server counts": serverEffects} {
+	for heading, effects := range map[string]map[string]Effect{"### When a key of the file counts": effects.File, "### When a key of a server counts": effects.Server} {
 		_, section, ok := strings.Cut(string(data), "\n"+heading+"\n")
 		if !ok {
 			t.Fatalf("there is no %q", heading)

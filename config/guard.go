@@ -92,6 +92,12 @@ const (
 	LogError = "error"
 )
 
+// Values of Config.Console.
+const (
+	ConsoleOn  = "on"
+	ConsoleOff = "off"
+)
+
 // accessBreaches are the rules for who may call.
 func (c *Config) accessBreaches() []breach {
 	var all []breach
@@ -104,14 +110,21 @@ func (c *Config) accessBreaches() []breach {
 	if c.AccessLog.Payloads && c.AccessLog.To == "" {
 		add("access_log", "has payloads but no place: add to: stderr, or a file")
 	}
-	for _, name := range c.Admin {
-		switch {
-		case len(c.Access) == 0:
-			add("admin", "needs access: without it, whoever is on this machine may have the file read again, and nobody else")
-			return all
-		case !slices.ContainsFunc(c.Access, func(a Access) bool { return a.Name == name }):
-			add("admin", "has %q, which is the name of nobody under access", strict.Clip(name))
+	for _, may := range []struct {
+		key, alone string
+		names      []string
+	}{{"admin", "may have the file read again", c.Admin}, {"viewers", "sees all", c.Viewers}} {
+		for _, name := range may.names {
+			if len(c.Access) == 0 {
+				add(may.key, "needs access: without it, whoever is on this machine %s, and nobody else", may.alone)
+				return all
+			} else if !slices.ContainsFunc(c.Access, func(a Access) bool { return a.Name == name }) {
+				add(may.key, "has %q, which is the name of nobody under access", strict.Clip(name))
+			}
 		}
+	}
+	if c.Console == ConsoleOn && c.Open() {
+		add("console", "cannot be on: listen is %s, which other machines can reach, and without access everybody there could stop servers and see what others do", strict.Clip(c.Listen))
 	}
 	names, tokens := map[string]int{}, map[string]int{}
 	for i, a := range c.Access {

@@ -66,6 +66,10 @@ func rule(key string, value any) (any, error) {
 		if !slices.Contains([]string{LogDebug, LogInfo, LogWarn, LogError}, value.(string)) {
 			return nil, errors.New("must be debug, info, warn or error")
 		}
+	case "console":
+		if s := value.(string); s != "" && s != ConsoleOn && s != ConsoleOff {
+			return nil, errors.New("must be on or off")
+		}
 	case "separator":
 		if !isPlain(value.(string), 8) {
 			return nil, errors.New("must be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools")

@@ -93,7 +93,7 @@ func or(all ...any) object { return object{"anyOf": all} }
 
 // enums are the values of keys that have only some.
 var enums = map[string][]string{
-	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
+	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
 	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
 }
 
@@ -241,7 +241,7 @@ func (s *schema) loose(t reflect.Type, key string) object {
 // values, and what is in the files that they name.
 var unseen = []string{
 	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
-	"files.bad.yaml", "admin-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "variables.bad.yaml",
+	"files.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "variables.bad.yaml",
 	// Files of other programs, about which it says nothing.
 	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",
 }

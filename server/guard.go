@@ -62,15 +62,20 @@ func (g *guard) host(w http.ResponseWriter, r *http.Request) (host string, ok bo
 		refuse(w, http.StatusNotFound, "nothing is served here: write the path without %")
 		return "", false
 	}
-	host = r.Host
-	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
-		first, _, _ := strings.Cut(forwarded, ",")
-		host = strings.TrimSpace(first)
-	}
+	host = g.asked(r)
 	if !g.hostAllowed(host, onLoopback(r)) {
 		return "", g.deny(w, r, "host", host, "this Host is not served here: list it in allowed_hosts of the configuration file, or pass --allow-host to run")
 	}
 	return host, true
+}
+
+// asked returns the host that the client has asked for.
+func (g *guard) asked(r *http.Request) string {
+	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
+		first, _, _ := strings.Cut(forwarded, ",")
+		return strings.TrimSpace(first)
+	}
+	return r.Host
 }
 
 // check reports whether a request may come in; otherwise it has been answered.

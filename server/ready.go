@@ -22,7 +22,9 @@ type readiness struct {
 	Ready    bool   `json:"ready"`
 	Reason   string `json:"reason,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
-	Whole    *whole `json:"bridge,omitempty"` // not there for who may not see all servers
+	// Drained is there if an operator has drained the bridge; as Whole.
+	Drained *drained `json:"drained,omitempty"`
+	Whole   *whole   `json:"bridge,omitempty"` // not there for who may not see all servers
 	// Cluster is how this instance sees the others; not there without, and as Whole.
 	Cluster *clustered `json:"cluster,omitempty"`
 	// Config is which configuration counts; not there where it is not read again, and as Whole.
@@ -70,10 +72,19 @@ type state struct {
 	Breaker string     `json:"circuit_breaker,omitempty"`
 	RetryAt *time.Time `json:"retry_at,omitempty"`
 	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
+	Forced  *forced    `json:"forced,omitempty"`
 	Cache   *kept      `json:"cache,omitempty"`
 	// LastError is the last failure or loss, also when the server has recovered.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+}
+
+// forced is what an operator has decided about a server.
+type forced struct {
+	Breaker string    `json:"breaker"` // open or closed
+	By      string    `json:"by,omitempty"`
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`
 }
 
 // kept is what is kept of what a server lists.
@@ -107,7 +118,7 @@ func (s *Server) readiness() *readiness {
 		now := s.reloader.Status()
 		out.Config = &now
 	}
-	out.Issuers = s.issuers()
+	out.Issuers, out.Drained = s.issuers(), s.drained.Load()
 	out.Reason, out.Draining = s.unready(servers)
 	out.Ready = out.Reason == ""
 	return out
@@ -127,6 +138,8 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 		return "the bridge is stopping", true
 	case s.instance != nil && s.instance.node.State() == cluster.Isolated:
 		return "this instance does not reach the store of the cluster", false
+	case s.drained.Load() != nil:
+		return "an operator has drained it: clients that are there go on", true
 	case len(useless) == len(servers):
 		return "no server works", false
 	case s.c().Ready == config.ReadyAll && len(useless) > 0:
@@ -147,6 +160,12 @@ func (s *Server) state(st *gateway.Status) state {
 	}
 	if c := st.Cache; c.Entries > 0 {
 		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
+	}
+	if f := st.Forced; f != nil {
+		row.Forced = &forced{"closed", f.By, f.Since, f.Until}
+		if f.Open {
+			row.Forced.Breaker = "open"
+		}
 	}
 	if st.Revision != "" {
 		row.Era = era.Name(st.Revision)
@@ -200,7 +219,7 @@ func wantsText(accept string) bool {
 
 // limit leaves what is about servers that may be seen.
 func (r *readiness) limit(of func(server string) bool) {
-	r.Whole, r.Cluster, r.Config, r.Issuers = nil, nil, nil, nil
+	r.Whole, r.Cluster, r.Config, r.Issuers, r.Drained = nil, nil, nil, nil, nil
 	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
 	if r.Reason != "" && !r.Draining {
 		r.Reason = "too few servers work" // which, and how many there are, is for who may see them
@@ -245,6 +264,9 @@ func (r *readiness) table(now time.Time) string {
 			}
 		}
 		breaker := dash(s.Breaker)
+		if s.Forced != nil {
+			breaker += " by an operator"
+		}
 		if s.RetryAt != nil {
 			breaker += " for " + max(0, s.RetryAt.Sub(now)).Round(time.Second).String()
 		}

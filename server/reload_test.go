@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/reload"
 )
 
@@ -159,7 +160,10 @@ func TestApplyAccessLogActions(t *testing.T) {
 	path := func(n int) string { return filepath.Join(folder, fmt.Sprint(n)) }
 	s := newSiteOf(t, func(c *config.Config) { c.AccessLog.To = path(0) }, tells("one", "1"))
 	api := s.newAPI()
-	api.Add("reload", func(context.Context, []byte) (any, error) { return "done", nil })
+	api.Add(admin.Route{Method: "POST", Path: "reload", Right: admin.Act, Do: func(*admin.Call) (any, error) { return "done", nil }})
+	who := func(http.ResponseWriter, *http.Request) (admin.Caller, bool, error) {
+		return admin.Caller{Act: true}, true, nil
+	}
 	var wg sync.WaitGroup
 	const each, many, logs = 500, 4, 20
 	begun := make(chan struct{}, each*many)
@@ -171,7 +175,7 @@ func TestApplyAccessLogActions(t *testing.T) {
 				if n%2 == 0 {
 					q.Body = http.NoBody
 				}
-				api.Serve(httptest.NewRecorder(), q, "reload")
+				api.Serve(httptest.NewRecorder(), q, "reload", who)
 			}
 		})
 	}

@@ -76,10 +76,13 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 		if r, ok := s.operator(w, r, base); ok {
 			s.serveMetrics(w, r)
 		}
+	case path == "ui" && admin.HasConsole(s.c()) && takes(looking, r.Method):
+		w.Header().Set("Location", "ui/") // below whatever a proxy has put before it
+		w.WriteHeader(http.StatusPermanentRedirect)
 	case !of:
 		s.endpoint(w, r, base, "", path)
-	case s.actions.Has(strings.TrimPrefix(path, admin.Base)) && strings.HasPrefix(path, admin.Base):
-		s.actions.Serve(w, r, strings.TrimPrefix(path, admin.Base))
+	case name == "ui":
+		s.ui(w, r, base, last)
 	case name == "hooks" && hooked != nil:
 		if r.Method == http.MethodPost {
 			s.hook(w, r, last, hooked)
@@ -101,12 +104,18 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request, base, name, wh
 		return
 	}
 	to := placeOf(base, strings.TrimPrefix(r.URL.Path, base))
-	r, ok := s.admit(w, r, r.URL.Path, to)
+	if r, ok := s.admit(w, r, r.URL.Path, to); ok {
+		s.admitted(w, r, base, name, which, to)
+	}
+}
+
+// admitted is endpoint for a caller that is let in.
+func (s *Server) admitted(w http.ResponseWriter, r *http.Request, base, name, which string, to place) {
 	r = s.identify(r, to)
 	r, done := s.lives.follow(r, name, which)
 	defer done()
 	switch {
-	case !ok || name != "" && !s.granted(w, r, base, name):
+	case name != "" && !s.granted(w, r, base, name):
 	case r.Method == http.MethodGet && s.screen(w, r, name, nil): // of a POST, what it says has to be known
 	case which == "messages" && r.Method == http.MethodPost:
 		s.sse.Message(name, w, r)

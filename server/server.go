@@ -30,11 +30,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
 	"github.com/mcp-bridge/bridge/internal/admin"
+	"github.com/mcp-bridge/bridge/internal/admin/console"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/metrics"
+	"github.com/mcp-bridge/bridge/internal/observe/logs"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
@@ -71,9 +74,17 @@ type Server struct {
 	served     sync.Once     // closes it
 	clients    *connections
 	reloader   *reload.Reloader // nil when nobody reads the configuration again
-	actions    *admin.API       // what operators do
-	instance   *instance        // nil when it is the only one
-	cert       *certificate     // nil without TLS
+	actions    *admin.API       // what operators see and do
+	acts       *admin.Operator
+	page       http.Handler  // for operators
+	pages      *admin.Pages  // on which somebody has signed in
+	streams    admin.Streams // of pages
+	calls      *calls.Calls  // that clients make, for those who look
+	logs       *logs.Log
+	drained    atomic.Pointer[drained] // by an operator; nil if it is not
+	began      time.Time
+	instance   *instance    // nil when it is the only one
+	cert       *certificate // nil without TLS
 }
 
 // New builds everything that the configuration names. It starts nothing but
@@ -82,9 +93,11 @@ type Server struct {
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
-	s := &Server{log: log, reacher: reach, leaving: map[string]int{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
+	lines := logs.New()
+	log = slog.New(lines.Handler(log.Handler()))
+	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, began: time.Now(), leaving: map[string]int{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
 	s.conf.Store(c)
-	s.actions = s.newAPI()
+	s.actions, s.page = s.newAPI(), console.Handler()
 	s.guard.Store(newGuard(c, log))
 	var err error
 	if s.keys, err = newDoor(c, log); err != nil {
@@ -92,6 +105,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		log.Error("tokens of an issuer cannot be checked", "err", err)
 	}
 	s.wrong = newWrongKeys(log)
+	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.keys.Holder(sum) }, s.pagePath)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
 	var tag string
 	var elsewhere *wire.Peers
@@ -105,7 +119,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	o := gateway.Options{
 		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle,
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.grants.All(), PerPrincipal: c.PerPrincipal,
-		Watch: s.watch, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
+		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	if s.instance != nil {
 		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.Tasks(), Secrets: c.Cluster.Keys()}
@@ -126,6 +140,8 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	}
 	s.access.Store(access)
 	s.b = gateway.New(o)
+	s.acts = &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
+	s.actions.Add(s.acts.Routes()...)
 	s.measure()
 	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
 	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
@@ -169,6 +185,7 @@ func (s *Server) c() *config.Config { return s.conf.Load() }
 // watch takes what became of a request.
 func (s *Server) watch(p report.Report) {
 	s.metrics.Take(&p)
+	s.calls.Take(&p)
 	s.note(func(l *accesslog.Log) bool { return l.Take(&p) })
 }
 
@@ -397,6 +414,8 @@ const closeLimit = 2 * time.Second
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
 	s.unfollow()
+	defer s.logs.Close()
+	defer s.calls.Close()
 	if s.instance != nil {
 		s.instance.homes.CloseLanes(ctx)
 	}

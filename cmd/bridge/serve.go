@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/visible"
@@ -477,6 +478,9 @@ func announce(w io.Writer, c *config.Config, at net.Addr, asJSON bool) {
 	if asJSON {
 		_ = json.NewEncoder(w).Encode(said) // if nobody reads it, nobody could be told
 		return
+	}
+	if admin.HasConsole(c) {
+		fmt.Fprintf(w, "console: %s/ui\n", base)
 	}
 	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")
 	if err == nil {

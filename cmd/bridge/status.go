@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,9 @@ import (
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
@@ -208,4 +211,243 @@ func (a *asked) show(ctx context.Context, stdout io.Writer) error {
 		return exit.With(exit.Failure, nil)
 	}
 	return nil
+}
+
+// looker is a command that looks at a running bridge.
+type looker struct {
+	asked
+	file, tokenEnv string
+}
+
+func (l *looker) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
+	f.StringVar(&l.tokenEnv, "token-env", "", "NAME of a variable with the key to show to the bridge")
+	f.DurationVar(&l.timeout, "timeout", 5*time.Second, "how long to wait for the answer")
+	cmd.Args = cobra.MaximumNArgs(1)
+}
+
+// find says which bridge is asked.
+func (l *looker) find(cmd *cobra.Command, args []string) error {
+	if l.tokenEnv != "" {
+		if l.key = os.Getenv(l.tokenEnv); l.key == "" {
+			return exit.Usagef("--token-env %s: the variable is not set", l.tokenEnv)
+		}
+	}
+	switch {
+	case len(args) > 0 && cmd.Flags().Changed("config"):
+		return exit.Usagef("--config is of use without a URL only")
+	case len(args) > 0:
+		return l.at(args[0])
+	}
+	c, err := flags.Load(l.file)
+	if err != nil {
+		return err
+	}
+	return l.own(c)
+}
+
+// look asks for a path of the API, and reads the answer into a struct.
+func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error) {
+	status, _, text, err := l.send(ctx, http.MethodGet, "/"+admin.Base+path, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case status == http.StatusNotFound:
+		return nil, fmt.Errorf("at %s nobody can look: is it a bridge of this version or a later one?", l.url)
+	case status != http.StatusOK:
+		return nil, refused(l.url, status, text)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return nil, exit.With(exit.Server, fmt.Errorf("the answer of %s is not that of a bridge: %w", l.url, err))
+	}
+	return text, nil
+}
+
+func newSessions(stdout io.Writer) *cobra.Command {
+	var l looker
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "sessions [URL]",
+		Short: "Show the sessions of a running bridge",
+		Long: `sessions shows who has a session with the bridge at URL: what the client calls itself,
+since when, and how many of its calls are under way. The default of URL is where the
+configuration file says that the bridge is.
+
+With access rules it takes a key: see --token-env. Whoever is in admin or viewers sees
+all sessions. Where the console is on, others see their own.`,
+		Example: `  mcp-bridge sessions
+  mcp-bridge sessions http://127.0.0.1:8808
+  mcp-bridge sessions https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := l.find(cmd, args); err != nil {
+				return err
+			}
+			var got struct {
+				Sessions []struct {
+					ID, Server, Principal, Client, Revision string
+					Began, Used                             time.Time
+					Calls, Streams                          int
+				}
+				Total int
+			}
+			text, err := l.look(cmd.Context(), "sessions?limit=1000", &got)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err := stdout.Write(text)
+				return err
+			}
+			if got.Total == 0 {
+				_, err := fmt.Fprintln(stdout, "no sessions")
+				return err
+			}
+			now := time.Now()
+			t := terminal.Table{Head: []string{"SESSION", "CALLER", "CLIENT", "REVISION", "AT", "AGE", "IDLE", "CALLS", "STREAMS"}}
+			for _, s := range got.Sessions {
+				t.Add(s.ID, visible.Text(s.Principal), visible.Text(s.Client), s.Revision, "/"+visible.Text(s.Server), age(now, s.Began), age(now, s.Used), fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
+			}
+			_, width := terminal.Is(stdout)
+			if _, err := io.WriteString(stdout, t.Format("", width, nil)); err != nil {
+				return err
+			}
+			if more := got.Total - len(got.Sessions); more > 0 {
+				_, err = fmt.Fprintf(stdout, "and %d more\n", more)
+			}
+			return err
+		},
+	}
+	l.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
+	return cmd
+}
+
+// age says how long ago something was.
+func age(now, at time.Time) string {
+	return max(0, now.Sub(at)).Round(time.Second).String()
+}
+
+// topState is what top shows of the bridge.
+type topState struct {
+	Ready  bool
+	Reason string
+	Bridge struct {
+		Sessions, Calls int
+		Connections     int64
+	}
+	Process struct {
+		Memory uint64 `json:"memory_bytes"`
+		Calls  uint64 `json:"calls_total"`
+	}
+	Servers []struct {
+		Name, State, Reason, Transport, Revision string
+		Sessions, Calls, Queued, Connections     int
+		Breaker                                  string `json:"circuit_breaker"`
+	}
+}
+
+// topCalls are the calls that top shows.
+type topCalls struct {
+	Under    []topCall `json:"under_way"`
+	Failures []topCall
+}
+
+type topCall struct {
+	Server, Method, Name, Principal, Session, Outcome, Error string
+	Began                                                    time.Time
+	Took                                                     float64 `json:"took_ms"`
+}
+
+// mostShown is how many calls, and how many failures, top shows.
+const mostShown = 15
+
+func newTop(stdout io.Writer) *cobra.Command {
+	var l looker
+	var once bool
+	every := 2 * time.Second
+	cmd := &cobra.Command{
+		Use:   "top [URL]",
+		Short: "Show what a running bridge does, again and again",
+		Long: `top shows the servers of the bridge at URL, the calls that are under way and the last
+failures, and shows them again every two seconds, until it is interrupted. The default
+of URL is where the configuration file says that the bridge is.
+
+With access rules it takes a key: see --token-env. Whoever is in admin or viewers sees
+all calls. Where the console is on, others see their own.`,
+		Example: `  mcp-bridge top
+  mcp-bridge top --once
+  mcp-bridge top https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every < 100*time.Millisecond {
+				return exit.Usagef("--every is %v: must be at least 100ms", every)
+			}
+			if err := l.find(cmd, args); err != nil {
+				return err
+			}
+			is, width := terminal.Is(stdout)
+			var calls uint64
+			var at time.Time
+			for {
+				var s topState
+				var c topCalls
+				if _, err := l.look(cmd.Context(), "status", &s); err != nil {
+					return err
+				}
+				if _, err := l.look(cmd.Context(), "calls?limit="+fmt.Sprint(mostShown), &c); err != nil {
+					return err
+				}
+				now, clear, rate := time.Now(), "", ""
+				if is && !once {
+					clear = "\x1b[H\x1b[2J"
+				}
+				if !at.IsZero() && s.Process.Calls >= calls {
+					rate = fmt.Sprintf(", %.1f calls/s", float64(s.Process.Calls-calls)/now.Sub(at).Seconds())
+				}
+				calls, at = s.Process.Calls, now
+				if _, err := io.WriteString(stdout, clear+s.text(&c, now, rate, width)); err != nil || once {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
+		},
+	}
+	l.add(cmd)
+	cmd.Flags().BoolVar(&once, "once", false, "show it once")
+	cmd.Flags().DurationVar(&every, "every", every, "how long to wait until it is shown again")
+	return cmd
+}
+
+// text is what top shows.
+func (s *topState) text(c *topCalls, now time.Time, rate string, width int) string {
+	out := "ready"
+	if !s.Ready {
+		out = "not ready: " + visible.Text(s.Reason)
+	}
+	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", s.Bridge.Sessions, s.Bridge.Calls, s.Bridge.Connections, rate, s.Process.Memory>>20)
+	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "CONNECTIONS", "BREAKER", "REASON"}}
+	for _, one := range s.Servers {
+		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), fmt.Sprint(one.Connections), one.Breaker, visible.Text(one.Reason))
+	}
+	out += t.Format("", width, nil)
+	if len(c.Under) > 0 {
+		out += "\nunder way:\n" + list(c.Under, func(one *topCall) string { return age(now, one.Began) }, width)
+	}
+	if len(c.Failures) > 0 {
+		out += "\nlast failures:\n" + list(c.Failures, func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, width)
+	}
+	return out
+}
+
+func list(all []topCall, took func(*topCall) string, width int) string {
+	t := terminal.Table{Head: []string{"BEGAN", "SERVER", "METHOD", "NAME", "CALLER", "SESSION", "TOOK", "OUTCOME", "ERROR"}}
+	for i := range all {
+		one := &all[i]
+		t.Add(one.Began.Local().Format(time.TimeOnly), visible.Text(one.Server), visible.Text(one.Method), visible.Text(one.Name), visible.Text(one.Principal), one.Session, took(one), one.Outcome, visible.Text(one.Error))
+	}
+	return t.Format("", width, nil)
 }

@@ -1,6 +1,6 @@
-// Package admin serves what operators do over HTTP: actions, each a POST of JSON to an
-// address below /ui/api/v1. Who may act is for the bridge to say; a web page that is not
-// the bridge's own may not, whoever looks at it.
+// Package admin serves what operators see and do over HTTP: each at an address below
+// /ui/api/v1, in JSON. Who may do what is for the bridge to say; a web page that is not
+// the bridge's own may nothing, whoever looks at it.
 package admin
 
 import (
@@ -11,6 +11,8 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/config"
@@ -20,79 +22,223 @@ import (
 // Base is what the addresses begin with, below the bridge's own base path.
 const Base = "ui/api/v1/"
 
-// Action does something. body is what was sent, and at most MaxBody bytes. What it
-// returns is the answer, as JSON.
-type Action func(ctx context.Context, body []byte) (any, error)
-
 // MaxBody bounds the body of a request.
 const MaxBody = 64 << 10
 
-// Options are what the actions need of the bridge.
+// HasConsole reports whether a configuration has the page for operators.
+func HasConsole(c *config.Config) bool {
+	if c.Console == "" {
+		return len(c.Access) == 0 && config.Loopback(c.Listen)
+	}
+	return c.Console == config.ConsoleOn
+}
+
+// Right is what a caller has to have.
+type Right string
+
+// The rights.
+const (
+	// Own is that of everybody who is let in: who may not look sees what is its own.
+	Own Right = "own"
+	// Look is to see what is of others.
+	Look Right = "look"
+	// Act is to change something that is of others. Who may act may look.
+	Act Right = "act"
+)
+
+// Caller is who makes a request.
+type Caller struct {
+	Principal string // empty where there are no access rules
+	Look, Act bool
+	Cookie    bool // it is a page that somebody has signed in on
+	// Good reports whether the caller would be let in still; nil means that it would.
+	Good func() bool
+}
+
+// Sees reports whether the caller may see what is of that principal.
+func (c *Caller) Sees(principal string) bool { return c.Look || c.Principal == principal }
+
+// Call is a request that is let in.
+type Call struct {
+	Caller
+	Context context.Context
+	Query   url.Values
+	Body    []byte // of a POST: JSON of at most MaxBody bytes
+	vars    map[string]string
+}
+
+// Var returns what the address has in the place of {name}.
+func (c *Call) Var(name string) string { return c.vars[name] }
+
+// Number returns a number of the query, or otherwise.
+func (c *Call) Number(name string, otherwise, most int) (int, error) {
+	text := c.Query.Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, &Refusal{Status: http.StatusBadRequest, Code: "query", Message: name + " must be a number from 1 to " + strconv.Itoa(most)}
+	}
+	return n, nil
+}
+
+// Route is one address.
+type Route struct {
+	// Method is GET, which changes nothing, or POST.
+	Method string
+	// Path is below Base. {name} stands for one part of it.
+	Path  string
+	Right Right
+	// Do returns the answer, as JSON.
+	Do func(c *Call) (any, error)
+	// Stream answers in the place of Do.
+	Stream func(w http.ResponseWriter, r *http.Request, c *Call)
+}
+
+// match returns what the path has in the places of names; nil if it is another's.
+func (t *Route) match(path string) map[string]string {
+	want, got := strings.Split(t.Path, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return nil
+	}
+	vars := map[string]string{}
+	for i, part := range want {
+		if name, ok := strings.CutPrefix(part, "{"); ok && got[i] != "" {
+			vars[strings.TrimSuffix(name, "}")] = got[i]
+		} else if part != got[i] {
+			return nil
+		}
+	}
+	return vars
+}
+
+// Options are what the API needs of the bridge.
 type Options struct {
 	Log *slog.Logger
+	// Host returns the host that the client of a request has asked for.
+	Host func(r *http.Request) string
 	// Noted is told of each action.
 	Noted func(principal, action, outcome string)
-	// May returns who makes a request, if whoever it is may act. Others it has answered,
-	// or the error says to them why they may not.
-	May func(w http.ResponseWriter, r *http.Request) (principal string, known bool, err error)
 }
 
-// API is all actions by their names.
+// Who returns who makes a request, if whoever it is is let in. Others it has answered, or
+// the error says to them why they are not.
+type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err error)
+
+// API is all routes.
 type API struct {
-	o       Options
-	actions map[string]Action
+	o      Options
+	routes []Route
 }
 
-// New returns an API without actions.
-func New(o Options) *API { return &API{o: o, actions: map[string]Action{}} }
+// New returns an API without routes.
+func New(o Options) *API { return &API{o: o} }
 
-// Add adds an action, before the first request.
-func (a *API) Add(name string, do Action) { a.actions[name] = do }
+// Add adds routes, before the first request.
+func (a *API) Add(routes ...Route) { a.routes = append(a.routes, routes...) }
 
-// Has reports whether there is an action of that name, which is a path below Base.
-func (a *API) Has(name string) bool { return a.actions[name] != nil }
+// Routes returns all routes.
+func (a *API) Routes() []Route { return slices.Clone(a.routes) }
 
-// Serve answers a request for an action that there is.
-func (a *API) Serve(w http.ResponseWriter, r *http.Request, name string) {
+// Has reports whether there is such a path below Base.
+func (a *API) Has(path string) bool {
+	return slices.ContainsFunc(a.routes, func(t Route) bool { return t.match(path) != nil })
+}
+
+// Serve answers a request for a path that there is.
+func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who) {
 	w.Header().Set("Cache-Control", "no-store")
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, http.StatusMethodNotAllowed, "method", "this takes POST")
+	var route *Route
+	var vars map[string]string
+	var methods []string
+	for i := range a.routes {
+		if found := a.routes[i].match(path); found != nil {
+			if methods = append(methods, a.routes[i].Method); a.routes[i].Method == r.Method {
+				route, vars = &a.routes[i], found
+			}
+		}
+	}
+	if route == nil {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		Refuse(w, http.StatusMethodNotAllowed, "method", "this takes "+strings.Join(methods, " or "))
 		return
 	}
-	if !own(r) {
-		a.o.Log.Warn("a web page was refused", "action", name, "origin", clip(r.Header.Get("Origin")))
-		refuse(w, http.StatusForbidden, "origin", "web pages other than the bridge's own may not do this")
+	if !a.Admits(w, r, path) {
 		return
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "content_type", "send JSON: Content-Type: application/json")
-		return
-	}
-	who, known, err := a.o.May(w, r)
+	c, known, err := who(w, r)
 	if !known {
 		return
 	}
+	action := r.Method == http.MethodPost
+	switch {
+	case err != nil:
+	case route.Right == Act && !c.Act:
+		err = errors.New("this caller may not do this: list its name in admin of the configuration file")
+	case route.Right == Look && !c.Look:
+		err = errors.New("this caller may not see this: list its name in viewers of the configuration file")
+	}
 	if err != nil {
-		a.note(who, name, "denied")
-		refuse(w, http.StatusForbidden, "denied", err.Error())
+		if action {
+			a.note(c.Principal, path, "denied")
+		}
+		Refuse(w, http.StatusForbidden, "denied", err.Error())
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
-	var body json.RawMessage
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		a.note(who, name, "error")
-		refuse(w, http.StatusBadRequest, "body", "the body must be JSON, such as {}, of at most 64 KiB")
+	call := &Call{Caller: c, Context: r.Context(), Query: r.URL.Query(), vars: vars}
+	if route.Stream != nil {
+		route.Stream(w, r, call)
 		return
 	}
-	out, err := a.actions[name](r.Context(), body)
+	if action {
+		var ok bool
+		if call.Body, ok = Body(w, r); !ok {
+			a.note(c.Principal, path, "error")
+			return
+		}
+	}
+	out, err := route.Do(call)
 	if err != nil {
-		a.note(who, name, "error")
+		if action {
+			a.note(c.Principal, path, "error")
+		}
 		fail(w, err)
 		return
 	}
-	a.note(who, name, "ok")
-	answer(w, http.StatusOK, out)
+	if action {
+		a.note(c.Principal, path, "ok")
+	}
+	Answer(w, http.StatusOK, out)
+}
+
+// Admits reports whether a request is of no other web page, and is JSON if it changes
+// something. Others it has answered.
+func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
+	if !own(r, a.o.Host(r)) {
+		a.o.Log.Warn("a web page was refused", "action", what, "origin", clip(r.Header.Get("Origin")))
+		Refuse(w, http.StatusForbidden, "origin", "web pages other than the bridge's own may not do this")
+		return false
+	}
+	if r.Method == http.MethodGet {
+		return true
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Method == http.MethodPost && (err != nil || kind != "application/json") {
+		Refuse(w, http.StatusUnsupportedMediaType, "content_type", "send JSON: Content-Type: application/json")
+		return false
+	}
+	return true
+}
+
+// Body reads the body of a request. One that is not right it has answered.
+func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+	var text json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&text); err != nil {
+		Refuse(w, http.StatusBadRequest, "body", "the body must be JSON, such as {}, of at most 64 KiB")
+		return nil, false
+	}
+	return text, true
 }
 
 func (a *API) note(who, action, outcome string) {
@@ -101,7 +247,7 @@ func (a *API) note(who, action, outcome string) {
 }
 
 // own reports whether a request is of no web page, or of one of the bridge's own.
-func own(r *http.Request) bool {
+func own(r *http.Request, host string) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 	default:
@@ -112,7 +258,7 @@ func own(r *http.Request) bool {
 		return true
 	}
 	u, err := url.Parse(origins[0])
-	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
 }
 
 func clip(s string) string { return s[:min(len(s), 200)] }
@@ -125,6 +271,11 @@ type Refusal struct {
 
 // Error returns the message.
 func (f *Refusal) Error() string { return f.Message }
+
+// NotFound is the error of what is not there, or not for this caller to know of.
+func NotFound(what string) error {
+	return &Refusal{http.StatusNotFound, "not_found", "there is no " + what}
+}
 
 // fault is one of a configuration.
 type fault struct {
@@ -140,10 +291,10 @@ type problem struct {
 	Faults  []fault `json:"faults,omitempty"`
 }
 
-// fail answers that an action has failed.
+// fail answers that a request has failed.
 func fail(w http.ResponseWriter, err error) {
 	if f, ok := errors.AsType[*Refusal](err); ok {
-		refuse(w, f.Status, f.Code, f.Message)
+		Refuse(w, f.Status, f.Code, f.Message)
 		return
 	}
 	p := problem{Code: "invalid", Message: err.Error()}
@@ -153,14 +304,16 @@ func fail(w http.ResponseWriter, err error) {
 			p.Faults = append(p.Faults, fault{f.File, f.Line, f.Message})
 		}
 	}
-	answer(w, http.StatusUnprocessableEntity, map[string]any{"error": p})
+	Answer(w, http.StatusUnprocessableEntity, map[string]any{"error": p})
 }
 
-func refuse(w http.ResponseWriter, status int, code, message string) {
-	answer(w, status, map[string]any{"error": problem{Code: code, Message: message}})
+// Refuse answers with an error.
+func Refuse(w http.ResponseWriter, status int, code, message string) {
+	Answer(w, status, map[string]any{"error": problem{Code: code, Message: message}})
 }
 
-func answer(w http.ResponseWriter, status int, out any) {
+// Answer answers with JSON.
+func Answer(w http.ResponseWriter, status int, out any) {
 	body, err := json.MarshalIndent(out, "", "    ")
 	if err != nil {
 		http.Error(w, "the answer is no JSON", http.StatusInternalServerError)
@@ -171,7 +324,7 @@ func answer(w http.ResponseWriter, status int, out any) {
 	_, _ = w.Write(append(visible.JSON(body), '\n')) // who has gone needs no answer
 }
 
-// Read reads the body of an action into a struct. Members that it does not have are
+// Read reads the body of a request into a struct. Members that it does not have are
 // refused.
 func Read(body []byte, into any) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))

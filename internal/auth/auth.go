@@ -189,6 +189,27 @@ func (k *Keys) sum(key string) [sha256.Size]byte {
 	return sha256.Sum256(append(append(room[:0], k.salt[:]...), key...))
 }
 
+// Sum stands for a key that was shown. It is of use in this process only, and nobody can
+// make the key of it.
+type Sum [sha256.Size]byte
+
+// Key returns whose a key is, and its sum. ok is false for what is no key.
+func (k *Keys) Key(text string) (principal string, sum Sum, ok bool) {
+	k.refresh()
+	sum = k.sum(text)
+	principal, ok = k.find(sum)
+	return principal, sum, ok
+}
+
+// Holder returns whose the key of that sum is now. ok is false if it was taken away.
+func (k *Keys) Holder(sum Sum) (principal string, ok bool) {
+	k.refresh()
+	return k.find(sum)
+}
+
+// Shows reports whether a request has a header with a key, whatever that is.
+func Shows(h http.Header) bool { return len(h[authorization])+len(h[apiKey]) > 0 }
+
 type contextKey struct{}
 
 // WithPrincipal returns a context of a request whose caller is known.

@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"context"
-
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/aggregate"
-	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/internal/translate/lift"
@@ -33,13 +30,13 @@ func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	up = s.tasks.Wrap(up)     // a principal's own tasks; stateless clients have sealed handles
 	up = s.filter.Wrap(up)    // from here on the names that clients see,
 	up = s.filter.Granted(up) // which grants are about
-	return s.reports.Wrap(up), nil
+	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(up)), nil
 }
 
 // stateless returns what the calls of all stateless clients go to. The pool finds
 // a connection for each, and translates for a legacy server.
 func (s *server) stateless() bridge.Upstream {
-	return s.reports.Wrap(s.filter.Granted(s.filter.Wrap(s.rates.Wrap(s.pool))))
+	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(s.filter.Granted(s.filter.Wrap(s.rates.Wrap(s.pool)))))
 }
 
 // connection returns a connection of the session's own, or its part of one
@@ -60,7 +57,7 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 // the lane is one session's; givenUp is as in lane.Ends.
 func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
 	kept, places := s.cache.Source(from), s.gate.Places() // they hear the lane, so they come before it
-	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: gate{s.breaker, own}, GivenUp: givenUp}
+	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: s.door(own), GivenUp: givenUp}
 	if own {
 		ends.Stay = from.Stay
 	}
@@ -75,28 +72,10 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 	places := s.gate.Places()
 	to := places.Client(rest)
 	up := places.Wrap(&share.PerCall{Name: s.o.Name, Client: to, Budget: s.lane.Budget, Force: s.b.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
-		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: gate{s.breaker, false}, Level: level})
+		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: s.door(false), Level: level})
 		return l, s.retries.Wrap(l)
 	}})
 	return s.cache.Wrap(up, from)
-}
-
-// gate is the breaker as a lane asks it.
-type gate struct {
-	*breaker.Breaker
-	own bool // the lane is one session's
-}
-
-// Opening implements lane.Gate.
-func (g gate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
-	opened, err := g.Breaker.Opening(ctx, from, g.own)
-	return func(c lane.Conn, up bridge.Upstream, err error) bridge.Upstream {
-		guarded := opened(c, up, err)
-		if _, away := up.(bridge.LivesElsewhere); away { // there is a breaker where it lives
-			return up
-		}
-		return guarded
-	}, err
 }
 
 // asMember returns the server as the aggregate has it: a chain of those above for

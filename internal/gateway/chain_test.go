@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -73,8 +74,10 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 // TestChains states the wrappers that a call passes when every option is set, the
 // outermost first. Each order is relied on:
 //
-//   - report.reported reports what comes of a call, also refusals, so it is outermost. The
-//     servers of an aggregate report each for itself.
+//   - calls.watched shows a call that is under way, and is told by the report what came of it
+//     before that: so it is outermost.
+//   - report.reported reports what comes of a call, also refusals. The servers of an
+//     aggregate report each for itself.
 //   - filter.granted is about what the caller may use, and names tools as clients do.
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
@@ -85,7 +88,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
-		refined   = "report.reported > filter.granted > filter.filtered > "
+		refined   = "calls.watched > report.reported > filter.granted > filter.filtered > "
 		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
 		visitor   = refined + "limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > "
@@ -141,7 +144,7 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}
 		b := New(Options{
 			Servers: []ServerOptions{o, other}, Grants: map[string]filter.Grant{"p": {Allow: []string{"*"}}},
-			Watch: func(report.Report) {}, Log: slog.New(slog.DiscardHandler),
+			Watch: func(report.Report) {}, Calls: calls.New(), Log: slog.New(slog.DiscardHandler),
 		})
 		defer b.Close(context.Background())
 		s, no, err := b.Initialize(context.Background(), server, "id", "p", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))

@@ -30,6 +30,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 	"github.com/mcp-bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/seal"
@@ -158,6 +159,8 @@ type Options struct {
 	// Watch is told what becomes of each request of a client, at once and by
 	// several goroutines: it must not block. nil means that nobody wants to know.
 	Watch func(report.Report)
+	// Calls are told of each call that begins, while somebody looks; nil for nobody.
+	Calls *calls.Calls
 	// Front tells from a request's headers which instance has sent it on; nil without.
 	Front func(http.Header) string
 	// Cluster is what several instances of the bridge have in common.
@@ -191,6 +194,7 @@ type Gateway struct {
 	dropped           atomic.Uint64  // notifications
 	failures          rate.Sometimes // when a failed call is logged as more than a detail
 	reports           *report.Reporter
+	calls             *calls.Calls // nil when nobody ever looks
 	cluster           bridge.Cluster
 	seals             *seal.Key // of the handles that clients without sessions keep
 	instance          string    // of the bridge, for handles that are good for this one only
@@ -238,7 +242,7 @@ func New(o Options) *Gateway {
 	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
 	b.lanes = lane.NewTotal(maxLanes, b.laneShares)
 	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(o.Grants))
-	b.reports = report.New(o.Watch, b.bytes.Weigh, o.Front)
+	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front)
 	b.listening, b.stopListening = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
 	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)

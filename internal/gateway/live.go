@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/observe/conns"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -46,6 +46,7 @@ type Session struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // calls and other goroutines of the session
 	seen   atomic.Int64   // last use, Unix nanoseconds
+	began  time.Time
 
 	greeted atomic.Bool // initialize was answered
 
@@ -158,8 +159,7 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 // who says for the log whose session it is: what the client calls itself, and its
 // principal.
 func (s *Session) who() []any {
-	client := gjson.GetBytes(s.caller.Params, "clientInfo")
-	who := []any{"client", fmt.Sprintf("%.64s", strings.TrimSpace(client.Get("name").String()+" "+client.Get("version").String()))}
+	who := []any{"client", conns.Client(s.caller)}
 	if s.caller.Principal != "" {
 		who = append(who, "principal", s.caller.Principal)
 	}
@@ -168,7 +168,7 @@ func (s *Session) who() []any {
 
 // newSession makes a session that nobody knows yet.
 func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
-	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{})}
+	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: caller.Header}
 	if lease, ok := b.store.(session.Leased); ok {
 		caller.Stay = adopted.NewStay(lease, key, s.keep, s.moves)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/internal/gateway/gate"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
@@ -17,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/list/tools"
+	"github.com/mcp-bridge/bridge/internal/observe/conns"
 	"github.com/mcp-bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/translate/lift"
@@ -47,11 +49,12 @@ type server struct {
 	gate           *limits.Queue    // that calls pass
 	rates          *limits.Rates    // of calls; nil when they are not limited
 	breaker        *breaker.Breaker // nil when the server is never left alone
-	retries        *retry.Retries   // nil when calls are not made again
-	rewrites       list.Rewrites    // of its lists
-	lifts          lift.Options     // of sessions
-	cache          *cache.Cache     // of what it lists; nil when nothing is kept
-	tasks          *filter.Tasks    // whose they are; nil when nobody need know
+	conns          *conns.Connections
+	retries        *retry.Retries // nil when calls are not made again
+	rewrites       list.Rewrites  // of its lists
+	lifts          lift.Options   // of sessions
+	cache          *cache.Cache   // of what it lists; nil when nothing is kept
+	tasks          *filter.Tasks  // whose they are; nil when nobody need know
 	member         *aggregate.Server
 	listening      context.Context // ends when the server leaves: subscriptions do too
 	stopListening  context.CancelFunc
@@ -64,7 +67,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s := &server{
 		b: b, o: o, log: b.log.With("server", o.Name),
 		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
-		gate: limits.NewQueue(o.Name, o.Limits),
+		gate: limits.NewQueue(o.Name, o.Limits), conns: conns.New(o.Name),
 	}
 	s.listening, s.stopListening = context.WithCancel(b.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
@@ -149,8 +152,14 @@ func (s *server) retry(from *bridge.Caller) {
 		_ = s.breaker.Pass(s.b.life, from)
 		return
 	}
-	done, _ := s.try(s.b.life, from, gate{s.breaker, false})
+	done, _ := s.try(s.b.life, from, s.door(false))
 	done()
+}
+
+// door is what a lane asks before it opens a connection, and tells of it then. own says that
+// the lane is one session's.
+func (s *server) door(own bool) lane.Gate {
+	return gate.Gate{Breaker: s.breaker, Open: s.conns, For: string(s.share), Own: own}
 }
 
 // try opens a connection if g lets it; nil lets it in any case. done closes it.

@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/gateway/status"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/observe/conns"
 )
 
 // Status says how a server fares.
@@ -32,7 +36,7 @@ func (b *Gateway) Status() []Status {
 		of := r.pool.Status()
 		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
 		st.Refused["rate"] = r.rates.Refused()
-		st.Sessions = sessions[r.left]
+		st.Sessions, st.Forced = sessions[r.left], r.breaker.Forced()
 		if len(servers) == 1 {
 			st.Sessions += sessions[nil]
 		}
@@ -42,62 +46,11 @@ func (b *Gateway) Status() []Status {
 }
 
 func (s *server) status() Status {
-	st := Status{Name: s.o.Name, Usable: true, State: "idle", Lanes: int(s.lane.Budget.Open()), Calls: int(s.reports.Calls()), Cache: s.cache.Status()}
-	h := s.health.Status()
-	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
-	if h.Last != nil {
-		st.Last, st.LastAt = bridge.Brief(h.Last), h.LastAt
-	}
-	switch {
-	case st.Lanes > 0 && h.Served:
-		st.State = "ready"
-	case st.Lanes > 0:
-		st.State = "starting"
-	}
-	failure, usable := h.Failure, h.Usable
-	if failure == nil && !h.Served && s.o.Check != nil {
-		failure, usable = s.o.Check(), false
-	}
-	if failure != nil {
-		st.Usable, st.State, st.Reason, st.Since = usable, "failing", bridge.Brief(failure), h.Since
-		st.Err = failure
-	}
-	br := s.breaker.Status()
-	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
-		return st
-	}
-	if br.State == "open" {
-		st.RetryAt = br.Again
-	}
-	if time.Now().Before(br.Again) { // from then on somebody has to try it
-		st.Usable = false
-	}
-	if st.State != "failing" {
-		st.State, st.Reason, st.Err = "failing", br.Why.Error(), br.Why
-	}
-	if st.Since.IsZero() || br.Since.Before(st.Since) {
-		st.Since = br.Since
-	}
-	return st
+	return status.Of(s.o.Name, int(s.lane.Budget.Open()), int(s.reports.Calls()), s.cache.Status(), s.health.Status(), s.breaker.Status(), s.o.Check)
 }
 
 // Totals says what the bridge as a whole has to do.
-type Totals struct {
-	Sessions  int // all
-	Together  int // of these, to all of several servers as one
-	Calls     int // under way
-	Stateless int // of these, of clients without sessions
-	Listens   int // subscriptions of clients without sessions
-	Bytes     int64
-	MaxBytes  int64 // that messages may hold together
-	Lanes     int64
-	MaxLanes  int64  // connections to all servers
-	Admitted  uint64 // calls ever
-	Dropped   uint64 // notifications that were dropped because too many waited
-	// Refused counts what was refused, by what was reached: sessions, calls, listens
-	// or rate of a principal, bytes of a principal or of all.
-	Refused map[string]uint64
-}
+type Totals = status.Totals
 
 // Totals returns what the bridge as a whole has to do.
 func (b *Gateway) Totals() Totals {
@@ -122,3 +75,53 @@ func (b *Gateway) Totals() Totals {
 // Dropped counts the notifications that are dropped because too many wait.
 // Adapters add those that they drop.
 func (b *Gateway) Dropped() *atomic.Uint64 { return &b.dropped }
+
+// Sessions returns what the sessions of those principals do.
+func (b *Gateway) Sessions(whose func(principal string) bool) []status.Session {
+	var rows []status.Session
+	for _, s := range b.open(func(s *Session) bool { return whose(s.caller.Principal) }) {
+		rows = append(rows, s.status())
+	}
+	return rows
+}
+
+func (s *Session) status() status.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return status.Session{
+		ID: s.shown(), Server: s.server, Principal: s.caller.Principal, Client: conns.Client(s.caller), Revision: s.caller.Revision,
+		Began: s.began, Used: time.Unix(0, s.seen.Load()), Calls: s.callCount, Streams: len(s.streams),
+	}
+}
+
+// EndSession ends the session that is shown by that id, if it is that principal's. It
+// reports whether there is one.
+func (b *Gateway) EndSession(id, principal string) bool {
+	all := b.open(func(s *Session) bool { return s.shown() == id && s.caller.Principal == principal })
+	for _, s := range all {
+		s.End(&bridge.Error{Kind: bridge.ErrEnded, Public: "an operator has ended the session"})
+	}
+	return len(all) > 0
+}
+
+// Operated returns what operators act on of the server of that name: its circuit breaker
+// and what is kept of its lists, nil when it has none, and its open connections. All are nil
+// when there is no such server.
+func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *conns.Connections) {
+	if s := b.table.Load().named[server]; s != nil {
+		return s.breaker, s.cache, s.conns
+	}
+	return nil, nil, nil
+}
+
+// Probe opens a connection to the server of that name on behalf of a principal, whatever its
+// circuit breaker says, and closes it.
+func (b *Gateway) Probe(ctx context.Context, server, principal string) error {
+	s := b.table.Load().named[server]
+	if s == nil {
+		return bridge.ErrUnknownServer
+	}
+	done, err := s.try(ctx, &bridge.Caller{Principal: principal, Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: b.ownParams}, nil)
+	defer done()
+	return err
+}

@@ -76,6 +76,7 @@ func (b *Gateway) Apply(c Change) error {
 			former := s
 			if s = newServer(b, c.Servers[i]); former != nil {
 				s.left, s.leave = former.left, former.leave
+				s.breaker.Force(former.breaker.Forced())
 			}
 		}
 		now.servers, now.named[name], members = append(now.servers, s), s, append(members, s.member)

@@ -117,6 +117,8 @@ type Conn interface {
 	// Idle reports whether the connection is the lane's still, and whether no call is
 	// under way.
 	Idle() (open, idle bool)
+	// Load returns how many calls are under way.
+	Load() int
 	// Ping asks the server for a sign of life, which it has to give within that time.
 	// An error that is an answer is one, too.
 	Ping(ctx context.Context, within time.Duration) error

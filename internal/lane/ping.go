@@ -94,6 +94,16 @@ func (c *conn) Idle() (open, idle bool) {
 	return c.l.conn == c, c.l.active == 0
 }
 
+// Load implements Conn.
+func (c *conn) Load() int {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	if c.l.conn != c {
+		return 0
+	}
+	return c.l.active
+}
+
 // Asked implements Conn.
 func (c *conn) Asked() int64 { return c.asked.Load() }
 

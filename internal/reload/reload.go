@@ -184,6 +184,9 @@ func (r *Reloader) once() error {
 
 func brief(print string) string { return print[:min(len(print), 16)] }
 
+// File returns the name of the file.
+func (r *Reloader) File() string { return r.o.File }
+
 // Status returns which configuration counts.
 func (r *Reloader) Status() Status { return *r.now.Load() }
 

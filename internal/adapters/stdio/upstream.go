@@ -205,6 +205,9 @@ func (u *child) Close(ctx context.Context) error {
 	return nil
 }
 
+// Pid returns the id of the child process, for operators.
+func (u *child) Pid() int { return u.p.Pid() }
+
 // lastWords waits until the output of a child that has ended by itself is read:
 // it may have answered calls before. The reader does not wait for long.
 func (u *child) lastWords(ctx context.Context) {

@@ -4,8 +4,11 @@ package status
 import (
 	"time"
 
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/observe/health"
 )
 
 // Server says how a server fares.
@@ -41,6 +44,79 @@ type Server struct {
 	Breaker string
 	RetryAt time.Time
 	Trips   uint64 // how often the breaker has opened
+	// Forced is what an operator has decided about the breaker; nil for nothing.
+	Forced *breaker.Force
 	// Cache says what is kept of what it lists.
 	Cache cache.Status
+}
+
+// Of returns how a server fares that has so many connections and calls. check says why it
+// cannot work as things are, as long as it was not started; it may be nil.
+func Of(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) Server {
+	st := Server{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
+	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
+	if h.Last != nil {
+		st.Last, st.LastAt = bridge.Brief(h.Last), h.LastAt
+	}
+	switch {
+	case st.Lanes > 0 && h.Served:
+		st.State = "ready"
+	case st.Lanes > 0:
+		st.State = "starting"
+	}
+	failure, usable := h.Failure, h.Usable
+	if failure == nil && !h.Served && check != nil {
+		failure, usable = check(), false
+	}
+	if failure != nil {
+		st.Usable, st.State, st.Reason, st.Since = usable, "failing", bridge.Brief(failure), h.Since
+		st.Err = failure
+	}
+	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
+		return st
+	}
+	if br.State == "open" {
+		st.RetryAt = br.Again
+	}
+	if time.Now().Before(br.Again) { // from then on somebody has to try it
+		st.Usable = false
+	}
+	if st.State != "failing" {
+		st.State, st.Reason, st.Err = "failing", br.Why.Error(), br.Why
+	}
+	if st.Since.IsZero() || br.Since.Before(st.Since) {
+		st.Since = br.Since
+	}
+	return st
+}
+
+// Totals says what the bridge as a whole has to do.
+type Totals struct {
+	Sessions  int // all
+	Together  int // of these, to all of several servers as one
+	Calls     int // under way
+	Stateless int // of these, of clients without sessions
+	Listens   int // subscriptions of clients without sessions
+	Bytes     int64
+	MaxBytes  int64 // that messages may hold together
+	Lanes     int64
+	MaxLanes  int64  // connections to all servers
+	Admitted  uint64 // calls ever
+	Dropped   uint64 // notifications that were dropped because too many waited
+	// Refused counts what was refused, by what was reached: sessions, calls, listens
+	// or rate of a principal, bytes of a principal or of all.
+	Refused map[string]uint64
+}
+
+// Session says what a session of a client does.
+type Session struct {
+	ID        string    `json:"id"`     // the beginning of its key, as in logs: nobody can use it by that
+	Server    string    `json:"server"` // empty means all as one
+	Principal string    `json:"principal,omitempty"`
+	Client    string    `json:"client,omitempty"` // what the client calls itself
+	Revision  string    `json:"revision"`
+	Began     time.Time `json:"began"`   // at this instance
+	Used      time.Time `json:"used"`    // when the client was last heard of
+	Calls     int       `json:"calls"`   // under way
+	Streams   int       `json:"streams"` // open for what belongs to no call
 }

@@ -123,6 +123,9 @@ func (b *Breaker) refusal() error {
 	if !probed {
 		when = fmt.Sprintf("in %d s", int(math.Ceil(left.Seconds())))
 	}
+	if b.Forced() != nil {
+		return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: "an operator has stopped calls to it; next attempt " + when}
+	}
 	text := "it keeps failing (%s): its circuit breaker is open; next attempt %s"
 	if b.circuit.windows[calls].Load() != nil {
 		text = "connections to it keep failing (%s): its circuit breaker is open; next attempt %s"

@@ -31,6 +31,8 @@ type Circuit struct {
 	pause time.Duration
 	again time.Time // when the pause is over
 	probe *Probe    // under way, or nil
+
+	forced *Force // what an operator has decided, or nil
 }
 
 // kind is what a window counts.
@@ -95,6 +97,8 @@ func (a *Attempt) Bad(late bool, why string) (pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.forced.counts():
+		return 0
 	case c.windows[calls].CompareAndSwap(a.w, nil):
 		c.windows[openings].Store(nil)
 	case !c.windows[openings].CompareAndSwap(a.w, nil):
@@ -181,7 +185,9 @@ func (p *Probe) Dropped() { p.end(func(*Circuit) {}) }
 func (p *Probe) end(note func(c *Circuit)) {
 	p.c.mu.Lock()
 	p.c.probe = nil
-	note(p.c)
+	if !p.c.forced.counts() { // otherwise it is not for a probe to say
+		note(p.c)
+	}
 	p.c.mu.Unlock()
 	close(p.done)
 }

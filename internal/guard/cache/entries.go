@@ -177,6 +177,19 @@ func (c *Cache) changed(o *Source, method string) {
 	}
 }
 
+// Forget drops all that is kept, so that it is fetched again. It returns how many answers
+// these were.
+func (c *Cache) Forget() int {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.entries.Len()
+	c.outdate(nil, func(*key) bool { return true })
+	return before - c.entries.Len()
+}
+
 // outdate drops what concerns a connection. The caller holds c.mu.
 func (c *Cache) outdate(o *Source, which func(*key) bool) {
 	concerned := func(p *key) bool { return o.concerns(p) && which(p) }

@@ -37,6 +37,9 @@ type Report struct {
 	Took      time.Duration
 	Outcome   bridge.Outcome
 	Code      int64 // of the error, if that is the outcome
+	Err       error // why there was no answer; it may name programs and files
+	// Call is what the request had as bridge.Request.Call.
+	Call bridge.Call
 	// Request is what was asked, and Answer what the server said: nil when there
 	// was no answer. Both are valid during the report only, and not to be changed.
 	Request, Answer *jsonrpc.Message
@@ -75,6 +78,9 @@ var _ bridge.Call = (*Arrival)(nil)
 // At implements bridge.Call.
 func (a *Arrival) At(server string) { a.meant.Store(&server) }
 
+// Session returns what tells its session from others, or nothing.
+func (a *Arrival) Session() string { return a.session }
+
 // Call returns a as requests have it: nil if there is none.
 func (a *Arrival) Call() bridge.Call {
 	if a == nil {
@@ -110,7 +116,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
 	}
-	p := Report{Session: a.session, Front: a.front, Began: a.began, Request: request}
+	p := Report{Session: a.session, Front: a.front, Began: a.began, Request: request, Call: a}
 	if name := a.meant.Load(); name != nil {
 		p.Server = *name
 	}
@@ -146,7 +152,7 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 	}
 	switch {
 	case err != nil:
-		p.Outcome = bridge.OutcomeOf(err)
+		p.Outcome, p.Err = bridge.OutcomeOf(err), err
 		if p.Request.Method == era.Listen && (p.Outcome == bridge.Cancelled || errors.Is(err, bridge.ErrShutdown)) {
 			p.Outcome = bridge.Answered // that is how it ends
 		}
@@ -199,7 +205,7 @@ func (u *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	u.s.calls.Add(1)
 	defer u.s.calls.Add(-1)
-	p := Report{Server: u.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message}
+	p := Report{Server: u.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message, Call: came}
 	a, err := u.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {
 		came.weighed.Store(true)

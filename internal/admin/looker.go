@@ -1,0 +1,86 @@
+package admin
+
+import (
+	"sync"
+
+	"github.com/mcp-bridge/bridge/internal/observe/logs"
+	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
+)
+
+// How many streams of events there may be.
+const (
+	MaxStreams     = 16
+	MaxStreamsEach = 4
+)
+
+// Streams are those that are open, by principal. The zero value is ready for use.
+type Streams struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// Enter takes a place for a stream of a principal, until leave is called. alone says that there
+// is no other principal.
+func (s *Streams) Enter(principal string, alone bool) (leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= MaxStreams || !alone && s.of[principal] >= MaxStreamsEach {
+		return nil, false
+	}
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.all++
+	s.of[principal]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.of[principal]--; s.of[principal] == 0 {
+			delete(s.of, principal)
+		}
+	}, true
+}
+
+// Looker is a page that looks: it has events of what its caller may see.
+type Looker struct {
+	*Feed
+	Who *Caller
+}
+
+var _ calls.Watcher = Looker{}
+
+// Begun implements calls.Watcher.
+func (l Looker) Begun(r *calls.Row) { l.row("call.begin", r) }
+
+// Ended implements calls.Watcher.
+func (l Looker) Ended(r *calls.Row) { l.row("call.end", r) }
+
+func (l Looker) row(kind string, r *calls.Row) {
+	if l.Who.Sees(r.Principal) {
+		l.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks)})
+	}
+}
+
+// markEvent is a mark, and of which call.
+type markEvent struct {
+	ID string `json:"id"`
+	calls.Mark
+}
+
+// Marked implements calls.Watcher.
+func (l Looker) Marked(r *calls.Row, m calls.Mark) {
+	if l.Who.Sees(r.Principal) {
+		l.Put(Event{Type: "call.mark", Data: markEvent{r.ID, m}, Size: 80 + len(m.Text)})
+	}
+}
+
+// Line takes a line of the log.
+func (l Looker) Line(one *logs.Line) {
+	n := 120 + len(one.Text)
+	for name, text := range one.Attrs {
+		n += len(name) + len(text)
+	}
+	l.Put(Event{Type: "log", Data: one, Size: n})
+}

@@ -1,0 +1,63 @@
+package breaker
+
+import (
+	"time"
+)
+
+// Force is what an operator has decided about a server, for a while.
+type Force struct {
+	Open  bool      // it gets no calls, and no connections; otherwise it does, however it fails
+	By    string    // who has decided it; may be empty
+	Since time.Time // it counts
+	Until time.Time // it counts
+}
+
+// counts reports whether it counts still. Of nil it does not.
+func (f *Force) counts() bool { return f != nil && time.Now().Before(f.Until) }
+
+// Force has an operator's decision count, or with nil the breaker decide again. When that
+// on an open breaker is over, the next call has the server probed. It reports false when
+// there is no breaker.
+func (b *Breaker) Force(f *Force) bool {
+	if b == nil {
+		return false
+	}
+	b.circuit.force(f)
+	return true
+}
+
+// Forced returns what an operator has decided; nil if nothing counts.
+func (b *Breaker) Forced() *Force {
+	if b == nil {
+		return nil
+	}
+	b.circuit.mu.Lock()
+	defer b.circuit.mu.Unlock()
+	if f := b.circuit.forced; f.counts() {
+		return f
+	}
+	return nil
+}
+
+func (c *Circuit) force(f *Force) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.forced
+	c.forced = f
+	switch {
+	case f == nil && was.counts() && was.Open:
+		c.again = time.Now()
+	case f == nil:
+	case f.Open:
+		c.windows[calls].Store(nil)
+		c.windows[openings].Store(nil)
+		c.why, c.since, c.pause, c.again = byOperator, f.Since, c.o.Pause, f.Until
+	default:
+		for k := range c.windows {
+			c.windows[k].Store(newWindow(&c.o))
+		}
+	}
+}
+
+// byOperator is why a circuit is open that an operator has opened.
+const byOperator = "an operator has decided so"

@@ -1,0 +1,76 @@
+package breaker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What an operator has decided counts for a while, however the server fares; then the
+// circuit decides again.
+func TestForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuit(Options{Failures: 2})
+		decide := func(open bool) *Force {
+			return &Force{Open: open, By: "ops", Since: time.Now(), Until: time.Now().Add(time.Minute)}
+		}
+		fail := func() (pause time.Duration) {
+			a, ok := c.Begin()
+			if !ok {
+				t.Fatal("nothing is let pass")
+			}
+			return a.Bad(false, "it fails")
+		}
+		passes := func() bool { _, ok := c.Begin(); return ok }
+
+		c.force(decide(true))
+		if passes() {
+			t.Error("open: a call passes")
+		}
+		if p, mine := c.Try(); p != nil || mine {
+			t.Error("open: it is probed")
+		}
+		time.Sleep(61 * time.Second)
+		p, mine := c.Try()
+		if !mine || passes() {
+			t.Fatal("after its time it is not probed")
+		}
+		if !p.Worked() || !passes() {
+			t.Error("a probe that succeeds does not close it")
+		}
+
+		c.force(decide(false))
+		for range 10 {
+			if fail() != 0 {
+				t.Fatal("closed: it opens")
+			}
+		}
+		time.Sleep(61 * time.Second)
+		for range 3 {
+			if passes() {
+				fail()
+			}
+		}
+		if passes() {
+			t.Error("after its time it does not open any more")
+		}
+		p, _ = c.Try()
+		for p == nil {
+			time.Sleep(time.Second)
+			p, _ = c.Try()
+		}
+		c.force(decide(true)) // while a probe is under way
+		if p.Worked(); passes() {
+			t.Error("a probe that began before closes it")
+		}
+		c.force(nil)
+		if p, mine := c.Try(); !mine || !p.Worked() || !passes() {
+			t.Error("given back, it is not probed at once")
+		}
+		c.force(decide(true))
+		c.force(decide(false))
+		if !passes() {
+			t.Error("closed after open: nothing passes")
+		}
+	})
+}

@@ -1,0 +1,141 @@
+// Package conns knows which connections to a server are open, for those who show them and
+// close them. It stands in no call's way.
+package conns
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+)
+
+// Connections are the open connections to one server. Its methods may be called
+// concurrently.
+type Connections struct {
+	server string
+
+	mu   sync.Mutex // guards the rest
+	last uint64
+	open map[uint64]*connection
+}
+
+// Conn is an open connection beside its calls.
+type Conn interface {
+	// Load returns how many calls are under way.
+	Load() int
+	// Gone says that the connection is of no use any more.
+	Gone(err error)
+}
+
+// New returns the connections to the server of that name, of which none is open.
+func New(server string) *Connections {
+	return &Connections{server: server, open: map[uint64]*connection{}}
+}
+
+// connection is one of them, until it is closed.
+type connection struct {
+	bridge.Upstream
+	c      *Connections
+	conn   Conn
+	id     uint64
+	pid    int
+	from   *bridge.Caller
+	kind   string
+	opened time.Time
+}
+
+// Add notes that a connection is open, until the Upstream that it returns is closed. up is
+// as the adapter has made it, and guarded the same as calls have it. kind says for whom it
+// is.
+func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.Caller, kind string) bridge.Upstream {
+	one := &connection{Upstream: guarded, c: c, conn: conn, from: from, kind: kind, opened: time.Now()}
+	if p, ok := up.(interface{ Pid() int }); ok {
+		one.pid = p.Pid()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	one.id = c.last
+	c.open[one.id] = one
+	return one
+}
+
+// Close closes the connection.
+func (o *connection) Close(ctx context.Context) error {
+	o.c.mu.Lock()
+	delete(o.c.open, o.id)
+	o.c.mu.Unlock()
+	return o.Upstream.Close(ctx)
+}
+
+// Status is what is known of an open connection.
+type Status struct {
+	ID string `json:"id"`
+	// Pid is of the child process; 0 where there is none.
+	Pid int `json:"pid,omitempty"`
+	// For says who uses it: session, one session; principal, all sessions of the
+	// principal; all, everybody; call, one call; stateless, a client without sessions.
+	For string `json:"for"`
+	// Principal and Client say on whose behalf it was opened.
+	Principal string    `json:"principal,omitempty"`
+	Client    string    `json:"client,omitempty"`
+	Revision  string    `json:"revision,omitempty"`
+	Opened    time.Time `json:"opened"`
+	Calls     int       `json:"calls"` // under way
+}
+
+// List returns the connections that are open, the oldest first.
+func (c *Connections) List() []Status {
+	rows := []Status{}
+	for _, o := range c.all() {
+		row := Status{
+			ID: strconv.FormatUint(o.id, 10), Pid: o.pid, For: o.kind, Principal: o.from.Principal, Client: Client(o.from),
+			Opened: o.opened, Calls: o.conn.Load(),
+		}
+		if s := o.Server(); s != nil {
+			row.Revision = s.Revision
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// all returns the connections, the oldest first. They are asked without the lock: who
+// closes one takes it.
+func (c *Connections) all() []*connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*connection, 0, len(c.open))
+	for _, o := range c.open {
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b *connection) int { return int(a.id) - int(b.id) })
+	return all
+}
+
+// Stop ends a connection as if its server had: calls under way are lost, and the next call
+// opens another one. It reports false when there is none of that id.
+func (c *Connections) Stop(id string) bool {
+	n, err := strconv.ParseUint(id, 10, 64)
+	c.mu.Lock()
+	o := c.open[n]
+	c.mu.Unlock()
+	if err != nil || o == nil {
+		return false
+	}
+	o.conn.Gone(&bridge.Error{Server: c.server, Kind: bridge.ErrLost, Public: "an operator has closed its connection; whether the server acted on the request is unknown"})
+	return true
+}
+
+// Client returns what a client calls itself, for logs and operators.
+func Client(from *bridge.Caller) string {
+	info := gjson.GetBytes(from.Params, "clientInfo")
+	return fmt.Sprintf("%.64s", strings.TrimSpace(info.Get("name").String()+" "+info.Get("version").String()))
+}

@@ -1,0 +1,448 @@
+// Package calls knows which calls of clients are under way, and what became of the last
+// ones, for as long as somebody looks. While nobody does, a call costs one look at a flag,
+// and only failures are noted.
+package calls
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/ring"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// What is kept at most.
+const (
+	maxRecent   = 256  // calls that have ended
+	maxFailures = 64   // of one server
+	maxServers  = 1024 // with failures
+	maxUnder    = 4096 // calls under way; those beyond are not shown before they end
+	maxMarks    = 32   // of one call
+	maxText     = 200  // bytes of a name or a message
+)
+
+// linger is for how long it goes on after nobody looks any more.
+const linger = time.Minute
+
+// Row says what a call is, and what has become of it. It is not changed once it is given
+// out.
+//
+// It has many fields: each is a member of the JSON that is shown.
+type Row struct {
+	ID        string    `json:"id"`
+	Server    string    `json:"server,omitempty"` // empty if no server got it
+	Method    string    `json:"method"`
+	Name      string    `json:"name,omitempty"` // of the tool, prompt or resource
+	Principal string    `json:"principal,omitempty"`
+	Session   string    `json:"session,omitempty"` // as in logs; empty for a client without sessions
+	Revision  string    `json:"revision,omitempty"`
+	Speaks    string    `json:"speaks,omitempty"` // the revision of the server
+	Began     time.Time `json:"began"`
+	// Took is missing while the call is under way, and then so is what follows.
+	Took    *float64 `json:"took_ms,omitempty"`
+	Outcome string   `json:"outcome,omitempty"`
+	Code    int64    `json:"code,omitempty"`
+	Error   string   `json:"error,omitempty"`
+	In      int      `json:"bytes_in"`
+	Out     int      `json:"bytes_out,omitempty"`
+	Marks   []Mark   `json:"marks,omitempty"`
+}
+
+// Mark is something that has happened during a call.
+type Mark struct {
+	At   float64 `json:"at_ms"` // since it began
+	What string  `json:"what"`  // progress, asked, answered
+	Text string  `json:"text,omitempty"`
+}
+
+// ToolError is the outcome of a call whose result says that the tool has failed.
+const ToolError = "tool_error"
+
+// Watcher is told what happens. It must not block, and not keep the lock of anything that
+// calls wait for.
+type Watcher interface {
+	Begun(r *Row)
+	Marked(r *Row, m Mark)
+	Ended(r *Row)
+}
+
+// Calls are those of all servers. Its methods may be called concurrently.
+type Calls struct {
+	on       atomic.Bool
+	watchers atomic.Pointer[[]Watcher]
+
+	mu       sync.Mutex // guards the rest
+	holds    int        // who looks
+	timer    *time.Timer
+	since    time.Time
+	before   int64 // calls that were under way then
+	last     uint64
+	under    map[key]*call
+	recent   ring.Ring[*Row]
+	failures map[string]*ring.Ring[*Row]
+}
+
+// key tells a call from others: one for the lists of several servers goes to each.
+type key struct {
+	of     bridge.Call
+	server string
+}
+
+// New returns the calls of a bridge at which nobody looks.
+func New() *Calls {
+	return &Calls{under: map[key]*call{}, failures: map[string]*ring.Ring[*Row]{}, recent: ring.New[*Row](maxRecent)}
+}
+
+// Look has calls watched until done is called, and a minute longer. w is told of them; nil
+// for who only asks. now returns how many are under way.
+func (c *Calls) Look(w Watcher, now func() (under int, all uint64)) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds++
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	if !c.on.Load() {
+		under, _ := now()
+		c.since, c.before = time.Now(), int64(under)
+		c.on.Store(true)
+	}
+	c.watch(func(all []Watcher) []Watcher {
+		if w == nil {
+			return all
+		}
+		return append(all, w)
+	})
+	return sync.OnceFunc(func() { c.leave(w) })
+}
+
+// watch exchanges the watchers. The caller holds c.mu.
+func (c *Calls) watch(change func([]Watcher) []Watcher) {
+	var all []Watcher
+	if now := c.watchers.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	all = change(all)
+	c.watchers.Store(&all)
+}
+
+func (c *Calls) leave(w Watcher) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch(func(all []Watcher) []Watcher { return slices.DeleteFunc(all, func(o Watcher) bool { return o == w }) })
+	if c.holds--; c.holds == 0 {
+		c.timer = time.AfterFunc(linger, c.off)
+	}
+}
+
+// off ends it, unless somebody looks again.
+func (c *Calls) off() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holds > 0 {
+		return
+	}
+	c.on.Store(false)
+	c.under, c.recent, c.timer, c.since = map[key]*call{}, ring.New[*Row](maxRecent), nil, time.Time{}
+}
+
+// Close ends it for good.
+func (c *Calls) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.on.Store(false)
+}
+
+// Wrap returns an Upstream whose calls are watched while somebody looks. A nil Calls
+// watches nothing.
+func (c *Calls) Wrap(server string, up bridge.Upstream) bridge.Upstream {
+	if c == nil {
+		return up
+	}
+	return &watched{up, c, server}
+}
+
+type watched struct {
+	bridge.Upstream
+	c      *Calls
+	server string
+}
+
+// Call makes a call.
+func (w *watched) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+	if !w.c.on.Load() || q.Call == nil {
+		return w.Upstream.Call(ctx, q)
+	}
+	one, ctx := w.c.begin(ctx, w.server, q)
+	if one == nil {
+		return w.Upstream.Call(ctx, q)
+	}
+	defer one.left()
+	return w.Upstream.Call(ctx, &one.request)
+}
+
+// call is one that is under way, and the Client of it.
+type call struct {
+	bridge.Client
+	c       *Calls
+	key     key
+	row     Row    // without marks
+	marks   []Mark // guarded by c.mu
+	request bridge.Request
+	cancel  context.CancelCauseFunc
+}
+
+// begin notes that a call begins. It returns nil when there are too many.
+func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*call, context.Context) {
+	one := &call{Client: q.Back, c: c, key: key{q.Call, server}, request: *q}
+	one.row = Row{Server: server, Method: clip(q.Method), Name: clip(q.GivenName()), Began: time.Now(), In: q.Len()}
+	if a, ok := q.Call.(*report.Arrival); ok {
+		one.row.Session = a.Session()
+	}
+	if q.From != nil {
+		one.row.Principal, one.row.Revision = q.From.Principal, q.From.Revision
+	}
+	if q.Back != nil {
+		one.request.Back = one
+	}
+	c.mu.Lock()
+	if len(c.under) >= maxUnder || !c.on.Load() {
+		c.mu.Unlock()
+		return nil, ctx
+	}
+	c.last++
+	one.row.ID = strconv.FormatUint(c.last, 10)
+	ctx, one.cancel = context.WithCancelCause(ctx) // before others may call it
+	c.under[one.key] = one
+	c.mu.Unlock()
+	c.tell(func(w Watcher) { w.Begun(&one.row) })
+	return one, ctx
+}
+
+// tell tells all who watch.
+func (c *Calls) tell(f func(Watcher)) {
+	if all := c.watchers.Load(); all != nil {
+		for _, w := range *all {
+			f(w)
+		}
+	}
+}
+
+// left ends a call of which no report came, because its client had gone before.
+func (o *call) left() {
+	o.cancel(nil)
+	o.c.mu.Lock()
+	_, there := o.c.under[o.key]
+	delete(o.c.under, o.key)
+	marks := o.marks
+	o.c.mu.Unlock()
+	if !there {
+		return
+	}
+	row := o.row
+	row.Outcome, row.Marks = bridge.Cancelled.String(), marks
+	row.took(time.Since(row.Began))
+	o.c.tell(func(w Watcher) { w.Ended(&row) })
+}
+
+func (r *Row) took(d time.Duration) {
+	ms := Millis(d)
+	r.Took = &ms
+}
+
+// Millis returns a time as JSON has it here.
+func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// mark notes that something has happened.
+func (o *call) mark(what, text string) {
+	m := Mark{Millis(time.Since(o.row.Began)), what, clip(text)}
+	o.c.mu.Lock()
+	_, there := o.c.under[o.key]
+	if there && len(o.marks) < maxMarks {
+		o.marks = append(o.marks, m) // others read those before only
+	}
+	o.c.mu.Unlock()
+	if there {
+		o.c.tell(func(w Watcher) { w.Marked(&o.row, m) })
+	}
+}
+
+// Notify passes on what the server says about the call.
+func (o *call) Notify(n *jsonrpc.Message) {
+	if n.Method == "notifications/progress" {
+		p := gjson.GetManyBytes(n.Params, "progress", "total")
+		text := p[0].Raw
+		if p[1].Exists() {
+			text += "/" + p[1].Raw
+		}
+		o.mark("progress", text)
+	}
+	o.Client.Notify(n)
+}
+
+// Ask passes on what the server asks about the call.
+func (o *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	o.mark("asked", q.Method)
+	return o.Client.Ask(q, func(a *jsonrpc.Message) {
+		o.mark("answered", "")
+		reply(a)
+	})
+}
+
+// Take takes what became of a request.
+func (c *Calls) Take(p *report.Report) {
+	failed := p.Outcome != bridge.Answered && p.Outcome != bridge.Cancelled
+	on := c.on.Load()
+	if !on && !failed {
+		return
+	}
+	row := &Row{
+		Server: p.Server, Method: clip(p.Request.Method), Name: clip(p.Request.GivenName()), Principal: p.Principal, Session: p.Session,
+		Revision: p.Revision, Speaks: p.Speaks, Began: p.Began, Outcome: p.Outcome.String(), Code: p.Code, In: p.Request.Len(),
+	}
+	row.took(p.Took)
+	if p.Answer != nil {
+		row.Out = p.Answer.Len()
+	}
+	switch {
+	case p.Err != nil:
+		row.Error = clip(told(p.Err))
+	case p.Answer != nil && p.Answer.Error != nil:
+		row.Error = clip(gjson.GetBytes(p.Answer.Error, "message").String())
+	case on && p.Request.Method == "tools/call" && p.Answer != nil && gjson.GetBytes(p.Answer.Result, "isError").Bool():
+		row.Outcome, failed = ToolError, true
+	}
+	c.mu.Lock()
+	k := key{p.Call, p.Server}
+	if one := c.under[k]; one != nil {
+		row.ID, row.Marks = one.row.ID, one.marks
+		delete(c.under, k)
+	} else {
+		c.last++
+		row.ID = strconv.FormatUint(c.last, 10)
+	}
+	if on {
+		c.recent.Add(row)
+	}
+	if failed {
+		c.fail(row)
+	}
+	c.mu.Unlock()
+	if on {
+		c.tell(func(w Watcher) { w.Ended(row) })
+	}
+}
+
+// fail notes a failure. The caller holds c.mu.
+func (c *Calls) fail(row *Row) {
+	of := c.failures[row.Server]
+	if of == nil {
+		for name := range c.failures {
+			if len(c.failures) < maxServers {
+				break
+			}
+			delete(c.failures, name) // of servers that come and go
+		}
+		r := ring.New[*Row](maxFailures)
+		of = &r
+		c.failures[row.Server] = of
+	}
+	of.Add(row)
+}
+
+// told is what is shown of an error: what its client was told.
+func told(err error) string {
+	if e, ok := errors.AsType[*bridge.Error](err); ok {
+		return e.Told()
+	}
+	return bridge.Brief(err)
+}
+
+// clip returns the beginning of a text.
+func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } // a copy: the message is somebody else's
+
+// Shown are the calls that somebody may see.
+type Shown struct {
+	// Since is when somebody began to look; calls that were under way then are not
+	// shown: Before says how many they were.
+	Since    *time.Time `json:"since,omitempty"`
+	Before   int64      `json:"before,omitempty"`
+	Under    []*Row     `json:"under_way"`
+	Recent   []*Row     `json:"recent"`   // the newest first
+	Failures []*Row     `json:"failures"` // likewise; also from when nobody looked
+}
+
+// Show returns at most so many calls of each kind, of those that fit.
+func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
+	out := &Shown{Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.on.Load() {
+		since := c.since
+		out.Since, out.Before = &since, c.before
+	}
+	add := func(to *[]*Row, r *Row) bool {
+		if fits(r) {
+			*to = append(*to, r)
+		}
+		return len(*to) < most
+	}
+	for _, one := range c.under {
+		row := one.row
+		row.Marks = one.marks
+		add(&out.Under, &row)
+	}
+	newest := func(a, b *Row) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(len(b.ID), len(a.ID)), cmp.Compare(b.ID, a.ID))
+	}
+	slices.SortFunc(out.Under, newest)
+	out.Under = out.Under[:min(len(out.Under), most)]
+	c.recent.Newest(func(r *Row) bool { return add(&out.Recent, r) })
+	for _, of := range c.failures {
+		n := 0
+		of.Newest(func(r *Row) bool { n++; add(&out.Failures, r); return n < most })
+	}
+	slices.SortFunc(out.Failures, newest)
+	out.Failures = out.Failures[:min(len(out.Failures), most)]
+	return out
+}
+
+// Find returns the call of that id, if it is known still.
+func (c *Calls) Find(id string) *Row {
+	var found *Row
+	all := c.Show(maxUnder+maxRecent+maxServers*maxFailures, func(r *Row) bool { return r.ID == id })
+	for _, rows := range [][]*Row{all.Failures, all.Recent, all.Under} {
+		if len(rows) > 0 {
+			found = rows[0]
+		}
+	}
+	return found
+}
+
+// Cancel ends the call of that id, if it is under way. Its client is told that an operator
+// has done so.
+func (c *Calls) Cancel(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.under {
+		if one.row.ID == id {
+			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator has cancelled the call"})
+			return true
+		}
+	}
+	return false
+}

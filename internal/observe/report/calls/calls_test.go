@@ -1,0 +1,238 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/bridgetest"
+	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// end is a server: what becomes of calls is for do to say.
+type end struct {
+	bridge.Upstream
+	do func(context.Context, *bridge.Request) (*jsonrpc.Message, error)
+}
+
+func (e end) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+	return e.do(ctx, q)
+}
+func (e end) Server() *bridge.Greeting { return &bridge.Greeting{Revision: "2026-07-28"} }
+
+// rig is a server behind reports.
+type rig struct {
+	t       testing.TB
+	c       *Calls
+	reports *report.Reporter
+	up      bridge.Upstream
+}
+
+func newRig(t testing.TB, do func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) *rig {
+	r := &rig{t: t, c: New()}
+	t.Cleanup(r.c.Close)
+	r.reports = report.New(func(p report.Report) { r.c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, func(http.Header) string { return "" })
+	r.up = r.c.Wrap("one", r.reports.Server("one", func() string { return "" }).Wrap(end{do: do}))
+	return r
+}
+
+// call makes a call as the gateway does.
+func (r *rig) call(ctx context.Context, principal, tool string) (*jsonrpc.Message, error) {
+	m := bridgetest.Parse(r.t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
+	from := &bridge.Caller{Principal: principal, Revision: "2025-11-25"}
+	came := r.reports.Arrive(new(report.Arrival), "1f0c9a7e", nil)
+	a, err := r.up.Call(ctx, &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()})
+	return a, r.reports.Conclude(came, "one", from, m, a, err)
+}
+
+// heard is a Watcher that notes what it is told.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (o *heard) add(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, fmt.Sprintf(format, args...))
+}
+func (o *heard) Begun(r *Row)          { o.add("begun %s", r.Name) }
+func (o *heard) Marked(r *Row, m Mark) { o.add("%s of %s %s", m.What, r.Name, m.Text) }
+func (o *heard) Ended(r *Row)          { o.add("ended %s %s", r.Name, r.Outcome) }
+
+func everything(*Row) bool { return true }
+func none() (int, uint64)  { return 0, 0 }
+
+// While somebody looks, calls are shown from their beginning to their end.
+func TestLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
+			switch q.GivenName() {
+			case "wait":
+				q.Back.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":3,"total":10}}`))
+				q.Back.Ask(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`), func(*jsonrpc.Message) {})
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			case "fail":
+				return nil, &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "it is away", Err: errors.New("dial 10.0.0.7: secret")}
+			case "bad":
+				return jsonrpc.NewResult(nil, []byte(`{"isError":true,"content":[]}`)), nil
+			case "error":
+				return jsonrpc.NewError(nil, -32602, "no such thing", nil), nil
+			}
+			return jsonrpc.NewResult(nil, []byte(`{}`)), nil
+		})
+		_, _ = r.call(t.Context(), "dev", "before")
+		_, _ = r.call(t.Context(), "dev", "fail")
+		if got := r.c.Show(10, everything); len(got.Recent) != 0 || got.Since != nil || len(got.Failures) != 1 || got.Failures[0].Error != "server one: it is away" || got.Failures[0].Outcome != "unavailable" {
+			t.Errorf("while nobody looks: %+v", got)
+		}
+		var w heard
+		done := r.c.Look(&w, func() (int, uint64) { return 7, 99 })
+		for _, tool := range []string{"good", "bad", "error"} {
+			_, _ = r.call(t.Context(), "dev", tool)
+		}
+		answer := make(chan error, 1)
+		go func() {
+			_, err := r.call(t.Context(), "ops", "wait")
+			answer <- err
+		}()
+		synctest.Wait()
+		got := r.c.Show(10, everything)
+		if got.Before != 7 || len(got.Under) != 1 || len(got.Recent) != 3 || len(got.Failures) != 3 {
+			t.Fatalf("%+v", got)
+		}
+		under := got.Under[0]
+		if under.Took != nil || under.Principal != "ops" || under.Session != "1f0c9a7e" || under.Revision != "2025-11-25" || len(under.Marks) != 3 || under.Marks[0].Text != "3/10" || under.In == 0 {
+			t.Errorf("under way: %+v", under)
+		}
+		if last := got.Recent[0]; last.Name != "error" || last.Outcome != "error" || last.Code != -32602 || last.Error != "no such thing" || last.Took == nil || last.Speaks != "2026-07-28" || last.Out == 0 {
+			t.Errorf("the last one: %+v", last)
+		}
+		if mine := r.c.Show(10, func(r *Row) bool { return r.Principal == "dev" }); len(mine.Under) != 0 || len(mine.Recent) != 3 {
+			t.Errorf("of one principal: %+v", mine)
+		}
+		if one := r.c.Find(under.ID); one == nil || one.Name != "wait" {
+			t.Errorf("found %+v", one)
+		}
+		if r.c.Cancel("none") || !r.c.Cancel(under.ID) {
+			t.Error("cancelling")
+		}
+		if err := <-answer; !errors.Is(err, bridge.ErrCancelled) || !strings.Contains(err.Error(), "operator") {
+			t.Errorf("the client is told %v", err)
+		}
+		if r.c.Cancel(under.ID) || r.c.Find(under.ID).Outcome != "cancelled" {
+			t.Error("after its end")
+		}
+		done()
+		want := []string{
+			"begun good", "ended good ok", "begun bad", "ended bad tool_error", "begun error", "ended error error",
+			"begun wait", "progress of wait 3/10", "asked of wait elicitation/create", "answered of wait ", "ended wait cancelled",
+		}
+		if !slices.Equal(w.all, want) {
+			t.Errorf("told\n%q, want\n%q", w.all, want)
+		}
+		time.Sleep(linger / 2)
+		_, _ = r.call(t.Context(), "dev", "good")
+		r.c.Look(nil, none)()
+		time.Sleep(linger - time.Second)
+		if got := r.c.Show(10, everything); len(got.Recent) != 5 || len(w.all) != len(want) {
+			t.Errorf("before it ends: %+v", got)
+		}
+		time.Sleep(2 * time.Second)
+		_, _ = r.call(t.Context(), "dev", "good")
+		if got := r.c.Show(10, everything); len(got.Recent) != 0 || got.Since != nil {
+			t.Errorf("after it has ended: %+v", got)
+		}
+	})
+}
+
+// A call whose client goes before a server has reported it is not under way for ever.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		defer r.c.Look(nil, none)()
+		up := r.c.Wrap("one", end{do: func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { // nothing is reported
+			if n := len(r.c.Show(10, everything).Under); n != 1 {
+				t.Errorf("%d under way", n)
+			}
+			return nil, bridge.ErrCancelled
+		}})
+		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		_, _ = up.Call(t.Context(), &bridge.Request{Message: m, Call: new(report.Arrival)})
+		if got := r.c.Show(10, everything); len(got.Under) != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// What is kept is bounded.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
+		defer r.c.Look(nil, none)()
+		for range 2 * maxRecent {
+			_, _ = r.call(t.Context(), "", strings.Repeat("x", 10*maxText))
+		}
+		got := r.c.Show(10*maxRecent, everything)
+		if len(got.Recent) != maxRecent || len(got.Failures) != maxFailures || len(got.Recent[0].Name) != maxText {
+			t.Errorf("%d, %d, %d", len(got.Recent), len(got.Failures), len(got.Recent[0].Name))
+		}
+		for n := range maxServers + 10 {
+			p := report.Report{Server: fmt.Sprint(n), Outcome: bridge.Lost, Err: bridge.ErrLost, Request: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)}
+			r.c.Take(&p)
+		}
+		if n := len(r.c.failures); n > maxServers {
+			t.Errorf("%d servers", n)
+		}
+	})
+}
+
+// BenchmarkCall is what a call costs beside one without the wrapper.
+func BenchmarkCall(b *testing.B) {
+	ok := func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+		return jsonrpc.NewResult(nil, []byte(`{}`)), nil
+	}
+	m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+	from := &bridge.Caller{Principal: "p", Revision: "2025-11-25"}
+	for _, tc := range []struct {
+		name string
+		wrap bool
+		look Watcher
+	}{{"without", false, nil}, {"nobody looks", true, nil}, {"somebody looks", true, quiet{}}} {
+		b.Run(tc.name, func(b *testing.B) {
+			c := New()
+			defer c.Close()
+			reports := report.New(func(p report.Report) { c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, nil)
+			up := reports.Server("one", func() string { return "" }).Wrap(end{do: ok})
+			if tc.wrap {
+				up = c.Wrap("one", up)
+			}
+			if tc.look != nil {
+				defer c.Look(tc.look, none)()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				came := reports.Arrive(new(report.Arrival), "1f0c9a7e", nil)
+				if _, err := up.Call(context.Background(), &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+type quiet struct{}
+
+func (quiet) Begun(*Row)        {}
+func (quiet) Marked(*Row, Mark) {}
+func (quiet) Ended(*Row)        {}

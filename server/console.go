@@ -1,0 +1,117 @@
+package server
+
+import (
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/admin"
+	"github.com/mcp-bridge/bridge/internal/observe/conns"
+)
+
+// overview is what /readyz has, and what the process has to do.
+type overview struct {
+	*readiness
+	Process *process `json:"process,omitempty"` // as readiness.Whole
+}
+
+// process is how much of the machine the bridge uses.
+type process struct {
+	Started    time.Time `json:"started_at"`
+	Memory     uint64    `json:"memory_bytes"`
+	Goroutines int       `json:"goroutines"`
+	// Calls are those of clients since then.
+	Calls          uint64 `json:"calls_total"`
+	MaxBytes       int64  `json:"max_bytes_in_flight"`
+	MaxConnections int64  `json:"max_connections"`
+}
+
+func (s *Server) showStatus(c *admin.Call) (any, error) { return s.overview(&c.Caller), nil }
+
+// overview returns what the caller may see of how the bridge fares.
+func (s *Server) overview(c *admin.Caller) *overview {
+	out := &overview{readiness: s.readiness()}
+	if sees := s.sees(c); !sees.all {
+		out.limit(sees.of)
+		return out
+	}
+	t := s.b.Totals()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	out.Process = &process{s.began, m.Sys - m.HeapReleased, runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
+	return out
+}
+
+// sees returns how much the caller may see of how servers fare.
+func (s *Server) sees(c *admin.Caller) sight {
+	if c.Look {
+		return sight{true, func(string) bool { return true }}
+	}
+	if s.keys == nil { // a program around us knows its callers
+		return sight{false, func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
+	}
+	return s.sight(c.Principal)
+}
+
+// detail is what is known of one server.
+type detail struct {
+	Server *state `json:"server"`
+	// Settings are those of the file, without what may be a secret: see admin.Masked.
+	Settings string `json:"settings,omitempty"`
+	// Connections are those that are open; not there for who may not look.
+	Connections []conns.Status `json:"connections,omitempty"`
+}
+
+func (s *Server) showServer(c *admin.Call) (any, error) {
+	name := c.Var("name")
+	st, err := s.stateOf(name)
+	if err != nil || !s.sees(&c.Caller).of(name) {
+		return nil, admin.NotFound("server of that name")
+	}
+	out := detail{Server: st}
+	if !c.Look {
+		return out, nil
+	}
+	if _, _, of := s.b.Operated(name); of != nil {
+		out.Connections = of.List()
+	}
+	if s.reloader != nil {
+		if text, err := admin.FileText(s.reloader); err == nil {
+			out.Settings, _ = admin.Masked(text, name) // a file that is broken has none
+		}
+	}
+	return out, nil
+}
+
+// stateOf returns how the server of that name fares.
+func (s *Server) stateOf(name string) (*state, error) {
+	all := s.b.Status()
+	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })
+	if i < 0 {
+		return nil, admin.NotFound("server of that name")
+	}
+	row := s.state(&all[i])
+	return &row, nil
+}
+
+// drained is an operator's decision that the bridge is to get nothing new.
+type drained struct {
+	By    string    `json:"by,omitempty"`
+	Since time.Time `json:"since"`
+}
+
+// drain returns what has /readyz say that the bridge is not ready, so that whoever
+// distributes clients sends no new ones, or not any more. Those that are there go on.
+func (s *Server) drain(on bool) func(c *admin.Call) (any, error) {
+	return func(c *admin.Call) (any, error) {
+		if err := admin.Empty(c); err != nil {
+			return nil, err
+		}
+		if !on {
+			s.drained.Store(nil)
+		} else {
+			s.drained.CompareAndSwap(nil, &drained{c.Principal, time.Now()})
+		}
+		return s.overview(&c.Caller), nil
+	}
+}
