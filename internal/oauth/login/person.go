@@ -359,18 +359,18 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 		l.Renewed = true
 		p.keep(&l)
 		return false, nil
-	case code == "":
-		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
 	case code == "invalid_client" && !l.Client.Registered:
 		return false, &oauth.Failure{Public: "its authorization server refuses the client that is configured", Err: err, SignIn: true}
 	case code == "invalid_client":
 		l.Client = Client{}
 		fallthrough
-	default: // the login has ended; the client is as good as before (I-256)
+	case code == "invalid_grant": // the login has ended; the client is as good as before (I-256)
 		l.end()
 		p.keep(&l)
 		*was = l
 		return true, err
+	default: // no other answer says anything about the token that renews
+		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
 	}
 }
 

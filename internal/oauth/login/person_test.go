@@ -509,9 +509,16 @@ func TestRenewals(t *testing.T) {
 		t.Fatalf("call = %d, %v", status, err)
 	}
 	r.issuer.Revoke(false)
-	r.issuer.Answer("/token", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	if _, err := r.call(p); err == nil || r.opened.Load() != 1 {
-		t.Errorf("the authorization server is down: %v, %d windows", err, r.opened.Load())
+	for _, bad := range []struct {
+		status int
+		code   string
+	}{{502, ""}, {400, "temporarily_unavailable"}, {400, "invalid_request"}, {403, "access_denied"}} {
+		r.issuer.Answer("/token", func(w http.ResponseWriter, _ *http.Request) {
+			oauthtest.JSON(w, bad.status, map[string]any{"error": bad.code})
+		})
+		if _, err := r.call(r.person(nil)); err == nil || r.opened.Load() != 1 {
+			t.Errorf("the authorization server says %d %s: %v, %d windows", bad.status, bad.code, err, r.opened.Load())
+		}
 	}
 	r.issuer.Answer("/token", nil)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
