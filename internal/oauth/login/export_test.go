@@ -15,3 +15,6 @@ func Aged() (back func()) {
 	newFor = time.Duration(0)
 	return func() { newFor = was }
 }
+
+// Closing is closed when Close has begun.
+func (p *Person) Closing() <-chan struct{} { return p.life.Done() }

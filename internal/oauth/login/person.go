@@ -36,6 +36,9 @@ const (
 	// long each time, up to maxPause.
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
+	// ending is how long Close waits for a token that was asked for: the one that renews it
+	// may be used up by then, and the new one is lost if nobody hears the answer.
+	ending = 8 * time.Second
 	// widenings is how often the scopes of one request are widened.
 	widenings = 2
 )
@@ -62,8 +65,10 @@ type Person struct {
 	key  string
 	find *find.Finder
 	ask  *grant.Asker
-	life context.Context
+	life context.Context // ends when Close begins
 	stop context.CancelFunc
+	last context.Context // ends when Close waits no longer
+	quit context.CancelFunc
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex // guards the rest
@@ -88,16 +93,30 @@ type work struct {
 func New(o Options) *Person {
 	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: find.New(o.Server, o.Transport, o.Trusted()...), ask: grant.New(o.Transport)}
 	p.life, p.stop = context.WithCancel(context.Background())
+	p.last, p.quit = context.WithCancel(context.Background())
 	return p
 }
 
-// Close ends what is under way, and waits for it.
+// Close ends what is under way, and waits for it. A token that was asked for has a few
+// seconds to come, and is kept.
 func (p *Person) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stop()
+	late := time.AfterFunc(ending, p.quit)
+	defer late.Stop()
 	p.wg.Wait()
+	p.quit()
+}
+
+// token asks for a token. Once it is asked for, the end of ctx does not end it: what was
+// shown for it counts once.
+func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*grant.Token, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return p.ask.Token(p.last, &l.Issuer, l.Client.grant(p.o.Client), form)
 }
 
 // need is what a token is wanted for.
@@ -352,7 +371,7 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 	if l.Resource != "" {
 		form.Set("resource", l.Resource)
 	}
-	t, err := p.ask.Token(ctx, &l.Issuer, l.Client.grant(p.o.Client), form)
+	t, err := p.token(ctx, &l, form)
 	switch code := grant.Refused(err); {
 	case err == nil:
 		l.filled(t, l.Asked)
@@ -428,7 +447,7 @@ func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resour
 	if l.Resource != "" {
 		form.Set("resource", l.Resource)
 	}
-	t, err := p.ask.Token(ctx, at, l.Client.grant(p.o.Client), form)
+	t, err := p.token(ctx, l, form)
 	if err != nil {
 		if grant.Refused(err) == "invalid_client" && l.Client.Registered {
 			l.Client = Client{} // it is registered anew the next time

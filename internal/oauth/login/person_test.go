@@ -526,6 +526,44 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
+// I-253: a token that was asked for is kept, also when the bridge stops meanwhile: the one
+// that renews it is used up.
+func TestCloseKeeps(t *testing.T) {
+	r := newRig(t)
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	r.issuer.Revoke(false)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) {
+		r.issuer.Answer("/token", nil)
+		close(asked)
+		<-answer
+		r.issuer.ServeHTTP(w, q)
+	})
+	p := login.New(r.options(nil))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if _, err := r.call(p); err != nil {
+			t.Errorf("the call whose token is renewed: %v", err)
+		}
+	}()
+	<-asked
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		p.Close()
+	}()
+	<-p.Closing()
+	close(answer)
+	<-closed
+	<-ended
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 || r.issuer.Reused() != 0 {
+		t.Errorf("the next process: %d, %v, %d windows\n%s", status, err, r.opened.Load(), r.log)
+	}
+}
+
 // I-258: the tokens are taken back, and the file is gone.
 func TestSignOut(t *testing.T) {
 	r := newRig(t)
