@@ -78,6 +78,8 @@ func TestAccessFiles(t *testing.T) {
 		{"swapped", "tls:\n  cert_file: good-key.pem\n  key_file: good.pem\n", `bridge.yaml:2: tls: cert_file is "good-key.pem": `, ""},
 		{"another's key", "tls:\n  cert_file: good.pem\n  key_file: old-key.pem\n", `bridge.yaml:3: tls: key_file is "old-key.pem": private key does not match public key`, ""},
 		{"an old certificate", "tls:\n  cert_file: old.pem\n  key_file: old-key.pem\n", "", `bridge.yaml:2: tls: cert_file is "old.pem": the certificate ended on `},
+		{"several act as one account", "access:\n  - { name: a, token_file: good.key }\n  - { name: b, token: another-key-of-16 }\nservers: { b: { http: { url: \"https://b.example.com/mcp\", oauth: { login: true } } } }\n#", "", `server "b": oauth: with login, all callers act as the one account`},
+		{"one acts as one account", "access:\n  - { name: a, token_file: good.key }\nservers: { b: { http: { url: \"https://b.example.com/mcp\", oauth: { login: true } } } }\n#", "", ""},
 		{"listening to all", "listen: 0.0.0.0:1\n", "", "bridge.yaml:1: listens beyond loopback without access rules"},
 		{"listening to those with a key", "listen: 0.0.0.0:1\naccess:\n  - { name: a, token_file: good.key }\n", "", ""},
 	} {

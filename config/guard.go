@@ -226,6 +226,7 @@ func (d *decoder) halfSaid(top *strict.Section, c *Config) {
 		d.Fault(m.Line, "cluster needs redis, the address of the store that all instances use, such as redis://redis.example.com:6379")
 	}
 	d.neverReached(top, c)
+	d.oneAccount(c)
 	if _, set := top.Marks["access"]; set {
 		return
 	}

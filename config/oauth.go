@@ -224,6 +224,18 @@ func (a *Access) everybody() bool {
 // AnyUser, in the place of a pattern of Access.Users, stands for all of them.
 const AnyUser = "any"
 
+// oneAccount notes that several callers act as one person at a server.
+func (d *decoder) oneAccount(c *Config) {
+	if len(c.Access) < 2 && !slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }) {
+		return
+	}
+	for i := range c.Servers {
+		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
+			d.Warn(d.sections[i].Line, "%soauth: with login, all callers act as the one account that has signed in, whichever rule of access lets them in", d.sections[i].Where)
+		}
+	}
+}
+
 // neverReached notes rules for users that stand behind one that lets all in.
 func (d *decoder) neverReached(top *strict.Section, c *Config) {
 	for i := range c.Access {

@@ -110,7 +110,7 @@ not show the value.`,
 			case isURL:
 				log = hinting(log)
 				if c, err = connectURL(args[0], &remote, era); err == nil {
-					err = sign.On(c.Servers[0].HTTP, ask)
+					err = sign.On(c.Servers[0].HTTP, ask, true)
 				}
 			default:
 				if c, err = connectFile(file, cmd.Flags().Changed("config"), args); err == nil {

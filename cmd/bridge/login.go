@@ -44,11 +44,12 @@ func show(stderr io.Writer, browser []string, server, address string) {
 	fmt.Fprintf(stderr, "mcp-bridge: %s wants you to sign in: %s\n  %s\n", visible.Text(server), what, visible.Text(address))
 }
 
-// askOf has the servers of a configuration that need a sign-in ask the person who is here.
+// askOf has the servers of a configuration that need a sign-in ask the person who is here,
+// and whose client alone calls.
 func askOf(c *config.Config, ask func(server, address string)) {
 	for i := range c.Servers {
 		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
-			r.OAuth.Ask = ask
+			r.OAuth.Ask, r.OAuth.Own = ask, true
 		}
 	}
 }

@@ -95,7 +95,7 @@ there is one; or run 'mcp-bridge login URL' before.`,
 				if s, err = remote.Server(args[0], share); err == nil {
 					c.Warnings = s.Warnings()
 					terminal, _ := terminal.Is(stderr)
-					err = sign.On(s.HTTP, asking(stderr, terminal))
+					err = sign.On(s.HTTP, asking(stderr, terminal), false)
 				}
 			} else {
 				if err := useless(cmd, "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {

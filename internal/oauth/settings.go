@@ -43,6 +43,10 @@ type Settings struct {
 	// Ask shows a person the address of a page to sign in on, for the server of that URL; nil
 	// means that nobody is there. Only a program can set it.
 	Ask func(server, address string) `yaml:"-"`
+	// Own says that all callers are the person whom Ask asks: errors may have the address of
+	// the page. With it, another could sign in there as somebody else. Only a program can
+	// set it.
+	Own bool `yaml:"-"`
 	// Command is what somebody has to run to sign in. Empty means "mcp-bridge login NAME".
 	// Only a program can set it.
 	Command string `yaml:"-"`

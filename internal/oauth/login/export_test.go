@@ -16,5 +16,12 @@ func Aged() (back func()) {
 	return func() { newFor = was }
 }
 
+// Impatient has requests hardly wait for a sign-in until the result is called.
+func Impatient() (back func()) {
+	was := patience
+	patience = 10 * time.Millisecond
+	return func() { patience = was }
+}
+
 // Closing is closed when Close has begun.
 func (p *Person) Closing() <-chan struct{} { return p.life.Done() }

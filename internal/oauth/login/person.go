@@ -30,8 +30,6 @@ const (
 	margin = time.Minute
 	// Limit is how long a sign-in waits for the person.
 	Limit = 5 * time.Minute
-	// Wait is how long a request waits for a sign-in: clients give up after a minute.
-	Wait = 50 * time.Second
 	// After a token could not be renewed it is tried again no sooner than that, twice as
 	// long each time, up to maxPause.
 	firstPause = time.Second
@@ -43,8 +41,12 @@ const (
 	widenings = 2
 )
 
-// newFor is how long a token is new: one that is refused then is renewed once at most.
-var newFor = 30 * time.Second
+var (
+	// newFor is how long a token is new: one that is refused then is renewed once at most.
+	newFor = 30 * time.Second
+	// patience is how long a request waits for a sign-in: clients give up after a minute.
+	patience = 50 * time.Second
+)
 
 // Options are what a person's tokens for a server are made with.
 type Options struct {
@@ -75,6 +77,7 @@ type Person struct {
 	closed  bool
 	login   *Login // what is known of it; nil for none
 	unkept  bool   // it could not be written
+	said    bool   // the log has that all callers act as its account
 	work    *work  // that is under way; nil if none is
 	fails   int    // renewals in a row that came to nothing, for a reason that passes
 	pauses  time.Time
@@ -140,6 +143,10 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 		p.login = l
 	}
 	l := p.login
+	if l != nil && !p.o.Own && !p.said {
+		p.said = true
+		p.o.Log.Info("all callers act as the account that has signed in at the server", "issuer", l.Issuer.Name)
+	}
 	if l == nil || l.Access == "" || l.good(time.Now()) {
 		p.mu.Unlock()
 		if l == nil {
@@ -251,15 +258,15 @@ func (p *Person) told(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return f
 	}
-	if p.o.Ask == nil { // who calls is not who runs the bridge
-		return &oauth.Failure{Public: "there is no token for it", Err: err, SignIn: true}
+	if p.o.Own {
+		return &oauth.Failure{Public: "there is no token for it: " + err.Error(), SignIn: true}
 	}
-	return &oauth.Failure{Public: "there is no token for it: " + err.Error(), SignIn: true}
+	return &oauth.Failure{Public: "there is no token for it", Err: err, SignIn: true}
 }
 
 // await waits for work to end, but not for longer than clients wait.
 func (p *Person) await(ctx context.Context, w *work) error {
-	late := time.NewTimer(Wait)
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
 	case <-w.done:
@@ -271,8 +278,8 @@ func (p *Person) await(ctx context.Context, w *work) error {
 	w.mu.Lock()
 	at := w.address
 	w.mu.Unlock()
-	f := &oauth.Failure{Public: "it waits for a sign-in: try again when that is done", SignIn: true}
-	if at != "" {
+	f := &oauth.Failure{Public: "it waits for a sign-in by whoever runs the bridge: try again when that is done", SignIn: true}
+	if at != "" && p.o.Own {
 		f.Public = "sign in, and try again: open " + at
 	}
 	return f

@@ -210,6 +210,45 @@ func TestNobody(t *testing.T) {
 	}
 }
 
+// Only a caller who is the person that is asked gets the address of the page: another
+// could sign in there, and all would act as that account. What went wrong is for the log.
+func TestStrangers(t *testing.T) {
+	defer login.Impatient()()
+	for _, own := range []bool{true, false} {
+		r := newRig(t)
+		asked := make(chan string, 1)
+		p := r.person(func(o *login.Options) {
+			o.Own, o.Ask = own, func(address string) { asked <- address }
+		})
+		var f *oauth.Failure
+		_, err := r.call(p)
+		address := <-asked
+		if !errors.As(err, &f) || !f.SignIn || own != strings.Contains(f.Public, "/authorize") {
+			t.Errorf("own %t: while it waits: %v", own, err)
+		}
+		if _, err = r.call(p); !own && (err == nil || strings.Contains(err.Error(), "state=")) {
+			t.Errorf("own %t: while it waits: %v", own, err)
+		}
+		browse(t, address)
+		deadline := time.Now().Add(30 * time.Second)
+		for status := 0; status != http.StatusOK; status, err = r.call(p) {
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+		if own == strings.Contains(r.log.String(), "all callers act as the account") {
+			t.Errorf("own %t: the log has\n%s", own, r.log)
+		}
+		bad := r.person(func(o *login.Options) {
+			o.Own, o.Client, o.RedirectURI = own, &oauth.Client{ID: "mine"}, "http://127.0.0.1:1/x"
+			o.Issuer = "http://" + strings.TrimPrefix(r.tools.URL, "http://")
+		})
+		if _, err = r.call(bad); !errors.As(err, &f) || own != strings.Contains(f.Public, "has no metadata") || !strings.Contains(err.Error(), "has no metadata") {
+			t.Errorf("own %t: without metadata: %v", own, err)
+		}
+	}
+}
+
 // I-212: a 403 for a scope leads to another sign-in for all scopes, and not to a third when
 // that was of no use.
 func TestStepUp(t *testing.T) {

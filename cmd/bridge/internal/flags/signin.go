@@ -41,8 +41,9 @@ func (s *SignIn) AddAlways(f *pflag.FlagSet) {
 
 // On has the bridge sign in at the server of r when that wants it, unless a header is in the
 // place of a token, or the flags say not to. A token is not sent in clear to another
-// machine. ask shows a person where to sign in; nil means that nobody is here.
-func (s *SignIn) On(r *httpclient.Config, ask func(server, address string)) error {
+// machine. ask shows a person where to sign in; nil means that nobody is here. own says that
+// all callers are that person.
+func (s *SignIn) On(r *httpclient.Config, ask func(server, address string), own bool) error {
 	o, err := s.Settings()
 	if err != nil || o == nil {
 		return err
@@ -54,7 +55,7 @@ func (s *SignIn) On(r *httpclient.Config, ask func(server, address string)) erro
 	if err != nil || u.Scheme == "http" && !find.Loopback(u.Hostname()) {
 		return nil
 	}
-	o.Ask, o.Command = ask, "mcp-bridge login URL" // a key may be in the URL
+	o.Ask, o.Own, o.Command = ask, own, "mcp-bridge login URL" // a key may be in the URL
 	r.OAuth = o
 	return nil
 }

@@ -110,7 +110,7 @@ func (t target) fromURL() (*config.Config, config.Server, error) {
 	c := config.Default()
 	s, err := t.flags.remote.Server(t.name, config.ShareSession)
 	if err == nil {
-		err = (&flags.SignIn{}).On(s.HTTP, nil) // with what 'mcp-bridge login' has kept
+		err = (&flags.SignIn{}).On(s.HTTP, nil, true) // with what 'mcp-bridge login' has kept
 	}
 	s.Era = t.flags.era
 	return &c, s, err
