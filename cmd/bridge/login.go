@@ -181,8 +181,8 @@ func person(r *httpclient.Config, store *login.Store, log *slog.Logger, ask func
 
 // kept is a login with its name in the store.
 type kept struct {
-	key string
-	*login.Login
+	key          string
+	*login.Login // nil for one that cannot be read
 }
 
 // loginsFor returns the logins for a server, or all of them.
@@ -195,6 +195,9 @@ func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept,
 		l, err := store.Read(key)
 		if err != nil {
 			fmt.Fprintln(stderr, "mcp-bridge:", visible.Text(err.Error()))
+			if server == "" {
+				all = append(all, kept{key, nil})
+			}
 			continue
 		}
 		if l != nil && (server == "" || l.Server == server) {
@@ -250,18 +253,22 @@ kept for a server, if it can do that, and removes them.`,
 			if err != nil {
 				return err
 			}
+			var faults []error
 			for _, l := range found {
-				if err := forget(cmd.Context(), store, l, r); err != nil {
-					fmt.Fprintln(stderr, "mcp-bridge:", visible.Text(err.Error()))
+				name := "a login that cannot be read"
+				if l.Login != nil {
+					name = visible.Text(l.Server)
 				}
-				if _, err := fmt.Fprintln(stdout, "signed out of "+visible.Text(l.Server)); err != nil {
+				if err := forget(cmd.Context(), store, l, r); err != nil {
+					faults = append(faults, fmt.Errorf("%s: %s", name, visible.Text(err.Error())))
+				} else if _, err := fmt.Fprintln(stdout, "signed out of "+name); err != nil {
 					return err
 				}
 			}
 			if len(found) == 0 && !all {
 				return exit.With(exit.Failure, fmt.Errorf("there is no login for %s", server))
 			}
-			return nil
+			return errors.Join(faults...)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
@@ -272,16 +279,19 @@ kept for a server, if it can do that, and removes them.`,
 // forget ends a login.
 func forget(ctx context.Context, store *login.Store, l kept, r *httpclient.Config) error {
 	at := *r
+	if l.Login == nil {
+		return login.SignOut(ctx, store, l.key, nil, nil) // which asks nobody
+	}
 	at.URL = l.Server
-	way, err := httpclient.Outward(at, true)
+	var trusted []string
+	if r.OAuth != nil {
+		trusted = r.OAuth.Trusted()
+	}
+	way, err := httpclient.Outward(at, true, trusted...)
 	if err != nil {
 		return err
 	}
-	var client *oauth.Client
-	if r.OAuth != nil {
-		client = r.OAuth.Client
-	}
-	return login.SignOut(ctx, store, l.key, way, client)
+	return login.SignOut(ctx, store, l.key, way, r.OAuth)
 }
 
 func newLogins(stdout, stderr io.Writer) *cobra.Command {
@@ -318,6 +328,9 @@ shows no token, and asks nobody.`,
 			}
 			t := terminal.Table{Head: []string{"SERVER", "ISSUER", "CLIENT", "SCOPES", "STATE"}}
 			for _, l := range found {
+				if l.Login == nil {
+					continue // stderr has why
+				}
 				t.Add(visible.Text(l.Server), visible.Text(l.Issuer.Name), visible.Text(l.Client.ID), visible.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
 			}
 			_, err = io.WriteString(stdout, t.Format("", 0, nil))

@@ -138,6 +138,31 @@ func TestLoginByName(t *testing.T) {
 	}
 }
 
+// logout says what it could not do, and --all forgets also what cannot be read.
+func TestLogoutFails(t *testing.T) {
+	p := signed(t, true)
+	if code, out, errs := command(t, "login", p.URL); code != 0 {
+		t.Fatalf("login = %d %s%s", code, out, errs)
+	}
+	p.Issuer.Answer("/revoke", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	if code, out, errs := command(t, "logout", p.URL); code != 1 || out != "" || !strings.Contains(errs, p.URL+": the tokens are forgotten here, but could not be taken back") {
+		t.Errorf("logout = %d %s%s", code, out, errs)
+	}
+	broken := filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "abc.json")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := command(t, "logins"); code != 0 || strings.Contains(out, "abc") {
+		t.Errorf("logins = %d %s", code, out)
+	}
+	if code, out, errs := command(t, "logout", "--all"); code != 1 || out != "" || !strings.Contains(errs, "the login is removed, but its tokens could not be taken back") {
+		t.Errorf("logout --all = %d %s%s", code, out, errs)
+	}
+	if _, err := os.Stat(broken); !os.IsNotExist(err) {
+		t.Errorf("the broken login is still there: %v", err)
+	}
+}
+
 // A secret needs an issuer that it is for, and a client.
 func TestSignInFlags(t *testing.T) {
 	t.Setenv("LOGIN_TEST_SECRET", "s3cret")

@@ -317,7 +317,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 			return err
 		}
 		known = true
-		if p.o.Issuer == "" && r != nil && !slices.Contains(r.Issuers, l.Issuer.Name) && !slices.Contains(r.Issuers, strings.TrimSuffix(l.Issuer.Name, "/")) {
+		if p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) }) {
 			p.o.Log.Info("the server has another authorization server now", "was", l.Issuer.Name)
 			l = nil
 		}
@@ -476,8 +476,10 @@ func (p *Person) issuer(ctx context.Context, was *Login, r *find.Resource) (*fin
 	case name != "":
 	case r != nil:
 		name = r.Issuers[0]
-		if was != nil && slices.Contains(r.Issuers, was.Issuer.Name) {
-			name = was.Issuer.Name
+		if was != nil {
+			if i := slices.IndexFunc(r.Issuers, func(name string) bool { return same(name, was.Issuer.Name) }); i >= 0 {
+				name = r.Issuers[i]
+			}
 		}
 	default:
 		name = p.find.Origin()
@@ -497,6 +499,9 @@ func (p *Person) issuer(ctx context.Context, was *Login, r *find.Resource) (*fin
 	}
 	return at, nil
 }
+
+// same reports whether two names are of one issuer: a slash at the end makes no other (I-206).
+func same(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 func (p *Person) resource(r *find.Resource) string {
 	switch {
@@ -609,8 +614,9 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 }
 
 // SignOut takes the tokens of a login back where the authorization server can do that
-// (RFC 7009), and forgets it in any case (I-258). client is that of the settings, or nil.
-func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTripper, client *oauth.Client) error {
+// (RFC 7009), and forgets it in any case (I-258). o are the settings, or nil: their client is
+// shown to their issuer only. The error says whether the login is still there.
+func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTripper, o *oauth.Settings) error {
 	unlock, err := s.Lock(ctx, key)
 	if err != nil {
 		return fmt.Errorf("the folder of logins cannot be used: %w", err)
@@ -618,13 +624,19 @@ func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTrip
 	defer unlock()
 	l, err := s.Read(key)
 	if err == nil && l != nil && l.Issuer.Revocation != "" && cmp.Or(l.Refresh, l.Access) != "" {
-		if l.Client.Registered || client != nil && client.ID != l.Client.ID {
-			client = nil
+		var client *oauth.Client
+		if o != nil && o.Client != nil && o.Client.ID == l.Client.ID && same(o.Issuer, l.Issuer.Name) {
+			client = o.Client
 		}
 		form := url.Values{"token": {cmp.Or(l.Refresh, l.Access)}}
 		if _, err = grant.New(transport).Send(ctx, &l.Issuer, l.Issuer.Revocation, l.Client.grant(client), form); err != nil {
-			err = fmt.Errorf("the tokens could not be taken back: %w", err)
+			err = fmt.Errorf("the tokens are forgotten here, but could not be taken back: %w", err)
 		}
+	} else if err != nil {
+		err = fmt.Errorf("the login is removed, but its tokens could not be taken back: %w", err)
 	}
-	return errors.Join(err, s.Remove(key))
+	if removed := s.Remove(key); removed != nil {
+		return fmt.Errorf("the login cannot be removed: %w", removed)
+	}
+	return err
 }

@@ -298,6 +298,34 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// I-206: a slash at the end of its name makes no other authorization server.
+func TestSlash(t *testing.T) {
+	for _, listed := range []bool{true, false} {
+		r := newRig(t)
+		r.tools.Change = func(m map[string]any) {
+			if listed {
+				m["authorization_servers"] = []string{r.issuer.URL + "/"}
+			}
+		}
+		r.issuer.Change = func(m map[string]any) {
+			if !listed {
+				m["issuer"] = r.issuer.URL + "/"
+				m["authorization_response_iss_parameter_supported"] = false
+			}
+		}
+		if !listed {
+			r.issuer.Authorized = func(v url.Values) { v.Del("iss") }
+		}
+		p := r.person(nil)
+		for i := range 2 {
+			if status, err := r.call(p); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
+				t.Errorf("listed with it %t, call %d: %d, %v, %d windows\n%s", listed, i, status, err, r.opened.Load(), r.log)
+			}
+			r.issuer.Revoke(false)
+		}
+	}
+}
+
 // I-209: a configured client is used as it is, one that is named by a URL where the
 // authorization server takes that, and without any of these it says what to register.
 func TestClients(t *testing.T) {
@@ -626,6 +654,52 @@ func TestSignOut(t *testing.T) {
 	}
 	if strings.Contains(r.log.String(), l.Refresh) {
 		t.Error("a token is in the log")
+	}
+}
+
+// A configured secret goes to the issuer that it is configured for, and to no other that a
+// server has named at a sign-in. What could not be taken back is said.
+func TestSignOutSecret(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		other bool
+		ok    bool
+	}{{"its issuer", false, true}, {"another issuer", true, false}} {
+		r := newRig(t)
+		secret := ""
+		if !tc.other {
+			secret = "its-secret"
+		}
+		p := r.person(func(o *login.Options) {
+			o.Client = &oauth.Client{ID: "mine", Secret: secret}
+			r.known("mine", secret, o)
+		})
+		if _, err := p.SignIn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var shown string
+		r.issuer.Answer("/revoke", func(w http.ResponseWriter, q *http.Request) {
+			_, shown, _ = q.BasicAuth()
+			if shown == "" {
+				oauthtest.JSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+			}
+		})
+		s := login.Open(r.dir)
+		keys, err := s.Keys()
+		if err != nil || len(keys) != 1 {
+			t.Fatalf("Keys = %v, %v", keys, err)
+		}
+		o := &oauth.Settings{Issuer: r.issuer.URL + "/", Client: &oauth.Client{ID: "mine", Secret: "its-secret"}}
+		if tc.other {
+			o.Issuer = "https://idp.example.com"
+		}
+		err = login.SignOut(t.Context(), s, keys[0], http.DefaultTransport, o)
+		if (err == nil) != tc.ok || (shown == "its-secret") != tc.ok || err != nil && !strings.Contains(err.Error(), "could not be taken back") {
+			t.Errorf("%s: SignOut: %v; it was shown %q", tc.name, err, shown)
+		}
+		if l, err := s.Read(keys[0]); l != nil || err != nil {
+			t.Errorf("%s: afterwards: %v, %v", tc.name, l, err)
+		}
 	}
 }
 
