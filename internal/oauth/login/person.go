@@ -67,27 +67,51 @@ type Person struct {
 	key  string
 	find *find.Finder
 	ask  *grant.Asker
-	life context.Context // ends when Close begins
-	stop context.CancelFunc
-	last context.Context // ends when Close waits no longer
-	quit context.CancelFunc
+	life end // when Close begins
+	last end // when Close waits no longer
 	wg   sync.WaitGroup
 
-	mu      sync.Mutex // guards the rest
-	closed  bool
-	login   *Login // what is known of it; nil for none
-	unkept  bool   // it could not be written
-	said    bool   // the log has that all callers act as its account
-	work    *work  // that is under way; nil if none is
-	fails   int    // renewals in a row that came to nothing, for a reason that passes
-	pauses  time.Time
-	failure error // why the last one came to nothing
+	mu       sync.Mutex // guards the rest
+	closed   bool
+	login    *Login // what is known of it; nil for none
+	unkept   bool   // it could not be written
+	said     bool   // the log has that all callers act as its account
+	work     *work  // that is under way; nil if none is
+	renewals rest   // after renewals that came to nothing, for a reason that passes
+	signIns  rest   // after sign-ins
+}
+
+// end is a context and what ends it.
+type end struct {
+	context.Context
+	stop context.CancelFunc
+}
+
+func newEnd() (e end) {
+	e.Context, e.stop = context.WithCancel(context.Background())
+	return e
+}
+
+// rest is a pause after something that came to nothing.
+type rest struct {
+	fails   int // in a row
+	until   time.Time
+	failure error // why it came to nothing
+}
+
+// over reports whether to try again.
+func (r *rest) over() bool { return !time.Now().Before(r.until) }
+
+func (r *rest) begin(failure error) {
+	r.fails++
+	r.until, r.failure = time.Now().Add(pause.Grown(firstPause, maxPause, r.fails)), failure
 }
 
 // work is a renewal or a sign-in, for all who wait for it.
 type work struct {
 	done    chan struct{} // closed when err is there
 	err     error
+	renews  bool // it renews a token
 	mu      sync.Mutex
 	address string // that the person has to open; empty if that is not known yet
 }
@@ -95,8 +119,7 @@ type work struct {
 // New makes what gets a person's tokens. Close ends it.
 func New(o Options) *Person {
 	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: find.New(o.Server, o.Transport, o.Trusted()...), ask: grant.New(o.Transport)}
-	p.life, p.stop = context.WithCancel(context.Background())
-	p.last, p.quit = context.WithCancel(context.Background())
+	p.life, p.last = newEnd(), newEnd()
 	return p
 }
 
@@ -106,11 +129,11 @@ func (p *Person) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.stop()
-	late := time.AfterFunc(ending, p.quit)
+	p.life.stop()
+	late := time.AfterFunc(ending, p.last.stop)
 	defer late.Stop()
 	p.wg.Wait()
-	p.quit()
+	p.last.stop()
 }
 
 // token asks for a token. Once it is asked for, the end of ctx does not end it: what was
@@ -158,8 +181,8 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 		p.mu.Unlock()
 		return "", nil // the server will say what it wants
 	}
-	if time.Now().Before(p.pauses) {
-		err := p.failure
+	if p.work == nil && !p.renewals.over() && !p.newer(need{refused: l.Access}) {
+		err := p.renewals.failure
 		p.mu.Unlock()
 		return "", err
 	}
@@ -190,10 +213,6 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	}
 	p.mu.Lock()
 	l := p.login
-	if time.Now().Before(p.pauses) && p.work == nil {
-		defer p.mu.Unlock()
-		return false, p.failure
-	}
 	if p.o.Ask == nil && l == nil { // perhaps somebody has signed in meanwhile
 		kept, err := p.o.Store.Read(p.key)
 		if err != nil || kept == nil || kept.Access == "" {
@@ -205,9 +224,20 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 		p.mu.Unlock()
 		return false, nil // they were asked for, and not granted: to ask again changes nothing
 	}
-	if l != nil && l.Access != token && l.good(time.Now()) && (!n.widen || contains(l.Asked, c.Scopes)) {
+	if l.serves(n) {
 		p.mu.Unlock()
 		return true, nil // another has come meanwhile
+	}
+	if p.work == nil {
+		renews := l != nil && l.Refresh != "" && !n.widen
+		switch {
+		case renews && !p.renewals.over() && !p.newer(n):
+			defer p.mu.Unlock()
+			return false, p.renewals.failure
+		case !renews && !p.signIns.over() && !p.newer(n):
+			defer p.mu.Unlock()
+			return false, p.signIns.failure
+		}
 	}
 	w := p.begin(n)
 	p.mu.Unlock()
@@ -215,6 +245,18 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 		return false, err
 	}
 	return true, nil
+}
+
+// newer reports whether somebody else has kept a login that serves the need.
+func (p *Person) newer(n need) bool {
+	l, err := p.o.Store.Read(p.key)
+	return err == nil && l.serves(n)
+}
+
+// serves reports whether a login has another token than the refused one, with the scopes
+// that are missing.
+func (l *Login) serves(n need) bool {
+	return l.good(time.Now()) && l.Access != n.refused && (!n.widen || contains(l.Asked, n.challenge.Scopes))
 }
 
 func contains(all, some []string) bool {
@@ -242,11 +284,15 @@ func (p *Person) begin(n need) *work {
 		p.work = nil
 		if err != nil {
 			w.err = p.told(err)
-			p.fails++
-			p.pauses, p.failure = time.Now().Add(pause.Grown(firstPause, maxPause, p.fails)), w.err
+			switch {
+			case w.renews:
+				p.renewals.begin(w.err)
+			case p.o.Ask != nil: // somebody may sign in elsewhere at any time
+				p.signIns.begin(w.err)
+			}
 			p.o.Log.Warn("no token for the server", "err", err)
 		} else {
-			p.fails, p.pauses = 0, time.Time{}
+			p.renewals, p.signIns = rest{}, rest{}
 		}
 		close(w.done)
 	})
@@ -306,7 +352,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		l = &held
 	}
 	p.mu.Unlock()
-	if l.good(time.Now()) && l.Access != n.refused && (!n.widen || contains(l.Asked, n.challenge.Scopes)) {
+	if l.serves(n) {
 		p.take(l, false)
 		return nil
 	}
@@ -328,10 +374,12 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		}
 	}
 	if l != nil && l.Refresh != "" && !n.widen {
+		w.renews = true
 		again, err := p.renew(ctx, l)
 		if err == nil || !again {
 			return err
 		}
+		w.renews = false
 		p.o.Log.Info("the login for the server has ended", "err", err)
 	}
 	if !n.signs {

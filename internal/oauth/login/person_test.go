@@ -280,6 +280,45 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
+// A sign-in that one caller needs and that fails keeps no other caller from a token, and a
+// login that somebody has made meanwhile counts at once.
+func TestOthersGoOn(t *testing.T) {
+	defer login.Aged()()
+	r := newRig(t)
+	r.tools.Needs = func(q *http.Request) string { return q.Header.Get("X-Needs") }
+	r.tools.Change = func(m map[string]any) { m["scopes_supported"] = []string{"read"} }
+	p := r.person(nil)
+	alone := r.person(func(o *login.Options) { o.Ask = nil })
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	r.issuer.Authorized = func(v url.Values) { v.Del("code"); v.Set("error", "access_denied") }
+	for name, who := range map[string]*login.Person{"somebody is here": p, "nobody is here": alone} {
+		if status, err := r.call(who, "write"); err == nil {
+			t.Errorf("%s: a scope that is denied: %d", name, status)
+		}
+		r.issuer.Revoke(false)
+		if status, err := r.call(who); status != http.StatusOK || err != nil {
+			t.Errorf("%s: another call, whose token is renewed: %d, %v\n%s", name, status, err, r.log)
+		}
+	}
+	r.issuer.Revoke(true)
+	for name, who := range map[string]*login.Person{"somebody is here": p, "nobody is here": alone} {
+		if status, err := r.call(who); err == nil {
+			t.Errorf("%s: the login has ended: %d", name, status)
+		}
+	}
+	r.issuer.Authorized = nil
+	if _, err := r.person(nil).SignIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, who := range map[string]*login.Person{"somebody is here": p, "nobody is here": alone} {
+		if status, err := r.call(who); status != http.StatusOK || err != nil {
+			t.Errorf("%s: after a sign-in elsewhere: %d, %v\n%s", name, status, err, r.log)
+		}
+	}
+}
+
 // I-257: another authorization server gets a client of its own, and nothing of the old one.
 func TestMigration(t *testing.T) {
 	r := newRig(t)
