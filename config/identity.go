@@ -100,8 +100,8 @@ func (c *Config) identityBreaches(i int) []breach {
 		}
 		switch {
 		case rule != "":
-		case taken[strings.ToUpper(name)]:
-			rule = "is a name that the server gets of headers, forward or identity too: keep one"
+		case taken[strings.ToUpper(name)], s.Stdio != nil && s.Stdio.Passes(name), s.Rest != nil && s.Rest.Sends(name):
+			rule = "is a name under which the server gets something else too, such as what headers, env, auth or forward say: without the claim it would take that for the caller"
 		default:
 			rule = claim.Check(s.Identity[name])
 		}

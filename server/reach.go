@@ -97,6 +97,9 @@ func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Option
 	for _, f := range c.Forwards() {
 		o.Forward = append(o.Forward, f.To)
 	}
+	for name := range c.Identity {
+		o.Identity = append(o.Identity, name)
+	}
 	return o
 }
 

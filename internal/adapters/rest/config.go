@@ -121,6 +121,21 @@ const (
 // all of it at each turn.
 const autoLimit = 64 << 10
 
+// Sends reports whether Headers or Auth say what is sent in that header.
+func (c *Config) Sends(header string) bool {
+	for name := range c.Headers {
+		if strings.EqualFold(name, header) {
+			return true
+		}
+	}
+	for _, one := range c.Auth.Schemes {
+		if strings.EqualFold(one.Header, header) {
+			return true
+		}
+	}
+	return c.Auth.Default != nil && strings.EqualFold(c.Auth.Default.Header, header)
+}
+
 // Validate reports what is wrong with the settings. It only looks: no file is
 // read and nothing is connected to. Values that may be secrets are not shown.
 func (c *Config) Validate() error {

@@ -37,6 +37,9 @@ type Options struct {
 	// Forward are the names of headers of callers that the API gets. They are as
 	// the API knows them.
 	Forward []string
+	// Identity are those of them that say who the caller is. No argument of a call
+	// sets one.
+	Identity []string
 	// Prefix is how many characters will stand before the names of tools, which
 	// are cut so that both together have at most 64.
 	Prefix int
@@ -103,7 +106,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		}
 		imported, m.warnings = openapi.Tools(doc, openapi.Options{
 			Rename:    func(op *openapi.Operation, name string) string { return toolset.Rename(c.Rules, op, name) },
-			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput, Resources: c.hasResources(),
+			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput, Resources: c.hasResources(), Withheld: o.Identity,
 		})
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}
@@ -219,7 +222,7 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward,
+		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward, Withheld: o.Identity,
 		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: toolset.Retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
 		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
 	}, nil

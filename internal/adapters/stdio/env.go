@@ -59,6 +59,19 @@ func heldBack(held []string) error {
 
 func isProxy(name string) bool { return slices.Contains(proxies, strings.ToUpper(name)) }
 
+// Passes reports whether a child gets a variable of that name from Env, or from the bridge's
+// own environment, if it is there.
+func (c *Config) Passes(name string) bool {
+	is := func(pattern string) bool { return glob.Match(pattern, name) }
+	upper := strings.ToUpper(name)
+	for own := range c.Env {
+		if strings.EqualFold(own, name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.EnvPass, is) || isProxy(name) || slices.Contains(unixBase, upper) || slices.Contains(windowsBase, upper) || slices.Contains(certificates, upper)
+}
+
 // variables are the headers that a server's allow-list forwards, which have the
 // names of variables. Of several values a child gets the first.
 func variables(forwarded http.Header) map[string]string {

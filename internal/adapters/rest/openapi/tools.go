@@ -37,6 +37,8 @@ type Options struct {
 	FlattenBody bool
 	// Resources: files may be given by the addresses of resources.
 	Resources bool
+	// Withheld are the names of headers that no argument is for.
+	Withheld []string
 	// Details is said where a schema was shortened, such as how to get the rest.
 	Details string
 }

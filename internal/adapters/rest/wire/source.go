@@ -54,6 +54,8 @@ type Options struct {
 	// Forward lists the callers' headers that are passed on, each as NAME or
 	// NAME as OTHER. They win over credentials.
 	Forward []string
+	// Withheld are the names of headers that no argument sets, nor the settings of a tool.
+	Withheld []string
 
 	Timeout    time.Duration // of a call with all its attempts; 30 s
 	MaxTimeout time.Duration // the longest that a tool's own Timeout may be; 0 for no limit
@@ -376,6 +378,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	if err != nil {
 		return nil, err
 	}
+	s.withhold(r.Header)
 	op := c.Tool.Operation
 	p := &Plan{op: op, Method: op.Method, Header: r.Header, Body: r.Body, path: r.Path, query: r.Query}
 	p.settings, p.mask, p.hidden = c.Settings, s.mask, s.hidden
@@ -402,6 +405,18 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	}
 	return p, nil
 }
+
+// withhold takes the headers away that are not for arguments. Some servers take '_' for
+// '-'.
+func (s *Source) withhold(h http.Header) {
+	for name := range h {
+		if slices.ContainsFunc(s.o.Withheld, func(one string) bool { return strings.EqualFold(dashed(one), dashed(name)) }) {
+			delete(h, name)
+		}
+	}
+}
+
+func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // equip adds what only trusted servers get.
 func (s *Source) equip(p *Plan, from http.Header) {
