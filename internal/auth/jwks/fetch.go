@@ -120,17 +120,41 @@ func readFile(path string) ([]byte, error) {
 
 // Metadata are the parts of an issuer's metadata that are of use here.
 type Metadata struct {
-	Issuer        string `json:"issuer"`
-	Keys          string `json:"jwks_uri"`
-	Introspection string `json:"introspection_endpoint"`
+	Issuer        string // issuer
+	Keys          string // jwks_uri
+	Introspection string // introspection_endpoint
 
 	// What clients need of it: where they register by themselves, whether their id may be
 	// the URL of a document, how they prove that a code is theirs (S256), and which scopes
 	// there are. A provider may have what it does not say.
-	Registration string   `json:"registration_endpoint"`
-	Documents    bool     `json:"client_id_metadata_document_supported"`
-	Proofs       []string `json:"code_challenge_methods_supported"`
-	Scopes       []string `json:"scopes_supported"`
+	Registration string   // registration_endpoint
+	Documents    bool     // client_id_metadata_document_supported
+	Proofs       []string // code_challenge_methods_supported
+	Scopes       []string // scopes_supported
+}
+
+// UnmarshalJSON reads each member by itself: one that is not what it should be counts as
+// missing, and costs nothing else.
+func (m *Metadata) UnmarshalJSON(data []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*m = Metadata{
+		Issuer: part[string](all["issuer"]), Keys: part[string](all["jwks_uri"]), Introspection: part[string](all["introspection_endpoint"]),
+		Registration: part[string](all["registration_endpoint"]), Documents: part[bool](all["client_id_metadata_document_supported"]),
+		Proofs: part[[]string](all["code_challenge_methods_supported"]), Scopes: part[[]string](all["scopes_supported"]),
+	}
+	return nil
+}
+
+// part returns what a member is, or nothing.
+func part[T any](data json.RawMessage) (v T) {
+	if data == nil || json.Unmarshal(data, &v) != nil {
+		var none T
+		return none
+	}
+	return v
 }
 
 // discover returns where the metadata of the issuer says that its keys are.

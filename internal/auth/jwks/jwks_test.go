@@ -306,7 +306,8 @@ func TestPlaces(t *testing.T) {
 	}
 	meta := func(own string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"https://idp.example.com/keys"}`, own)
+			_, _ = fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"https://idp.example.com/keys",
+				"introspection_endpoint":7,"registration_endpoint":{},"client_id_metadata_document_supported":"yes","code_challenge_methods_supported":"S256","scopes_supported":["a",1]}`, own) // what is not used may be anything
 		}
 	}
 	for _, place := range []struct{ issuer, path string }{

@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"sync"
@@ -106,14 +107,27 @@ func opaque(raw string) bool {
 	})
 }
 
+// formed reports whether a text begins as a JSON Web Token does, encrypted or not.
+func formed(raw string) bool {
+	head, _, more := strings.Cut(raw, ".")
+	data, err := base64.RawURLEncoding.DecodeString(head)
+	return more && err == nil && gjson.ValidBytes(data) && data[0] == '{'
+}
+
 // verify returns what the issuer says of a token, for whatever resource it is. had is what
 // it said before, or nil: who goes by that hears when the token is not good any more.
 func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token) (*Token, error) {
+	if had != nil && !had.Until.After(time.Now()) {
+		return nil, expired(a.i.o.URL)
+	}
 	a.mu.Lock()
-	if no, known := a.refused.Get(sum); known && time.Now().Before(no.until) {
+	no, known := a.refused.Get(sum)
+	if known && time.Now().Before(no.until) {
 		a.mu.Unlock()
 		return nil, no.why
 	}
+	// What was good once is no guess, and neither is what has the form of a JSON Web Token.
+	guess := had == nil && (!known || no.why.Text) && !formed(raw)
 	if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // it has just been asked about
 		a.mu.Unlock()
 		return t, nil
@@ -126,7 +140,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 	}
 	a.mu.Unlock()
 	if first {
-		a.fly(ctx, f, raw, sum, had)
+		a.fly(ctx, f, raw, sum, had, guess)
 		return f.t, f.err
 	}
 	limit := time.NewTimer(askLimit)
@@ -146,7 +160,7 @@ func (a *asker) unavailable() *Error {
 }
 
 // fly asks, for all who wait: that the first of them goes away ends nothing.
-func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token) {
+func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token, guess bool) {
 	f.err = a.unavailable() // if nothing else is found
 	defer func() {
 		a.mu.Lock()
@@ -168,22 +182,22 @@ func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, ha
 	if had != nil && had.ended != nil && !had.ended.Load() {
 		ended = had.ended
 	}
-	if f.t, f.err = a.read(answer, ended); f.err == nil {
+	if f.t, f.err = a.read(answer, ended, guess); f.err == nil {
 		a.v.keep(sum, f.t)
 	}
 }
 
 // read returns what an answer says (I-024). One that has no iss is of the issuer that was
 // asked. One without aud is for the client that got the token, which has to be one that
-// audience lists.
-func (a *asker) read(answer []byte, ended *atomic.Bool) (*Token, error) {
+// audience lists. guess says that one that is not active may be a guess at a key.
+func (a *asker) read(answer []byte, ended *atomic.Bool, guess bool) (*Token, error) {
 	url := a.i.o.URL
 	claims, err := object(answer)
 	if err != nil {
 		return nil, refuse(Unavailable, url, "what the issuer says of the token: %v", err)
 	}
 	if member(claims, "active").Type != gjson.True {
-		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has ended, was revoked, or is no token of it", Text: true}
+		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has ended, was revoked, or is no token of it", Text: guess}
 	}
 	if iss := member(claims, "iss"); iss.Exists() && iss.Str != url {
 		return nil, refuse(Unknown, url, "the issuer says that the token is of another one, %.200q", iss.Str)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -66,6 +68,13 @@ func TestAsked(t *testing.T) {
 		{"no exp", claims{"exp": nil}, Invalid},
 		{"over", claims{"exp": time.Now().Add(-40 * 365 * 24 * time.Hour).Unix()}, Expired},
 		{"bound to a key", claims{"cnf": claims{"jkt": "x"}}, Invalid},
+		{"a refresh token", claims{"typ": "Refresh"}, Invalid},
+		{"a refresh token of another kind", claims{"token_use": "refresh_token"}, Invalid},
+		{"a refresh token of a third kind", claims{"token_type": "refresh_token"}, Invalid},
+		{"an offline token", claims{"typ": "Offline"}, Invalid},
+		{"an ID token", claims{"token_use": "id"}, Invalid},
+		{"a token_type that is no text", claims{"token_type": 7}, Invalid},
+		{"an access token", claims{"typ": "Bearer", "token_use": "access_token", "token_type": "bearer"}, OK},
 		{"nobody", claims{"sub": nil, "client_id": nil}, Invalid},
 		{"a line break in sub", claims{"sub": "a\nb"}, Invalid},
 	} {
@@ -208,6 +217,54 @@ func TestAskedAgain(t *testing.T) {
 			t.Errorf("after its end: %s", res)
 		}
 	})
+}
+
+// Who shows a token that was good, or has the form of a JSON Web Token, does not guess at
+// keys. A token that has expired is not asked about.
+func TestAskedIsNoGuess(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, asking(always))
+			i := r.issuers[0]
+			good := true
+			end := time.Now().Add(time.Hour).Unix()
+			says(i, func(string) any { return active(i, claims{"active": good, "exp": end}) })
+			check := func(name, raw string, want Result, guess bool, questions int) {
+				t.Helper()
+				before := i.Asked(introspection)
+				_, err := r.v.Verify(t.Context(), raw, sha256.Sum256([]byte(raw)), files)
+				var e *Error
+				if err != nil && !errors.As(err, &e) || (e == nil) != (want == OK) || e != nil && (e.Result != want || e.Text != guess) {
+					t.Errorf("always %t, %s: %+v", always, name, err)
+				}
+				if n := i.Asked(introspection) - before; n != questions {
+					t.Errorf("always %t, %s: %d questions", always, name, n)
+				}
+			}
+			for _, raw := range []string{"revoked", "expired"} {
+				check("good", raw, OK, false, 1)
+			}
+			jwt := i.Token(here, claims{"exp": time.Now().Add(-time.Hour).Unix()})
+			check("a JSON Web Token that has expired", jwt, Expired, false, 0)
+			good = false
+			time.Sleep(DefaultCache + time.Second)
+			for n := range 3 {
+				check(fmt.Sprint("revoked ", n), "revoked", Invalid, false, 1)
+				time.Sleep(refusedKept + time.Second)
+			}
+			check("unknown", "unknown", Invalid, true, 1)
+			check("nearly of the form", "un.kno.wn", Invalid, true, 1)
+			time.Sleep(2 * time.Hour)
+			for n := range 3 {
+				check(fmt.Sprint("expired ", n), "expired", Expired, false, 0)
+				time.Sleep(refusedKept + time.Second)
+			}
+			if always {
+				check("a JSON Web Token that is not active", authtest.NewKey(t, "k", "ES256").Sign(t, nil, i.Claims(here, claims{"exp": time.Now().Add(time.Hour).Unix()})), Invalid, false, 1)
+			}
+			check("an encrypted one", "eyJhbGciOiJkaXIifQ..a.b.c", Invalid, false, 1)
+		})
+	}
 }
 
 // An issuer that is slow, hangs, or answers what is of no use: those who show tokens that

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,8 @@ func (e *Error) Error() string { return e.Why }
 func refuse(r Result, issuer, format string, args ...any) *Error {
 	return &Error{Result: r, Issuer: issuer, Why: fmt.Sprintf(format, args...)}
 }
+
+func expired(issuer string) *Error { return refuse(Expired, issuer, "the token has expired") }
 
 // Token is what a token says that was found good.
 type Token struct {
@@ -281,6 +284,9 @@ func (v *Verifier) forget(sum [32]byte, had *Token, err error) {
 	if had.ended != nil {
 		had.ended.Store(true)
 	}
+	if had.key == nil && e.Result == Expired {
+		return // it is known why it does not count: nobody is asked again
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known.Remove(sum)
@@ -334,6 +340,9 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 		return nil, refuse(Unknown, "", "the token is of no issuer that oauth lists, %.200q", iss.Str)
 	}
 	if i.always() {
+		if ends, ok := seconds(member(claims, "exp")); ok && !ends.Add(i.o.Skew).After(time.Now()) {
+			return nil, expired(i.o.URL)
+		}
 		return i.asks.verify(ctx, raw, sum, had)
 	}
 	// All that costs nothing comes first: only who has a token that could be good has
@@ -415,7 +424,7 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	}
 	t := &Token{Issuer: i.o.URL, Until: ends.Add(i.o.Skew), Claims: claims}
 	if !t.Until.After(now) {
-		return no(Expired, "the token has expired")
+		return nil, expired(i.o.URL)
 	}
 	for _, name := range []string{"nbf", "iat"} {
 		if v := member(claims, name); v.Exists() {
@@ -423,6 +432,9 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 				return no(Invalid, "the %s of the token is ahead, or no time: are the clocks right?", name)
 			}
 		}
+	}
+	if what := otherUse(claims, asked); what != "" {
+		return no(Invalid, "this is no access token: %s", what)
 	}
 	if member(claims, "cnf").Exists() {
 		return no(Invalid, "the token is bound to a key (cnf), and was shown without it")
@@ -446,4 +458,24 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 		return no(Invalid, "the token does not say of whom it is: sub must be text of 1 to 256 bytes without control characters")
 	}
 	return t, nil
+}
+
+// otherUse returns what says of a token that it is for something else than access, such as
+// to get the next one; empty if nothing does. What issuers write has no standard.
+func otherUse(claims gjson.Result, asked bool) string {
+	is := func(name string, values ...string) bool {
+		v := member(claims, name)
+		return v.Exists() && slices.ContainsFunc(values, func(one string) bool { return strings.EqualFold(one, v.Str) })
+	}
+	isNot := func(name string, values ...string) bool { return member(claims, name).Exists() && !is(name, values...) }
+	for name, wrong := range map[string]bool{
+		"typ":        is("typ", "refresh", "id", "offline"), // Keycloak
+		"token_use":  isNot("token_use", "access", "access_token"),
+		"token_type": asked && isNot("token_type", "bearer", "access_token", "urn:ietf:params:oauth:token-type:access_token"),
+	} {
+		if wrong {
+			return fmt.Sprintf("its %s is %.50q", name, member(claims, name).String())
+		}
+	}
+	return ""
 }

@@ -211,6 +211,7 @@ func TestRefused(t *testing.T) {
 			from(Signature, "N-21 signature of zeros", func(_ *authtest.Issuer, good string) string {
 				return good[:strings.LastIndex(good, ".")+1] + base64.RawURLEncoding.EncodeToString(make([]byte, 64))
 			}),
+			with(Invalid, "an ID token that says so", claims{"typ": "ID"}), with(Invalid, "a refresh token", claims{"token_use": "refresh"}), with(OK, "an access token that says so", claims{"typ": "Bearer", "token_use": "access", "token_type": "x"}),
 			head(Invalid, "N-32 another type", claims{"typ": "oauth-id-jag+jwt"}), head(Invalid, "N-32 dpop", claims{"typ": "dpop+jwt"}), head(Invalid, "N-32 logout", claims{"typ": "logout+jwt"}),
 
 			with(Invalid, "N-22 no exp", claims{"exp": nil}), with(Invalid, "N-22 exp is text", claims{"exp": "4000000000"}),
