@@ -1,0 +1,479 @@
+// Drives the console in a real Chromium, over the DevTools protocol.
+//
+//	node browser.mjs OPTIONS     OPTIONS is JSON: see below
+//
+// Each step is a line of output, "ok NAME" or "not ok NAME: why". A step waits for what is to be seen, never
+// for time to pass.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { chromium } from 'playwright-core';
+
+/**
+ * base: the bridge without access rules; locked: one with them, with key; chromium: the program; file: the
+ * configuration of base, which a step edits; shots: where pictures are put, if any.
+ */
+const o = JSON.parse(process.argv[2]);
+const axe = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const patience = o.patience ?? 60_000;
+
+let failures = 0;
+/** @param {string} name @param {() => Promise<void>} run */
+async function step(name, run) {
+  if (o.only && !new RegExp(o.only).test(name)) return;
+  if (failures > 40) return; // each may have waited for long
+  const began = Date.now();
+  try {
+    await run();
+    console.log(`ok ${name} (${Date.now() - began} ms)`);
+  } catch (e) {
+    failures++;
+    console.log(`not ok ${name}: ${String(e.stack ?? e).replace(/\n/g, '\n    ')}`);
+    if (o.failed) await page.screenshot({ path: path.join(o.failed, `${name.replace(/\W+/g, '-')}.png`) }).catch(() => {});
+  }
+}
+
+const browser = await chromium.launch({ executablePath: o.chromium, args: ['--no-sandbox', '--headless=new', '--disable-dev-shm-usage', '--disable-gpu'] });
+const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, colorScheme: 'light', reducedMotion: 'reduce', timezoneId: 'UTC', locale: 'en-GB' });
+context.setDefaultTimeout(patience);
+/** What the browser complained of. @type {string[]} */
+const complaints = [];
+/** Complaints that a step means to cause. @type {RegExp[]} */
+const meant = [];
+let page = await open(context);
+
+/** @param {import('playwright-core').BrowserContext} context */
+async function open(context) {
+  const p = await context.newPage();
+  await p.addInitScript(() => addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`)));
+  const note = (text) => { if (!meant.some((m) => m.test(text))) complaints.push(text); };
+  p.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') note(`${m.type()}: ${m.text()} ${m.location().url ?? ''}`); });
+  p.on('pageerror', (e) => note(`fault: ${e.stack}`));
+  p.on('dialog', (d) => d.accept());
+  p.on('request', (r) => { if (!r.url().startsWith(o.base) && !r.url().startsWith(o.locked) && !r.url().startsWith('blob:')) note(`request to ${r.url()}`); });
+  return p;
+}
+
+const see = (text, options = {}) => page.getByText(text, options).first().waitFor();
+const heading = (name) => page.getByRole('heading', { name, exact: true }).first().waitFor();
+/** The control of a field of a form. @param {string} name @param {any} [within] */
+const field = (name, within = page) => within.locator('div.field').filter({ has: page.locator('label', { hasText: new RegExp(`^${name}`) }) }).locator('input, textarea, select').first();
+const button = (name) => page.getByRole('button', { name, exact: true });
+/** @param {string} hash */
+async function go(hash) {
+  await page.goto(`${o.base}/ui/${hash}`);
+}
+
+/** Opens an entry of a server in Try. @param {string} server @param {string} tab @param {string} name @param {string} [revision] */
+async function item(server, tab, name, revision) {
+  await go(`#/try/${server}/${tab}/${encodeURIComponent(name)}${revision ? `?revision=${revision}` : ''}`);
+  await page.locator('section.item', { hasText: name }).waitFor();
+  await page.locator('p[role=status]', { hasText: revision ?? '2026-07-28' }).waitFor();
+}
+
+/** Waits for the verdict of a call. @param {string|RegExp} verdict @param {string|RegExp} [shown] */
+async function verdict(verdict, shown) {
+  await page.locator('.verdict', { hasText: verdict }).waitFor();
+  if (shown) await page.locator('.outcome', { hasText: shown }).waitFor();
+}
+
+/** @param {string} name */
+async function shot(name) {
+  if (!o.shots) return;
+  const size = page.viewportSize();
+  if (size.width > 900) await page.setViewportSize({ width: 900, height: 560 });
+  await page.screenshot({ path: path.join(o.shots, `${name}.png`), animations: 'disabled' });
+  await page.setViewportSize(size);
+}
+
+/** What axe has against the page, of some weight. @param {string[]} [rules] only these */
+async function audit(rules) {
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
+  const found = await page.evaluate((rules) => /** @type {any} */ (window).axe.run(document, { resultTypes: ['violations'], ...(rules ? { runOnly: rules } : {}) }), rules);
+  return found.violations.filter((v) => v.impact === 'serious' || v.impact === 'critical').map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} (${n.failureSummary?.replace(/\s+/g, ' ').slice(0, 200)})`).join('; ')}`);
+}
+
+await step('overview', async () => {
+  await go('');
+  await heading('Overview');
+  for (const name of ['legacy', 'modern', 'odd', 'broken']) await page.getByRole('link', { name, exact: true }).waitFor();
+  await see('● live');
+});
+
+await step('a server, and what operators do with it', async () => {
+  await page.getByRole('link', { name: 'legacy', exact: true }).click();
+  await heading('legacy');
+  await button('try now').click();
+  await see(/it works/);
+  await button('open the breaker').click();
+  await page.locator('.facts', { hasText: 'forced' }).waitFor();
+  await button('leave the breaker to itself').click();
+  await button('leave the breaker to itself').waitFor({ state: 'detached' });
+  await button('forget its lists').click();
+  await see(/\d+ forgotten/);
+});
+
+await step('a server that does not work says why', async () => {
+  await go('#/servers/broken');
+  await heading('broken');
+  await button('try now').click();
+  await see(/it does not work: ./);
+  await go('');
+  await page.getByRole('row', { name: /broken/ }).getByText('failing').waitFor();
+  await shot('overview');
+});
+
+for (const [server, revision] of [['legacy', '2025-11-25'], ['modern', '2026-07-28'], ['legacy', '2026-07-28'], ['modern', '2025-11-25']]) {
+  const pair = `client ${revision}, ${server} server`;
+  await step(`${pair}: a call`, async () => {
+    await item(server, 'tools', 'text', revision);
+    await field('message').fill('hello <b>you</b>');
+    await button('call').click();
+    await verdict('ok', 'hello <b>you</b>');
+    await item(server, 'tools', 'structured', revision);
+    await button('call').click();
+    await verdict('output fits its schema ✔', '21.5');
+  });
+  await step(`${pair}: progress, failure, cancel`, async () => {
+    await item(server, 'tools', 'steps', revision);
+    await field('n').fill('3');
+    await button('call').click();
+    await verdict('3 progress', '3 steps');
+    await item(server, 'tools', 'failing', revision);
+    await button('call').click();
+    await verdict('the tool failed', 'it went wrong');
+    await item(server, 'tools', 'wait', revision);
+    await button('call').click();
+    await button('cancel').click();
+    await verdict('failed', 'cancelled');
+  });
+  await step(`${pair}: the server asks`, async () => {
+    await item(server, 'tools', 'form', revision);
+    await button('call').click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Who are you?').waitFor();
+    await dialog.getByRole('button', { name: 'answer' }).click();
+    await dialog.getByText('▲ is needed').waitFor();
+    await field('Name', dialog).fill('Kim');
+    await field('age', dialog).fill('200');
+    await dialog.getByText('must be at most 150').waitFor();
+    await field('age', dialog).fill('41');
+    if (server === 'modern') await shot('asked');
+    await dialog.getByRole('button', { name: 'answer' }).click();
+    await verdict('ok', /"name":"Kim"/);
+    await button('call').click();
+    await dialog.getByRole('button', { name: 'decline' }).click();
+    await verdict('ok', 'decline');
+    await item(server, 'tools', 'url', revision);
+    await button('call').click();
+    await dialog.getByText('https://example.com/agree?a=1&b=2').waitFor();
+    await dialog.getByRole('button', { name: 'I agree' }).click();
+    await verdict('ok', 'accept');
+    await item(server, 'tools', 'rounds', revision);
+    await button('call').click();
+    for (const [prompt, said] of [['one', 'first'], ['after first', 'second']]) {
+      await dialog.getByText(prompt, { exact: true }).waitFor();
+      await field('your answer', dialog).fill(said);
+      await dialog.getByRole('button', { name: 'answer' }).click();
+    }
+    await verdict('ok', 'second');
+    await item(server, 'tools', 'sample', revision);
+    await button('call').click();
+    await dialog.getByText('asks for a completion').waitFor();
+    await page.keyboard.press('Escape');
+    await page.locator('.verdict').waitFor();
+    await item(server, 'tools', 'choices', revision);
+    await button('call').click();
+    await dialog.getByLabel('red').check();
+    await dialog.getByLabel('blue').check();
+    await dialog.getByRole('button', { name: 'answer' }).click();
+    await verdict('ok', /\["red","blue"\]/);
+  });
+  await step(`${pair}: prompts, resources, templates`, async () => {
+    await item(server, 'prompts', 'greet', revision);
+    await field('how').pressSequentially('c');
+    await page.locator('datalist option[value="calmly"]').waitFor({ state: 'attached' });
+    await field('who').fill('Kim');
+    await button('get').click();
+    await verdict('ok', 'c, Kim!');
+    await item(server, 'resources', 'era://blob/1', revision);
+    await button('read').click();
+    await page.locator('.outcome img').waitFor();
+    await item(server, 'templates', 'era://text/{n}', revision);
+    await field('n').fill('a b');
+    await page.getByText('era://text/a%20b').first().waitFor();
+    await button('read').click();
+    await verdict('ok', 'text a%20b');
+  });
+}
+
+await step('a resource that changes', async () => {
+  for (const [server, revision] of [['legacy', '2025-11-25'], ['modern', '2026-07-28']]) {
+    await item(server, 'resources', 'era://text/1', revision);
+    await button('subscribe').click();
+    await button('unsubscribe').waitFor();
+    await page.locator('nav[aria-label="what the server has"] .tab', { hasText: 'tools' }).click();
+    await page.getByRole('link', { name: 'touch', exact: true }).click();
+    await field('uri').fill('era://text/1');
+    await button('call').click();
+    await verdict('ok', 'touched');
+    await page.locator('.tab', { hasText: 'resources' }).click();
+    await page.getByText('● changed').waitFor();
+  }
+});
+
+await step('capabilities can be switched off', async () => {
+  await item('modern', 'tools', 'form');
+  await page.getByLabel('elicitation').uncheck();
+  await page.locator('section.item').waitFor();
+  meant.push(/status of 400/);
+  await button('call').click();
+  await verdict(/error -32021/);
+});
+
+await step('what servers say is text', async () => {
+  await item('odd', 'tools', 'markup', '2025-11-25');
+  await button('call').click();
+  await verdict('ok', '<img src=x onerror="window.hurt=1">');
+  assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
+  assert.deepEqual(await page.locator('.outcome a').evaluateAll((all) => all.map((a) => a.getAttribute('href'))), ['https://example.com/a?b=1']);
+  assert.equal(await page.locator('.outcome a').first().getAttribute('rel'), 'noreferrer noopener');
+  await item('odd', 'tools', 'long', '2025-11-25');
+  await button('call').click();
+  await button('show all 100000 characters').click();
+  await page.waitForFunction(() => document.querySelector('.outcome pre')?.textContent?.length === 100000);
+});
+
+await step('a destructive tool asks once', async () => {
+  await item('odd', 'tools', 'erase', '2025-11-25');
+  await see('Erases⟦U+202E⟧ a file');
+  await field('path').fill('notes.txt');
+  await button('call').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'no' }).click();
+  assert.equal(await page.locator('.verdict').count(), 0);
+  await button('call').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
+  await verdict('ok', 'erased notes.txt');
+  await button('call').click();
+  await verdict('ok', 'erased notes.txt');
+  assert.equal(await page.getByRole('dialog').count(), 0);
+});
+
+await step('a form of every shape sends what was touched, exactly', async () => {
+  await item('odd', 'tools', 'shapes', '2025-11-25');
+  await field('name').fill('n');
+  await field('big').fill('12345678901234567890');
+  await field('maybe').fill('1.50');
+  await field('colour').selectOption('green');
+  await page.evaluate(() => scrollTo(0, 0));
+  await shot('try');
+  await button('add an item to rows').click();
+  await button('add an item to item 1').click();
+  await page.locator('div.field', { has: page.locator('label', { hasText: /^item 1/ }) }).locator('input').last().fill('7');
+  await button('add tree').click();
+  await button('add next').click();
+  await page.locator('div.field', { has: page.locator('label', { hasText: /^leaf/ }) }).locator('textarea').last().fill('l');
+  await page.getByLabel('by bytes').check();
+  await field('bytes').fill('3');
+  await button('JSON').first().click();
+  const want = { name: 'n', big: '#', maybe: '#', colour: 'green', rows: [[7]], tree: { next: { leaf: 'l' } }, either: { bytes: 3 } };
+  const text = await page.getByLabel('arguments', { exact: true }).inputValue();
+  assert.deepEqual(JSON.parse(text.replace('12345678901234567890', '"#"').replace('1.50', '"#"')), want);
+  await page.getByLabel('arguments', { exact: true }).fill(`${text.slice(0, -1)}, "extra": `);
+  await see('▲ This is no JSON yet.');
+  assert.ok(await button('Form').isDisabled());
+  await page.getByLabel('arguments', { exact: true }).fill(`${text.trimEnd().slice(0, -1)}, "extra": 1.0}`);
+  await button('Form').click();
+  await field('extra').waitFor();
+  await button('call').click();
+  await verdict('ok', '"big":12345678901234567890');
+  const sent = await page.locator('.outcome pre').first().textContent();
+  assert.match(sent ?? '', /"maybe":1\.50/);
+  assert.match(sent ?? '', /"extra":1\.0/);
+  assert.doesNotMatch(sent ?? '', /left|null/);
+  await button('raw messages (2)').click();
+  await see('→ server tools/call');
+});
+
+await step('all servers as one', async () => {
+  await go('#/try/*');
+  await page.getByRole('link', { name: /odd__erase/ }).waitFor();
+});
+
+await step('calls', async () => {
+  await go('#/calls');
+  await heading('Calls');
+  const other = await open(context); // calls are watched since somebody looks
+  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict').waitFor();
+  await other.close();
+  await page.locator('.row', { hasText: 'scribble' }).first().waitFor();
+  await page.getByLabel('filter').fill('server:legacy status:tool_error');
+  await page.locator('.row', { hasText: 'scribble' }).waitFor({ state: 'detached' });
+  await page.getByLabel('filter').fill('scribble server:odd');
+  await page.waitForFunction(() => location.hash.includes('scribble'));
+  await page.reload();
+  const row = page.locator('.row', { hasText: 'scribble' }).first();
+  await row.getByRole('button').click();
+  await page.locator('section.card', { hasText: 'arrives' }).waitFor();
+  await shot('calls');
+});
+
+await step('a call under way is cancelled from outside', async () => {
+  const other = await open(context);
+  await other.goto(`${o.base}/ui/#/calls?filter=name:wait%20status:running`);
+  await other.getByRole('heading', { name: 'Calls', exact: true }).waitFor();
+  await item('legacy', 'tools', 'wait', '2025-11-25');
+  await button('call').click();
+  await other.locator('.row', { hasText: 'wait' }).getByRole('button').first().click();
+  await other.getByRole('button', { name: 'cancel' }).click();
+  await page.locator('.verdict').waitFor();
+  await other.close();
+});
+
+await step('sessions', async () => {
+  const ids = () => page.evaluate(() => fetch('api/v1/sessions').then((r) => r.json()).then((a) => a.sessions.map((s) => s.id)));
+  await go('#/sessions');
+  await heading('Sessions');
+  const before = await ids();
+  const other = await open(context);
+  await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  const id = (await ids()).find((i) => !before.includes(i));
+  const row = page.getByRole('row', { name: new RegExp(id) });
+  await row.waitFor();
+  await shot('sessions');
+  meant.push(/status of 404/);
+  await row.getByRole('button', { name: 'end' }).click();
+  await row.waitFor({ state: 'detached' });
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict.bad').waitFor();
+  await other.close();
+});
+
+await step('log', async () => {
+  await go('#/log');
+  await heading('Log');
+  const other = await open(context);
+  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await page.locator('.row', { hasText: 'scribbled on stderr' }).first().waitFor();
+  await other.close();
+  await page.getByLabel('filter').fill('server:legacy');
+  await page.locator('.row', { hasText: 'scribbled' }).waitFor({ state: 'detached' });
+  await page.getByLabel('filter').fill('');
+  await page.locator('.row', { hasText: 'scribbled' }).first().waitFor();
+});
+
+await step('configuration', async () => {
+  await go('#/config');
+  await heading('Configuration');
+  await see('Nothing: the file is as it counts.');
+  const text = fs.readFileSync(o.file, 'utf8');
+  fs.writeFileSync(o.file, text.replace('session_idle: 31m', 'session_idle: 32m'));
+  await button('look again').click();
+  await page.getByRole('row', { name: /session_idle/ }).waitFor();
+  await button('reload now').click();
+  await see(/^reloaded, with 1 changes/);
+  fs.writeFileSync(o.file, `${text}\nnonsense: true\n`);
+  meant.push(/status of 422/);
+  await button('look again').click();
+  await page.getByRole('alert').getByText(/nonsense/).waitFor();
+  fs.writeFileSync(o.file, text.replace('session_idle: 31m', 'session_idle: 32m'));
+});
+
+await step('by keyboard alone', async () => {
+  await go('#/overview');
+  await page.reload(); // what was agreed to is forgotten
+  await heading('Overview');
+  await page.getByRole('link', { name: 'odd', exact: true }).waitFor();
+  /** Presses a key until what has the focus says something. @param {string} key @param {RegExp} name */
+  const until = async (key, name) => {
+    for (let i = 0; i < 120; i++) {
+      const focused = await page.evaluate(() => { const e = /** @type {any} */ (document.activeElement); return e ? `${e.getAttribute('aria-label') ?? ''} ${e.labels?.[0]?.textContent ?? ''} ${e.textContent ?? ''}`.trim().slice(0, 80) : ''; });
+      if (name.test(focused)) return;
+      await page.keyboard.press(key);
+    }
+    throw new Error(`the focus never came to ${name}`);
+  };
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('try odd');
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: /erase/ }).waitFor();
+  await until('Tab', /^erase/);
+  await page.keyboard.press('Enter');
+  await page.locator('section.item').waitFor();
+  await until('Tab', /^path/);
+  await page.keyboard.type('by-hand.txt');
+  await page.keyboard.press('Control+Enter');
+  await page.getByRole('dialog').waitFor();
+  await until('Tab', /^call it/);
+  await page.keyboard.press('Enter');
+  await verdict('ok', 'erased by-hand.txt');
+  assert.match(await page.evaluate(() => document.activeElement?.tagName ?? ''), /TEXTAREA|INPUT/, 'the focus is back in the field');
+});
+
+await step('each page without serious findings of axe, light and dark, and from 360 px', async () => {
+  /** @type {string[]} */
+  const found = [];
+  await page.goto(`${o.base}/ui/`);
+  for (const [name, hash, ready] of [
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.row'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
+  ]) {
+    await page.evaluate((h) => { location.hash = h; }, hash);
+    await page.locator(ready).first().waitFor();
+    for (const colorScheme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme });
+      found.push(...(await audit(colorScheme === 'dark' ? ['color-contrast'] : undefined)).map((f) => `${name}, ${colorScheme}: ${f}`));
+    }
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.setViewportSize({ width: 360, height: 740 });
+    const wide = await page.evaluate(() => document.scrollingElement.scrollWidth);
+    if (wide > 360) found.push(`${name}: ${wide} px wide at 360 px`);
+    if (name === 'try') await shot('narrow');
+    await page.setViewportSize({ width: 1200, height: 800 });
+  }
+  assert.deepEqual(found, []);
+});
+
+await step('colours by hand', async () => {
+  await go('#/overview');
+  const colours = page.getByRole('button', { name: /^colours/ });
+  await colours.click();
+  await colours.click();
+  const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  assert.equal(await back(), 'rgb(22, 24, 28)');
+  await page.reload();
+  await heading('Overview');
+  assert.equal(await back(), 'rgb(22, 24, 28)', 'it is remembered');
+});
+
+await step('signing in and out', async () => {
+  meant.push(/status of 401/);
+  await page.goto(`${o.locked}/ui/`);
+  await page.getByLabel('key').fill('wrong');
+  await button('sign in').click();
+  await see('This key is not known.');
+  assert.deepEqual(await audit(), []);
+  await page.getByLabel('key').fill(o.key);
+  await page.keyboard.press('Enter');
+  await heading('Overview');
+  await see('● live');
+  await page.goto(`${o.locked}/ui/#/try/modern/tools/text`);
+  await field('message').fill('signed in');
+  await button('call').click();
+  await verdict('ok', 'signed in');
+  await button('sign out').click();
+  await page.getByLabel('key').waitFor();
+  await page.reload();
+  await page.getByLabel('key').waitFor();
+});
+
+await step('no fault, no report of the policy, no request elsewhere', async () => assert.deepEqual(complaints, []));
+
+await browser.close();
+process.exitCode = failures ? 1 : 0;

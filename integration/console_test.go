@@ -1,0 +1,65 @@
+package integration
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
+
+// The console in a real browser: each page and action, both eras on both sides, what
+// servers ask, forms of every shape, light and dark, a narrow window, the keyboard
+// alone, and what axe finds. console/browser.mjs has the steps.
+func TestConsole(t *testing.T) {
+	browser := need(t, "chromium")
+	folder := t.TempDir()
+	servers := fmt.Sprintf(`session_idle: 31m
+reload: off
+listen: 127.0.0.1:0
+servers:
+  legacy:
+    stdio: { command: %[1]q, args: ["2025-11-25", stdio] }
+  modern:
+    stdio: { command: %[1]q, args: ["2026-07-28", stdio] }
+  odd:
+    stdio: { command: %[2]q, args: [%[3]q] }
+  broken:
+    stdio: { command: no-such-program }
+`, eraServerProgram(t), need(t, "node"), absolute(t, "console/server.mjs"))
+	file := writeFile(t, folder, "bridge.yaml", servers)
+	locked := writeFile(t, folder, "locked.yaml", servers+"console: on\naccess:\n  - { name: ops, token: correct-horse-battery-staple }\nadmin: [ops]\n")
+	options := map[string]string{"file": file, "chromium": browser, "key": "correct-horse-battery-staple", "failed": os.Getenv("BRIDGE_TEST_SHOTS")}
+	for name, file := range map[string]string{"base": file, "locked": locked} {
+		p := start(t, exec.Command(bridgeProgram(t), "serve", file))
+		t.Cleanup(func() { p.stop(t) })
+		options[name] = p.base
+	}
+	if *shots {
+		options["shots"] = absolute(t, "../docs/console")
+	}
+	text, err := json.Marshal(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := string(runNode(t, 5*time.Minute, "console/browser.mjs", string(text)))
+	t.Log(out)
+	if n := strings.Count("\n"+out, "\nok "); n < 30 || strings.Contains("\n"+out, "\nnot ok ") || !strings.Contains(out, "ok no fault") {
+		t.Errorf("%d steps went well, not all of them", n)
+	}
+}
+
+func writeFile(t *testing.T, folder, name, text string) string {
+	t.Helper()
+	path := filepath.Join(folder, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
