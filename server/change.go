@@ -124,6 +124,8 @@ func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOp
 	}
 	s.count(now)
 	s.now.Store(before)
+	s.coming.Store(c) // nothing new is served before its scopes count
+	defer s.coming.Store(nil)
 	err := s.b.Apply(gateway.Change{Names: now.names(), Servers: fresh, Drain: c.Drain, Settings: settings, Gone: func(name string) {
 		if r := gone[name]; r.close != nil {
 			r.close()

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/downstream"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/claim"
@@ -28,23 +29,44 @@ import (
 // claimed is what a configuration wants to know of tokens. It is not changed: another
 // takes its place.
 type claimed struct {
-	of      *config.Config
-	claims  []string        // that servers are told
-	headers []string        // in which they are told these
-	scoped  bool            // calls of some server need scopes
-	known   map[string]bool // the scopes that the configuration names
+	of      [2]*config.Config // the one that counts; and nil, or the one that is about to
+	claims  []string          // that servers are told
+	headers []string          // in which they are told these
+	scoped  bool              // calls of some server need scopes
+	known   map[string]bool   // the scopes that the configuration names
+	former  map[string][]names
 }
+
+// names are how a server's settings have named things.
+type names struct{ tools, prompts map[string]string }
+
+// maxFormer is of how many former settings of a server the names are known.
+const maxFormer = 8
 
 // claimed returns what the configuration wants to know that counts now.
 func (s *Server) claimed() *claimed {
-	c := s.c()
-	if now := s.wanted.Load(); now != nil && now.of == c {
-		return now
+	// What is about to count is looked at first: it counts before the other does not.
+	of := [2]*config.Config{1: s.coming.Load()}
+	of[0] = s.c()
+	was := s.wanted.Load()
+	if was != nil && was.of == of {
+		return was
 	}
-	now := &claimed{of: c, known: map[string]bool{}}
-	if was := s.wanted.Load(); was != nil { // a server with former settings goes on for its sessions
-		now.claims, now.headers = slices.Clone(was.claims), slices.Clone(was.headers)
+	now := &claimed{of: of, known: map[string]bool{}, former: map[string][]names{}}
+	if was != nil { // a server with former settings goes on for its sessions
+		now.claims, now.headers, now.former = slices.Clone(was.claims), slices.Clone(was.headers), maps.Clone(was.former)
 	}
+	for _, c := range of {
+		if c != nil {
+			now.take(c)
+		}
+	}
+	s.wanted.Store(now)
+	return now
+}
+
+// take adds what a configuration wants to know.
+func (now *claimed) take(c *config.Config) {
 	know := func(scopes []string) {
 		for _, one := range scopes {
 			now.known[one] = true
@@ -58,6 +80,11 @@ func (s *Server) claimed() *claimed {
 	}
 	for i := range c.Servers {
 		one := &c.Servers[i]
+		its := names{one.Tools.Rename, one.Prompts.Rename}
+		had := now.former[one.Name]
+		if !slices.ContainsFunc(had, func(n names) bool { return maps.Equal(n.tools, its.tools) && maps.Equal(n.prompts, its.prompts) }) {
+			now.former[one.Name] = append(had[max(0, len(had)-maxFormer):len(had):len(had)], its)
+		}
 		for _, name := range one.Identity {
 			if !slices.Contains(now.claims, name) {
 				now.claims = append(now.claims, name)
@@ -73,8 +100,6 @@ func (s *Server) claimed() *claimed {
 			}
 		}
 	}
-	s.wanted.Store(now)
-	return now
 }
 
 // identify puts into a request's headers what servers are told of its caller, in the
@@ -102,8 +127,9 @@ func (s *Server) identify(r *http.Request, to place) *http.Request {
 
 // need is what the messages of a request need, as scopes.
 type need struct {
-	grant func(server, tool string) bool // whether the rule of the caller lets it use a server, or a tool of it
-	all   []string
+	grant  func(server, tool string) bool // whether the rule of the caller lets it use a server, or a tool of it
+	former map[string][]names
+	all    []string
 }
 
 // add adds scopes that are not among them yet.
@@ -145,23 +171,41 @@ func (n *need) match(c *config.Server, a *subject, name string) {
 	if a.tool && !a.doubtful && !n.grant(c.Name, name) {
 		return // it is hidden from the caller, whatever its scopes
 	}
-	if a.tool && c.Rest != nil && name == shownAs(c, rest.CallTool) {
+	if a.tool && c.Rest != nil && name == shownAs(c.Tools.Rename, rest.CallTool) {
 		n.match(c, a.called(c), "")
 	}
-	by := a.by(&c.Scopes)
-	for _, pattern := range slices.Sorted(maps.Keys(by)) {
-		if a.matches(pattern, name) {
-			n.add(by[pattern])
+	called := []string{name}
+	for _, was := range n.former[c.Name] { // sessions keep the names that they have begun with
+		switch {
+		case a.tool:
+			called = append(called, shownAs(c.Tools.Rename, ownOf(was.tools, name)))
+		case !a.located:
+			called = append(called, shownAs(c.Prompts.Rename, ownOf(was.prompts, name)))
+		}
+	}
+	for pattern, scopes := range a.by(&c.Scopes) {
+		if slices.ContainsFunc(called, func(name string) bool { return a.matches(pattern, name) }) {
+			n.add(scopes)
 		}
 	}
 }
 
-// shownAs returns the name under which clients see a tool of a server.
-func shownAs(c *config.Server, own string) string {
-	if name, renamed := c.Tools.Rename[own]; renamed {
+// shownAs returns the name under which clients see something of a server.
+func shownAs(renamed map[string]string, own string) string {
+	if name, is := renamed[own]; is {
 		return name
 	}
 	return own
+}
+
+// ownOf returns the name that a server itself has for what clients see under that one.
+func ownOf(renamed map[string]string, name string) string {
+	for own, shown := range renamed {
+		if shown == name {
+			return own
+		}
+	}
+	return name
 }
 
 // called returns the operation of an HTTP API that a tool is to call.
@@ -173,7 +217,7 @@ func (a *subject) called(c *config.Server) *subject {
 			own, _ = rawjson.Text(value)
 		}
 	})
-	return &subject{by: a.by, name: shownAs(c, own), doubtful: times != 1 || own == "", tool: true}
+	return &subject{by: a.by, name: shownAs(c.Tools.Rename, own), doubtful: times != 1 || own == "", tool: true}
 }
 
 // subjects returns what a message is about that may need scopes.
@@ -226,9 +270,13 @@ const longest = 55
 // ofAll adds what a message needs where all servers are one: what it needs at each server
 // that it may go to. As a rule the prefix of a name leaves one.
 func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
-	task := ""
-	if strings.HasPrefix(m.Method, "tasks/") {
-		task, _, _ = strings.Cut(gjson.GetBytes(m.Params, "taskId").Str, ":")
+	var tasks []string
+	switch {
+	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list":
+		tasks = []string{gjson.GetBytes(m.Params, "taskId").Str}
+	case m.Method == era.Listen:
+		wants, _ := list.ReadListen(m.Params) // a fault makes it a doubtful one
+		tasks = wants.Tasks
 	}
 	about := subjects(m)
 	prefixed := map[string]bool{} // names that begin with the prefix of a server
@@ -242,7 +290,7 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 		if !n.grant(c.Name, "") {
 			continue // to the caller it does not exist
 		}
-		if c.Name == task {
+		if slices.ContainsFunc(tasks, func(id string) bool { return ofTask(servers, id) == c.Name || ofTask(servers, id) == "" }) {
 			n.add(c.Scopes.All)
 		}
 		for _, a := range about {
@@ -269,6 +317,16 @@ func (n *need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	}
 }
 
+// ofTask returns the name of the server whose task that is, where all are one; empty for one
+// that may be anybody's, such as that of a session that began when there was one server.
+func ofTask(servers []config.Server, id string) string {
+	name, _, _ := strings.Cut(id, ":")
+	if slices.ContainsFunc(servers, func(c config.Server) bool { return c.Name == name }) {
+		return name
+	}
+	return ""
+}
+
 // begins reports whether a name may be that of something of a server, where all are one.
 func begins(c *config.Server, name string) bool {
 	for _, prefix := range []string{c.Prefix, c.Name + "__"} {
@@ -290,22 +348,36 @@ func shortened(name string) bool {
 // needs returns what the messages of a request need, and the ids of those that are to be
 // answered. Without messages it is what the address needs.
 func (s *Server) needs(server, principal string, messages []*jsonrpc.Message) (scopes []string, ids [][]byte) {
-	c := s.c()
 	g, ruled := s.grants.Of(principal)
+	now := s.claimed()
+	n := need{former: now.former, grant: func(server, tool string) bool {
+		return ruled && g.Covers(server) && (tool == "" || g.Passes(tool))
+	}}
+	for _, m := range messages {
+		if m.ID != nil && m.Method != "" {
+			ids = append(ids, m.ID)
+		}
+	}
+	for _, c := range now.of {
+		if c != nil {
+			n.at(server, c, messages)
+		}
+	}
+	return n.all, ids
+}
+
+// at adds what the messages need by a configuration.
+func (n *need) at(server string, c *config.Config, messages []*jsonrpc.Message) {
 	all := server == ""
 	if all && len(c.Servers) == 1 {
 		server = c.Servers[0].Name // it is served as it is; a session may have begun when there were more
 	}
-	n := need{grant: func(server, tool string) bool { return ruled && g.Covers(server) && (tool == "" || g.Passes(tool)) }}
 	for i := range c.Servers {
 		if c.Servers[i].Name == server {
 			n.add(c.Servers[i].Scopes.All)
 		}
 	}
 	for _, m := range messages {
-		if m.ID != nil && m.Method != "" {
-			ids = append(ids, m.ID)
-		}
 		if all {
 			n.ofAll(c.Servers, m)
 		}
@@ -315,7 +387,6 @@ func (s *Server) needs(server, principal string, messages []*jsonrpc.Message) (s
 			}
 		}
 	}
-	return n.all, ids
 }
 
 // placeKey is the key under which the context of a request has the place that it is for.
@@ -334,6 +405,9 @@ func (s *Server) screen(w http.ResponseWriter, r *http.Request, server string, b
 	if batch {
 		parts, _ = jsonrpc.Split(body) // a fault is for whoever takes the messages
 	}
+	if len(parts) > downstream.MaxBatch {
+		return false // it is refused as a whole
+	}
 	for _, part := range parts {
 		if m, err := jsonrpc.ParseUTF8(part); err == nil {
 			all = append(all, m)
@@ -341,6 +415,7 @@ func (s *Server) screen(w http.ResponseWriter, r *http.Request, server string, b
 	}
 	principal := auth.Principal(r.Context())
 	wanted, ids := s.needs(server, principal, all)
+	slices.Sort(wanted)
 	missing := without(wanted, t.Scopes)
 	if len(missing) == 0 {
 		s.elevations.came(s.log, principal, t)

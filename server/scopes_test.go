@@ -19,6 +19,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/downstream"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/claim"
@@ -164,7 +165,8 @@ func TestScopesOfAll(t *testing.T) {
 		if a := ask("["+call("4", "one__echo")+","+call("5", "one__echo")+"]", "one:echo"); a.Status() != 200 || strings.Count(a.Body(), `"result"`) != 2 {
 			t.Errorf("a good batch: %d %s", a.Status(), a.Body())
 		}
-		for _, body := range []string{"[", "[]", "[1]", "{", "", `{"jsonrpc":"2.0","id":1}`} { // what is no message is for others to say
+		many := "[" + strings.Repeat(call("1", "two__log")+",", downstream.MaxBatch) + call("1", "two__log") + "]" // which is not looked through
+		for _, body := range []string{many, "[", "[]", "[1]", "{", "", `{"jsonrpc":"2.0","id":1}`} {               // what is no message is for others to say
 			if a := ask(body, ""); a.Status() == 403 || a.Header("WWW-Authenticate") != "" {
 				t.Errorf("%q: %d %s", body, a.Status(), a.Body())
 			}
@@ -246,6 +248,9 @@ func TestNeeds(t *testing.T) {
 			{"", guests, "tools/call", `{"name":"two__log"}`, ""},
 			{"", staff, "tasks/result", `{"taskId":"two:7"}`, "two:use"},
 			{"", staff, "tasks/result", `{"taskId":"one:7"}`, ""},
+			{"", staff, "tasks/result", `{"taskId":"7"}`, "two:use"}, // of a session that began when there was one server
+			{"", staff, "subscriptions/listen", `{"notifications":{"taskIds":["one:7","two:7"]}}`, "two:use"},
+			{"", staff, "subscriptions/listen", `{"notifications":{"taskIds":["one:7"]}}`, ""},
 			{"none", staff, "tools/call", `{"name":"echo"}`, ""},
 		} {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+tc.params+`}`)
@@ -291,6 +296,45 @@ func TestScopesOfOne(t *testing.T) {
 		lacks(t, "a call when there are two", ask("one:use"), "/mcp", "1", "one:echo", "one:echo one:use")
 		if a := ask("one:use one:echo"); a.Status() != 200 || !strings.Contains(a.Body(), "result") {
 			t.Errorf("a call with its scope, when there are two: %d %s", a.Status(), a.Body())
+		}
+	})
+}
+
+// Open sessions have the former names of what patterns name anew; and while settings are
+// about to be exchanged, what either of them asks for is needed.
+func TestScopesOfFormer(t *testing.T) {
+	identified(t, func(c *config.Config) {
+		for i := range c.Servers {
+			c.Servers[i].Stdio = &config.Stdio{Command: "true"}
+		}
+		c.Servers[0].Tools.Rename = map[string]string{"echo": "say"}
+		c.Servers[0].Scopes.Tools = map[string]config.Words{"say": {"say"}}
+	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		check := func(name, want string) {
+			t.Helper()
+			got, _ := r.s.needs("one", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
+			if slices.Sort(got); strings.Join(got, " ") != want {
+				t.Errorf("%s needs %v, want %s", name, got, want)
+			}
+		}
+		check("say", "say")
+		c := *r.s.c()
+		c.Servers = slices.Clone(c.Servers)
+		c.Servers[0].Tools.Rename = map[string]string{"echo": "tell"}
+		c.Servers[0].Scopes.Tools = map[string]config.Words{"tell": {"tell"}}
+		r.s.coming.Store(&c)
+		check("say", "say tell")
+		check("tell", "say tell")
+		r.s.coming.Store(nil)
+		check("tell", "say")
+		if _, err := r.s.Apply(&c); err != nil {
+			t.Fatal(err)
+		}
+		check("say", "tell")
+		check("tell", "tell")
+		check("other", "")
+		if r.s.coming.Load() != nil {
+			t.Error("the settings that count are still about to")
 		}
 	})
 }

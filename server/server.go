@@ -63,6 +63,7 @@ type Server struct {
 	wrong      *wrongKeys
 	lives      lives
 	wanted     atomic.Pointer[claimed]
+	coming     atomic.Pointer[config.Config] // what is about to count; nil if nothing is
 	elevations elevations
 	unfollow   func() // ends following the files of keys, and returns when it has
 	metrics    *metrics.Metrics
