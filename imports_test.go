@@ -33,7 +33,7 @@ var layers = []struct {
 	{"server", func(pkg string) bool { return pkg == "server" }},
 	{"internal/imports", under("internal/imports")},
 	{"internal/{accesslog,admin,metrics}", under("internal/accesslog", "internal/admin", "internal/metrics")},
-	{"internal/reload", under("internal/reload")},
+	{"internal/{reload,scopes}", under("internal/reload", "internal/scopes")},
 	{"config", func(pkg string) bool { return pkg == "config" }},
 	{"config/effects", under("config/effects")},
 	{"internal/home", under("internal/home")},

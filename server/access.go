@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
 // keysOf returns what the access rules say about keys.
@@ -54,13 +56,44 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string, to p
 	if s.keys == nil {
 		return r, true
 	}
-	who, err := s.keys.Caller(r.Context(), r.Header, s.resource(r, to))
+	who, err := s.keys.Caller(s.gated(r), r.Header, s.resource(r, to))
 	if err != nil {
 		s.turnAway(w, r, path, to, err)
 		return r, false
 	}
 	shown(r.Context())
 	return r.WithContext(auth.WithCaller(r.Context(), who)), true
+}
+
+// gated returns the context in which a request's caller is looked for. No issuer is asked
+// about more tokens of whoever has shown many that were made up.
+func (s *Server) gated(r *http.Request) context.Context {
+	if !s.keys.Tokens() {
+		return r.Context()
+	}
+	return token.WithGate(r.Context(), func() bool {
+		from := s.guard.Load().client(r)
+		return max(s.wrong.wait(from), s.strange.wait(from)) == 0
+	})
+}
+
+// guessed counts what may be a guess at a key, or a token that was made up. It returns how
+// long the client has to wait until it may show more; 0 while it need not.
+func (s *Server) guessed(r *http.Request, guess bool, why error) (wait time.Duration) {
+	e, _ := errors.AsType[*token.Error](why)
+	from := s.guard.Load().client(r)
+	switch asked := e != nil && e.Asked; {
+	case guess && asked:
+		wait = max(s.wrong.take(from), s.strange.wait(from))
+	case guess:
+		wait = s.wrong.take(from)
+	case asked:
+		wait = max(s.strange.take(from), s.wrong.wait(from))
+	}
+	if e != nil && e.Unasked {
+		wait = max(wait, time.Second)
+	}
+	return wait
 }
 
 // granted reports whether the caller may use the server of that name. For others it
@@ -104,11 +137,11 @@ func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
 		return s.sight(""), true
 	}
 	to := place{base, ""}
-	who, err := s.keys.Caller(r.Context(), r.Header, s.resource(r, to))
+	who, err := s.keys.Caller(s.gated(r), r.Header, s.resource(r, to))
 	switch {
 	case err == nil:
 		shown(r.Context())
-	case s.refusalOf(r, to, err).guess && s.wrong.take(s.guard.Load().client(r)) == 0:
+	case s.guessed(r, s.refusalOf(r, to, err).guess, err) == 0 && s.refusalOf(r, to, err).guess:
 		s.complain(r, r.URL.Path, err) // somebody may be guessing
 	}
 	return s.sight(who.Principal), err == nil

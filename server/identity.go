@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/scopes"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -201,17 +202,17 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
 
 // asked returns the scopes that clients of a place are told to ask for to begin with.
 func (s *Server) asked(to place) []string {
-	var all need
+	var all scopes.Need
 	for i := range s.c().OAuth {
-		all.add(s.c().OAuth[i].Scopes)
+		all.Add(s.c().OAuth[i].Scopes)
 	}
 	name, _, of := strings.Cut(strings.TrimPrefix(to.endpoint, "/"), "/")
 	for i := range s.c().Servers {
 		if one := &s.c().Servers[i]; one.Name == name || !of && to.endpoint != "" && len(s.c().Servers) == 1 {
-			all.add(one.Scopes.All)
+			all.Add(one.Scopes.All)
 		}
 	}
-	return all.all
+	return all.All
 }
 
 // challenge returns what tells a client how to get in. fault is the error and its
@@ -287,11 +288,9 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request
 	}
 	no := s.refusalOf(r, to, why)
-	if no.guess {
-		if wait := s.wrong.take(s.guard.Load().client(r)); wait > 0 {
-			tooMany(w, wait)
-			return
-		}
+	if wait := s.guessed(r, no.guess, why); wait > 0 {
+		tooMany(w, wait)
+		return
 	}
 	switch no.status {
 	case http.StatusUnauthorized:

@@ -527,6 +527,56 @@ func TestOpaque(t *testing.T) {
 	})
 }
 
+// Who makes tokens up has the issuer asked about so many only; tokens that were good count
+// meanwhile, and so do users whose tokens have ended.
+func TestMadeUp(t *testing.T) {
+	identified(t, func(c *config.Config) {
+		c.OAuth[0].Introspection = config.Introspection{Client: config.OAuthClient{ID: "bridge", Secret: "the-bridges-secret"}, Always: true}
+	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		good := true
+		i.Answer("/introspect", func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm()
+			raw := r.PostForm.Get("token")
+			_ = json.NewEncoder(w).Encode(i.Claims(here, authtest.Claims{"active": good && strings.HasPrefix(raw, "opaque"), "sub": raw, "groups": []string{"eng"}}))
+		})
+		ask := func(raw string) int { return r.Do("POST", "/one/mcp", initialize, as(raw)...).Wait().Status() }
+		if got := ask("opaque-of-ann"); got != 200 {
+			t.Fatal(got)
+		}
+		other := authtest.NewKey(t, "k", "ES256")
+		for _, form := range []string{"nothing-%d", "a JSON Web Token"} {
+			before, refused := i.Asked("/introspect"), 0
+			for n := range 3 * wrongAtOnce {
+				raw := fmt.Sprintf("nothing-%d", n)
+				if form != "nothing-%d" {
+					raw = other.Sign(t, nil, i.Claims(here, authtest.Claims{"jti": fmt.Sprint(n)}))
+				}
+				if ask(raw) == 429 {
+					refused++
+				}
+			}
+			if asked := i.Asked("/introspect") - before; asked != wrongAtOnce+1 && asked != wrongAtOnce || refused+wrongAtOnce != 3*wrongAtOnce {
+				t.Errorf("%s: %d questions, %d refused", form, asked, refused)
+			}
+			if got := ask("opaque-of-bob"); got != 429 {
+				t.Errorf("%s: one that was never shown before: %d", form, got)
+			}
+			time.Sleep(config.Default().SessionIdle / 30)
+			if got := ask("opaque-of-ann"); got != 200 {
+				t.Errorf("%s: one that was good: %d", form, got)
+			}
+			time.Sleep(wrongAtOnce * wrongEvery)
+		}
+		good = false
+		for n := range 3 * wrongAtOnce {
+			if got := ask("opaque-of-ann"); got != 401 {
+				t.Fatalf("one that was revoked, for the %d. time: %d", n, got)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // The bridge says what it makes of a key or a token, or why that does not count.
 func TestWhoami(t *testing.T) {
 	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {

@@ -61,6 +61,7 @@ type Server struct {
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
 	complaints complaints     // about requests without a good key
 	wrong      *wrongKeys
+	strange    *wrongKeys // tokens that their issuer knows nothing of, and that look like some
 	lives      lives
 	wanted     atomic.Pointer[claimed]
 	coming     atomic.Pointer[config.Config] // what is about to count; nil if nothing is
@@ -105,7 +106,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		s.fault = err
 		log.Error("tokens of an issuer cannot be checked", "err", err)
 	}
-	s.wrong = newWrongKeys(log)
+	s.wrong, s.strange = newWrongKeys(log), newWrongKeys(slog.New(slog.DiscardHandler))
 	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.keys.Holder(sum) }, s.pagePath)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
 	var tag string

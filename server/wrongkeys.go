@@ -60,6 +60,20 @@ func (w *wrongKeys) take(from netip.Addr) time.Duration {
 	return wait
 }
 
+// wait returns how long the sender has to wait until it may show another one.
+func (w *wrongKeys) wait(from netip.Addr) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of, ok := w.by.Get(networkOf(from))
+	if !ok {
+		return 0
+	}
+	now := time.Now()
+	r := of.rate.ReserveN(now, 1)
+	defer r.CancelAt(now)
+	return r.DelayFrom(now)
+}
+
 // count is take, without its line; say is whether one is due.
 func (w *wrongKeys) count(from netip.Prefix, now time.Time) (wait time.Duration, say bool) {
 	w.mu.Lock()

@@ -82,14 +82,19 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	}
 	place, last := path.Split(u.Path)
 	place = strings.TrimSuffix(place, "/")
-	if last != "mcp" && last != "sse" || place == "" {
+	if last != "mcp" && last != "sse" {
 		return "", nil // at has it
+	}
+	if place == "" {
+		return "/" + last, nil
 	}
 	whole := u.Path
 	base, name := path.Split(place)
 	u.Path = ""
 	a.url = strings.TrimRight(u.String(), "/")
-	status, _, answer, err := a.send(ctx, http.MethodGet, "/.well-known/oauth-protected-resource"+whole, nil)
+	stranger := *a // what is not asked for the caller need not see its key, at a place that may not be the bridge
+	stranger.key = ""
+	status, _, answer, err := stranger.send(ctx, http.MethodGet, "/.well-known/oauth-protected-resource"+whole, nil)
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,33 @@ servers:
 		code, stdout, stderr := in(t, append([]string{"whoami"}, tc.args...)...)
 		if code != tc.code || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) || strings.Contains(stderr+stdout, "eyJ") {
 			t.Errorf("%q: %d %q %q, want %d %q %q", tc.args, code, stdout, stderr, tc.code, tc.stdout, tc.stderr)
+		}
+	}
+}
+
+// Only the bridge is shown the token, and it is asked about the endpoint that was named.
+func TestWhoamiShows(t *testing.T) {
+	t.Setenv("KEY", "a-key-of-the-operators")
+	asked := make(chan string, 1)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/whoami" {
+			asked <- r.URL.Query().Get("for") + r.Header.Get("Authorization")
+			_, _ = w.Write([]byte(`{"rule":"ops"}`))
+			return
+		}
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("%s has got the key", r.URL)
+		}
+		_, _ = w.Write([]byte(`{"resource_name":"one"}`))
+	}))
+	defer site.Close()
+	for _, endpoint := range []string{"/one/mcp", "/one/sse", "/mcp", "/sse", ""} {
+		if code, _, stderr := in(t, "whoami", site.URL+endpoint, "--token-env", "KEY"); code != 0 {
+			t.Fatalf("%s: %d %s", endpoint, code, stderr)
+		}
+		if got := <-asked; got != endpoint+"Bearer a-key-of-the-operators" {
+			t.Errorf("%s: asked %s", endpoint, got)
 		}
 	}
 }

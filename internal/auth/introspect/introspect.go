@@ -22,8 +22,18 @@ const (
 	// placeKept is how long it is believed where the metadata of the issuer says that
 	// the endpoint is.
 	placeKept = time.Hour
-	// maxAsked bounds the requests that are under way.
-	maxAsked = 64
+	// findLimit is how long it may take to find out where that is, lostKept how long it
+	// is known that it was not found, and placeStays how long the former place counts
+	// then before it is looked for again.
+	findLimit  = 2 * time.Second
+	lostKept   = 5 * time.Second
+	placeStays = time.Minute
+	// maxAsked bounds the requests that are under way, and maxSpare those beyond that are
+	// about tokens that were good: whoever makes tokens up does not keep these waiting.
+	maxAsked = 48
+	maxSpare = 16
+	// sayEvery is how often it is logged that something is wrong.
+	sayEvery = time.Minute
 )
 
 // ErrUnavailable: there was no answer, or none that says anything of the token.
@@ -47,26 +57,37 @@ type Options struct {
 // Endpoint is where an issuer answers questions about its tokens. Its methods may be
 // called concurrently.
 type Endpoint struct {
-	o     Options
-	slots chan struct{}
+	o            Options
+	slots, spare chan struct{}
 
-	mu     sync.Mutex // guards the rest; it is not held while something is fetched
-	place  string     // what the metadata has said
-	until  time.Time  // and how long that is believed
-	fault  string     // why the last question had no answer
+	mu     sync.Mutex    // guards the rest; it is not held while something is fetched
+	place  string        // what the metadata has said
+	lost   error         // or why it has not
+	until  time.Time     // and how long that is believed
+	seeks  chan struct{} // closed when that is known again; nil when nobody looks
+	fault  string        // why the last question had no answer
+	warned bool          // that was logged
+	next   time.Time     // when it may be again
 	asked  uint64
 	failed uint64
 }
 
 // New makes an endpoint. It asks nothing.
 func New(o Options) *Endpoint {
-	return &Endpoint{o: o, slots: make(chan struct{}, maxAsked)}
+	return &Endpoint{o: o, slots: make(chan struct{}, maxAsked), spare: make(chan struct{}, maxSpare)}
 }
 
 // Ask returns what the issuer says of a token: the text of its answer, whatever that is.
-// The error is ErrUnavailable. It takes as long as ctx lets it.
-func (e *Endpoint) Ask(ctx context.Context, raw string) ([]byte, error) {
+// The error is ErrUnavailable. It takes as long as ctx lets it. good says that the token was
+// good when it was asked about before.
+func (e *Endpoint) Ask(ctx context.Context, raw string, good bool) ([]byte, error) {
+	var spare chan struct{}
+	if good {
+		spare = e.spare
+	}
 	select {
+	case spare <- struct{}{}:
+		defer func() { <-spare }()
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	case <-ctx.Done():
@@ -126,55 +147,85 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	return answer, nil
 }
 
-// find returns where to ask.
+// find returns where to ask. One looks for all. As long as nothing else is known, the former
+// place counts.
 func (e *Endpoint) find(ctx context.Context) (string, error) {
 	if e.o.URL != "" {
 		return e.o.URL, nil
 	}
 	e.mu.Lock()
-	place, until := e.place, e.until
-	e.mu.Unlock()
-	if time.Now().Before(until) {
-		return place, nil
-	}
-	m, err := e.o.Metadata(ctx)
-	if err != nil {
-		if place != "" {
-			return place, nil
+	seeks := e.seeks
+	switch {
+	case time.Now().Before(e.until) || seeks != nil && e.place != "":
+		defer e.mu.Unlock()
+		return e.place, e.lost
+	case seeks == nil:
+		e.seeks = make(chan struct{})
+		e.mu.Unlock()
+		e.look(ctx)
+	default:
+		e.mu.Unlock()
+		select {
+		case <-seeks:
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
-		return "", err
-	}
-	if m.Introspection == "" {
-		return "", errors.New("the metadata of the issuer names no introspection_endpoint: set url under introspection")
-	}
-	if err := jwks.Safe(m.Introspection); err != nil {
-		return "", fmt.Errorf("the metadata of the issuer: introspection_endpoint %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.place, e.until = m.Introspection, time.Now().Add(placeKept)
-	return e.place, nil
+	return e.place, e.lost
 }
 
-// say notes how a question went, and logs that when it has changed.
-func (e *Endpoint) say(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+// look looks where to ask, for all who wait for that.
+func (e *Endpoint) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findLimit)
+	defer cancel()
+	m, err := e.o.Metadata(ctx)
+	switch {
+	case err != nil:
+	case m.Introspection == "":
+		err = errors.New("the metadata of the issuer names no introspection_endpoint: set url under introspection")
+	default:
+		if err = jwks.Safe(m.Introspection); err != nil {
+			err = fmt.Errorf("the metadata of the issuer: introspection_endpoint %w", err)
+		}
 	}
 	e.mu.Lock()
-	was := e.fault
-	e.fault = text
-	e.asked++
-	if err != nil {
-		e.failed++
+	defer e.mu.Unlock()
+	switch now := time.Now(); {
+	case err == nil:
+		e.place, e.lost, e.until = m.Introspection, nil, now.Add(placeKept)
+	case e.place != "":
+		e.until = now.Add(placeStays)
+	default:
+		e.lost, e.until = err, now.Add(lostKept)
 	}
+	close(e.seeks)
+	e.seeks = nil
+}
+
+// say notes how a question went, and logs that when it has changed; not each time if that
+// goes to and fro.
+func (e *Endpoint) say(err error) {
+	e.mu.Lock()
+	e.asked++
+	e.fault = ""
+	now, was := time.Now(), e.warned
+	if err != nil {
+		e.fault = err.Error()
+		e.failed++
+		if !e.warned && !now.Before(e.next) {
+			e.warned, e.next = true, now.Add(sayEvery)
+		}
+	} else {
+		e.warned = false
+	}
+	warned := e.warned
 	e.mu.Unlock()
 	switch log := e.o.Log.With("issuer", e.o.Issuer); {
-	case (text == "") == (was == ""):
-	case text != "":
-		log.Warn("an issuer cannot be asked about tokens", "err", text)
-	default:
+	case warned && !was:
+		log.Warn("an issuer cannot be asked about tokens", "err", err)
+	case was && !warned:
 		log.Info("an issuer can be asked about tokens again")
 	}
 }

@@ -65,6 +65,14 @@ const (
 	askLimit    = 5 * time.Second // how long a request waits for an answer
 )
 
+type gateKey struct{}
+
+// WithGate returns a context for Verify in which gate says whether an issuer may be asked
+// about a token that was never good. It must not block.
+func WithGate(ctx context.Context, gate func() bool) context.Context {
+	return context.WithValue(ctx, gateKey{}, gate)
+}
+
 // asker asks an issuer about tokens: once for all who wait for the answer (I-025). Nobody
 // else waits for it.
 type asker struct {
@@ -126,11 +134,14 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 		a.mu.Unlock()
 		return nil, no.why
 	}
-	// What was good once is no guess, and neither is what has the form of a JSON Web Token.
-	guess := had == nil && (!known || no.why.Text) && !formed(raw)
+	unknown := had == nil && (!known || no.why.Asked)        // it was never good
 	if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // it has just been asked about
 		a.mu.Unlock()
 		return t, nil
+	}
+	if gate, _ := ctx.Value(gateKey{}).(func() bool); unknown && gate != nil && !gate() {
+		a.mu.Unlock()
+		return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "too many tokens were made up by whoever shows this one: its issuer was not asked", Asked: true, Unasked: true, Text: !formed(raw)}
 	}
 	f := a.flights[sum]
 	first := f == nil
@@ -140,7 +151,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 	}
 	a.mu.Unlock()
 	if first {
-		a.fly(ctx, f, raw, sum, had, guess)
+		a.fly(ctx, f, raw, sum, had, unknown)
 		return f.t, f.err
 	}
 	limit := time.NewTimer(askLimit)
@@ -160,7 +171,7 @@ func (a *asker) unavailable() *Error {
 }
 
 // fly asks, for all who wait: that the first of them goes away ends nothing.
-func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token, guess bool) {
+func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, had *Token, unknown bool) {
 	f.err = a.unavailable() // if nothing else is found
 	defer func() {
 		a.mu.Lock()
@@ -174,7 +185,7 @@ func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, ha
 	}()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
-	answer, err := a.at.Ask(limited, raw)
+	answer, err := a.at.Ask(limited, raw, !unknown)
 	if err != nil {
 		return
 	}
@@ -182,22 +193,23 @@ func (a *asker) fly(ctx context.Context, f *flight, raw string, sum [32]byte, ha
 	if had != nil && had.ended != nil && !had.ended.Load() {
 		ended = had.ended
 	}
-	if f.t, f.err = a.read(answer, ended, guess); f.err == nil {
+	if f.t, f.err = a.read(answer, ended, raw, unknown); f.err == nil {
 		a.v.keep(sum, f.t)
 	}
 }
 
 // read returns what an answer says (I-024). One that has no iss is of the issuer that was
 // asked. One without aud is for the client that got the token, which has to be one that
-// audience lists. guess says that one that is not active may be a guess at a key.
-func (a *asker) read(answer []byte, ended *atomic.Bool, guess bool) (*Token, error) {
+// audience lists. What was never good may be a guess at a key, unless it has the form of a
+// JSON Web Token.
+func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool) (*Token, error) {
 	url := a.i.o.URL
 	claims, err := object(answer)
 	if err != nil {
 		return nil, refuse(Unavailable, url, "what the issuer says of the token: %v", err)
 	}
 	if member(claims, "active").Type != gjson.True {
-		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has ended, was revoked, or is no token of it", Text: guess}
+		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has ended, was revoked, or is no token of it", Asked: unknown, Text: unknown && !formed(raw)}
 	}
 	if iss := member(claims, "iss"); iss.Exists() && iss.Str != url {
 		return nil, refuse(Unknown, url, "the issuer says that the token is of another one, %.200q", iss.Str)

@@ -88,6 +88,8 @@ type Error struct {
 	Issuer string // if it is one that counts
 	Why    string
 	Text   bool // it has not even the form of a token: it may be a guess at a key
+	// Asked: its issuer knows nothing of it. Unasked: it was not asked, because of many such.
+	Asked, Unasked bool
 }
 
 func (e *Error) Error() string { return e.Why }
