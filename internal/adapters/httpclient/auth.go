@@ -1,11 +1,14 @@
 package httpclient
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
 )
 
 // Authorizer gives the requests to a server their token, and hears when one is refused.
@@ -24,6 +27,32 @@ var _ Authorizer = (*oauth.Machine)(nil)
 // maxRefused is how much of the body of a refusal is read, so that its connection can be
 // used again.
 const maxRefused = 64 << 10
+
+// sessionHeader names the session that a request belongs to.
+const sessionHeader = "Mcp-Session-Id"
+
+// forgotten reports whether a 401 is about the session of the request, and not about the
+// token: older versions of the Rust SDK answer so after a restart. The body is as before.
+func forgotten(res *http.Response) bool {
+	if _, bearer := find.Bearer(res.Header); bearer || res.StatusCode != http.StatusUnauthorized {
+		return false
+	}
+	head, err := io.ReadAll(io.LimitReader(res.Body, maxRefused))
+	res.Body = &reread{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
+	return err == nil && SessionNotFound(string(head))
+}
+
+// SessionNotFound reports whether the text of a 401 says that the server does not know the
+// session of the request.
+func SessionNotFound(text string) bool {
+	return strings.Contains(strings.ToLower(text), "session not found")
+}
+
+// reread is a body whose beginning was read, and is there again.
+type reread struct {
+	io.Reader
+	io.Closer
+}
 
 // send sends a request with a token. A request with an Authorization of its own goes out
 // as it is.
@@ -48,6 +77,9 @@ func (c *Client) send(by *http.Client, r *http.Request) (*http.Response, error) 
 		res, err := clean(by.Do(again))
 		if err != nil || res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 			return res, err
+		}
+		if r.Header.Get(sessionHeader) != "" && forgotten(res) {
+			return res, nil
 		}
 		more, err := c.auth.Refused(r.Context(), token, res.Header, res.StatusCode, before)
 		if err == nil && !more {

@@ -78,7 +78,7 @@ func (r *refusal) forgets() bool {
 	case http.StatusNotFound, http.StatusGone:
 		return true
 	case http.StatusUnauthorized: // older versions of the Rust SDK
-		return strings.Contains(text, "session not found")
+		return httpclient.SessionNotFound(text)
 	case http.StatusBadRequest:
 		if strings.Contains(text, "not initialized") { // the TypeScript SDK after a restart
 			return true
