@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 
@@ -169,15 +168,14 @@ func authorize(name string, r *httpclient.Config, log *slog.Logger) (end func(),
 		r.Auth = m
 		return m.Close, nil
 	}
-	dir, err := login.Dir()
-	if err != nil {
-		return nil, fmt.Errorf("there is no folder for logins: %w", err)
-	}
-	who := login.Options{Options: o, Store: login.Open(dir), Command: cmp.Or(r.OAuth.Command, "mcp-bridge login "+name)}
+	who := login.Options{Options: o, Command: cmp.Or(r.OAuth.Command, "mcp-bridge login "+name)}
 	if ask := r.OAuth.Ask; ask != nil {
 		who.Ask = func(address string) { ask(r.URL, address) }
 	}
-	p := login.New(who)
+	p, err := login.NewOwn(who)
+	if p == nil {
+		return func() {}, err
+	}
 	r.Auth = p
 	return p.Close, nil
 }

@@ -89,14 +89,6 @@ func signInTarget(target, file string, f *flags.SignIn) (*httpclient.Config, err
 	return nil, exit.Usagef("%s has no server %q: %s", file, target, similar.Hint(target, names, "it has none with oauth: { login: true }"))
 }
 
-func openStore() (*login.Store, error) {
-	dir, err := login.Dir()
-	if err != nil {
-		return nil, fmt.Errorf("there is no folder for logins: %w", err)
-	}
-	return login.Open(dir), nil
-}
-
 func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var file string
 	var f flags.SignIn
@@ -129,7 +121,7 @@ comes back to an address of it. $BROWSER is the command that opens pages.`,
 			if err != nil {
 				return err
 			}
-			store, err := openStore()
+			store, err := login.OpenOwn()
 			if err != nil {
 				return err
 			}
@@ -238,7 +230,7 @@ kept for a server, if it can do that, and removes them.`,
 			if all != (len(args) == 0) {
 				return exit.Usagef("name a URL or a server of the file, or --all")
 			}
-			store, err := openStore()
+			store, err := login.OpenOwn()
 			if err != nil {
 				return err
 			}
@@ -306,7 +298,7 @@ shows no token, and asks nobody.`,
   mcp-bridge logins https://tools.example.com/mcp`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			store, err := openStore()
+			store, err := login.OpenOwn()
 			if err != nil {
 				return err
 			}

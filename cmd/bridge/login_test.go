@@ -163,6 +163,34 @@ func TestLogoutFails(t *testing.T) {
 	}
 }
 
+// Where no login can be kept, servers that want none are used all the same, and a file that
+// asks for a login is not.
+func TestNoFolder(t *testing.T) {
+	s := newRemote(t, 0)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MCP_BRIDGE_STATE_DIR", file) // which is no folder
+	if code, out, errs := command(t, "tools", s.URL+"/mcp"); code != 0 || !strings.Contains(out, "echo") {
+		t.Errorf("tools = %d %s%s", code, out, errs)
+	}
+	k := start(t.Context(), t, "connect", s.URL+"/mcp")
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	if code, _, errs := k.leave(); code != 0 || strings.Count(errs, "the folder of logins cannot be read") != 1 {
+		t.Errorf("connect = %d %s", code, errs)
+	}
+	bridge := filepath.Join(t.TempDir(), "bridge.yaml")
+	if err := os.WriteFile(bridge, []byte("servers: { a: { http: { url: \""+s.URL+"/mcp\", oauth: { login: true } } } }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command(t, "tools", "-c", bridge); code == 0 || !strings.Contains(errs, "the folder of logins cannot be read") {
+		t.Errorf("a file that asks for a login: %d %s", code, errs)
+	}
+}
+
 // A secret needs an issuer that it is for, and a client.
 func TestSignInFlags(t *testing.T) {
 	t.Setenv("LOGIN_TEST_SECRET", "s3cret")

@@ -47,6 +47,9 @@ type Settings struct {
 	// the page. With it, another could sign in there as somebody else. Only a program can
 	// set it.
 	Own bool `yaml:"-"`
+	// Unasked says that nobody has asked for a login: where none can be kept, the server is
+	// used without one. Only a program can set it.
+	Unasked bool `yaml:"-"`
 	// Command is what somebody has to run to sign in. Empty means "mcp-bridge login NAME".
 	// Only a program can set it.
 	Command string `yaml:"-"`

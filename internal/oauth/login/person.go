@@ -123,6 +123,19 @@ func New(o Options) *Person {
 	return p
 }
 
+// NewOwn makes one with the logins of the user, in place of o.Store. Where none can be kept,
+// and nobody has asked for one (Settings.Unasked), it says so in the log and returns nil.
+func NewOwn(o Options) (p *Person, err error) {
+	switch o.Store, err = OpenOwn(); {
+	case err != nil && o.Unasked:
+		o.Log.Warn("the server is used without a sign-in, even if it wants one", "err", err)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return New(o), nil
+}
+
 // Close ends what is under way, and waits for it. A token that was asked for has a few
 // seconds to come, and is kept.
 func (p *Person) Close() {

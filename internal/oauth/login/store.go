@@ -92,8 +92,21 @@ type Store struct {
 // Open returns the store in a folder, which is made when something is kept.
 func Open(dir string) *Store { return &Store{dir, (*os.File).Sync} }
 
-// Dir returns the folder in which the user's logins are kept.
-func Dir() (string, error) {
+// OpenOwn returns the store of the user. The error says why there can be none.
+func OpenOwn() (*Store, error) {
+	at, err := dir()
+	if err != nil {
+		return nil, fmt.Errorf("there is no folder for logins: %w", err)
+	}
+	s := Open(at)
+	if _, err := s.Keys(); err != nil {
+		return nil, fmt.Errorf("the folder of logins cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+// dir returns the folder in which the user's logins are kept.
+func dir() (string, error) {
 	if d := os.Getenv("MCP_BRIDGE_STATE_DIR"); d != "" {
 		return filepath.Join(d, "logins"), nil
 	}

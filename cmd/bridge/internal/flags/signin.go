@@ -55,9 +55,14 @@ func (s *SignIn) On(r *httpclient.Config, ask func(server, address string), own 
 	if err != nil || u.Scheme == "http" && !find.Loopback(u.Hostname()) {
 		return nil
 	}
-	o.Ask, o.Own, o.Command = ask, own, "mcp-bridge login URL" // a key may be in the URL
+	o.Ask, o.Own, o.Unasked, o.Command = ask, own, !s.set(), "mcp-bridge login URL" // a key may be in the URL
 	r.OAuth = o
 	return nil
+}
+
+// set reports whether a flag says how to sign in.
+func (s *SignIn) set() bool {
+	return s.clientID+s.secretEnv+s.document+s.issuer+s.callback+s.resource != "" || len(s.scopes) > 0
 }
 
 // Settings returns how to sign in at a server; nil if the flags say not to.
