@@ -9,6 +9,9 @@ import (
 // Full has the disk be full for a store.
 func (s *Store) Full() { s.sync = func(*os.File) error { return syscall.ENOSPC } }
 
+// Room has it have room again.
+func (s *Store) Room() { s.sync = (*os.File).Sync }
+
 // Aged has no token be new until the result is called.
 func Aged() (back func()) {
 	was := newFor

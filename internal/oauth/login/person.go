@@ -74,7 +74,7 @@ type Person struct {
 	mu       sync.Mutex // guards the rest
 	closed   bool
 	login    *Login // what is known of it; nil for none
-	unkept   bool   // it could not be written
+	unkept   error  // why it could not be written; nil if it was
 	said     bool   // the log has that all callers act as its account
 	work     *work  // that is under way; nil if none is
 	renewals rest   // after renewals that came to nothing, for a reason that passes
@@ -360,13 +360,20 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 		return err
 	}
 	p.mu.Lock()
-	if p.unkept && p.login != nil {
-		held := *p.login // what is in the file is older
-		l = &held
+	var held *Login
+	if p.unkept != nil && p.login != nil && (l == nil || !l.Obtained.After(p.login.Obtained)) {
+		copied := *p.login // what is in the file is older
+		held = &copied
 	}
 	p.mu.Unlock()
+	if held != nil {
+		l = held
+		p.keep(l) // there may be room by now
+	}
 	if l.serves(n) {
-		p.take(l, false)
+		if held == nil {
+			p.take(l, nil)
+		}
 		return nil
 	}
 	var r *find.Resource
@@ -416,7 +423,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 }
 
 // take has a login be the one that is used.
-func (p *Person) take(l *Login, unkept bool) {
+func (p *Person) take(l *Login, unkept error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.login, p.unkept = l, unkept
@@ -429,7 +436,7 @@ func (p *Person) keep(l *Login) {
 	if err != nil {
 		p.o.Log.Error("the login for the server could not be kept: others will have to sign in again", "err", err)
 	}
-	p.take(l, err != nil)
+	p.take(l, err)
 }
 
 // renew gets a new token by the one that renews. again says that a sign-in has to follow.
@@ -653,6 +660,9 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.unkept != nil {
+		return nil, fmt.Errorf("you have signed in, but the login could not be kept: %w", p.unkept)
+	}
 	return p.login, nil
 }
 

@@ -581,6 +581,51 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// What could not be written is written later, and never in place of what is newer. A sign-in
+// that cannot be kept is none for whoever runs the command.
+func TestDiskFullLater(t *testing.T) {
+	defer login.Aged()()
+	r := newRig(t)
+	s := login.Open(r.dir)
+	p := r.person(func(o *login.Options) { o.Store = s })
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	full := func() {
+		s.Full()
+		r.issuer.Revoke(false)
+		if status, err := r.call(p); status != http.StatusOK || err != nil {
+			t.Fatalf("the disk is full: %d, %v", status, err)
+		}
+		s.Room()
+	}
+	full()
+	if _, err := r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }).SignIn(t.Context()); err != nil { // by another process
+		t.Fatal(err)
+	}
+	r.issuer.Revoke(false)
+	if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
+		t.Errorf("after a sign-in elsewhere: %d, %v", status, err)
+	}
+	token, _ := p.Token(t.Context())
+	if g, _ := r.issuer.Good(token); g.Scope != "fresh" {
+		t.Errorf("the token is for %q, of the older login", g.Scope)
+	}
+	full()
+	windows := r.opened.Load()
+	r.issuer.Revoke(false)
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Errorf("there is room again: %d, %v", status, err)
+	}
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != windows || r.issuer.Reused() != 0 {
+		t.Errorf("the next process: %d, %v, %d windows more", status, err, r.opened.Load()-windows)
+	}
+	s.Full()
+	if l, err := r.person(func(o *login.Options) { o.Store = s }).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be kept") {
+		t.Errorf("SignIn on a full disk = %+v, %v", l, err)
+	}
+}
+
 // I-256, N-71, N-72: what ends a login, and what does not.
 func TestRenewals(t *testing.T) {
 	for _, tc := range []struct {
