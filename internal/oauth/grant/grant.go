@@ -75,6 +75,18 @@ func (e *Error) Error() string {
 	return s
 }
 
+// Strange reports whether it looks as if no authorization server has answered: there is
+// nothing at that address, or the request is refused without a code.
+func (e *Error) Strange() bool {
+	switch e.Status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return true
+	case http.StatusTooManyRequests, http.StatusRequestTimeout:
+		return false
+	}
+	return e.Status/100 == 3 || e.Status/100 == 4 && e.Code == ""
+}
+
 // Refused returns the code with which an authorization server has refused; empty for every
 // other failure, which says nothing about tokens (I-256).
 func Refused(err error) string {

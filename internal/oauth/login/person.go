@@ -37,6 +37,9 @@ const (
 	// ending is how long Close waits for a token that was asked for: the one that renews it
 	// may be used up by then, and the new one is lost if nobody hears the answer.
 	ending = 8 * time.Second
+	// strangeAfter is how many renewals in a row find nobody who answers before the metadata
+	// is read again.
+	strangeAfter = 2
 	// widenings is how often the scopes of one request are widened.
 	widenings = 2
 )
@@ -383,12 +386,12 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 			return err
 		}
 		known = true
-		if p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) }) {
+		if p.left(l, r) {
 			p.o.Log.Info("the server has another authorization server now", "was", l.Issuer.Name)
 			l = nil
 		}
 	}
-	if l != nil && !n.widen && n.refused != "" && l.Access == n.refused && time.Since(l.Obtained) < newFor {
+	if l != nil && !n.widen && n.refused != "" && l.Access == n.refused && l.fresh(time.Now()) {
 		if l.Renewed || l.Refresh == "" { // another window would not help either
 			return errors.New("it refuses a token that its authorization server has just given")
 		}
@@ -396,6 +399,20 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	if l != nil && l.Refresh != "" && !n.widen {
 		w.renews = true
 		again, err := p.renew(ctx, l)
+		if err != nil && !again && p.lost(err) { // perhaps its address is another one now
+			if !known {
+				if r, err = p.find.Resource(ctx, n.challenge.Metadata); err != nil {
+					return err
+				}
+				known = true
+			}
+			if p.left(l, r) {
+				err, again = fmt.Errorf("the server has another authorization server now: it was %s", l.Issuer.Name), true
+				l = nil
+			} else {
+				again, err = p.renewElsewhere(ctx, l, r)
+			}
+		}
 		if err == nil || !again {
 			return err
 		}
@@ -466,6 +483,37 @@ func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) 
 	default: // no other answer says anything about the token that renews
 		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
 	}
+}
+
+// lost reports whether a renewal has failed as if the authorization server had gone: what
+// answers is none, or nothing answers time and again.
+func (p *Person) lost(err error) bool {
+	if e, ok := errors.AsType[*grant.Error](err); ok {
+		return e.Strange()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.renewals.fails >= strangeAfter
+}
+
+// left reports whether the server names authorization servers, but not that of the login
+// (I-257).
+func (p *Person) left(l *Login, r *find.Resource) bool {
+	return p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) })
+}
+
+// renewElsewhere renews at the address that the authorization server of the login has now.
+func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *find.Resource) (again bool, err error) {
+	at, err := p.issuer(ctx, l, r)
+	if err == nil && (!same(at.Name, l.Issuer.Name) || at.Token == l.Issuer.Token) {
+		err = errors.New("its authorization server does not answer as one, and its metadata names no other address")
+	}
+	if err != nil {
+		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
+	}
+	p.o.Log.Info("the authorization server has another address for tokens now", "issuer", at.Name)
+	l.Issuer = *at
+	return p.renew(ctx, l)
 }
 
 // filled puts a token into a login.

@@ -715,6 +715,79 @@ func TestCloseKeeps(t *testing.T) {
 	}
 }
 
+// A login survives that its authorization server moves to other endpoints, and one whose
+// authorization server is gone leads to a sign-in at the next.
+func TestEndpointMoves(t *testing.T) {
+	defer login.Aged()()
+	r := newRig(t)
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	gone := func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) }
+	old := r.issuer
+	old.Answer("/token", gone)
+	r.issuer.Revoke(false)
+	if status, err := r.call(r.person(nil)); err == nil || r.opened.Load() != 1 {
+		t.Errorf("it is gone, and the metadata says nothing else: %d, %v, %d windows", status, err, r.opened.Load())
+	}
+	old.Answer("/new", func(w http.ResponseWriter, q *http.Request) {
+		old.Answer("/token", nil)
+		defer old.Answer("/token", gone)
+		q.URL.Path = "/token"
+		old.ServeHTTP(w, q)
+	})
+	old.Change = func(m map[string]any) { m["token_endpoint"] = old.URL + "/new" }
+	for i := range 2 {
+		if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 || old.Asked("/new") != i+1 {
+			t.Errorf("it has moved, %d: %d, %v, %d windows, %d requests\n%s", i, status, err, r.opened.Load(), old.Asked("/new"), r.log)
+		}
+		old.Revoke(false)
+	}
+	old.Answer("/new", gone)
+	r.issuer = oauthtest.Serve(t)
+	r.tools.Issuer = r.issuer
+	r.change(func(l *login.Login) {
+		l.Obtained, l.Until = l.Obtained.Add(-2*time.Hour), l.Until.Add(-2*time.Hour)
+	})
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 2 || r.issuer.Asked("/register") != 1 {
+		t.Errorf("the server has another authorization server: %d, %v, %d windows\n%s", status, err, r.opened.Load(), r.log)
+	}
+}
+
+// change changes the one login that is kept.
+func (r *rig) change(f func(*login.Login)) {
+	r.t.Helper()
+	s := login.Open(r.dir)
+	keys, err := s.Keys()
+	if err != nil || len(keys) != 1 {
+		r.t.Fatalf("Keys = %v, %v", keys, err)
+	}
+	l, err := s.Read(keys[0])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f(l)
+	if err := s.Write(keys[0], l); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A token whose time lies ahead, since the clock was set back, is no new one: it is renewed.
+func TestClockSetBack(t *testing.T) {
+	r := newRig(t)
+	p := r.person(nil)
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	r.change(func(l *login.Login) {
+		l.Renewed, l.Obtained, l.Until = true, l.Obtained.Add(time.Hour), l.Until.Add(time.Hour)
+	})
+	r.issuer.Revoke(false)
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
+		t.Errorf("call = %d, %v, %d windows", status, err, r.opened.Load())
+	}
+}
+
 // I-258: the tokens are taken back, and the file is gone.
 func TestSignOut(t *testing.T) {
 	r := newRig(t)

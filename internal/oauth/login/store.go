@@ -80,6 +80,12 @@ func (l *Login) good(now time.Time) bool {
 	return l.Until.IsZero() || now.Before(l.Until.Add(-min(margin, life/5)))
 }
 
+// fresh reports whether the token has only just come. A clock that was set back says nothing.
+func (l *Login) fresh(now time.Time) bool {
+	age := now.Round(0).Sub(l.Obtained)
+	return age >= 0 && age < newFor
+}
+
 // end forgets the tokens, and keeps the client.
 func (l *Login) end() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
