@@ -9,6 +9,18 @@ import (
 // Full has the disk be full for a store.
 func (s *Store) Full() { s.sync = func(*os.File) error { return syscall.ENOSPC } }
 
+// Held has a store be as on Windows, with somebody who reads the file for that many attempts
+// to replace it.
+func (s *Store) Held(attempts int) {
+	s.held = time.Minute
+	s.rename = func(from, to string) error {
+		if attempts--; attempts >= 0 {
+			return syscall.EACCES
+		}
+		return os.Rename(from, to)
+	}
+}
+
 // Room has it have room again.
 func (s *Store) Room() { s.sync = (*os.File).Sync }
 

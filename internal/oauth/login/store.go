@@ -91,12 +91,21 @@ func (l *Login) end() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
 // Store keeps logins: a file for each, which nobody else can read (I-250).
 type Store struct {
-	dir  string
-	sync func(*os.File) error
+	dir    string
+	sync   func(*os.File) error
+	rename func(from, to string) error
+	// held is for how long a file cannot be replaced because somebody reads it.
+	held time.Duration
 }
 
 // Open returns the store in a folder, which is made when something is kept.
-func Open(dir string) *Store { return &Store{dir, (*os.File).Sync} }
+func Open(dir string) *Store {
+	s := &Store{dir: dir, sync: (*os.File).Sync, rename: os.Rename}
+	if runtime.GOOS == "windows" {
+		s.held = 2 * time.Second
+	}
+	return s
+}
 
 // OpenOwn returns the store of the user. The error says why there can be none.
 func OpenOwn() (*Store, error) {
@@ -223,7 +232,18 @@ func (s *Store) Write(key string, l *Login) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), s.file(key))
+	return s.replace(f.Name(), s.file(key))
+}
+
+// replace puts a file in the place of another. Windows refuses that as long as somebody
+// reads the other one.
+func (s *Store) replace(from, to string) error {
+	for last := time.Now().Add(s.held); ; time.Sleep(20 * time.Millisecond) {
+		err := s.rename(from, to)
+		if err == nil || !time.Now().Before(last) {
+			return err
+		}
+	}
 }
 
 // Remove forgets a login.
