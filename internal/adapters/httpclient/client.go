@@ -232,6 +232,8 @@ func port(u *url.URL) string {
 		return u.Port()
 	case u.Scheme == "https":
 		return "443"
+	case u.Scheme == "socks5", u.Scheme == "socks5h":
+		return "1080"
 	}
 	return "80"
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -56,7 +57,8 @@ func realmOf(a netip.Addr) realm {
 // machine or in a private network, unless c.URL itself is there. Addresses are looked at
 // when a connection is made, since a name can stand for another one by then. inside lets it
 // connect to private networks in any case, and trusted are addresses that the operator has
-// named, whose hosts may be anywhere (I-214).
+// named, whose hosts may be anywhere (I-214). Only these and the server's own host see the
+// certificate of the client.
 func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error) {
 	c.IdleTimeout, c.Refuses = 0, nil
 	client, err := New(c)
@@ -65,10 +67,10 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 	}
 	base := client.short.Transport.(*http.Transport)
 	base.DisableKeepAlives = true // they are few and far between, and nobody closes them
-	o := &outward{home: client.url.Hostname(), inside: inside, proxies: map[string]bool{}, trusted: map[string]bool{}}
+	o := &outward{home: strings.ToLower(client.url.Hostname()), inside: inside, look: net.DefaultResolver.LookupNetIP, proxies: map[string]bool{}, trusted: map[string]bool{}}
 	for _, address := range trusted {
 		if u, err := url.Parse(address); err == nil {
-			o.trusted[u.Hostname()] = true
+			o.trusted[strings.ToLower(u.Hostname())] = true
 		}
 	}
 	if proxy := base.Proxy; proxy != nil {
@@ -86,12 +88,32 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 	if c.Dial == nil {
 		base.DialContext = o.dial
 	}
-	return base, nil
+	if t := base.TLSClientConfig; t == nil || len(t.Certificates) == 0 && t.GetClientCertificate == nil {
+		return base, nil
+	}
+	bare := base.Clone()
+	bare.TLSClientConfig.Certificates, bare.TLSClientConfig.GetClientCertificate = nil, nil
+	return &shown{o, base, bare}, nil
+}
+
+// shown is a transport that shows a certificate to known hosts only.
+type shown struct {
+	o          *outward
+	with, bare *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *shown) RoundTrip(r *http.Request) (*http.Response, error) {
+	if host := strings.ToLower(r.URL.Hostname()); host == s.o.home || s.o.trusted[host] {
+		return s.with.RoundTrip(r)
+	}
+	return s.bare.RoundTrip(r)
 }
 
 type outward struct {
-	home    string
+	home    string // in lower case, as all hosts are
 	inside  bool
+	look    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	trusted map[string]bool
 
 	mu      sync.Mutex
@@ -128,19 +150,22 @@ func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, 
 // may reports whether a connection to that address of a host may be made.
 func (o *outward) may(ctx context.Context, host string, a netip.Addr) bool {
 	where := realmOf(a)
-	if where == public || o.trusted[host] || o.inside && where == private {
+	if where == public || o.trusted[strings.ToLower(host)] || o.inside && where == private {
 		return true
 	}
 	own := []netip.Addr{}
 	if at, err := netip.ParseAddr(o.home); err == nil {
 		own = append(own, at)
-	} else if own, err = net.DefaultResolver.LookupNetIP(ctx, "ip", o.home); err != nil {
+	} else if own, err = o.look(ctx, "ip", o.home); err != nil {
 		return false
 	}
+	there := false
 	for _, at := range own {
-		if is := realmOf(at); is == where || is == loopback && where == private {
-			return true
+		is := realmOf(at)
+		if is == public { // who has that address may say that it has others too
+			return false
 		}
+		there = there || is == where || is == loopback && where == private
 	}
-	return false
+	return there
 }

@@ -2,7 +2,9 @@ package httpclient
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +45,7 @@ func TestOutward(t *testing.T) {
 		{"from a private network", "https://10.0.0.1/mcp", false, nil, s.URL, false},
 		{"from this machine", "http://127.0.0.1:1/mcp", false, nil, s.URL, true},
 		{"named by the operator", "https://93.184.215.14/mcp", false, []string{s.URL}, s.URL, true},
+		{"named in capitals", "https://93.184.215.14/mcp", false, []string{strings.Replace(byName, "localhost", "LocalHost", 1)}, byName, true},
 		{"another was named", "https://93.184.215.14/mcp", false, []string{s.URL}, byName, false},
 	} {
 		way, err := Outward(Config{URL: tc.home, Proxy: "none"}, tc.inside, tc.trusted...)
@@ -60,6 +63,83 @@ func TestOutward(t *testing.T) {
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want reached: %t", tc.name, err, tc.ok)
 		}
+	}
+}
+
+// A server that has a public address too is in no other network: its name may say anything.
+func TestOutwardAddresses(t *testing.T) {
+	for addresses, ok := range map[string]bool{
+		"10.0.0.1": true, "127.0.0.1": true, "10.0.0.1 10.0.0.2": true, "10.0.0.1 93.184.215.14": false, "93.184.215.14 127.0.0.1": false, "93.184.215.14": false, "": false,
+	} {
+		o := &outward{home: "tools.example.com", look: func(context.Context, string, string) (all []netip.Addr, err error) {
+			for _, a := range strings.Fields(addresses) {
+				all = append(all, netip.MustParseAddr(a))
+			}
+			return all, nil
+		}}
+		if o.may(t.Context(), "idp.example.com", netip.MustParseAddr("10.0.0.9")) != ok {
+			t.Errorf("a server at %s may name 10.0.0.9: %t, want %t", addresses, !ok, ok)
+		}
+	}
+}
+
+// Only the host of the server, and those that the operator has named, are shown the
+// certificate of the client.
+func TestOutwardCertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, len(r.TLS.PeerCertificates)) }))
+	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	byName := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	own := &tls.Config{Certificates: s.TLS.Certificates, InsecureSkipVerify: true}
+	for _, tc := range []struct {
+		name    string
+		trusted []string
+		at      string
+		want    string
+	}{
+		{"its own host", nil, byName, "1"},
+		{"its own host in capitals", nil, strings.Replace(byName, "localhost", "LOCALHOST", 1), "1"},
+		{"a host that it has named", nil, s.URL, "0"},
+		{"a host of the operator", []string{s.URL}, s.URL, "1"},
+	} {
+		way, err := Outward(Config{URL: "https://localhost:1/mcp", Proxy: "none", TLS: own}, false, tc.trusted...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := way.RoundTrip(r)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if string(body) != tc.want {
+			t.Errorf("%s: it was shown %s certificates, want %s", tc.name, body, tc.want)
+		}
+	}
+}
+
+// The usual port of a SOCKS proxy is 1080: the proxy may be anywhere.
+func TestOutwardSocks(t *testing.T) {
+	way, err := Outward(Config{URL: "http://93.184.215.14/mcp", Proxy: "socks5://127.0.0.1"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://idp.example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := way.RoundTrip(r)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if errors.Is(err, ErrRefused) {
+		t.Errorf("the proxy is refused: %v", err)
 	}
 }
 

@@ -64,7 +64,7 @@ func Hosts(addresses ...string) (all []string) {
 
 // near follows a few redirects within an origin (I-214).
 func near(r *http.Request, via []*http.Request) error {
-	if first := via[0].URL; len(via) > maxRedirects || r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
+	if first := via[0].URL; len(via) > maxRedirects || r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -86,7 +86,7 @@ func (f *Finder) Address(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("%q is not a URL such as https://login.example.com/token", visible.Text(clip(text)))
 	case u.User != nil || u.Fragment != "":
 		return nil, fmt.Errorf("%q has a user or a #fragment", visible.Text(clip(text)))
-	case u.Scheme == "https", u.Scheme == "http" && Loopback(u.Hostname()) && (Loopback(f.server.Hostname()) || slices.Contains(f.trusted, u.Host)):
+	case u.Scheme == "https", u.Scheme == "http" && Loopback(u.Hostname()) && (Loopback(f.server.Hostname()) || slices.ContainsFunc(f.trusted, func(host string) bool { return strings.EqualFold(host, u.Host) })):
 		return u, nil
 	}
 	return nil, fmt.Errorf("%q must be https", visible.Text(clip(text)))
