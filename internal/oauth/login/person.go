@@ -370,8 +370,9 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	}
 	p.mu.Unlock()
 	if held != nil {
-		l = held
-		p.keep(l) // there may be room by now
+		p.keep(held) // there may be room by now
+		mine := *held
+		l = &mine
 	}
 	if l.serves(n) {
 		if held == nil {
