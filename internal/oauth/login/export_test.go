@@ -38,5 +38,12 @@ func Impatient() (back func()) {
 	return func() { patience = was }
 }
 
+// Hasty has pauses after failures begin with a millisecond until the result is called.
+func Hasty() (back func()) {
+	was := firstPause
+	firstPause = time.Millisecond
+	return func() { firstPause = was }
+}
+
 // Closing is closed when Close has begun.
 func (p *Person) Closing() <-chan struct{} { return p.life.Done() }

@@ -29,11 +29,8 @@ const (
 	// is less.
 	margin = time.Minute
 	// Limit is how long a sign-in waits for the person.
-	Limit = 5 * time.Minute
-	// After a token could not be renewed it is tried again no sooner than that, twice as
-	// long each time, up to maxPause.
-	firstPause = time.Second
-	maxPause   = 30 * time.Second
+	Limit    = 5 * time.Minute
+	maxPause = 30 * time.Second
 	// ending is how long Close waits for a token that was asked for: the one that renews it
 	// may be used up by then, and the new one is lost if nobody hears the answer.
 	ending = 8 * time.Second
@@ -49,6 +46,9 @@ var (
 	newFor = 30 * time.Second
 	// patience is how long a request waits for a sign-in: clients give up after a minute.
 	patience = 50 * time.Second
+	// After a token could not be renewed it is tried again no sooner than firstPause, twice
+	// as long each time, up to maxPause.
+	firstPause = time.Second
 )
 
 // Options are what a person's tokens for a server are made with.

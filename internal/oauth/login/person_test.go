@@ -767,6 +767,33 @@ func TestEndpointMoves(t *testing.T) {
 	}
 }
 
+// The metadata is read again also when nobody answers any more where tokens came from.
+func TestEndpointSilent(t *testing.T) {
+	defer login.Hasty()()
+	r := newRig(t)
+	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
+		t.Fatalf("call = %d, %v", status, err)
+	}
+	r.change(func(l *login.Login) {
+		l.Obtained, l.Until = l.Obtained.Add(-2*time.Hour), l.Until.Add(-2*time.Hour)
+		l.Issuer.Token = "http://127.0.0.1:1/token" // where it was
+	})
+	p := r.person(nil)
+	if _, err := r.call(p); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("the first call = %v", err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for status, err := 0, error(nil); status != http.StatusOK; status, err = r.call(p) {
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if r.opened.Load() != 1 || r.issuer.Asked("/token") != 2 {
+		t.Errorf("%d windows, %d requests for tokens, want 1 and 2", r.opened.Load(), r.issuer.Asked("/token"))
+	}
+}
+
 // change changes the one login that is kept.
 func (r *rig) change(f func(*login.Login)) {
 	r.t.Helper()
