@@ -213,20 +213,21 @@ func TestNobody(t *testing.T) {
 // Only a caller who is the person that is asked gets the address of the page: another
 // could sign in there, and all would act as that account. What went wrong is for the log.
 func TestStrangers(t *testing.T) {
-	defer login.Impatient()()
 	for _, own := range []bool{true, false} {
+		patient := login.Impatient()
+		defer patient()
 		r := newRig(t)
 		asked := make(chan string, 1)
 		p := r.person(func(o *login.Options) {
 			o.Own, o.Ask = own, func(address string) { asked <- address }
 		})
+		if _, err := r.call(p); err == nil {
+			t.Errorf("own %t: nobody has signed in, and there is no error", own)
+		}
+		address := <-asked
 		var f *oauth.Failure
 		_, err := r.call(p)
-		address := <-asked
-		if !errors.As(err, &f) || !f.SignIn || own != strings.Contains(f.Public, "/authorize") {
-			t.Errorf("own %t: while it waits: %v", own, err)
-		}
-		if _, err = r.call(p); !own && (err == nil || strings.Contains(err.Error(), "state=")) {
+		if !errors.As(err, &f) || !f.SignIn || own != strings.Contains(f.Public, "/authorize") || own != strings.Contains(err.Error(), "state=") {
 			t.Errorf("own %t: while it waits: %v", own, err)
 		}
 		browse(t, address)
@@ -239,6 +240,7 @@ func TestStrangers(t *testing.T) {
 		if own == strings.Contains(r.log.String(), "all callers act as the account") {
 			t.Errorf("own %t: the log has\n%s", own, r.log)
 		}
+		patient()
 		bad := r.person(func(o *login.Options) {
 			o.Own, o.Client, o.RedirectURI = own, &oauth.Client{ID: "mine"}, "http://127.0.0.1:1/x"
 			o.Issuer = "http://" + strings.TrimPrefix(r.tools.URL, "http://")
