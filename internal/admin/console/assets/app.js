@@ -37,8 +37,7 @@ class App extends View {
     });
     this.store.addEventListener('change', () => this.update());
     signedOut.addEventListener('signedout', () => {
-      this.store.stop();
-      Object.assign(this.store, { me: undefined });
+      this.store.forget();
       this.#out = true;
       this.update();
     });

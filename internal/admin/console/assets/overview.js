@@ -18,7 +18,7 @@ class Overview extends Page {
       const answer = await get('calls?status=failed&limit=10').catch(() => undefined);
       if (answer) this.#failures = [...(answer.failures ?? []), ...(answer.recent ?? [])].filter((c, i, all) => all.findIndex((d) => d.id === c.id) === i).slice(0, 10);
       this.update();
-      this.#timer = setTimeout(ask, 10000);
+      if (this.isConnected) this.#timer = setTimeout(ask, 10000);
     };
     ask();
   }

@@ -114,17 +114,27 @@ export class Store extends EventTarget {
   /** Follows these topics from now on, and no others. @param {string[]} topics */
   watch(topics) {
     if (topics.join() === this.#topics.join()) return;
-    this.#topics = topics;
     this.stop();
+    this.#topics = [...topics];
     if (!topics.length) return;
     this.#stream = follow(topics, (type, data) => { apply(this.state, type, data); this.changed(); }, (live) => { this.live = live; this.changed(); });
     this.#ask();
   }
 
+  /** Follows nothing, until watch is called again. An answer that comes later is nobody's. */
   stop() {
     this.#stream?.close();
     clearTimeout(this.#timer);
+    this.#topics = [];
     this.live = false;
+  }
+
+  /** Forgets all that somebody saw who has signed out. */
+  forget() {
+    this.stop();
+    this.state = empty();
+    this.me = undefined;
+    this.paused = false;
   }
 
   /** Asks for what no stream tells. */

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Store } from '../assets/store.js';
+
+/** The streams that were opened, and the requests that were made, each with what answers it. */
+const streams = [];
+const requests = [];
+globalThis.EventSource = class extends EventTarget {
+  static CLOSED = 2;
+  readyState = 0;
+  constructor(address) { super(); this.address = address; streams.push(this); }
+  close() { this.readyState = 2; }
+  tell(type, data) { this.dispatchEvent(Object.assign(new Event(type), { data: JSON.stringify(data) })); }
+};
+globalThis.fetch = (address) => new Promise((answer) => {
+  requests.push({ address, answer: (status, body) => answer({ ok: status === 200, status, json: async () => body, headers: new Headers() }) });
+});
+
+const settled = () => new Promise((done) => setImmediate(done));
+
+test('who signs in next sees nothing of who has signed out, and has a stream', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const store = new Store();
+  store.me = { principal: 'ops', act: true };
+  store.watch(['servers', 'log']);
+  streams[0].tell('snapshot', { status: { servers: [{ name: 'files' }] }, calls: { recent: [{ id: '1', began: '1' }] }, sessions: { total: 1 }, lines: [{ msg: 'of the operator' }] });
+  assert.equal(store.state.lines.length, 1);
+  store.paused = true;
+
+  store.forget();
+  assert.equal(streams[0].readyState, 2);
+  assert.deepEqual([store.me, store.paused, store.live], [undefined, false, false]);
+  assert.deepEqual({ ...store.state }, { calls: new Map(), lines: [], dropped: 0, totals: [] });
+
+  store.watch(['servers', 'log']); // the same page of somebody else
+  assert.equal(streams.length, 2, 'the same topics are followed again');
+  streams[1].tell('snapshot', { status: { servers: [] } });
+  assert.ok(store.live);
+  store.stop();
+});
+
+test('an answer that comes after the end changes nothing, and nothing is asked again', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const store = new Store();
+  requests.length = 0;
+  store.watch(['log']); // no stream comes: it asks
+  assert.equal(requests.length, 1);
+  store.forget();
+  requests[0].answer(200, { lines: [{ msg: 'of who was here before' }] });
+  await settled();
+  assert.deepEqual(store.state.lines, []);
+  t.mock.timers.tick(60000);
+  await settled();
+  assert.equal(requests.length, 1);
+});
