@@ -23,6 +23,9 @@ var shownKeys = []string{
 // hiddenKeys are those below which nothing is shown but names and references.
 var hiddenKeys = []string{"args", "env", "headers", "query", "auth", "body", "claims", "secret"}
 
+// commandKeys have a program, and perhaps its arguments.
+var commandKeys = []string{"command", "stdio"}
+
 // addressKeys have an address, of which only the host is shown: servers take keys in paths
 // too.
 var addressKeys = []string{"url", "http", "sse", "base_url", "openapi", "redis", "jwks"}
@@ -116,7 +119,7 @@ func (m *mask) node(n ast.Node, key, indent string, secret bool) {
 				m.b.WriteString(indent)
 			}
 			m.b.WriteString("- ")
-			m.node(v, key, indent+"  ", secret)
+			m.node(v, key, indent+"  ", secret || slices.Contains(commandKeys, key)) // arguments may be among them
 		}
 	case *ast.AnchorNode:
 		m.node(n.Value, key, indent, secret)
@@ -156,9 +159,13 @@ func (m *mask) text(s, key string, secret bool) {
 		s = hidden
 	case slices.Contains(addressKeys, key) && host(s) != "":
 		s = host(s)
-	case key == "command" || key == "stdio": // arguments may stand behind the program
-		if program, _, more := strings.Cut(s, " "); more {
-			s = program + " " + hidden
+	case slices.Contains(commandKeys, key): // arguments may stand behind the program, and variables before it
+		words := strings.Fields(s)
+		switch {
+		case len(words) == 0 || strings.Contains(words[0], "="):
+			s = hidden
+		case len(words) > 1:
+			s = words[0] + " " + hidden
 		}
 	case !slices.Contains(shownKeys, key):
 		s = hidden

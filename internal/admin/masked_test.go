@@ -30,6 +30,16 @@ servers:
       url: https://example.com/SECRET10/mcp?key=SECRET11
       headers: { Authorization: "Bearer SECRET12", X-Tenant: "Bearer ${TENANT}" }
     limits: { calls: 8, rate: 10/s }
+  tab:
+    stdio: "npx\t--key=SECRET15"
+  lines:
+    stdio: { command: "sh\n-c\nSECRET16" }
+  list:
+    stdio: [npx, "--key=SECRET17"]
+  words:
+    stdio: { command: [uvx, SECRET18] }
+  set:
+    stdio: KEY=SECRET19 npx
   block:
     stdio:
       command: sh
