@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/visible"
@@ -128,8 +130,31 @@ type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err
 
 // API is all routes.
 type API struct {
-	o      Options
-	routes []Route
+	o       Options
+	routes  []Route
+	refused refused
+}
+
+// refused counts the pages of others that had no line in the log: there may be one every
+// refusedEvery.
+type refused struct {
+	mu   sync.Mutex // guards the rest
+	next time.Time
+	more int
+}
+
+const refusedEvery = 10 * time.Second
+
+// due reports whether it is time for a line, and how many had none before it.
+func (c *refused) due(now time.Time) (more int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.next) {
+		c.more++
+		return 0, false
+	}
+	more, c.more, c.next = c.more, 0, now.Add(refusedEvery)
+	return more, true
 }
 
 // New returns an API without routes.
@@ -180,7 +205,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 		err = errors.New("this caller may not see this: list its name in viewers of the configuration file")
 	}
 	if err != nil {
-		if action {
+		if action && c.Principal != "" { // otherwise anybody could fill the log
 			a.note(c.Principal, path, "denied")
 		}
 		Refuse(w, http.StatusForbidden, "denied", err.Error())
@@ -216,7 +241,9 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 // something. Others it has answered.
 func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	if !own(r, a.o.Host(r)) {
-		a.o.Log.Warn("a web page was refused", "action", what, "origin", clip(r.Header.Get("Origin")))
+		if more, due := a.refused.due(time.Now()); due {
+			a.o.Log.Warn("a web page was refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
+		}
 		Refuse(w, http.StatusForbidden, "origin", "web pages other than the bridge's own may not do this")
 		return false
 	}
@@ -242,6 +269,7 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 }
 
 func (a *API) note(who, action, outcome string) {
+	action = clip(action)
 	a.o.Log.Info("console", "principal", who, "action", action, "outcome", outcome)
 	a.o.Noted(who, action, outcome)
 }
