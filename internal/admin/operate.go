@@ -88,15 +88,11 @@ func (o *Operator) showCalls(c *Call) (any, error) {
 		return nil, err
 	}
 	o.Calls.Look(nil, o.Bridge.Activity)()
+	server, session, principal, status := c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("principal"), c.Query.Get("status")
+	is := func(want, has string) bool { return want == "" || want == has }
 	return o.Calls.Show(limit, func(r *calls.Row) bool {
-		for name, has := range map[string]string{"server": r.Server, "session": r.Session, "principal": r.Principal} {
-			if want := c.Query.Get(name); want != "" && want != has {
-				return false
-			}
-		}
-		want := c.Query.Get("status")
 		failed := r.Outcome != "" && r.Outcome != bridge.Answered.String()
-		return c.Sees(r.Principal) && (want == "" || want == r.Outcome || want == "failed" && failed)
+		return c.Sees(r.Principal) && is(server, r.Server) && is(session, r.Session) && is(principal, r.Principal) && (is(status, r.Outcome) || status == "failed" && failed)
 	}), nil
 }
 

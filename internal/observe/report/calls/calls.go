@@ -386,51 +386,89 @@ type Shown struct {
 	Failures []*Row     `json:"failures"` // likewise; also from when nobody looked
 }
 
-// Show returns at most so many calls of each kind, of those that fit.
-func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
-	out := &Shown{Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
+// held is all that is known at a moment. Calls wait while it is taken, and for nothing that
+// is done with it.
+type held struct {
+	under            []now
+	recent, failures []*Row // the newest first; of failures, those of each server
+	since            *time.Time
+	before           int64
+}
+
+// now is a call that is under way, and its marks so far.
+type now struct {
+	*call
+	marks []Mark
+}
+
+// shown returns it as others may keep it.
+func (n now) shown() *Row {
+	row := n.row
+	row.Marks = n.marks
+	return &row
+}
+
+func (c *Calls) hold() (all held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.on.Load() {
 		since := c.since
-		out.Since, out.Before = &since, c.before
+		all.since, all.before = &since, c.before
 	}
-	add := func(to *[]*Row, r *Row) bool {
-		if fits(r) {
-			*to = append(*to, r)
-		}
-		return len(*to) < most
-	}
+	all.under, all.failures = make([]now, 0, len(c.under)), make([]*Row, 0, maxFailures*len(c.failures))
 	for _, one := range c.under {
-		row := one.row
-		row.Marks = one.marks
-		add(&out.Under, &row)
+		all.under = append(all.under, now{one, one.marks})
+	}
+	c.recent.Newest(func(r *Row) bool { all.recent = append(all.recent, r); return true })
+	for _, of := range c.failures {
+		of.Newest(func(r *Row) bool { all.failures = append(all.failures, r); return true })
+	}
+	return all
+}
+
+// Show returns at most so many calls of each kind, of those that fit. A row under way comes
+// to fits without its marks.
+func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
+	all := c.hold()
+	out := &Shown{Since: all.since, Before: all.before, Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
+	for _, one := range all.under {
+		if fits(&one.row) {
+			out.Under = append(out.Under, one.shown())
+		}
+	}
+	for _, r := range all.recent {
+		if len(out.Recent) < most && fits(r) {
+			out.Recent = append(out.Recent, r)
+		}
+	}
+	for _, r := range all.failures {
+		if fits(r) {
+			out.Failures = append(out.Failures, r)
+		}
 	}
 	newest := func(a, b *Row) int {
 		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(len(b.ID), len(a.ID)), cmp.Compare(b.ID, a.ID))
 	}
 	slices.SortFunc(out.Under, newest)
-	out.Under = out.Under[:min(len(out.Under), most)]
-	c.recent.Newest(func(r *Row) bool { return add(&out.Recent, r) })
-	for _, of := range c.failures {
-		n := 0
-		of.Newest(func(r *Row) bool { n++; add(&out.Failures, r); return n < most })
-	}
 	slices.SortFunc(out.Failures, newest)
-	out.Failures = out.Failures[:min(len(out.Failures), most)]
+	out.Under, out.Failures = out.Under[:min(len(out.Under), most)], out.Failures[:min(len(out.Failures), most)]
 	return out
 }
 
 // Find returns the call of that id, if it is known still.
 func (c *Calls) Find(id string) *Row {
-	var found *Row
-	all := c.Show(maxUnder+maxRecent+maxServers*maxFailures, func(r *Row) bool { return r.ID == id })
-	for _, rows := range [][]*Row{all.Failures, all.Recent, all.Under} {
-		if len(rows) > 0 {
-			found = rows[0]
+	all := c.hold()
+	for _, one := range all.under {
+		if one.row.ID == id {
+			return one.shown()
 		}
 	}
-	return found
+	for _, rows := range [][]*Row{all.recent, all.failures} {
+		if i := slices.IndexFunc(rows, func(r *Row) bool { return r.ID == id }); i >= 0 {
+			return rows[i]
+		}
+	}
+	return nil
 }
 
 // Cancel ends the call of that id, if it is under way. Its client is told that an operator

@@ -175,6 +175,39 @@ func TestLeft(t *testing.T) {
 	})
 }
 
+// Who may see a few calls only gets so many of these, whatever the others do; and calls do
+// not wait until somebody has chosen.
+func TestShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
+		defer r.c.Look(nil, none)()
+		for range 3 {
+			_, _ = r.call(t.Context(), "dev", "mine")
+			time.Sleep(time.Second)
+		}
+		for range 20 {
+			_, _ = r.call(t.Context(), "ops", "other")
+			time.Sleep(time.Second)
+		}
+		asked := 0
+		mine := func(row *Row) bool {
+			asked++
+			if !r.c.mu.TryLock() {
+				t.Fatal("calls wait while rows are chosen")
+			}
+			r.c.mu.Unlock()
+			return row.Principal == "dev"
+		}
+		got := r.c.Show(2, mine)
+		if len(got.Failures) != 2 || len(got.Recent) != 2 || asked == 0 || got.Failures[0].ID != "3" || got.Failures[1].ID != "2" {
+			t.Errorf("%d of %d failures and %d calls: %+v", len(got.Failures), asked, len(got.Recent), got.Failures)
+		}
+		if one := r.c.Find("2"); one == nil || one.Name != "mine" || r.c.Find("99") != nil {
+			t.Errorf("found %+v", one)
+		}
+	})
+}
+
 // What is kept is bounded.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
