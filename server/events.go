@@ -53,7 +53,7 @@ func (s *Server) showEvents(w http.ResponseWriter, r *http.Request, c *admin.Cal
 		admin.Refuse(w, http.StatusForbidden, "denied", "this caller may not see the log: list its name in admin of the configuration file")
 		return
 	}
-	leave, ok := s.streams.Enter(c.Principal, s.keys == nil)
+	leave, ok := s.streams.Enter(&c.Caller, s.keys == nil)
 	if !ok {
 		admin.Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open")
 		return

@@ -11,6 +11,8 @@ import (
 const (
 	MaxStreams     = 16
 	MaxStreamsEach = 4
+	// keptStreams are for those who may look: others cannot keep them out.
+	keptStreams = 4
 )
 
 // Streams are those that are open, by principal. The zero value is ready for use.
@@ -20,12 +22,16 @@ type Streams struct {
 	of  map[string]int
 }
 
-// Enter takes a place for a stream of a principal, until leave is called. alone says that there
+// Enter takes a place for a stream of a caller, until leave is called. alone says that there
 // is no other principal.
-func (s *Streams) Enter(principal string, alone bool) (leave func(), ok bool) {
+func (s *Streams) Enter(c *Caller, alone bool) (leave func(), ok bool) {
+	principal, most := c.Principal, MaxStreams
+	if !c.Look {
+		most -= keptStreams
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= MaxStreams || !alone && s.of[principal] >= MaxStreamsEach {
+	if s.all >= most || !alone && s.of[principal] >= MaxStreamsEach {
 		return nil, false
 	}
 	if s.of == nil {
