@@ -99,8 +99,8 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 		if signed {
 			good = s.pages.Good(&p)
 		} else {
-			_, err := s.keys.Caller(r.Context(), r.Header, s.resource(r, place{base, ""}))
-			good = err == nil
+			now, err := s.keys.Again(r.Context(), r.Header, s.resource(r, place{base, ""}))
+			good = err == nil && now.Principal == was.Principal
 		}
 		look, act := s.rights(was.Principal)
 		return good && (look || admin.HasConsole(s.c())) && (look || !was.Look) && (act || !was.Act)

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/admin"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 )
 
@@ -148,6 +150,31 @@ func TestAdminEvents(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if r.s.calls.Show(10, func(*calls.Row) bool { return true }).Since == nil {
 			t.Error("it ends while a page is open")
+		}
+	})
+}
+
+// A stream that was opened with a key ends when the key is somebody else's; looking whose it
+// is counts as no request.
+func TestAdminEventsOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one")
+		page := r.Do("GET", "/ui/api/v1/events?topics=sessions", "", "X-API-Key", sinKey)
+		synctest.Wait()
+		counted := r.s.keys.Count(token.OK)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if now := r.s.keys.Count(token.OK); now != counted || has(eventsOf(page), "bye ") {
+			t.Errorf("a stream counts as %d requests: %q", now-counted, eventsOf(page))
+		}
+		r.apply(func(c *config.Config) {
+			c.Access = slices.Clone(c.Access)
+			c.Access[1].Token, c.Access[2].Token = devKey, sinKey // those of sin and dev
+		})
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := eventsOf(page); !has(got, "bye ", "signed_out") {
+			t.Errorf("a viewer's stream goes on with another one's key: %q", got)
 		}
 	})
 }

@@ -129,6 +129,11 @@ func (d *Door) Caller(ctx context.Context, h http.Header, to token.Resource) (Ca
 	return Caller{}, err
 }
 
+// Again returns what Caller does now, for a request that it has let in before: it counts once.
+func (d *Door) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
+	return d.caller(ctx, h, to)
+}
+
 // resultOf returns what an error of Caller is counted as; empty for none.
 func resultOf(err error) token.Result {
 	var fault *token.Error

@@ -118,6 +118,33 @@ func TestNobody(t *testing.T) {
 	})
 }
 
+// A request that goes on for long is looked at again and again, and counts once.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, _ := open(t, nil)
+		h := headers("X-Api-Key", alpha)
+		if _, err := d.Caller(t.Context(), h, token.Resource{Root: site}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if who, err := d.Again(t.Context(), h, token.Resource{Root: site}); err != nil || who.Principal != "key" {
+				t.Errorf("%q, %v", who.Principal, err)
+			}
+		}
+		d.Set([]Key{{Principal: "other", Token: alpha}})
+		if who, err := d.Again(t.Context(), h, token.Resource{Root: site}); err != nil || who.Principal != "other" {
+			t.Errorf("after it is another's: %q, %v", who.Principal, err)
+		}
+		d.Set(nil)
+		if _, err := d.Again(t.Context(), h, token.Resource{Root: site}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("after it was taken away: %v", err)
+		}
+		if d.Count(token.OK) != 1 || d.Count(token.Invalid) != 0 {
+			t.Errorf("counted %d and %d", d.Count(token.OK), d.Count(token.Invalid))
+		}
+	})
+}
+
 // N-01 to N-05, and what else can be shown where tokens count: keys are as they were.
 func TestShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
