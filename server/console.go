@@ -36,9 +36,7 @@ func (s *Server) overview(c *admin.Caller) *overview {
 		return out
 	}
 	t := s.b.Totals()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	out.Process = &process{s.began, m.Sys - m.HeapReleased, runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
+	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
 	return out
 }
 
