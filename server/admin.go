@@ -202,12 +202,12 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	admin.Answer(w, http.StatusOK, map[string]string{"principal": who})
 }
 
-// signOut takes the cookie away.
+// signOut ends a page, and takes its cookie away.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, base string) {
 	if !s.actions.Admits(w, r, "logout") {
 		return
 	}
-	s.pages.Set(w, r, base, nil)
+	s.pages.End(w, r, base)
 	admin.Answer(w, http.StatusOK, struct{}{})
 }
 

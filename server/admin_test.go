@@ -72,7 +72,7 @@ func TestAdminRights(t *testing.T) {
 		}{
 			{"nobody", nil, 0},
 			{"a wrong key", []string{"X-API-Key", newKey}, 0},
-			{"a forged cookie", []string{"Cookie", admin.PageCookie + "=AAAA"}, 0},
+			{"a forged cookie", []string{"Cookie", admin.CookieName(bridgeAt) + "=AAAA"}, 0},
 			{"a caller", []string{"X-API-Key", devKey}, 1},
 			{"a caller of one server", []string{"X-API-Key", oneKey}, 1},
 			{"a viewer", []string{"X-API-Key", sinKey}, 2},
@@ -278,7 +278,7 @@ func TestSignIn(t *testing.T) {
 		if code != 200 || c == nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/ui" || c.Secure || strings.Contains(c.Value, opsKey) {
 			t.Fatalf("%d %v", code, c)
 		}
-		cookie := admin.PageCookie + "=" + c.Value
+		cookie := c.Name + "=" + c.Value
 		for _, tc := range []struct {
 			name, method, path string
 			header             []string
@@ -307,7 +307,7 @@ func TestSignIn(t *testing.T) {
 		}
 		if _, one := r.signIn(oneKey); one == nil {
 			t.Error("a caller of one server cannot sign in")
-		} else if w := r.ask("POST", "/ui/mcp/two", initialize, "Cookie", admin.PageCookie+"="+one.Value, admin.PageHeader, "1"); w.Code != 404 {
+		} else if w := r.ask("POST", "/ui/mcp/two", initialize, "Cookie", one.Name+"="+one.Value, admin.PageHeader, "1"); w.Code != 404 {
 			t.Errorf("it calls a server that it may not use: %d", w.Code)
 		}
 
@@ -322,14 +322,31 @@ func TestSignIn(t *testing.T) {
 		if look() != 401 {
 			t.Error("it counts after an hour without use")
 		}
-		if cookie = admin.PageCookie + "=" + renewed; look() != 200 {
+		if cookie = c.Name + "=" + renewed; look() != 200 {
 			t.Error("use has not moved the end on")
 		}
 		r.apply(func(c *config.Config) { c.Access = slices.Clone(c.Access); c.Access[0].Token = newKey })
 		if look() != 401 {
 			t.Error("it counts although the key was taken away")
 		}
+		_, other := r.signIn(newKey)
+		if other == nil {
+			t.Fatal("nobody can sign in again")
+		}
+		cookie = other.Name + "=" + other.Value
+		if look() != 200 {
+			t.Error("who has signed in again may not look")
+		}
+		page := r.Do("GET", "/ui/api/v1/events?topics=sessions", "", "Cookie", cookie)
+		synctest.Wait()
 		w = r.ask("POST", "/ui/logout", "{}", "Cookie", cookie)
+		if look() != 401 {
+			t.Error("a copy of the cookie counts after signing out")
+		}
+		time.Sleep(3 * time.Second)
+		if got := eventsOf(page.Wait()); !has(got, "bye ", "signed_out") {
+			t.Errorf("a stream goes on after signing out: %q", got)
+		}
 		if c := w.Result().Cookies(); w.Code != 200 || len(c) != 1 || c[0].MaxAge >= 0 {
 			t.Errorf("signing out: %d %v", w.Code, c)
 		}
