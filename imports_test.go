@@ -29,13 +29,12 @@ var layers = []struct {
 	{"cmd/bridge/internal/inspect", func(pkg string) bool { return pkg == "cmd/bridge/internal/inspect" }},
 	{"cmd/bridge/internal/inspect/arguments", under("cmd/bridge/internal/inspect")},
 	{"cmd/bridge/internal/flags", under("cmd/bridge/internal/flags")},
-	{"cmd/bridge/internal/{exit,terminal}", under("cmd/bridge/internal/exit", "cmd/bridge/internal/terminal")},
+	{"cmd/bridge/internal/{exit,memory,orphans,terminal}", under("cmd/bridge/internal/exit", "cmd/bridge/internal/memory", "cmd/bridge/internal/orphans", "cmd/bridge/internal/terminal")},
 	{"server", func(pkg string) bool { return pkg == "server" }},
 	{"internal/imports", under("internal/imports")},
 	{"internal/{accesslog,admin,metrics}", under("internal/accesslog", "internal/admin", "internal/metrics")},
 	{"internal/{reload,scopes}", under("internal/reload", "internal/scopes")},
 	{"config", func(pkg string) bool { return pkg == "config" }},
-	{"config/effects", under("config/effects")},
 	{"internal/home", under("internal/home")},
 	{"internal/adapters/* and inprocess", func(pkg string) bool { return under("internal/adapters", "inprocess")(pkg) && !helper(pkg) }},
 	{"helpers of adapters", helper},
@@ -53,7 +52,7 @@ var layers = []struct {
 	{"internal/{auth,era,session,replay,seal,validate}", under("internal/auth", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
 	{"jsonrpc", under("jsonrpc")},
 	{"internal/rawjson", under("internal/rawjson")},
-	{"internal/{glob,pause,ring,similar,strict,systemd,visible} and docs", under("internal/glob", "internal/pause", "internal/ring", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
+	{"internal/{address,glob,openfiles,pause,ring,similar,strict,systemd,visible} and docs", under("internal/address", "internal/glob", "internal/openfiles", "internal/pause", "internal/ring", "internal/scaletest", "internal/similar", "internal/systemd", "internal/visible", "internal/strict", "docs")},
 }
 
 var helper = under("internal/adapters/eventstream", "internal/adapters/httpbody", "internal/adapters/httpclient", "internal/adapters/downstream", "internal/adapters/media", "internal/adapters/upstream")

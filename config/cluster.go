@@ -1,13 +1,13 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -67,37 +67,13 @@ func (c *Cluster) Keys() []string {
 	return c.Secrets
 }
 
-// clusterRule checks a value of Cluster beyond its type, unless it may be a secret, which
-// no message shows: see breaches.
-func clusterRule(key string, value any) error {
-	switch key {
-	case "lease":
-		if d := value.(time.Duration); d < 3*time.Second || d > time.Minute {
-			return errors.New("must be 3s to 1m")
-		}
-	case "key_prefix":
-		if !isPlain(value.(string), 64) {
-			return errors.New("must be 1 to 64 letters, digits, '_', '.' and '-'")
-		}
-	case "store_lost":
-		if value != StoreLostServe && value != StoreLostStop {
-			return errors.New("must be serve or stop")
-		}
-	case "replay":
-		if value != ReplayOn && value != ReplayOff {
-			return errors.New("must be on or off")
-		}
-	}
-	return nil
-}
-
-// breaches are the rules for what belongs together, and for what is not shown. listen is
+// check adds the rules for what belongs together, and for what is not shown. listen is
 // that for clients.
-func (c *Cluster) breaches(listen string) (all []breach) {
+func (c *Cluster) check(all *breaches, listen string) {
 	if !c.Enabled() {
-		return nil // halfSaid says so, where a file has something of it
+		return // halfSaid says so, where a file has something of it
 	}
-	add := func(key, rule string) { all = append(all, breach{"cluster: " + key, "", rule}) }
+	add := func(key, rule string) { all.with("cluster: "+key, "", rule) }
 	if _, err := redis.ParseURL(c.Redis); err != nil {
 		add("redis", err.Error())
 	}
@@ -117,10 +93,10 @@ func (c *Cluster) breaches(listen string) (all []breach) {
 	switch {
 	case c.Listen == "":
 		add("listen", "is missing: it is where the other instances reach this one, such as :8809")
-	case err == nil && overlap(c.Listen, listen):
+	case err == nil && address.Overlap(c.Listen, listen):
 		add("listen", "is where clients are served too: choose another port")
 	case err == nil && c.Advertise == "":
-		if a, err := netip.ParseAddr(host); host == "" || host == "localhost" || err == nil && (a.IsUnspecified() || a.IsLoopback()) {
+		if a, err := netip.ParseAddr(host); host == "localhost" || address.Everywhere(host) || err == nil && a.IsLoopback() {
 			add("advertise", "is missing: say where the other instances reach this one and no other, such as ${POD_IP}, since listen is no address that they could use")
 		}
 	}
@@ -131,21 +107,6 @@ func (c *Cluster) breaches(listen string) (all []breach) {
 	if a, err := netip.ParseAddr(strings.Trim(at, "[]")); strings.ContainsAny(at, "/@ ") || err == nil && a.IsUnspecified() {
 		add("advertise", "must be HOST or HOST:PORT, an address that leads to this instance")
 	}
-	return all
-}
-
-// overlap reports whether two addresses cannot be listened on at once.
-func overlap(a, b string) bool {
-	hostA, portA, errA := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	if errA != nil || errB != nil || portA != portB || portA == "0" {
-		return false
-	}
-	any := func(host string) bool {
-		ip, err := netip.ParseAddr(host)
-		return host == "" || err == nil && ip.IsUnspecified()
-	}
-	return hostA == hostB || any(hostA) || any(hostB)
 }
 
 // visitCluster says what only a file can have wrong.
@@ -153,8 +114,7 @@ func (d *decoder) visitCluster(sec *strict.Section, c *Cluster) {
 	if c.CAFile != "" {
 		c.CAFile = d.absolute(c.CAFile)
 		if _, err := readFile(c.CAFile, maxFile); err != nil {
-			m := sec.Marks["ca_file"]
-			d.Fault(m.Line, "%sca_file is %s: %s", sec.Where, m.Shown, reason(err))
+			d.wrong(sec, "ca_file", reason(err))
 		}
 	}
 }

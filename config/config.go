@@ -39,91 +39,91 @@ type Config struct {
 	// without HOST it is every network of the machine, and a port alone is one of
 	// 127.0.0.1: see Address. Default 127.0.0.1:8808. Beyond loopback and without
 	// Access, whoever reaches it can use every server.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" effect:"restart"`
 	// BasePath is the path prefix under which a reverse proxy publishes us, such
 	// as /tools: no slash at its end. Default: none.
-	BasePath string `yaml:"base_path"`
+	BasePath string `yaml:"base_path" effect:"restart"`
 	// AllowedOrigins are browser origins that may call, beside the listener's
 	// own: lower case, no default port, such as https://app.example.com. Nil stands
 	// for those only, and a list without an item for no page at all.
-	AllowedOrigins []string `yaml:"allowed_origins"`
+	AllowedOrigins []string `yaml:"allowed_origins" effect:"live"`
 	// AllowedHosts are Host values accepted beside loopback names, in lower
 	// case. One without a port is meant for any port.
-	AllowedHosts []string `yaml:"allowed_hosts"`
+	AllowedHosts []string `yaml:"allowed_hosts" effect:"live"`
 	// TrustedProxies are the peers whose X-Forwarded-* headers count. Default:
 	// nobody's.
-	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" effect:"live"`
 	// MaxMessage bounds one message in bytes: request body, line, event, answer.
 	// Default 16MiB.
-	MaxMessage Size `yaml:"max_message"`
+	MaxMessage Size `yaml:"max_message" effect:"restart"`
 	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB.
-	MaxInFlight Size `yaml:"max_bytes_in_flight"`
+	MaxInFlight Size `yaml:"max_bytes_in_flight" effect:"restart"`
 	// MaxConnections bounds the connections of clients that are open at once. One
 	// address that is neither loopback nor a trusted proxy has at most a quarter of
 	// them. Default 20000, but never more than half of the files that the process may
 	// open.
-	MaxConnections int `yaml:"max_connections"`
+	MaxConnections int `yaml:"max_connections" effect:"restart"`
 	// MaxSessions bounds the sessions that are open at once. Default 10000.
-	MaxSessions int `yaml:"max_sessions"`
+	MaxSessions int `yaml:"max_sessions" effect:"restart"`
 	// MaxChildren bounds the connections to all servers, which for stdio are
 	// child processes. Default 1024.
-	MaxChildren int `yaml:"max_children"`
+	MaxChildren int `yaml:"max_children" effect:"restart"`
 	// SessionIdle ends a session that nobody used for so long. Default 30m.
-	SessionIdle time.Duration `yaml:"session_idle"`
+	SessionIdle time.Duration `yaml:"session_idle" effect:"live"`
 	// Heartbeat is the pause between comments that keep a quiet stream open. Default 20s.
-	Heartbeat time.Duration `yaml:"heartbeat"`
+	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
 	// Drain is how long running calls may go on at shutdown before they are
 	// cancelled; 0 cancels at once. Default 10s.
-	Drain time.Duration `yaml:"drain"`
+	Drain time.Duration `yaml:"drain" effect:"live"`
 	// TLS serves HTTPS. Default: HTTP.
-	TLS TLS `yaml:"tls"`
+	TLS TLS `yaml:"tls" effect:"live"`
 	// PublicURL is how clients reach the bridge, without BasePath: the origin that
 	// tokens are for. Default: with OAuth on loopback, the Host of the request.
-	PublicURL string `yaml:"public_url"`
+	PublicURL string `yaml:"public_url" effect:"restart"`
 	// OAuth lists the issuers whose tokens count. Default: only keys do.
-	OAuth []OAuth `yaml:"oauth"`
+	OAuth []OAuth `yaml:"oauth" effect:"restart"`
 	// Access lists who may call, and what. Default: everybody may use everything.
-	Access []Access `yaml:"access"`
+	Access []Access `yaml:"access" effect:"live"`
 	// PerPrincipal bounds what each of those may have.
-	PerPrincipal limits.PerPrincipal `yaml:"per_principal"`
+	PerPrincipal limits.PerPrincipal `yaml:"per_principal" effect:"live"`
 	// PublicStatus shows /metrics and the details of /readyz to those too who have
 	// no key, where there are access rules. Default false.
-	PublicStatus bool `yaml:"public_status"`
+	PublicStatus bool `yaml:"public_status" effect:"live"`
 	// Ready says when /readyz answers 200: ReadyAny (the default), as long as one
 	// server works, or ReadyAll.
-	Ready string `yaml:"ready"`
+	Ready string `yaml:"ready" effect:"live"`
 	// Reload says when the file is read again: ReloadOn (the default), also when it has
 	// changed, or ReloadOff, only when somebody asks for it.
-	Reload string `yaml:"reload"`
+	Reload string `yaml:"reload" effect:"live"`
 	// Admin lists the names under Access that may act as operators over HTTP: have the
 	// file read again, and end what is of others. Default: nobody. Without access rules,
 	// it is whoever is on this machine.
-	Admin []string `yaml:"admin"`
+	Admin []string `yaml:"admin" effect:"live"`
 	// LogLevel is the least that serve logs: LogDebug, LogInfo, LogWarn or LogError. The
 	// flag --log-level wins. Default: LogInfo.
-	LogLevel string `yaml:"log_level"`
+	LogLevel string `yaml:"log_level" effect:"live"`
 	// Viewers lists the names under Access that see in the console what is of others:
 	// their sessions and calls. Those in Admin do too. Default: nobody.
-	Viewers []string `yaml:"viewers"`
+	Viewers []string `yaml:"viewers" effect:"live"`
 	// Console says whether there is a page for operators below /ui: ConsoleOn or
 	// ConsoleOff. Default: on where everybody who reaches the bridge is on this machine,
 	// and there are no access rules; off otherwise.
-	Console string `yaml:"console"`
+	Console string `yaml:"console" effect:"live"`
 	// AccessLog writes a line for each call. Default: none.
-	AccessLog AccessLog `yaml:"access_log"`
+	AccessLog AccessLog `yaml:"access_log" effect:"live"`
 	// Cluster lets several instances serve the same clients. Default: this is the only
 	// one.
-	Cluster Cluster `yaml:"cluster"`
+	Cluster Cluster `yaml:"cluster" effect:"restart"`
 	// Offer is what clients can use where several servers are offered as one, and
 	// at the addresses of servers that say nothing else: OfferAll (the default) or
 	// OfferLegacy.
-	Offer string `yaml:"offer"`
+	Offer string `yaml:"offer" effect:"restart"`
 	// Separator stands between a server's name and the names of its tools and
 	// prompts where several servers are offered as one: 1 to 8 of the characters
 	// that Prefix may have. Default "__".
-	Separator string `yaml:"separator"`
+	Separator string `yaml:"separator" effect:"next"`
 	// Servers are the servers to publish, in file order; at least one.
-	Servers []Server `yaml:"servers"`
+	Servers []Server `yaml:"servers" effect:"live"`
 
 	// Traces gets the spans of calls. Only a program can set it: the commands do so
 	// when the environment variables of OpenTelemetry ask for it. Default: none.
@@ -148,77 +148,77 @@ type Server struct {
 	// as inprocess makes of one written with the official SDK.
 	Adapter bridge.Adapter `yaml:"-"`
 	// Stdio runs the server as a child process.
-	Stdio *stdio.Config `yaml:"stdio"`
+	Stdio *stdio.Config `yaml:"stdio" effect:"next"`
 	// HTTP reaches a remote server over Streamable HTTP, or HTTP+SSE if it speaks
 	// only that.
-	HTTP *httpclient.Config `yaml:"http"`
+	HTTP *httpclient.Config `yaml:"http" effect:"next"`
 	// SSE reaches a remote server over HTTP+SSE.
-	SSE *httpclient.Config `yaml:"sse"`
+	SSE *httpclient.Config `yaml:"sse" effect:"next"`
 	// Rest makes a server of an HTTP API.
-	Rest *rest.Config `yaml:"rest"`
+	Rest *rest.Config `yaml:"rest" effect:"next"`
 	// Era says in which era of the protocol the server is spoken to: EraAuto (the
 	// default), EraLegacy or EraModern. HTTP+SSE is always legacy.
-	Era string `yaml:"era"`
+	Era string `yaml:"era" effect:"next"`
 	// Revision is the newest revision that the server is offered, if it is a
 	// legacy one; a modern one pins the modern era. Default: none, the newest that
 	// both sides know.
-	Revision string `yaml:"revision"`
+	Revision string `yaml:"revision" effect:"next"`
 	// Offer is what clients can use at the server's own address. Default: that of
 	// the file.
-	Offer string `yaml:"offer"`
+	Offer string `yaml:"offer" effect:"next"`
 	// Share says who uses one upstream connection together: ShareSession (the
 	// default), SharePrincipal, ShareCall or ShareAll.
-	Share string `yaml:"share"`
+	Share string `yaml:"share" effect:"next"`
 	// Forward lists the headers of clients that reach the server: as headers, or
 	// as environment variables of a child process. Default: none.
-	Forward []bridge.Forward `yaml:"forward"`
+	Forward []bridge.Forward `yaml:"forward" effect:"next"`
 	// Scopes are what tokens must have for calls of the server. Default: nothing.
-	Scopes Scopes `yaml:"scopes"`
+	Scopes Scopes `yaml:"scopes" effect:"live"`
 	// Identity has claims of the caller's token that the server is told, by the names of
 	// headers, or of environment variables of a child process. Default: nothing.
-	Identity map[string]string `yaml:"identity"`
+	Identity map[string]string `yaml:"identity" effect:"next"`
 	// Prefix stands before the names of the server's tools and prompts where
 	// several servers are offered as one: up to 40 letters, digits, '_', '.' and
 	// '-'; empty means none. Default: the server's name and the separator.
-	Prefix string `yaml:"prefix"`
+	Prefix string `yaml:"prefix" effect:"next"`
 	// Tools, Prompts and Resources choose and change what clients see of the
 	// server. Default: everything, as it is.
-	Tools     filter.Rules `yaml:"tools"`
-	Prompts   filter.Rules `yaml:"prompts"`
-	Resources filter.Rules `yaml:"resources"`
+	Tools     filter.Rules `yaml:"tools" effect:"next"`
+	Prompts   filter.Rules `yaml:"prompts" effect:"next"`
+	Resources filter.Rules `yaml:"resources" effect:"next"`
 	// Validate checks the arguments of tool calls against the tools' input
 	// schemas before the server gets them. Rest does so anyway. Default false.
-	Validate bool `yaml:"validate"`
+	Validate bool `yaml:"validate" effect:"next"`
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
-	Cache   cache.Options   `yaml:"cache"`
-	Breaker breaker.Options `yaml:"breaker"`
-	Limits  limits.Options  `yaml:"limits"`
-	Retry   retry.Options   `yaml:"retry"`
+	Cache   cache.Options   `yaml:"cache" effect:"next"`
+	Breaker breaker.Options `yaml:"breaker" effect:"next"`
+	Limits  limits.Options  `yaml:"limits" effect:"next"`
+	Retry   retry.Options   `yaml:"retry" effect:"next"`
 	// Ping is how long a connection may be silent before the server is pinged; 0
 	// means never, as does "off" in a file. Default: never.
-	Ping time.Duration `yaml:"ping,off"`
+	Ping time.Duration `yaml:"ping,off" effect:"next"`
 	// Restart starts a failed server again at its next use. Default true.
-	Restart bool `yaml:"restart"`
+	Restart bool `yaml:"restart" effect:"next"`
 	// Timeout is how long a call may stay silent; progress resets it. Default 300s.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" effect:"next"`
 	// MaxTimeout is how long a call may take, progress or not. Default 1h.
-	MaxTimeout time.Duration `yaml:"max_timeout"`
+	MaxTimeout time.Duration `yaml:"max_timeout" effect:"next"`
 	// HandshakeTimeout bounds opening a connection to the server. Default 60s.
-	HandshakeTimeout time.Duration `yaml:"handshake_timeout"`
+	HandshakeTimeout time.Duration `yaml:"handshake_timeout" effect:"next"`
 	// IdleStop closes a connection that was unused for so long; 0 means never,
 	// as does "off" in a file. Default: never with ShareSession, since the state
 	// behind the connection is the client's; 10m otherwise.
-	IdleStop time.Duration `yaml:"idle_stop,off"`
+	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next"`
 	// MaxChildren bounds this server's connections, which for stdio are child
 	// processes. Default 256.
-	MaxChildren int `yaml:"max_children"`
+	MaxChildren int `yaml:"max_children" effect:"next"`
 	// StartsPerMinute bounds the restarts of a lost connection within a minute.
 	// Default 30.
-	StartsPerMinute int `yaml:"starts_per_minute"`
+	StartsPerMinute int `yaml:"starts_per_minute" effect:"next"`
 	// RestartMaxPause bounds the pause before another try to open a connection
 	// that could not be opened, or was lost before it had answered anything. At
 	// least 1s. Default 1m.
-	RestartMaxPause time.Duration `yaml:"restart_max_pause"`
+	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"next"`
 }
 
 // Values of Server.Era.

@@ -1,24 +1,32 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/bridge/config/effects"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Effect is when a changed setting counts, while the bridge goes on.
-type Effect = effects.Effect
+// Effect is when a changed setting counts, while the bridge goes on. Each key of a
+// file and of a server has its own, in the tag of its field; the tables in
+// docs/operations.md say the same.
+type Effect string
 
-// The effects, from the soonest on: see package effects.
+// The effects, from the soonest on.
 const (
-	EffectLive    = effects.Live
-	EffectNext    = effects.Next
-	EffectRestart = effects.Restart
+	// EffectLive counts for the next call. Nothing is closed.
+	EffectLive Effect = "live"
+	// EffectNext counts for sessions that begin from now on at the server's own address,
+	// for clients without sessions, and for sessions that have all servers as one. Other
+	// sessions keep the former settings until they end.
+	EffectNext Effect = "next"
+	// EffectRestart counts after a restart. Until then the former value stays.
+	EffectRestart Effect = "restart"
 )
 
 // Change is one difference between two configurations.
@@ -49,13 +57,13 @@ func Diff(was, now *Config) []Change {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
 	for f, field := range a.Fields() {
 		key := strict.Key(f)
-		switch effect := effects.File[key]; {
+		switch {
 		case key == "-" || key == "servers" || key == "access":
 		case key == "tls" && (was.TLS.CertFile == "") != (now.TLS.CertFile == ""),
 			key == "session_idle" && was.Cluster.Enabled():
 			d.walk(key, field, b.FieldByIndex(f.Index), EffectRestart)
 		default:
-			d.walk(key, field, b.FieldByIndex(f.Index), effect)
+			d.walk(key, field, b.FieldByIndex(f.Index), Effect(f.Tag.Get("effect")))
 		}
 	}
 	d.access()
@@ -87,12 +95,8 @@ func Running(was, now *Config, changes []Change) *Config {
 
 // key returns the key of the file that a change is in.
 func (c Change) key() string {
-	for i, r := range c.Path {
-		if r == '.' {
-			return c.Path[:i]
-		}
-	}
-	return c.Path
+	key, _, _ := strings.Cut(c.Path, ".")
+	return key
 }
 
 // diff gathers changes.
@@ -122,14 +126,8 @@ func shown(path string, v reflect.Value) (string, bool) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		key := path[lastDot(path)+1:]
-		if !slices.Contains(words, key) {
-			return "", false
-		}
-		if v.String() == "" {
-			return "none", true
-		}
-		return v.String(), true
+		key := path[strings.LastIndexByte(path, '.')+1:]
+		return cmp.Or(v.String(), "none"), slices.Contains(words, key)
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
 		if d, ok := v.Interface().(time.Duration); ok && d == 0 {
 			return "0s", true
@@ -137,15 +135,6 @@ func shown(path string, v reflect.Value) (string, bool) {
 		return fmt.Sprint(v.Interface()), true
 	}
 	return "", false
-}
-
-func lastDot(path string) int {
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i] == '.' {
-			return i
-		}
-	}
-	return -1
 }
 
 // walk adds what differs in a and b, which are at path.
@@ -172,12 +161,8 @@ func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
 // of a program if they are equal.
 func same(a, b reflect.Value) bool {
 	switch a.Kind() {
-	case reflect.String:
-		return a.String() == b.String()
-	case reflect.Bool:
-		return a.Bool() == b.Bool()
-	case reflect.Int, reflect.Int64:
-		return a.Int() == b.Int()
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64:
+		return a.Equal(b)
 	case reflect.Pointer:
 		return a.Pointer() == b.Pointer() || !a.IsNil() && !b.IsNil() && same(a.Elem(), b.Elem())
 	case reflect.Func:
@@ -206,8 +191,9 @@ func same(a, b reflect.Value) bool {
 
 // field is a field of a struct that has a key.
 type field struct {
-	index int
-	key   string
+	index  int
+	key    string
+	effect Effect // empty but for those of Config and Server
 }
 
 // fields has the fields of each type of struct that was asked for.
@@ -221,7 +207,7 @@ func keyed(t reflect.Type) []field {
 	var all []field
 	for f := range t.Fields() {
 		if key := strict.Key(f); key != "" && key != "-" {
-			all = append(all, field{f.Index[0], key})
+			all = append(all, field{f.Index[0], key, Effect(f.Tag.Get("effect"))})
 		}
 	}
 	fields.Store(t, all)
@@ -240,15 +226,13 @@ func (d *diff) access() {
 	case !reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // users might, the first rule that fits being another
 		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
 	}
-	was, now := map[string]Access{}, map[string]Access{}
+	was, stays := map[string]Access{}, map[string]bool{}
+	for _, a := range after {
+		stays[a.Name] = true
+	}
 	for _, a := range d.was.Access {
 		was[a.Name] = a
-	}
-	for _, a := range after {
-		now[a.Name] = a
-	}
-	for _, a := range d.was.Access {
-		if _, stays := now[a.Name]; !stays {
+		if !stays[a.Name] {
 			d.all = append(d.all, Change{Path: "access." + a.Name, From: "there", To: "removed", Effect: EffectLive})
 		}
 	}
@@ -276,32 +260,32 @@ func (c *Config) withKeys(now *Config) *Config {
 	return &with
 }
 
+// byName returns the servers of a configuration by their names.
+func byName(c *Config) map[string]*Server {
+	all := map[string]*Server{}
+	for i := range c.Servers {
+		all[c.Servers[i].Name] = &c.Servers[i]
+	}
+	return all
+}
+
 // servers adds what differs in the servers.
 func (d *diff) servers() {
-	was := map[string]*Server{}
-	var stay []string // in their order
-	for i := range d.was.Servers {
-		was[d.was.Servers[i].Name] = &d.was.Servers[i]
-	}
-	now := map[string]bool{}
-	for i := range d.now.Servers {
-		if name := d.now.Servers[i].Name; was[name] != nil {
-			stay = append(stay, name)
-		}
-		now[d.now.Servers[i].Name] = true
-	}
-	i := 0
+	was, now := byName(d.was), byName(d.now)
+	var stay, stayed []string // in their order, before and now
 	for _, s := range d.was.Servers {
-		switch {
-		case !now[s.Name]:
+		if now[s.Name] == nil {
 			d.all = append(d.all, Change{Path: "servers." + s.Name, From: "there", To: "removed", Effect: EffectLive})
-		case i >= 0 && s.Name == stay[i]:
-			i++
-		default:
-			i = -1
+		} else {
+			stay = append(stay, s.Name)
 		}
 	}
-	if i < 0 {
+	for _, s := range d.now.Servers {
+		if was[s.Name] != nil {
+			stayed = append(stayed, s.Name)
+		}
+	}
+	if !slices.Equal(stay, stayed) {
 		d.all = append(d.all, Change{Path: "servers", From: "order", To: "another order", Effect: EffectLive})
 	}
 	for i := range d.now.Servers {
@@ -328,7 +312,7 @@ func (d *diff) server(path string, was, now *Server) {
 	if !same(a, b) {
 		n := len(d.all)
 		for _, f := range keyed(a.Type()) {
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effects.Server[f.key])
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), f.effect)
 		}
 		if len(d.all) == n { // the Adapter of a program
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})

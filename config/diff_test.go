@@ -3,7 +3,6 @@ package config
 import (
 	"context"
 	"fmt"
-	"github.com/mcp-bridge/bridge/config/effects"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,7 +19,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // two is a configuration of two servers.
@@ -143,26 +141,28 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%s: what counts is %s", tc.key, lines(Diff(was, running)))
 		}
 	}
-	for _, of := range []struct {
-		keys    []string
-		effects map[string]Effect
-		dot     string
-	}{{strict.Keys(reflect.TypeFor[Config]()), effects.File, ""}, {strict.Keys(reflect.TypeFor[Server]()), effects.Server, "."}} {
-		for _, key := range of.keys {
-			if !tested[of.dot+key] {
-				t.Errorf("%s%s has no case here", of.dot, key)
+	for dot, effects := range map[string]map[string]Effect{"": effectsOf[Config](), ".": effectsOf[Server]()} {
+		for key, effect := range effects {
+			if !tested[dot+key] {
+				t.Errorf("%s%s has no case here", dot, key)
 			}
-			if of.effects[key] == "" {
-				t.Errorf("%s%s has no effect", of.dot, key)
+			if !slices.Contains([]Effect{EffectLive, EffectNext, EffectRestart}, effect) {
+				t.Errorf("%s%s has the effect %q", dot, key, effect)
 			}
-		}
-		if len(of.effects) != len(of.keys) {
-			t.Errorf("%d keys have an effect, and there are %d", len(of.effects), len(of.keys))
 		}
 	}
 }
 
 var tested = map[string]bool{}
+
+// effectsOf returns the effects of the keys of a struct.
+func effectsOf[T any]() map[string]Effect {
+	effects := map[string]Effect{}
+	for _, f := range keyed(reflect.TypeFor[T]()) {
+		effects[f.key] = f.effect
+	}
+	return effects
+}
 
 // program is an adapter of a program.
 type program struct{ n int }
@@ -295,7 +295,7 @@ func TestDiffDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for heading, effects := range map[string]map[string]Effect{"### When a key of the file counts": effects.File, "### When a key of a server counts": effects.Server} {
+	for heading, effects := range map[string]map[string]Effect{"### When a key of the file counts": effectsOf[Config](), "### When a key of a server counts": effectsOf[Server]()} {
 		_, section, ok := strings.Cut(string(data), "\n"+heading+"\n")
 		if !ok {
 			t.Fatalf("there is no %q", heading)

@@ -56,7 +56,6 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 		return
 	}
 	a.TokenFile = d.absolute(a.TokenFile)
-	m := sec.Marks["token_file"]
 	key, err := auth.Read(a.TokenFile)
 	if err == nil {
 		if wrong := auth.Check(key); wrong != nil {
@@ -64,10 +63,11 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 		}
 	}
 	if err != nil {
-		d.Fault(m.Line, "%stoken_file is %s: %v", sec.Where, m.Shown, err)
+		d.wrong(sec, "token_file", err)
 		return
 	}
 	if info, err := os.Stat(a.TokenFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		m := sec.Marks["token_file"]
 		d.Warn(m.Line, "%stoken_file is %s: everybody on this machine can read it", sec.Where, m.Shown)
 	}
 }
@@ -75,19 +75,17 @@ func (d *decoder) visitAccess(sec *strict.Section, a *Access) {
 func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
 	if c.Cwd != "" {
 		c.Cwd = d.absolute(c.Cwd)
-		m := sec.Marks["cwd"]
 		if info, err := os.Stat(c.Cwd); err != nil {
-			d.Fault(m.Line, "%scwd is %s: %s", sec.Where, m.Shown, reason(err))
+			d.wrong(sec, "cwd", reason(err))
 		} else if !info.IsDir() {
-			d.Fault(m.Line, "%scwd is %s: not a folder", sec.Where, m.Shown)
+			d.wrong(sec, "cwd", "not a folder")
 		}
 	}
 	if c.EnvFile != "" {
 		c.EnvFile = d.absolute(c.EnvFile)
-		m := sec.Marks["env_file"]
 		vars, err := readEnv(c.EnvFile)
 		if err != nil {
-			d.Fault(m.Line, "%senv_file is %s: %v", sec.Where, m.Shown, err)
+			d.wrong(sec, "env_file", err)
 		}
 		maps.Copy(vars, c.Env)
 		c.Env = vars
@@ -97,6 +95,12 @@ func (d *decoder) visitStdio(sec *strict.Section, c *stdio.Config) {
 			d.Warn(m.Line, "%scommand is %s: %s", sec.Where, m.Shown, problem)
 		}
 	}
+}
+
+// wrong reports a key whose value is good as such, and names what cannot be used.
+func (d *decoder) wrong(sec *strict.Section, key string, why any) {
+	m := sec.Marks[key]
+	d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, why)
 }
 
 func (d *decoder) absolute(path string) string {

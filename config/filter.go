@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -33,7 +32,7 @@ type overrideKeys struct {
 func (d *decoder) filter(x *strict.Slot, n ast.Node, into *filter.Rules) bool {
 	var keys filterKeys
 	_, ok := d.Inner(x, n, &keys)
-	*into = filter.Rules{Allow: keys.Allow, Deny: keys.Deny, Rename: keys.Rename, Override: keys.Override}
+	*into = filter.Rules(keys)
 	return ok
 }
 
@@ -54,19 +53,16 @@ func (d *decoder) override(x *strict.Slot, n ast.Node, into *filter.Override) bo
 	return true
 }
 
-// filterBreaches are the rules for a filter; what is tools, prompts or resources.
-func filterBreaches(what string, f filter.Rules) []breach {
-	var all []breach
-	add := func(key, rule string, args ...any) {
-		all = append(all, breach{what + ": " + key, "", fmt.Sprintf(rule, args...)})
-	}
+// checkFilter adds the rules for a filter; what is tools, prompts or resources.
+func checkFilter(all *breaches, what string, f filter.Rules) {
+	add := func(key, rule string, args ...any) { all.add(what+": "+key, rule, args...) }
 	for _, list := range []struct {
 		key      string
 		patterns []string
 	}{{"allow", f.Allow}, {"deny", f.Deny}} {
 		for i, pattern := range list.patterns {
 			if pattern == "" {
-				add(list.key+": item "+strconv.Itoa(i+1), "is empty: write a name, or a pattern such as get_*")
+				add(fmt.Sprintf("%s: item %d", list.key, i+1), "is empty: write a name, or a pattern such as get_*")
 			}
 		}
 	}
@@ -92,16 +88,8 @@ func filterBreaches(what string, f filter.Rules) []breach {
 			add("override: "+name, "has no effect: deny hides it")
 		}
 	}
-	return all
 }
 
 // isPlain reports whether s consists of characters that every client takes in
 // the names of tools, and of at most that many.
-func isPlain(s string, most int) bool {
-	for _, r := range s {
-		if !strings.ContainsRune("_.-", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
-			return false
-		}
-	}
-	return s != "" && len(s) <= most
-}
+func isPlain(s string, most int) bool { return len(s) <= most && address.IsPlain(s) }

@@ -2,9 +2,9 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -60,12 +60,10 @@ func (s *Server) nameForwards() {
 	}
 }
 
-// forwardBreaches are the rules for what the server gets, which depend on its
-// kind.
-func (s *Server) forwardBreaches() []breach {
-	var all []breach
+// checkForwards adds the rules for what the server gets, which depend on its kind.
+func (s *Server) checkForwards(all *breaches) {
 	if s.Share == ShareAll && len(s.Forward) > 0 {
-		all = append(all, breach{"forward", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose headers these could be"})
+		all.with("forward", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose headers these could be")
 	}
 	names := map[string]bool{}
 	for i, f := range s.Forward {
@@ -79,10 +77,9 @@ func (s *Server) forwardBreaches() []breach {
 		}
 		names[name] = true
 		if rule != "" {
-			all = append(all, breach{"forward: item " + strconv.Itoa(i+1), "", rule})
+			all.with(fmt.Sprintf("forward: item %d", i+1), "", rule)
 		}
 	}
-	return all
 }
 
 func headerRule(to string) string {

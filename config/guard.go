@@ -98,17 +98,13 @@ const (
 	ConsoleOff = "off"
 )
 
-// accessBreaches are the rules for who may call.
-func (c *Config) accessBreaches() []breach {
-	var all []breach
-	add := func(key, format string, args ...any) {
-		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
-	}
+// checkAccess adds the rules for who may call.
+func (c *Config) checkAccess(all *breaches) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		add("tls", "needs both cert_file and key_file")
+		all.add("tls", "needs both cert_file and key_file")
 	}
 	if c.AccessLog.Payloads && c.AccessLog.To == "" {
-		add("access_log", "has payloads but no place: add to: stderr, or a file")
+		all.add("access_log", "has payloads but no place: add to: stderr, or a file")
 	}
 	for _, may := range []struct {
 		key, alone string
@@ -116,61 +112,54 @@ func (c *Config) accessBreaches() []breach {
 	}{{"admin", "may have the file read again", c.Admin}, {"viewers", "sees all", c.Viewers}} {
 		for _, name := range may.names {
 			if len(c.Access) == 0 {
-				add(may.key, "needs access: without it, whoever is on this machine %s, and nobody else", may.alone)
-				return all
+				all.add(may.key, "needs access: without it, whoever is on this machine %s, and nobody else", may.alone)
+				return
 			} else if !slices.ContainsFunc(c.Access, func(a Access) bool { return a.Name == name }) {
-				add(may.key, "has %q, which is the name of nobody under access", strict.Clip(name))
+				all.add(may.key, "has %q, which is the name of nobody under access", strict.Clip(name))
 			}
 		}
 	}
 	if c.Console == ConsoleOn && c.Open() {
-		add("console", "cannot be on: listen is %s, which other machines can reach, and without access everybody there could stop servers and see what others do", strict.Clip(c.Listen))
+		all.add("console", "cannot be on: listen is %s, which other machines can reach, and without access everybody there could stop servers and see what others do", strict.Clip(c.Listen))
 	}
 	names, tokens := map[string]int{}, map[string]int{}
 	for i, a := range c.Access {
 		item := fmt.Sprintf("access: item %d", i+1)
 		switch {
 		case a.Name == "":
-			add(item, "has no name: it is the principal that logs and limits go by")
+			all.add(item, "has no name: it is the principal that logs and limits go by")
 		case !isPlain(a.Name, 64):
-			add(item+": name", "must be 1 to 64 letters, digits, '_', '.' and '-'")
+			all.add(item+": name", "must be 1 to 64 letters, digits, '_', '.' and '-'")
 		case names[a.Name] > 0:
-			add(item+": name", "is that of item %d too", names[a.Name])
+			all.add(item+": name", "is that of item %d too", names[a.Name])
 		}
 		names[a.Name] = i + 1
 		switch {
 		case a.users():
-			all = append(all, c.userBreaches(item, &a)...)
+			c.checkUsers(all, item, &a)
 		case (a.Token == "") == (a.TokenFile == ""):
-			add(item, "needs either token or token_file, or says by claims, scopes or users who it is for")
+			all.add(item, "needs either token or token_file, or says by claims, scopes or users who it is for")
 		case a.Token != "" && auth.Check(a.Token) != nil:
-			add(item+": token", "%v", auth.Check(a.Token))
+			all.add(item+": token", "%v", auth.Check(a.Token))
 		case a.Token != "" && tokens[a.Token] > 0:
-			add(item+": token", "is that of item %d too: the two could not be told apart", tokens[a.Token])
+			all.add(item+": token", "is that of item %d too: the two could not be told apart", tokens[a.Token])
 		}
 		if a.Token != "" {
 			tokens[a.Token] = i + 1
 		}
 		for _, pattern := range a.Servers {
 			if !c.serves(pattern) {
-				add(item+": servers", "has %q, which is the name of no server", strict.Clip(pattern))
+				all.add(item+": servers", "has %q, which is the name of no server", strict.Clip(pattern))
 			}
 		}
 	}
-	return all
 }
 
 // serves reports whether there is a server of that name or pattern.
 func (c *Config) serves(pattern string) bool {
-	if slices.ContainsFunc(c.off, func(name string) bool { return glob.Match(pattern, name) }) {
-		return true // nobody should have to change a rule to switch a server off
-	}
-	for _, s := range c.Servers {
-		if glob.Match(pattern, s.Name) {
-			return true
-		}
-	}
-	return false
+	// Nobody should have to change a rule to switch a server off.
+	return slices.ContainsFunc(c.off, func(name string) bool { return glob.Match(pattern, name) }) ||
+		slices.ContainsFunc(c.Servers, func(s Server) bool { return glob.Match(pattern, s.Name) })
 }
 
 // SeesAll reports whether that principal may see how all servers fare: it is an

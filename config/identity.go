@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -44,25 +43,20 @@ func (s *Server) Forwards() []bridge.Forward {
 // credentials are headers in which servers look for one.
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}
 
-// identityBreaches are the rules for what the i-th server asks of tokens, and gets of them.
-func (c *Config) identityBreaches(i int) []breach {
-	s := &c.Servers[i]
-	var all []breach
-	add := func(key, format string, args ...any) {
-		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
-	}
+// checkIdentity adds the rules for what a server asks of tokens, and gets of them.
+func (c *Config) checkIdentity(all *breaches, s *Server) {
 	const needs = "is about tokens, and needs oauth: the issuer of these"
 	asks := len(s.Scopes.All)+len(s.Scopes.Tools)+len(s.Scopes.Prompts)+len(s.Scopes.Resources) > 0
 	if asks && len(c.OAuth) == 0 {
-		add("scopes", needs)
+		all.add("scopes", needs)
 	}
 	check := func(key string, scopes Words) {
 		if len(scopes) == 0 {
-			add(key, "names no scope")
+			all.add(key, "names no scope")
 		}
 		for _, one := range scopes {
 			if wrong := token.CheckScope(one); wrong != "" {
-				add(key, "%s", wrong)
+				all.add(key, "%s", wrong)
 			}
 		}
 	}
@@ -77,9 +71,9 @@ func (c *Config) identityBreaches(i int) []breach {
 	switch {
 	case len(s.Identity) == 0:
 	case len(c.OAuth) == 0:
-		add("identity", needs)
+		all.add("identity", needs)
 	case s.Share == ShareAll:
-		all = append(all, breach{"identity", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be"})
+		all.with("identity", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be")
 	}
 	taken := map[string]bool{}
 	for _, f := range s.Forward {
@@ -106,8 +100,7 @@ func (c *Config) identityBreaches(i int) []breach {
 			rule = claim.Check(s.Identity[name])
 		}
 		if taken[strings.ToUpper(name)] = true; rule != "" {
-			add("identity: "+name, "%s", rule)
+			all.add("identity: "+name, "%s", rule)
 		}
 	}
-	return all
 }

@@ -135,10 +135,7 @@ func (d *decoder) prefixes(c *Config) {
 		}
 	}
 	for i, sec := range d.sections {
-		if b, broken := c.samePrefix(i); broken {
-			d.breach(sec, b)
-		}
-		for _, b := range c.identityBreaches(i) {
+		for _, b := range c.among(i) {
 			d.breach(sec, b)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/strict"
@@ -92,7 +93,7 @@ func checkPublicURL(s string) error {
 	switch {
 	case s == "":
 		return nil
-	case err != nil || u.Host == "" || !isHost(u.Host) || s != u.Scheme+"://"+u.Host:
+	case err != nil || !address.IsHost(u.Host) || s != u.Scheme+"://"+u.Host:
 		return errors.New("expected https://HOST or https://HOST:PORT, such as https://mcp.example.com, without a path: that of base_path is added")
 	case s != strings.ToLower(s):
 		return errors.New("must be in lower case, as clients compare it")
@@ -100,13 +101,9 @@ func checkPublicURL(s string) error {
 	return jwks.Safe(s)
 }
 
-// oauthBreaches are the rules for tokens. Nobody is let in only because an issuer knows
+// checkOAuth adds the rules for tokens. Nobody is let in only because an issuer knows
 // them (I-031).
-func (c *Config) oauthBreaches() []breach {
-	var all []breach
-	add := func(key, format string, args ...any) {
-		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
-	}
+func (c *Config) checkOAuth(all *breaches) {
 	issuers := map[string]int{}
 	asked := 0 // the item that has introspection
 	for i := range c.OAuth {
@@ -114,106 +111,100 @@ func (c *Config) oauthBreaches() []breach {
 		u, err := url.Parse(o.Issuer)
 		switch {
 		case o.Issuer == "":
-			add(item, "has no issuer: write it as it stands in its tokens, such as https://idp.example.com")
+			all.add(item, "has no issuer: write it as it stands in its tokens, such as https://idp.example.com")
 		case err != nil || jwks.Safe(o.Issuer) != nil:
-			add(item+": issuer", "%v", jwks.Safe(o.Issuer))
+			all.add(item+": issuer", "%v", jwks.Safe(o.Issuer))
 		case strings.ContainsAny(o.Issuer, "?#") || u.Opaque != "":
-			add(item+": issuer", "must have neither a query nor a fragment")
+			all.add(item+": issuer", "must have neither a query nor a fragment")
 		case issuers[o.Issuer] > 0:
-			add(item+": issuer", "is that of item %d too", issuers[o.Issuer])
+			all.add(item+": issuer", "is that of item %d too", issuers[o.Issuer])
 		}
 		issuers[o.Issuer] = i + 1
 		if strings.Contains(o.JWKS, "://") && jwks.Safe(o.JWKS) != nil {
-			add(item+": jwks", "%v", jwks.Safe(o.JWKS))
+			all.add(item+": jwks", "%v", jwks.Safe(o.JWKS))
 		}
 		for j, a := range o.Algorithms {
 			if !slices.Contains(token.Algorithms, a) {
-				add(fmt.Sprintf("%s: algorithms: item %d", item, j+1), "must be one of %s: of others, who can check a token can also make one", strings.Join(token.Algorithms, ", "))
+				all.add(fmt.Sprintf("%s: algorithms: item %d", item, j+1), "must be one of %s: of others, who can check a token can also make one", strings.Join(token.Algorithms, ", "))
 			}
 		}
 		if o.ClockSkew < 0 || o.ClockSkew > token.MaxSkew {
-			add(item+": clock_skew", "must be at most 5m: for so long a token goes on that has ended")
+			all.add(item+": clock_skew", "must be at most 5m: for so long a token goes on that has ended")
 		}
 		if in := o.Introspection; in != (Introspection{}) {
 			where := item + ": introspection"
 			if asked > 0 {
-				add(where, "is that of item %d too: only one issuer may have it, since an opaque token does not say whose it is", asked)
+				all.add(where, "is that of item %d too: only one issuer may have it, since an opaque token does not say whose it is", asked)
 			} else if key, rule := in.Wrong(); rule != "" {
-				add(where+key, "%s", rule)
+				all.add(where+key, "%s", rule)
 			}
 			asked = i + 1
 		}
 		for j, a := range o.Audience {
 			if a == "" {
-				add(fmt.Sprintf("%s: audience: item %d", item, j+1), "is empty")
+				all.add(fmt.Sprintf("%s: audience: item %d", item, j+1), "is empty")
 			}
 		}
 		for j, s := range o.Scopes {
 			if wrong := token.CheckScope(s); wrong != "" {
-				add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "%s", wrong)
+				all.add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "%s", wrong)
 			} else if s == "offline_access" {
-				add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "is for clients to ask for if they want it: leave it out")
+				all.add(fmt.Sprintf("%s: scopes: item %d", item, j+1), "is for clients to ask for if they want it: leave it out")
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(o.Implies)) {
 			for _, s := range append([]string{name}, o.Implies[name]...) {
 				if wrong := token.CheckScope(s); wrong != "" {
-					add(item+": implies: "+name, "%s", wrong)
+					all.add(item+": implies: "+name, "%s", wrong)
 				}
 			}
 		}
 	}
 	switch users := slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }); {
 	case len(c.OAuth) > 0 && !users:
-		add("oauth", "lets nobody in: add a rule to access that says who of its users may call, such as { name: staff, claims: { groups: mcp-users } }")
+		all.add("oauth", "lets nobody in: add a rule to access that says who of its users may call, such as { name: staff, claims: { groups: mcp-users } }")
 	case len(c.OAuth) == 0 && c.PublicURL != "":
-		add("public_url", "is of use with oauth only")
+		all.add("public_url", "is of use with oauth only")
 	}
 	if len(c.OAuth) > 0 && c.PublicURL == "" && (!Loopback(c.Listen) || len(c.TrustedProxies)+len(c.AllowedHosts) > 0) {
-		all = append(all, breach{"oauth", "public_url", "needs public_url: clients ask for tokens for the address by which they reach the bridge, such as https://mcp.example.com"})
+		all.with("oauth", "public_url", "needs public_url: clients ask for tokens for the address by which they reach the bridge, such as https://mcp.example.com")
 	}
-	return all
 }
 
-// userBreaches are the rules for a rule of access that is for users.
-func (c *Config) userBreaches(item string, a *Access) []breach {
-	var all []breach
-	add := func(key, format string, args ...any) {
-		all = append(all, breach{key, "", fmt.Sprintf(format, args...)})
-	}
+// checkUsers adds the rules for a rule of access that is for users.
+func (c *Config) checkUsers(all *breaches, item string, a *Access) {
 	switch {
 	case a.Token != "" || a.TokenFile != "":
-		add(item, "has a key, and says of users who they are: make two rules of it")
+		all.add(item, "has a key, and says of users who they are: make two rules of it")
 	case len(c.OAuth) == 0:
-		add(item, "is for users, and needs oauth: the issuer of their tokens")
+		all.add(item, "is for users, and needs oauth: the issuer of their tokens")
 	case a.Issuer != "" && !slices.ContainsFunc(c.OAuth, func(o OAuth) bool { return o.Issuer == a.Issuer }):
-		add(item+": issuer", "is none of those that oauth lists")
+		all.add(item+": issuer", "is none of those that oauth lists")
 	case len(a.Claims)+len(a.Scopes)+len(a.Users) == 0:
-		add(item, "names an issuer, and nobody of it: add claims, scopes or users (users: any lets all in)")
+		all.add(item, "names an issuer, and nobody of it: add claims, scopes or users (users: any lets all in)")
 	}
 	const empty = "is empty, which would let all pass: list who may, or leave it out"
 	if a.Scopes != nil && len(a.Scopes) == 0 {
-		add(item+": scopes", empty)
+		all.add(item+": scopes", empty)
 	}
 	if a.Users != nil && len(a.Users) == 0 {
-		add(item+": users", empty)
+		all.add(item+": users", empty)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Claims)) {
 		if len(a.Claims[name]) == 0 {
-			add(item+": claims: "+name, "has nothing to compare the claim with")
+			all.add(item+": claims: "+name, "has nothing to compare the claim with")
 		}
 	}
 	for i, s := range a.Scopes {
 		if wrong := token.CheckScope(s); wrong != "" {
-			add(fmt.Sprintf("%s: scopes: item %d", item, i+1), "%s", wrong)
+			all.add(fmt.Sprintf("%s: scopes: item %d", item, i+1), "%s", wrong)
 		}
 	}
 	for i, s := range a.Users {
 		if s == "" {
-			add(fmt.Sprintf("%s: users: item %d", item, i+1), "is empty")
+			all.add(fmt.Sprintf("%s: users: item %d", item, i+1), "is empty")
 		}
 	}
-	return all
 }
 
 // everybody reports whether the rule lets in all users of all issuers.
@@ -256,22 +247,16 @@ func (d *decoder) neverReached(top *strict.Section, c *Config) {
 func (d *decoder) visitOAuth(sec *strict.Section, o *OAuth) {
 	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
 		o.JWKS = d.absolute(o.JWKS)
-		m := sec.Marks["jwks"]
-		data, err := readFile(o.JWKS, maxFile)
-		switch {
-		case err != nil:
-			d.Fault(m.Line, "%sjwks is %s: %s", sec.Where, m.Shown, reason(err))
-		default:
-			if err := jwks.Check(data); err != nil {
-				d.Fault(m.Line, "%sjwks is %s: %v", sec.Where, m.Shown, err)
-			}
+		if data, err := readFile(o.JWKS, maxFile); err != nil {
+			d.wrong(sec, "jwks", reason(err))
+		} else if err := jwks.Check(data); err != nil {
+			d.wrong(sec, "jwks", err)
 		}
 	}
 	if o.CAFile != "" {
 		o.CAFile = d.absolute(o.CAFile)
 		if _, err := jwks.Transport(o.CAFile); err != nil {
-			m := sec.Marks["ca_file"]
-			d.Fault(m.Line, "%sca_file is %s: %v", sec.Where, m.Shown, err)
+			d.wrong(sec, "ca_file", err)
 		}
 	}
 }

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -32,11 +30,10 @@ func EndsInSSE(address string) bool {
 	return err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
 }
 
-// remoteBreaches are the rules for remote servers beyond those of their adapters.
-func (s *Server) remoteBreaches() []breach {
-	var all []breach
+// checkRemote adds the rules for remote servers beyond those of their adapters.
+func (s *Server) checkRemote(all *breaches) {
 	if s.SSE != nil && s.SSE.Transport != "" && s.SSE.Transport != httpclient.TransportSSE {
-		all = append(all, breach{"sse: transport", "", "must be sse or left out: for a server that speaks another one, write http instead of sse"})
+		all.add("sse: transport", "must be sse or left out: for a server that speaks another one, write http instead of sse")
 	}
 	for _, kind := range []struct {
 		name string
@@ -49,15 +46,14 @@ func (s *Server) remoteBreaches() []breach {
 		for _, name := range slices.Sorted(maps.Keys(kind.c.Headers)) {
 			canonical := http.CanonicalHeaderKey(name)
 			if names[canonical] {
-				all = append(all, breach{kind.name + ": headers: " + name, "", "is there twice: upper and lower case are the same in the names of headers"})
+				all.add(kind.name+": headers: "+name, "is there twice: upper and lower case are the same in the names of headers")
 			}
 			names[canonical] = true
 		}
 		if kind.c.OAuth != nil && slices.ContainsFunc(s.Forward, func(f bridge.Forward) bool { return f.To == "Authorization" }) {
-			all = append(all, breach{"forward", "", "sets the header Authorization, and so does " + kind.name + ": oauth: remove one of the two"})
+			all.add("forward", "sets the header Authorization, and so does %s: oauth: remove one of the two", kind.name)
 		}
 	}
-	return all
 }
 
 // Warnings returns remarks about settings of the server that keep nothing from
@@ -70,7 +66,7 @@ func (s *Server) Warnings() []string {
 	return all
 }
 
-func (s *Server) remarks() []breach {
+func (s *Server) remarks() (all breaches) {
 	if s.Rest != nil {
 		return s.restRemarks()
 	}
@@ -81,30 +77,27 @@ func (s *Server) remarks() []breach {
 	if s.SSE != nil {
 		kind = "sse"
 	}
-	var all []breach
 	for _, f := range s.Forward {
 		for name := range c.Headers {
 			if http.CanonicalHeaderKey(name) == f.To {
-				all = append(all, breach{"forward", "", fmt.Sprintf("sets the header %s, and so does headers: a client that does not send %s acts with the credentials that stand there", strict.Clip(f.To), strict.Clip(f.From))})
+				all.add("forward", "sets the header %s, and so does headers: a client that does not send %s acts with the credentials that stand there", strict.Clip(f.To), strict.Clip(f.From))
 			}
 		}
 	}
-	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "http" || isLocal(u.Hostname()) {
+	if !overheard(c.URL) {
 		return all
 	}
 	if c.OAuth != nil {
-		return append(all, breach{kind + ": url", "", "is not encrypted: whoever is on the way can read the token; use https if the server has it"})
+		all.add(kind+": url", "is not encrypted: whoever is on the way can read the token; use https if the server has it")
+		return all
 	}
 	names := slices.Collect(maps.Keys(c.Headers))
 	for _, f := range s.Forward {
 		names = append(names, f.To)
 	}
 	slices.Sort(names)
-	for _, name := range names {
-		if isCredential(name) {
-			return append(all, breach{kind + ": url", "", fmt.Sprintf("is not encrypted: whoever is on the way can read the header %s; use https if the server has it", strict.Clip(name))})
-		}
+	if i := slices.IndexFunc(names, isCredential); i >= 0 {
+		all.add(kind+": url", "is not encrypted: whoever is on the way can read the header %s; use https if the server has it", strict.Clip(names[i]))
 	}
 	return all
 }
@@ -117,20 +110,10 @@ func isCredential(header string) bool {
 	})
 }
 
-// isLocal reports whether a host is this machine.
-func isLocal(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
-}
-
 // visitClient looks at the key of a client of OAuth.
 func (d *decoder) visitClient(sec *strict.Section, c *oauth.Client) {
 	if remark, fault := c.Look(d.absolute); fault != nil {
-		d.Fault(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, d.Redact(fault.Error()))
+		d.wrong(sec, "key_file", d.Redact(fault.Error()))
 	} else if remark != "" {
 		d.Warn(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, remark)
 	}
@@ -149,12 +132,11 @@ func (d *decoder) visitRemote(sec *strict.Section, c *httpclient.Config) {
 			continue
 		}
 		*f.path = d.absolute(*f.path)
-		m := sec.Marks[f.key]
 		if info, err := os.Stat(*f.path); err != nil {
-			d.Fault(m.Line, "%s%s is %s: %s", sec.Where, f.key, m.Shown, reason(err))
+			d.wrong(sec, f.key, reason(err))
 			good = false
 		} else if info.IsDir() {
-			d.Fault(m.Line, "%s%s is %s: is a directory", sec.Where, f.key, m.Shown)
+			d.wrong(sec, f.key, "is a directory")
 			good = false
 		}
 	}

@@ -19,22 +19,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/sign"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
-
-// credentialKeys is how a file writes a wire.Credential.
-type credentialKeys struct {
-	Value    string       `yaml:"value"`
-	Header   string       `yaml:"header"`
-	Query    string       `yaml:"query"`
-	Cookie   string       `yaml:"cookie"`
-	User     string       `yaml:"user"`
-	Password string       `yaml:"password"`
-	Bearer   string       `yaml:"bearer"`
-	Client   *wire.Client `yaml:"client"`
-	AWS      *sign.AWS    `yaml:"aws"`
-	Hook     *sign.Hook   `yaml:"hook"`
-}
 
 // inDefault are the keys of a credential that are mappings themselves, which the
 // name of a security scheme could be otherwise.
@@ -118,13 +105,13 @@ func (d *decoder) auth(x *strict.Slot, n ast.Node, into *rest.Auth) bool {
 }
 
 func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool) {
-	var k credentialKeys
+	var k wire.Credential
 	before := len(d.Faults)
 	if _, ok := d.Inner(x, n, &k); !ok || len(d.Faults) > before {
 		return nil, false
 	}
 	kinds, places := 0, 0
-	for _, set := range []bool{k.Value != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil, k.AWS != nil, k.Hook != nil} {
+	for _, set := range []bool{k.Key != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil, k.AWS != nil, k.Hook != nil} {
 		if set {
 			kinds++
 		}
@@ -138,7 +125,7 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 	switch {
 	case kinds != 1:
 		wrong = "needs one of value, bearer, user and password, client, aws, and hook"
-	case places > 1 || places > 0 && k.Value == "":
+	case places > 1 || places > 0 && k.Key == "":
 		wrong = "needs one of header, query and cookie beside value, and with nothing else"
 	case k.Client != nil && (k.Client.ID == "" || k.Client.Secret == ""):
 		wrong = "needs id and secret in client"
@@ -151,7 +138,7 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
 		return nil, false
 	}
-	return &wire.Credential{Key: k.Value, Header: k.Header, Query: k.Query, Cookie: k.Cookie, User: k.User, Password: k.Password, Bearer: k.Bearer, Client: k.Client, AWS: k.AWS, Hook: k.Hook}, true
+	return &k, true
 }
 
 // awsFromEnvironment fills in what the variables say that AWS's own tools read, and
@@ -201,30 +188,29 @@ func hookFault(h *sign.Hook) string {
 	return ""
 }
 
-// restBreaches are the rules for an API beyond those of its adapter.
-func (s *Server) restBreaches() []breach {
+// checkRest adds the rules for an API beyond those of its adapter.
+func (s *Server) checkRest(all *breaches) {
 	if s.Rest == nil {
-		return nil
+		return
 	}
-	var all []breach
 	if s.Era != EraAuto || s.Revision != "" {
-		all = append(all, breach{"era", "revision", "is of no use with rest: the bridge itself is the server, and all clients can use it"})
+		all.with("era", "revision", "is of no use with rest: the bridge itself is the server, and all clients can use it")
 	}
+	const tooLong = "must not be longer than max_timeout, which is 1h unless it is set"
 	for _, t := range s.Rest.Tools {
 		if t.Timeout > s.MaxTimeout {
-			all = append(all, breach{"rest: tools: " + t.Key + ": timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
+			all.with("rest: tools: "+t.Key+": timeout", "max_timeout", tooLong)
 		}
 	}
 	for i := range s.Rest.Rules {
 		if s.Rest.Rules[i].Entry.Timeout > s.MaxTimeout {
-			all = append(all, breach{fmt.Sprintf("rest: rules: item %d: timeout", i+1), "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
+			all.with(fmt.Sprintf("rest: rules: item %d: timeout", i+1), "max_timeout", tooLong)
 		}
 	}
-	return all
 }
 
 // restRemarks are remarks about an API.
-func (s *Server) restRemarks() []breach {
+func (s *Server) restRemarks() (all breaches) {
 	c := s.Rest
 	secret := c.Auth.Default != nil || len(c.Auth.Schemes) > 0
 	for name, value := range c.Headers {
@@ -233,21 +219,21 @@ func (s *Server) restRemarks() []breach {
 	for _, f := range s.Forward {
 		secret = secret || isCredential(f.To)
 	}
-	var all []breach
 	if secret && overheard(c.BaseURL) {
-		all = append(all, breach{"rest: base_url", "", "is not encrypted: whoever is on the way can read the credentials; use https if the API has it"})
+		all.add("rest: base_url", "is not encrypted: whoever is on the way can read the credentials; use https if the API has it")
 	}
-	if secret && c.BaseURL == "" && isURL(c.OpenAPI) {
-		all = append(all, breach{"rest: openapi", "", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused"})
+	if secret && c.BaseURL == "" && address.IsHTTP(c.OpenAPI) {
+		all.add("rest: openapi", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused")
 	}
 	for _, hook := range hooks(&c.Auth) {
 		if overheard(hook.URL) {
-			all = append(all, breach{"rest: auth: hook: url", "", "is not encrypted: whoever is on the way can read what is to be signed; use https if the service has it"})
+			all.add("rest: auth: hook: url", "is not encrypted: whoever is on the way can read what is to be signed; use https if the service has it")
 		}
 	}
 	for name := range c.Catalog.Headers {
 		if isCredential(name) && overheard(c.Catalog.URL) {
-			return append(all, breach{"rest: catalog: url", "", "is not encrypted: whoever is on the way can read the credentials; use https if the engine has it"})
+			all.add("rest: catalog: url", "is not encrypted: whoever is on the way can read the credentials; use https if the engine has it")
+			break
 		}
 	}
 	return all
@@ -263,14 +249,10 @@ func hooks(a *rest.Auth) (all []*sign.Hook) {
 	return all
 }
 
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
-}
-
 // overheard reports whether others may read what is sent to an address.
-func overheard(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && u.Scheme == "http" && !isLocal(u.Hostname())
+func overheard(at string) bool {
+	u, err := url.Parse(at)
+	return err == nil && u.Scheme == "http" && !address.Local(strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")))
 }
 
 // sent is a value from the environment, and the section that it is sent by.
@@ -310,7 +292,7 @@ func (d *decoder) sentBy(sec *strict.Section) []string {
 // visitRest looks at the files that belong to an API. The document may come
 // later: what is in it, mcp-bridge check says.
 func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
-	if c.Document == nil && !isURL(c.OpenAPI) {
+	if c.Document == nil && !address.IsHTTP(c.OpenAPI) {
 		d.visitText(sec, "openapi", &c.OpenAPI)
 	}
 	for i := range c.Overlays {

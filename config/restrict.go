@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			table := map[string]string{}
 			x := &strict.Slot{Section: sec, Label: e.Key, Line: e.Line}
 			d.Value(x, e.Value, reflect.ValueOf(&table).Elem())
-			for _, header := range sortedKeys(table) {
+			for _, header := range slices.Sorted(maps.Keys(table)) {
 				f, err := parseForward(header + " as " + table[header])
 				if err == nil {
 					f, err = checkForward(f)
@@ -76,15 +77,6 @@ func (d *decoder) allow(sec *strict.Section, e strict.Entry, s *Server, list []s
 		return
 	}
 	s.Tools.Allow = list
-}
-
-func sortedKeys(table map[string]string) []string {
-	keys := make([]string, 0, len(table))
-	for key := range table {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // proxyTokens reads what a file of TBXark's mcp-proxy says of itself: the tokens

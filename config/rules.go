@@ -3,10 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"net/url"
-	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,64 +11,60 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// rule checks a value of Config or Server beyond its type, and returns it in its
+// oneOf has the values of the keys that have only some, "" where that is the default.
+var oneOf = map[string][]string{
+	"share":      {ShareSession, SharePrincipal, ShareCall, ShareAll},
+	"era":        {EraAuto, EraLegacy, EraModern},
+	"offer":      {OfferAll, OfferLegacy, ""},
+	"ready":      {ReadyAny, ReadyAll},
+	"reload":     {ReloadOn, ReloadOff},
+	"log_level":  {LogDebug, LogInfo, LogWarn, LogError},
+	"console":    {ConsoleOn, ConsoleOff, ""},
+	"store_lost": {StoreLostServe, StoreLostStop},
+	"replay":     {ReplayOn, ReplayOff},
+}
+
+// rule checks a value of Config, Cluster or Server beyond its type, and returns it in its
 // normal form; for a list it checks one item. Errors say only the rule, because
 // the value may be a secret.
 func rule(key string, value any) (any, error) {
-	if err := clusterRule(key, value); err != nil {
-		return nil, err
+	if words := oneOf[key]; words != nil && !slices.Contains(words, value.(string)) {
+		words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+		last := len(words) - 1
+		return nil, fmt.Errorf("must be %s or %s", strings.Join(words[:last], ", "), words[last])
 	}
 	switch key {
 	case "listen":
-		address := Address(value.(string))
-		return address, checkListen(address)
+		at := Address(value.(string))
+		return at, address.CheckListen(at)
 	case "base_path":
-		return basePath(value.(string))
+		return address.BasePath(value.(string))
 	case "public_url":
 		return value, checkPublicURL(value.(string))
 	case "allowed_origins":
-		return origin(value.(string))
+		return address.Origin(value.(string))
 	case "allowed_hosts":
-		return hostName(value.(string))
-	case "share":
-		if !slices.Contains([]string{ShareSession, SharePrincipal, ShareCall, ShareAll}, value.(string)) {
-			return nil, errors.New("must be session, principal, call or all")
-		}
-	case "era":
-		if !slices.Contains([]string{EraAuto, EraLegacy, EraModern}, value.(string)) {
-			return nil, errors.New("must be auto, legacy or modern")
-		}
-	case "offer":
-		if s := value.(string); s != "" && s != OfferAll && s != OfferLegacy {
-			return nil, errors.New("must be all or legacy")
-		}
+		return address.Host(value.(string))
 	case "revision":
 		if s := value.(string); s != "" && !slices.Contains(era.Supported(), s) {
 			return nil, errors.New("must be one of " + strings.Join(era.Supported(), ", "))
 		}
-	case "ready":
-		if !slices.Contains([]string{ReadyAny, ReadyAll}, value.(string)) {
-			return nil, errors.New("must be any or all")
-		}
-	case "reload":
-		if !slices.Contains([]string{ReloadOn, ReloadOff}, value.(string)) {
-			return nil, errors.New("must be on or off")
-		}
-	case "log_level":
-		if !slices.Contains([]string{LogDebug, LogInfo, LogWarn, LogError}, value.(string)) {
-			return nil, errors.New("must be debug, info, warn or error")
-		}
-	case "console":
-		if s := value.(string); s != "" && s != ConsoleOn && s != ConsoleOff {
-			return nil, errors.New("must be on or off")
-		}
 	case "separator":
 		if !isPlain(value.(string), 8) {
 			return nil, errors.New("must be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools")
+		}
+	case "key_prefix":
+		if !isPlain(value.(string), 64) {
+			return nil, errors.New("must be 1 to 64 letters, digits, '_', '.' and '-'")
+		}
+	case "lease":
+		if d := value.(time.Duration); d < 3*time.Second || d > time.Minute {
+			return nil, errors.New("must be 3s to 1m")
 		}
 	case "prefix":
 		if s := value.(string); s != "" && !isPlain(s, len(s)) {
@@ -113,121 +105,19 @@ func rule(key string, value any) (any, error) {
 // Address returns the address that a text stands for: a port alone, such as 8808,
 // is one of this machine, so what other machines can reach has to be asked for. Any
 // other text is returned as it is. :8808 is port 8808 on every network.
-func Address(listen string) string {
-	if _, err := strconv.ParseUint(listen, 10, 16); err == nil {
-		return net.JoinHostPort("127.0.0.1", listen)
-	}
-	return listen
-}
-
-func checkListen(s string) error {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil || strings.ContainsAny(host, " /") {
-		return errors.New("expected HOST:PORT, such as 127.0.0.1:8808, or a port alone, which is one of this machine")
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errors.New("the port must be a number from 0 to 65535; 0 picks a free one")
-	}
-	return nil
-}
+func Address(listen string) string { return address.Listen(listen) }
 
 // Loopback reports whether a listen address can only be reached from this
 // machine. An empty host means every address, which is not.
-func Loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(Address(listen))
-	if err != nil {
-		return false
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
-}
+func Loopback(listen string) bool { return address.Loopback(listen) }
 
 // Open reports whether others than programs of this machine can reach the
 // address, and may use everything.
 func (c *Config) Open() bool { return !Loopback(c.Listen) && len(c.Access) == 0 }
 
-func basePath(s string) (any, error) {
-	trimmed := strings.TrimSuffix(s, "/")
-	u, err := url.Parse(trimmed)
-	switch {
-	case trimmed == "":
-		return "", nil
-	case trimmed[0] != '/':
-		return nil, errors.New("must begin with a slash, such as /tools")
-	case err != nil || u.Path != trimmed || path.Clean(trimmed) != trimmed || u.EscapedPath() != trimmed:
-		return nil, errors.New("must be a plain path such as /tools or /a/b, without query, dots, spaces or %")
-	}
-	return trimmed, nil
-}
-
-// origin returns an origin as a browser sends it: in lower case and without the
-// scheme's own port.
-func origin(s string) (any, error) {
-	switch s {
-	case "*":
-		return nil, errors.New(`"*" would let every website that a user visits call these servers: list the origins`)
-	case "null":
-		return nil, errors.New(`"null" is the origin of any sandboxed page or local file: it cannot be allowed`)
-	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme == "" || u.Host == "" || !isHost(u.Host) {
-		return nil, errors.New("expected SCHEME://HOST or SCHEME://HOST:PORT, such as https://app.example.com")
-	}
-	if s != s[:len(u.Scheme)]+"://"+u.Host {
-		return nil, errors.New("expected nothing but SCHEME://HOST or SCHEME://HOST:PORT, such as https://app.example.com, without a slash at its end")
-	}
-	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	if port := map[string]string{"http": ":80", "https": ":443"}[scheme]; port != "" {
-		host = strings.TrimSuffix(host, port)
-	}
-	return scheme + "://" + host, nil
-}
-
-func hostName(s string) (any, error) {
-	if s == "*" {
-		return nil, errors.New(`"*" would switch the check of the Host header off: list the names`)
-	}
-	if !isHost(s) {
-		return nil, errors.New("expected a name or an address, with or without a port, such as mcp.example.com")
-	}
-	return strings.ToLower(s), nil
-}
-
-// isHost reports whether s can stand in a Host header. Names in other scripts
-// arrive there in their ASCII form, so that is the form to write.
-func isHost(s string) bool {
-	host := s
-	if h, port, err := net.SplitHostPort(s); err == nil {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return false
-		}
-		host = h
-		if strings.Contains(h, ":") {
-			host = "[" + h + "]"
-		}
-	}
-	if inner, ok := strings.CutPrefix(host, "["); ok {
-		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
-		return err == nil && a.Is6() && strings.HasSuffix(inner, "]")
-	}
-	for _, r := range host {
-		if !strings.ContainsRune("-._", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
-			return false
-		}
-	}
-	return host != ""
-}
-
 // checkName states the rule for server names when name breaks it.
 func checkName(name string) error {
-	ok := name != "" && len(name) <= 64 && name[0] != '-'
-	for _, r := range name {
-		ok = ok && (r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z')
-	}
-	if !ok {
+	if name == "" || len(name) > 64 || name[0] == '-' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return errors.New("a server's name has 1 to 64 lower-case letters, digits and '-', and begins with a letter or a digit")
 	}
 	if isReserved(name) {
@@ -240,55 +130,66 @@ func isReserved(name string) bool {
 	return slices.Contains([]string{"mcp", "sse", "messages", "hooks", "ui", "healthz", "readyz", "metrics"}, name)
 }
 
-// A breach is a rule that a key breaks together with another one.
+// A breach is a rule that a key breaks, by itself or together with another one.
 type breach struct{ key, other, rule string }
 
-func (c *Config) breaches() []breach {
-	var all []breach
-	if c.MaxInFlight < c.MaxMessage {
-		all = append(all, breach{"max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass"})
-	}
-	all = append(all, c.Cluster.breaches(c.Listen)...)
-	all = append(all, c.oauthBreaches()...)
-	return append(all, c.accessBreaches()...)
+// breaches are all that something breaks.
+type breaches []breach
+
+// add adds a rule that a key breaks by itself.
+func (b *breaches) add(key, format string, args ...any) {
+	b.with(key, "", fmt.Sprintf(format, args...))
 }
 
-// samePrefix reports that an earlier server has the prefix of the i-th.
-func (c *Config) samePrefix(i int) (b breach, broken bool) {
-	s := &c.Servers[i]
-	for j := range i {
-		if other := &c.Servers[j]; s.Prefix != "" && s.Prefix == other.Prefix && s.Name != other.Name {
-			return breach{"prefix", "", fmt.Sprintf("is that of server %q too: choose another one, since calls could not be told apart", other.Name)}, true
-		}
+// with adds a rule that a key breaks together with another one.
+func (b *breaches) with(key, other, rule string) { *b = append(*b, breach{key, other, rule}) }
+
+func (c *Config) breaches() (all breaches) {
+	if c.MaxInFlight < c.MaxMessage {
+		all.with("max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass")
 	}
-	return breach{}, false
+	c.Cluster.check(&all, c.Listen)
+	c.checkOAuth(&all)
+	c.checkAccess(&all)
+	return all
+}
+
+// among are the rules for the i-th server that depend on the rest of the configuration.
+func (c *Config) among(i int) (all breaches) {
+	s := &c.Servers[i]
+	j := slices.IndexFunc(c.Servers[:i], func(other Server) bool { return s.Prefix != "" && s.Prefix == other.Prefix && s.Name != other.Name })
+	if j >= 0 {
+		all.add("prefix", "is that of server %q too: choose another one, since calls could not be told apart", c.Servers[j].Name)
+	}
+	c.checkIdentity(&all, s)
+	return all
 }
 
 // maxPrefix leaves room for a name: some clients take no more than 64 characters.
 const maxPrefix = 40
 
-func (s *Server) breaches() []breach {
-	var all []breach
+func (s *Server) breaches() (all breaches) {
 	if s.MaxTimeout < s.Timeout {
-		all = append(all, breach{"timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set"})
+		all.with("timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set")
 	}
 	// The default may be longer: a long name is no fault of a server that is
 	// never offered together with others.
 	if rest, own := strings.CutPrefix(s.Prefix, s.Name); len(s.Prefix) > maxPrefix && (!own || len(rest) > 8) {
-		all = append(all, breach{"prefix", "", fmt.Sprintf("must not be longer than %d characters", maxPrefix)})
+		all.add("prefix", "must not be longer than %d characters", maxPrefix)
 	}
 	switch modern := era.IsModern(s.Revision); {
 	case (s.SSE != nil || s.HTTP != nil && s.HTTP.Transport == httpclient.TransportSSE) && (modern || s.Era == EraModern):
-		all = append(all, breach{"era", "revision", "is not spoken over HTTP+SSE: use http in place of sse, or leave it out"})
+		all.with("era", "revision", "is not spoken over HTTP+SSE: use http in place of sse, or leave it out")
 	case modern && s.Era == EraLegacy, s.Revision != "" && !modern && s.Era == EraModern:
-		all = append(all, breach{"revision", "era", "is not one of the era that is set: leave one of the two out"})
+		all.with("revision", "era", "is not one of the era that is set: leave one of the two out")
 	}
-	all = append(all, s.forwardBreaches()...)
-	all = append(all, filterBreaches("tools", s.Tools)...)
-	all = append(all, filterBreaches("prompts", s.Prompts)...)
-	all = append(all, filterBreaches("resources", s.Resources)...)
-	all = append(all, s.restBreaches()...)
-	return append(all, s.remoteBreaches()...)
+	s.checkForwards(&all)
+	checkFilter(&all, "tools", s.Tools)
+	checkFilter(&all, "prompts", s.Prompts)
+	checkFilter(&all, "resources", s.Resources)
+	s.checkRest(&all)
+	s.checkRemote(&all)
+	return all
 }
 
 // kindKeys returns the names of all kinds.
@@ -326,7 +227,7 @@ func (c *Config) Validate() error {
 	}
 	if c.Cluster.Enabled() {
 		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost, "replay": c.Cluster.Replay} {
-			if err := clusterRule(key, value); err != nil {
+			if _, err := rule(key, value); err != nil {
 				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
 			}
 		}
@@ -349,11 +250,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}
 		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
-		broken := s.breaches()
-		if b, same := c.samePrefix(i); same {
-			broken = append(broken, b)
-		}
-		for _, b := range append(broken, c.identityBreaches(i)...) {
+		for _, b := range append(s.breaches(), c.among(i)...) {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}

@@ -52,8 +52,7 @@ func (d *decoder) visitTLS(sec *strict.Section, t *TLS) {
 	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
 	pair, key, err := t.pair()
 	if err != nil {
-		m := sec.Marks[key]
-		d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, err)
+		d.wrong(sec, key, err)
 		return
 	}
 	if end := pair.Leaf.NotAfter; end.Before(time.Now()) {

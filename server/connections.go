@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/openfiles"
 )
 
 // connections bounds the connections of clients that are open at once: anybody can
@@ -30,7 +32,7 @@ type connections struct {
 // newConnections bounds them to most, and to half of the files that the process
 // may open: the others are for servers.
 func newConnections(most int, g func() *guard, log *slog.Logger) *connections {
-	if files := maxFiles(); files > 0 && files/2 < most {
+	if files := openfiles.Most(); files > 0 && files/2 < most {
 		most = max(1, files/2)
 	}
 	return &connections{log: log, most: most, each: max(1, most/4), from: map[netip.Prefix]int{},

@@ -1,108 +1,17 @@
 package server
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/either"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/sse"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
-
-// scripted is an adapter of which each Open ends with the next of its errors.
-type scripted struct {
-	name   string
-	errs   []error
-	opened *[]string // by all of a test
-}
-
-func (s *scripted) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
-	*s.opened = append(*s.opened, s.name)
-	err := s.errs[0]
-	s.errs = s.errs[1:]
-	return nil, err
-}
-
-// Which transport a server speaks is found out, remembered, and found out again when it changes; nothing but the
-// server's own word for it leads from one to the other (protocol.md C2).
-func TestEither(t *testing.T) {
-	failed := func(public string, err error) error {
-		return &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Public: public, Err: err}
-	}
-	other := failed("it does not speak this", fmt.Errorf("HTTP 405: %w", httpclient.ErrOtherTransport))
-	down := failed("it is down", errors.New("connection refused"))
-	for _, test := range []struct {
-		name       string
-		new, old   []error  // of the Opens of each
-		want       []string // the Opens
-		transports []string // after each Open of the whole
-		errs       []string // of each Open of the whole: a part, or empty
-	}{
-		{
-			"the first works", []error{nil, nil}, nil,
-			[]string{"new", "new"}, []string{"streamable", "streamable"}, []string{"", ""},
-		},
-		{
-			"the other works, and is remembered", []error{other}, []error{nil, nil},
-			[]string{"new", "old", "old"}, []string{"sse", "sse"}, []string{"", ""},
-		},
-		{
-			"it changes, twice", []error{other, nil, other}, []error{nil, other, nil},
-			[]string{"new", "old", "old", "new", "new", "old"}, []string{"sse", "streamable", "sse"}, []string{"", "", ""},
-		},
-		{
-			"what is out of order is no evidence (C2.7)", []error{down, nil}, nil,
-			[]string{"new", "new"}, []string{"", "streamable"}, []string{"server a: it is down: connection refused", ""},
-		},
-		{
-			"nor is it when it is known", []error{other}, []error{nil, down, nil},
-			[]string{"new", "old", "old", "old"}, []string{"sse", "sse", "sse"}, []string{"", "it is down", ""},
-		},
-		{
-			"neither works", []error{other}, []error{other},
-			[]string{"new", "old"}, []string{""},
-			[]string{"server a: Streamable HTTP: it does not speak this; HTTP+SSE: it does not speak this: HTTP 405: "},
-		},
-		{
-			"the other fails otherwise", []error{other}, []error{down},
-			[]string{"new", "old"}, []string{""}, []string{"HTTP+SSE: it is down: HTTP 405: the server does not speak this transport; connection refused"},
-		},
-		{
-			"an error of another kind", []error{fmt.Errorf("odd: %w", httpclient.ErrOtherTransport)}, []error{failed("it said no", nil)},
-			[]string{"new", "old"}, []string{""}, []string{"Streamable HTTP: it could not be reached; HTTP+SSE: it said no: odd: "},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var opened []string
-			e := &either{name: "a", log: slog.New(slog.DiscardHandler), ways: [2]way{
-				{"streamable", "Streamable HTTP", &scripted{"new", test.new, &opened}}, {"sse", "HTTP+SSE", &scripted{"old", test.old, &opened}},
-			}}
-			for i, want := range test.errs {
-				_, err := e.Open(t.Context(), nil, nil)
-				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-					t.Errorf("Open %d = %v, want %q", i+1, err, want)
-				}
-				if _, ok := errors.AsType[*bridge.Error](err); err != nil && (!ok || !errors.Is(err, bridge.ErrUnavailable)) {
-					t.Errorf("Open %d = %T, want a *bridge.Error of the kind ErrUnavailable", i+1, err)
-				}
-				if got := e.transport(); got != test.transports[i] {
-					t.Errorf("after Open %d the transport is %q, want %q", i+1, got, test.transports[i])
-				}
-			}
-			if fmt.Sprint(opened) != fmt.Sprint(test.want) {
-				t.Errorf("opened %v, want %v", opened, test.want)
-			}
-		})
-	}
-}
 
 // A server of HTTP+SSE is found on behalf of clients of either era, and what was
 // sent to find out is no session of it (protocol.md C2.6).
@@ -120,16 +29,16 @@ func TestEitherEras(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { newer.Close(); older.Close() })
-		e := &either{name: "a", log: slog.New(slog.DiscardHandler), ways: [2]way{
-			{httpclient.TransportStreamable, "Streamable HTTP", newer}, {httpclient.TransportSSE, "HTTP+SSE", older},
+		e := &either.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Ways: [2]either.Way{
+			{Transport: httpclient.TransportStreamable, Title: "Streamable HTTP", Adapter: newer}, {Transport: httpclient.TransportSSE, Title: "HTTP+SSE", Adapter: older},
 		}}
 		for range 2 {
 			up, err := e.Open(t.Context(), &bridge.Caller{Revision: revision, Capabilities: []byte("{}"), Params: params}, &ignorant{})
 			if err != nil {
 				t.Fatalf("%s: Open: %v", revision, err)
 			}
-			if got := up.Server().Revision; got != "2025-11-25" || e.transport() != httpclient.TransportSSE {
-				t.Errorf("%s: Open found revision %s over %s", revision, got, e.transport())
+			if got := up.Server().Revision; got != "2025-11-25" || e.Transport() != httpclient.TransportSSE {
+				t.Errorf("%s: Open found revision %s over %s", revision, got, e.Transport())
 			}
 			if err := up.Close(t.Context()); err != nil {
 				t.Errorf("%s: Close: %v", revision, err)
@@ -144,33 +53,3 @@ type ignorant struct{}
 func (ignorant) Notify(*jsonrpc.Message)                                   {}
 func (ignorant) Ask(*jsonrpc.Message, func(*jsonrpc.Message)) func(string) { return nil }
 func (ignorant) Gone(error)                                                {}
-
-// When there is no time left, the other transport is not tried.
-func TestEitherLate(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var opened []string
-	other := &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Err: httpclient.ErrOtherTransport}
-	e := &either{name: "a", ways: [2]way{{Adapter: &scripted{"new", []error{other}, &opened}}, {Adapter: &scripted{"old", nil, &opened}}}}
-	if _, err := e.Open(ctx, nil, nil); !errors.Is(err, httpclient.ErrOtherTransport) || len(opened) != 1 {
-		t.Errorf("Open = %v after %v", err, opened)
-	}
-}
-
-// The log says once which transport was found.
-func TestEitherLog(t *testing.T) {
-	var log bytes.Buffer
-	var opened []string
-	other := &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Err: httpclient.ErrOtherTransport}
-	e := &either{name: "a", log: slog.New(slog.NewTextHandler(&log, nil)), ways: [2]way{
-		{Adapter: &scripted{"new", []error{other}, &opened}}, {"sse", "HTTP+SSE", &scripted{"old", []error{nil, nil}, &opened}},
-	}}
-	for range 2 {
-		if _, err := e.Open(t.Context(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := strings.Count(log.String(), "transport found"); n != 1 || !strings.Contains(log.String(), "server=a transport=HTTP+SSE") {
-		t.Errorf("log = %q, want one line about HTTP+SSE", log.String())
-	}
-}

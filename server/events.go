@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -212,11 +213,7 @@ func (t *teller) servers(now time.Time) error {
 		}
 		delete(was, one.Name)
 	}
-	var removed []string
-	for name := range was {
-		removed = append(removed, name)
-	}
-	slices.Sort(removed)
+	removed := slices.Sorted(maps.Keys(was))
 	same := *t.was.readiness
 	same.Servers = part.Servers
 	t.was.readiness = all.readiness

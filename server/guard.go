@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/era"
 )
 
@@ -94,7 +95,7 @@ func (g *guard) check(w http.ResponseWriter, r *http.Request) bool {
 			if page == nil {
 				page = &url.URL{}
 			}
-			return g.deny(w, r, "origin", normal(page), "pages of other sites may not call: list their origin in allowed_origins of the configuration file, or pass --allow-origin to run, and have them use CORS")
+			return g.deny(w, r, "origin", address.OriginOf(page), "pages of other sites may not call: list their origin in allowed_origins of the configuration file, or pass --allow-origin to run, and have them use CORS")
 		}
 		return true
 	}
@@ -191,13 +192,13 @@ func onLoopback(r *http.Request) bool {
 // may be an attacker's, whose DNS leads to us: a page of that name has our origin in
 // the eyes of its visitor's browser, and its GETs have no Origin.
 func (g *guard) hostAllowed(host string, loopback bool) bool {
-	if g.listed(host) || isLoopback(hostname(host)) {
+	if g.listed(host) || address.Local(address.Hostname(host)) {
 		return true
 	}
 	if loopback || len(g.hosts) > 0 {
 		return false
 	}
-	_, err := netip.ParseAddr(hostname(host))
+	_, err := netip.ParseAddr(address.Hostname(host))
 	return g.keyed || err == nil || host == "" // browsers always send one
 }
 
@@ -205,7 +206,7 @@ func (g *guard) hostAllowed(host string, loopback bool) bool {
 // is meant for any port.
 func (g *guard) listed(host string) bool {
 	host = strings.ToLower(host)
-	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, hostname(host))
+	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, address.Hostname(host))
 }
 
 // originAllowed reports whether pages of that origin may call. A page of the
@@ -219,36 +220,12 @@ func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return false // also null
 	}
-	if slices.Contains(g.origins, normal(u)) {
+	if slices.Contains(g.origins, address.OriginOf(u)) {
 		return true
 	}
-	if loopback && isLoopback(u.Hostname()) {
+	if loopback && address.Local(u.Hostname()) {
 		return true
 	}
 	_, err = netip.ParseAddr(u.Hostname())
 	return u.Host == strings.ToLower(host) && (err == nil || g.listed(host))
-}
-
-// normal returns the origin as the configuration has it: no default port.
-func normal(u *url.URL) string {
-	if u.Port() == "80" && u.Scheme == "http" || u.Port() == "443" && u.Scheme == "https" {
-		return u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port())
-	}
-	return u.Scheme + "://" + u.Host
-}
-
-// hostname returns the host without its port and brackets.
-func hostname(host string) string {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	return strings.ToLower(strings.Trim(host, "[]"))
-}
-
-func isLoopback(name string) bool {
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(name)
-	return err == nil && a.Unmap().IsLoopback()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/scopes"
@@ -110,7 +111,7 @@ func (s *Server) resource(r *http.Request, to place) token.Resource {
 // Host without one means.
 func ownHost(r *http.Request, port string) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || !isLoopback(hostname(r.Host)) {
+	if !ok || !address.Local(address.Hostname(r.Host)) {
 		return false
 	}
 	if _, said, err := net.SplitHostPort(r.Host); err == nil {
@@ -190,12 +191,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
 	for i := range s.c().OAuth {
 		m.Issuers = append(m.Issuers, s.c().OAuth[i].Issuer)
 	}
-	body, err := json.Marshal(m)
-	if err != nil {
-		s.log.Error("the metadata of a resource cannot be written", "err", err)
-		refuse(w, http.StatusInternalServerError, "the metadata cannot be written")
-		return
-	}
+	body, _ := json.Marshal(m) // nothing in it can fail
 	h.Set("Cache-Control", "max-age=300")
 	data(w, http.StatusOK, "application/json", body)
 }

@@ -2,12 +2,14 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/url"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/either"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/sse"
@@ -123,7 +125,10 @@ func (s *Server) remote(c *config.Server) reached {
 		tokens()
 		return cannot(c, err)
 	}
-	ways := [2]way{{httpclient.TransportStreamable, "Streamable HTTP", newer}, {httpclient.TransportSSE, "HTTP+SSE", older}}
+	ways := [2]either.Way{
+		{Transport: httpclient.TransportStreamable, Title: "Streamable HTTP", Adapter: newer},
+		{Transport: httpclient.TransportSSE, Title: "HTTP+SSE", Adapter: older},
+	}
 	both := func() {
 		newer.Close()
 		older.Close()
@@ -137,15 +142,15 @@ func (s *Server) remote(c *config.Server) reached {
 		fixed = httpclient.TransportStreamable // it is not spoken over the other one (protocol.md D8.18)
 	}
 	for _, w := range ways {
-		if w.transport == fixed {
+		if w.Transport == fixed {
 			return reached{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
 		}
 	}
 	if config.EndsInSSE(r.URL) {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
-	e := &either{name: c.Name, log: s.log, ways: ways}
-	return reached{Adapter: e, transport: e.transport, close: both}
+	e := &either.Adapter{Server: c.Name, Log: s.log, Ways: ways}
+	return reached{Adapter: e, transport: e.Transport, close: both}
 }
 
 // authorize gives the requests to a server the tokens that its settings tell of. The
@@ -195,4 +200,18 @@ func (s *Server) limits(c *config.Server) upstream.Options {
 		o.Era, o.Revision = conn.EraModern, ""
 	}
 	return o
+}
+
+// unusable is the adapter of a server whose settings name files that cannot be
+// used: the others are served all the same.
+type unusable struct {
+	name string
+	err  error
+}
+
+var _ bridge.Adapter = (*unusable)(nil)
+
+// Open fails.
+func (u *unusable) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return nil, &bridge.Error{Server: u.name, Kind: bridge.ErrUnavailable, Public: "its configuration cannot be used", Err: u.err}
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
 func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -95,21 +92,21 @@ not show the value.`,
 				{"offer", isURL || isProgram || isDocument, "a target that is no server of the file"},
 				{"base-url", isDocument, "an OpenAPI document"},
 			} {
-				if err := useless(cmd, f.with, f.name); err != nil && !f.useful {
+				if err := flags.Useless(cmd.Flags(), f.with, f.name); err != nil && !f.useful {
 					return err
 				}
 			}
-			if err := useless(cmd, "the URL of an MCP server", flags.SignInNames...); err != nil && !isURL {
+			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", flags.SignInNames...); err != nil && !isURL {
 				return err
 			}
 			switch {
 			case isProgram:
-				c, err = connectProgram(args, &program, era)
+				c, err = program.Config(args, era)
 			case isDocument:
 				c, err = document.Config(args[0], &remote)
 			case isURL:
 				log = hinting(log)
-				if c, err = connectURL(args[0], &remote, era); err == nil {
+				if c, err = remote.Config(args[0], era); err == nil {
 					err = sign.On(c.Servers[0].HTTP, ask, true)
 				}
 			default:
@@ -157,59 +154,16 @@ not show the value.`,
 	return cmd
 }
 
-// connectProgram makes the configuration of a program.
-func connectProgram(command []string, program *flags.Program, era string) (*config.Config, error) {
-	s, err := program.Server(command, config.ShareSession)
-	if err == nil {
-		err = program.Find(&s)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.Era = era
-	c := config.Default()
-	c.Servers = []config.Server{s}
-	return &c, nil
-}
-
-// connectURL makes the configuration of a server that is named by its URL.
-func connectURL(address string, remote *flags.Remote, era string) (*config.Config, error) {
-	s, err := remote.Server(address, config.ShareSession)
-	if err != nil {
-		return nil, err
-	}
-	s.Era = era
-	c := config.Default()
-	c.Servers, c.Warnings = []config.Server{s}, s.Warnings()
-	return &c, nil
-}
-
 // connectFile reads the configuration file and leaves the server that is named
 // of it, or all.
 func connectFile(file string, named bool, target []string) (*config.Config, error) {
-	c, err := flags.Load(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !named && len(target) > 0:
-		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server: name a URL, or a file with -c", target[0], file)
-	case errors.Is(err, fs.ErrNotExist) && !named:
-		return nil, exit.Usagef("there is no target, and no %s whose servers could be meant: name a URL, or a file with -c", file)
-	case err != nil:
+	c, err := flags.Target(file, named, "name a URL, or a file with -c", target...)
+	if err != nil {
 		return nil, err
 	}
 	if c.AccessLog.To == "stdout" {
 		return nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)
 	}
 	c.Access = nil // they are about those who come over the network
-	if len(target) == 0 {
-		return c, nil
-	}
-	var names []string
-	for _, s := range c.Servers {
-		if s.Name == target[0] {
-			c.Servers = []config.Server{s}
-			return c, nil
-		}
-		names = append(names, s.Name)
-	}
-	return nil, exit.Usagef("%s has no server %q: %s", file, target[0], similar.Hint(target[0], names, "it has none"))
+	return c, nil
 }

@@ -113,7 +113,7 @@ comes back to an address of it. $BROWSER is the command that opens pages.`,
 				return err
 			}
 			if !flags.IsURL(args[0]) {
-				if err := useless(cmd, "a URL", flags.SignInNames...); err != nil {
+				if err := flags.Useless(cmd.Flags(), "a URL", flags.SignInNames...); err != nil {
 					return err
 				}
 			}

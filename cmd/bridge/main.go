@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/inspect"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/orphans"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func main() {
 		<-ctx.Done()
 		stop() // the next signal ends the process at once; the system then ends its children
 	}()
-	done := reapOrphans(afterOrphan)
+	done := orphans.Reap(orphans.After)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	done()
 	os.Exit(code)

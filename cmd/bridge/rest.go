@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/server"
 )
@@ -51,7 +52,7 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 		}
 		sums[s.Name] = restSum(report)
 		if tools != "" {
-			for _, one := range report.Explain(filepath.Base(file), func(name string) bool { return fits(tools, name) }, c.Redact) {
+			for _, one := range report.Explain(filepath.Base(file), func(name string) bool { return glob.Match(tools, name) }, c.Redact) {
 				sums[s.Name] += "\n" + explained(&one)
 				found = true
 			}
@@ -84,23 +85,6 @@ func some(names []string, most int) string {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
 	}
 	return strings.Join(names, ", ")
-}
-
-// fits reports whether a name is as a pattern has it, in which * stands for
-// anything.
-func fits(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	last := len(parts) - 1
-	if last == 0 {
-		return pattern == name
-	}
-	name, ok := strings.CutPrefix(name, parts[0])
-	for _, part := range parts[1:last] {
-		var has bool
-		_, name, has = strings.Cut(name, part)
-		ok = ok && has
-	}
-	return ok && strings.HasSuffix(name, parts[last])
 }
 
 // explained writes the lines of a tool with where they come from.

@@ -77,7 +77,7 @@ there is one; or run 'mcp-bridge login URL' before.`,
 					return err
 				}
 			}
-			if err := useless(cmd, "the URL of an MCP server", flags.SignInNames...); err != nil && (isDocument || !flags.IsURL(args[0])) {
+			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", flags.SignInNames...); err != nil && (isDocument || !flags.IsURL(args[0])) {
 				return err
 			}
 			if isDocument {
@@ -85,7 +85,7 @@ there is one; or run 'mcp-bridge login URL' before.`,
 					c.Warnings = s.Warnings()
 				}
 			} else if flags.IsURL(args[0]) {
-				if err := useless(cmd, "a program", "env", "env-all", "cwd"); err != nil {
+				if err := flags.Useless(cmd.Flags(), "a program", "env", "env-all", "cwd"); err != nil {
 					return err
 				}
 				if len(args) > 1 {
@@ -98,7 +98,7 @@ there is one; or run 'mcp-bridge login URL' before.`,
 					err = sign.On(s.HTTP, asking(stderr, terminal), false)
 				}
 			} else {
-				if err := useless(cmd, "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {
+				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {
 					return err
 				}
 				if len(args) == 1 && address.MatchString(args[0]) {
@@ -190,17 +190,6 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 
 // address is what a URL looks like whose beginning was left out.
 var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
-
-// useless refuses flags that are of use with something else only: they would
-// seem to work.
-func useless(cmd *cobra.Command, with string, names ...string) error {
-	for _, name := range names {
-		if cmd.Flags().Changed(name) {
-			return exit.Usagef("--%s is of use with %s only", name, with)
-		}
-	}
-	return nil
-}
 
 // addOfferFlag adds the flag about what clients of such a server can use.
 func addOfferFlag(f *pflag.FlagSet, offer *string) {

@@ -19,7 +19,7 @@ import (
 // runDocument makes the configuration of the API that a document describes. What
 // makes a file useless is an error before anything is served.
 func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote *flags.Remote, share string, log *slog.Logger) (config.Server, error) {
-	if err := useless(cmd, "an MCP server", "env", "env-all", "cwd", "transport", "era"); err != nil {
+	if err := flags.Useless(cmd.Flags(), "an MCP server", "env", "env-all", "cwd", "transport", "era"); err != nil {
 		return config.Server{}, err
 	}
 	s, err := d.Server(location, remote, share)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/memory"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
@@ -231,10 +233,7 @@ func summary(s *config.Server, several bool) []string {
 	kind, address := "stdio", ""
 	switch {
 	case s.Rest != nil:
-		kind, address = "rest", s.Rest.BaseURL
-		if address == "" {
-			address = s.Rest.OpenAPI
-		}
+		kind, address = "rest", cmp.Or(s.Rest.BaseURL, s.Rest.OpenAPI)
 	case s.SSE != nil:
 		kind, address = "sse", s.SSE.URL
 	case s.HTTP != nil:
@@ -337,12 +336,12 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	if p != nil {
 		c.Traces = p
 	}
-	limitMemory(log)
-	lower := raiseHeapFloor()
+	memory.Limit(log)
+	lower := memory.RaiseFloor()
 	s = server.New(c, log)
 	var wg sync.WaitGroup
 	quiet, cancel := context.WithCancel(ctx)
-	wg.Go(func() { releaseMemory(quiet, s.Activity, shrink) })
+	wg.Go(func() { memory.Release(quiet, s.Activity, memory.Shrink) })
 	return s, func() {
 		cancel()
 		wg.Wait()

@@ -1,6 +1,7 @@
 package era
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -124,4 +125,12 @@ func withURLs(raw []byte) []byte {
 		message += ": "
 	}
 	return rawjson.Set(raw, "message", []byte(rawjson.Quote(message+strings.Join(urls, " "))))
+}
+
+// NotDiscovered answers server/discover where clients of stateless revisions are
+// not served, as a server does that has never heard of it. It is no error of
+// 2026-07-28: a client that knows both eras would take the server for a modern
+// one, and not fall back to initialize (2026-07-28, Versioning).
+func NotDiscovered(id []byte) *jsonrpc.Message {
+	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+LatestLegacy+" are offered here: begin with initialize", nil)
 }

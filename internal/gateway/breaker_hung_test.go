@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -88,7 +89,7 @@ func TestBreakerHungUnderWay(t *testing.T) {
 				if st := state(b); st.Trips != 0 {
 					t.Fatal("left alone before anything was overdue")
 				}
-				within := or(test.after, deadline)
+				within := cmp.Or(test.after, deadline)
 				time.Sleep(within + time.Millisecond)
 				if st := state(b); (st.Trips == 1) != (test.after > 0) {
 					t.Errorf("%v after the first deadline: left alone %d times", within, st.Trips)

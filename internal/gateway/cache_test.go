@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func newLister() *lister {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.asked++
-		list := or(l.list, fmt.Sprintf(`{"tools":[{"name":"t%d"}],"x":1.0}`, l.asked))
+		list := cmp.Or(l.list, fmt.Sprintf(`{"tools":[{"name":"t%d"}],"x":1.0}`, l.asked))
 		say := func() { w.answer(m, list) }
 		if l.fail != "" {
 			no := l.fail

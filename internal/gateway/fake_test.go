@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,7 @@ func (w *fakeWire) Send(_ context.Context, m conn.Outgoing) error {
 		switch {
 		case w.f.serve != nil && w.f.serve(w, m):
 		case m.Method == "initialize":
-			w.answer(m, or(w.f.result, everything))
+			w.answer(m, cmp.Or(w.f.result, everything))
 		case m.IsRequest():
 			w.answer(m, "{}")
 		}

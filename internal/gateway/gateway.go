@@ -226,9 +226,9 @@ func New(o Options) *Gateway {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
-		log:      or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
-		version:  or(o.Version, "dev"),
-		offer:    or(o.Offer, OfferAll),
+		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
+		version:  cmp.Or(o.Version, "dev"),
+		offer:    cmp.Or(o.Offer, OfferAll),
 		workers:  workers.New(),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
@@ -236,12 +236,12 @@ func New(o Options) *Gateway {
 	if b.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
 		panic(err) // a random key always makes a cipher
 	}
-	b.instance, b.cluster = or(o.Cluster.Instance, rand.Text()), o.Cluster
-	b.idle.Store(int64(or(o.SessionIdle, 30*time.Minute)))
-	maxLanes := or(o.MaxLanes, 1024)
+	b.instance, b.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
+	b.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
+	maxLanes := cmp.Or(o.MaxLanes, 1024)
 	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
 	b.lanes = lane.NewTotal(maxLanes, b.laneShares)
-	b.bytes = limits.NewBytes(or(o.MaxBytes, 512<<20), len(o.Grants))
+	b.bytes = limits.NewBytes(cmp.Or(o.MaxBytes, 512<<20), len(o.Grants))
 	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front)
 	b.listening, b.stopListening = context.WithCancel(context.Background())
 	b.tracing = tracing.New(o.Traces, b.version)
@@ -263,10 +263,6 @@ func New(o Options) *Gateway {
 	_ = b.Apply(Change{Names: names, Servers: o.Servers})
 	b.wg.Go(func() { b.sweep(ctx) })
 	return b
-}
-
-func or[T comparable](v, otherwise T) T {
-	return cmp.Or(v, otherwise)
 }
 
 // Room returns the room of a principal among the bytes under way

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -72,7 +73,7 @@ func (k *keepsOne) listen(w *fakeWire, m *jsonrpc.Message) bool {
 	k.most = max(k.most, len(k.open))
 	filter.ForEach(func(name, value gjson.Result) bool {
 		for _, uri := range value.Array() {
-			k.heard[or(uri.Str, name.Str)] = id
+			k.heard[cmp.Or(uri.Str, name.Str)] = id
 		}
 		return true
 	})
@@ -126,7 +127,7 @@ func told(t *testing.T, v *visiting, id int) string {
 		bridgetest.Contains(t, line, fmt.Sprintf(`"io.modelcontextprotocol/subscriptionId":%d`, id))
 		n := gjson.Parse(line)
 		what := strings.TrimPrefix(n.Get("method").Str, "notifications/")
-		all = append(all, strings.TrimSuffix(what+" "+or(n.Get("params.notifications").Raw, n.Get("params.uri").Str), " "))
+		all = append(all, strings.TrimSuffix(what+" "+cmp.Or(n.Get("params.notifications").Raw, n.Get("params.uri").Str), " "))
 	}
 	return strings.Join(all, ", ")
 }

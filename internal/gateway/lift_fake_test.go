@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func (w *statelessWire) Send(_ context.Context, m conn.Outgoing) error {
 		}
 		switch {
 		case m.Method == "server/discover":
-			w.reply(m, or(w.f.discover, announced))
+			w.reply(m, cmp.Or(w.f.discover, announced))
 		case w.f.serve != nil:
 			w.f.serve(w, m)
 		}

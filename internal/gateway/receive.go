@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"time"
@@ -127,7 +128,9 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	}
 	w.timer = time.AfterFunc(ttl, func() { s.expire(string(id), w) })
 	s.mu.Unlock()
-	return func(why string) { s.withdraw(string(id), w, or(why, "the server does not want the answer any more")) }
+	return func(why string) {
+		s.withdraw(string(id), w, cmp.Or(why, "the server does not want the answer any more"))
+	}
 }
 
 // take removes the question of that id, so that exactly one party settles it.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -63,15 +64,15 @@ type server struct {
 }
 
 func newServer(b *Gateway, o ServerOptions) *server {
-	handshake := or(o.Handshake, time.Minute)
+	handshake := cmp.Or(o.Handshake, time.Minute)
 	s := &server{
 		b: b, o: o, log: b.log.With("server", o.Name),
-		share: or(o.Share, ShareSession), offer: or(o.Offer, b.offer),
+		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, b.offer),
 		gate: limits.NewQueue(o.Name, o.Limits), conns: conns.New(o.Name),
 	}
 	s.listening, s.stopListening = context.WithCancel(b.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
-	maxPause := or(o.MaxPause, maxBackOff)
+	maxPause := cmp.Or(o.MaxPause, maxBackOff)
 	s.health = health.New(health.Options{
 		Log: s.log, Shared: s.share == ShareAll, MaxPause: maxPause, Life: b.life, Go: b.goes, Try: s.retry, Left: func() time.Duration { return s.breaker.Left() },
 	})
@@ -92,13 +93,13 @@ func newServer(b *Gateway, o ServerOptions) *server {
 		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
 	})
 	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
-	maxLanes := or(o.MaxLanes, 256)
+	maxLanes := cmp.Or(o.MaxLanes, 256)
 	s.laneShares = limits.NewShares(int64(maxLanes), s.users())
 	s.pool = newPool(s, maxLanes)
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
 		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll, EndWithServer: o.EndWithServer,
-		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: or(o.Restarts, 30), MaxPause: maxPause,
+		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: maxPause,
 		Budget: lane.NewBudget(o.Name, maxLanes, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
 	}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
-	"github.com/tidwall/gjson"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge"
@@ -18,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/tracing"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -50,32 +47,11 @@ func IsStateless(m *jsonrpc.Message) bool { return era.SaysVersion(m.Meta()) }
 // has to be (protocol.md B7.7, B7.8, B7.9). server and principal are as in
 // Bridge.Initialize.
 func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
-	id := bytes.Clone(m.ID)
-	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
-		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", // with the revisions served (B4)
-			[]byte(`{"supported":["`+strings.Join(era.Supported(), `","`)+`"],"requested":`+rawjson.Quote(v.Str)+`}`))
+	from, no := adopted.Stateless(principal, m)
+	if no != nil {
+		return nil, no
 	}
-	meta, fault := era.ReadMeta(m.Meta())
-	if fault != "" { // R-067
-		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
-	}
-	if len(meta.Capabilities)+len(meta.ClientInfo) > adopted.MaxIntroduction {
-		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+adopted.TooMuchSaid, nil)
-	}
-	if era.IsRemoved(m.Method) { // R-079, R-095
-		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
-	}
-	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
-	c.Params = adopted.Introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
-	return &Stateless{Server: server, From: c}, nil
-}
-
-// NotDiscovered answers server/discover where clients of stateless revisions are
-// not served, as a server does that has never heard of it. It is no error of
-// 2026-07-28: a client that knows both eras would take the server for a modern
-// one, and not fall back to initialize (2026-07-28, Versioning).
-func NotDiscovered(id []byte) *jsonrpc.Message {
-	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+era.LatestLegacy+" are offered here: begin with initialize", nil)
+	return &Stateless{Server: server, From: from}, nil
 }
 
 // maxListenSize bounds a request to listen, which is in memory for as long as it

@@ -261,7 +261,7 @@ func (p *peer) take(a arrival) {
 // early answers a request that comes before the session.
 func early(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Method == "server/discover" {
-		return gateway.NotDiscovered(m.ID)
+		return era.NotDiscovered(m.ID)
 	}
 	return downstream.Early(m)
 }

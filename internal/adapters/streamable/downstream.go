@@ -183,7 +183,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 			return
 		}
 		if m.Method == discover && m.IsRequest() && !HasSession(r) { // all else is refused for the lack of a session
-			writeAnswer(w, http.StatusBadRequest, answered{gateway.NotDiscovered(m.ID), nil})
+			writeAnswer(w, http.StatusBadRequest, answered{era.NotDiscovered(m.ID), nil})
 			body.Free()
 			return
 		}

@@ -3,10 +3,12 @@
 package adopted
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/gjson"
@@ -40,8 +42,8 @@ func (a *Adoption) Done() bool { return a == nil || a.done.Load() }
 // longer than its request.
 const MaxIntroduction = 256 << 10
 
-// TooMuchSaid is what a client is told that says more.
-var TooMuchSaid = bridge.OverLimit("what the client says of itself is too long", MaxIntroduction)
+// tooMuchSaid is what a client is told that says more.
+var tooMuchSaid = bridge.OverLimit("what the client says of itself is too long", MaxIntroduction)
 
 // NewCaller reads what initialize says about the client, or says what is wrong with it.
 func NewCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
@@ -54,7 +56,7 @@ func NewCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 		return nil, "initialize: params.capabilities must be an object"
 	}
 	if len(m.Params) > MaxIntroduction {
-		return nil, "initialize: " + TooMuchSaid
+		return nil, "initialize: " + tooMuchSaid
 	}
 	c := &bridge.Caller{
 		Principal: principal, Revision: era.Negotiate(asked.Str),
@@ -67,6 +69,30 @@ func NewCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 		c.Params = rawjson.Set(c.Params, "protocolVersion", []byte(rawjson.Quote(c.Revision)))
 	}
 	return c, ""
+}
+
+// Stateless reads who asks from a request of a stateless revision. The message, if it is
+// not nil, is the error that answers a request which is not one as it has to be
+// (protocol.md B7.7, B7.8, B7.9).
+func Stateless(principal string, m *jsonrpc.Message) (*bridge.Caller, *jsonrpc.Message) {
+	id := bytes.Clone(m.ID)
+	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern { // R-069
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeUnsupportedVersion, "unsupported protocol version", // with the revisions served (B4)
+			[]byte(`{"supported":["`+strings.Join(era.Supported(), `","`)+`"],"requested":`+rawjson.Quote(v.Str)+`}`))
+	}
+	meta, fault := era.ReadMeta(m.Meta())
+	if fault != "" { // R-067
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, fault, nil)
+	}
+	if len(meta.Capabilities)+len(meta.ClientInfo) > MaxIntroduction {
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidParams, "params._meta: "+tooMuchSaid, nil)
+	}
+	if era.IsRemoved(m.Method) { // R-079, R-095
+		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
+	}
+	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
+	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
+	return c, nil
 }
 
 // Caller returns whose session the record is of.
@@ -168,9 +194,9 @@ func Note(m *jsonrpc.Message) func(*session.Record) {
 	return nil
 }
 
-// Introduction makes the params of initialize for a client that has no
+// introduction makes the params of initialize for a client that has no
 // handshake of its own (protocol.md D1.2).
-func Introduction(capabilities, clientInfo []byte) []byte {
+func introduction(capabilities, clientInfo []byte) []byte {
 	if clientInfo == nil {
 		clientInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
 	}

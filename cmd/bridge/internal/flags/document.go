@@ -73,9 +73,7 @@ func (d *Document) Config(location string, headers *Remote) (*config.Config, err
 	if err != nil {
 		return nil, err
 	}
-	c := config.Default()
-	c.Servers, c.Warnings = []config.Server{s}, s.Warnings()
-	return &c, nil
+	return alone(s), nil
 }
 
 // Server makes the configuration of the API that a document describes. headers are

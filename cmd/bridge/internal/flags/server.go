@@ -50,6 +50,17 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 	return s, nil
 }
 
+// Config makes the configuration of the one server that command starts, if there is
+// such a program.
+func (p *Program) Config(command []string, era string) (*config.Config, error) {
+	s, err := p.Server(command, config.ShareSession)
+	if err == nil {
+		err = p.Find(&s)
+	}
+	s.Era = era
+	return alone(s), err
+}
+
 // Find refuses a command that cannot be started, with what to write instead.
 func (p *Program) Find(s *config.Server) error {
 	err := stdio.New(s.Name, *s.Stdio, upstream.Options{}).Check()
@@ -100,6 +111,13 @@ type Remote struct {
 func (r *Remote) Add(f *pflag.FlagSet) {
 	f.StringArrayVarP(&r.Headers, "header", "H", nil, "'NAME: VALUE' to send to URL; ${NAME} is taken from the environment (repeatable)")
 	f.StringVar(&r.Transport, "transport", httpclient.TransportAuto, "transport of URL: streamable, sse, or auto, which detects it")
+}
+
+// Config makes the configuration of the one server that is at a URL.
+func (r *Remote) Config(address, era string) (*config.Config, error) {
+	s, err := r.Server(address, config.ShareSession)
+	s.Era = era
+	return alone(s), err
 }
 
 // Server makes the configuration of the server at a URL.

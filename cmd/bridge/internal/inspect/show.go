@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -110,7 +111,7 @@ func (s *shower) binary(what, kind, encoded string) error {
 	if err != nil {
 		return s.lines(fmt.Sprintf("[%s] %s, not valid base64", what, terminal.OneLine(kind)))
 	}
-	text := fmt.Sprintf("[%s] %s, %d bytes", what, or(terminal.OneLine(kind), "of an unnamed type"), len(data))
+	text := fmt.Sprintf("[%s] %s, %d bytes", what, cmp.Or(terminal.OneLine(kind), "of an unnamed type"), len(data))
 	if s.dir == "" {
 		return s.lines(text + "; --output-dir DIR writes it to a file")
 	}
@@ -119,13 +120,6 @@ func (s *shower) binary(what, kind, encoded string) error {
 		return exit.With(exit.Failure, err)
 	}
 	return s.lines(text + ": " + path)
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // maxSaved bounds the search for a free name.
@@ -158,44 +152,36 @@ func fileName(name string) string {
 		}
 		return '-'
 	}, name), "-")
-	return or(name[:min(len(name), 64)], "content")
+	return cmp.Or(name[:min(len(name), 64)], "content")
+}
+
+// extensions are those of the types that are common.
+var extensions = map[string]string{
+	"image/png":          ".png",
+	"image/jpeg":         ".jpg",
+	"image/jpg":          ".jpg",
+	"image/gif":          ".gif",
+	"image/webp":         ".webp",
+	"image/svg+xml":      ".svg",
+	"audio/wav":          ".wav",
+	"audio/x-wav":        ".wav",
+	"audio/wave":         ".wav",
+	"audio/mpeg":         ".mp3",
+	"audio/mp3":          ".mp3",
+	"audio/ogg":          ".ogg",
+	"audio/flac":         ".flac",
+	"video/mp4":          ".mp4",
+	"application/pdf":    ".pdf",
+	"application/json":   ".json",
+	"application/zip":    ".zip",
+	"application/gzip":   ".gz",
+	"application/x-gzip": ".gz",
+	"text/plain":         ".txt",
 }
 
 // extension is the end of a file's name for a type of content. The system's own
 // table is not asked: it differs from machine to machine.
 func extension(kind string) string {
 	kind, _, _ = strings.Cut(kind, ";")
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "image/png":
-		return ".png"
-	case "image/jpeg", "image/jpg":
-		return ".jpg"
-	case "image/gif":
-		return ".gif"
-	case "image/webp":
-		return ".webp"
-	case "image/svg+xml":
-		return ".svg"
-	case "audio/wav", "audio/x-wav", "audio/wave":
-		return ".wav"
-	case "audio/mpeg", "audio/mp3":
-		return ".mp3"
-	case "audio/ogg":
-		return ".ogg"
-	case "audio/flac":
-		return ".flac"
-	case "video/mp4":
-		return ".mp4"
-	case "application/pdf":
-		return ".pdf"
-	case "application/json":
-		return ".json"
-	case "application/zip":
-		return ".zip"
-	case "application/gzip", "application/x-gzip":
-		return ".gz"
-	case "text/plain":
-		return ".txt"
-	}
-	return ".bin"
+	return cmp.Or(extensions[strings.ToLower(strings.TrimSpace(kind))], ".bin")
 }

@@ -2,13 +2,10 @@ package inspect
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
 // target is what a command line says about the server to speak to.
@@ -33,25 +30,23 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 		return nil, "", err
 	}
 	var c *config.Config
-	var s config.Server
 	var err error
-	switch {
+	switch file, given := t.flags.file, t.flags.changed("config"); {
 	case t.command != nil:
-		c, s, err = t.fromCommand()
+		c, err = t.flags.program.Config(t.command, t.flags.era)
 	case t.api:
-		if c, err = t.flags.document.Config(t.name, &t.flags.remote); err == nil {
-			s = c.Servers[0]
-		}
+		c, err = t.flags.document.Config(t.name, &t.flags.remote)
 	case flags.IsURL(t.name):
-		c, s, err = t.fromURL()
+		if c, err = t.flags.remote.Config(t.name, t.flags.era); err == nil {
+			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, true) // with what 'mcp-bridge login' has kept
+		}
+	case t.name == "":
+		c, err = flags.Target(file, given, targetForms)
 	default:
-		c, s, err = t.fromFile()
+		c, err = flags.Target(file, given, targetForms, t.name)
 	}
 	if err != nil {
 		return nil, "", err
-	}
-	if all := t.command == nil && t.name == ""; !all {
-		c.Servers = []config.Server{s}
 	}
 	for i := range c.Servers {
 		s := &c.Servers[i]
@@ -68,7 +63,10 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 	if err := c.Validate(); err != nil {
 		return nil, "", exit.With(exit.Usage, err)
 	}
-	return c, s.Name, nil
+	if t.command == nil && t.name == "" {
+		return c, "", nil
+	}
+	return c, c.Servers[0].Name, nil
 }
 
 // useless refuses flags that the target has no use for: they would seem to
@@ -89,54 +87,11 @@ func (t target) useless() error {
 		{"era", (isCommand || remote) && !t.api, "the URL of an MCP server or a command behind --"},
 		{"config", !isCommand && !remote && !t.api, "the name of a server in the file"},
 	} {
-		if t.flags.changed(f.name) && !f.useful {
-			return exit.Usagef("--%s is of use with %s only", f.name, f.where)
+		if err := flags.Useless(t.flags.set, f.where, f.name); err != nil && !f.useful {
+			return err
 		}
 	}
 	return nil
-}
-
-func (t target) fromCommand() (*config.Config, config.Server, error) {
-	c := config.Default()
-	s, err := t.flags.program.Server(t.command, config.ShareSession)
-	if err == nil {
-		err = t.flags.program.Find(&s)
-	}
-	s.Era = t.flags.era
-	return &c, s, err
-}
-
-func (t target) fromURL() (*config.Config, config.Server, error) {
-	c := config.Default()
-	s, err := t.flags.remote.Server(t.name, config.ShareSession)
-	if err == nil {
-		err = (&flags.SignIn{}).On(s.HTTP, nil, true) // with what 'mcp-bridge login' has kept
-	}
-	s.Era = t.flags.era
-	return &c, s, err
-}
-
-func (t target) fromFile() (*config.Config, config.Server, error) {
-	file := t.flags.file
-	c, err := flags.Load(file)
-	if errors.Is(err, fs.ErrNotExist) && t.name == "" && !t.flags.changed("config") {
-		return nil, config.Server{}, exit.Usagef("there is no target, and no %s whose servers could be meant: %s", file, targetForms)
-	} else if errors.Is(err, fs.ErrNotExist) && !t.flags.changed("config") {
-		return nil, config.Server{}, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server: %s", t.name, file, targetForms)
-	} else if err != nil {
-		return nil, config.Server{}, err
-	}
-	if t.name == "" {
-		return c, config.Server{}, nil
-	}
-	var names []string
-	for _, s := range c.Servers {
-		if s.Name == t.name {
-			return c, s, nil
-		}
-		names = append(names, s.Name)
-	}
-	return nil, config.Server{}, exit.Usagef("%s has no server %q: %s", file, t.name, similar.Hint(t.name, names, "it has none"))
 }
 
 // targetForms says what a target can be.

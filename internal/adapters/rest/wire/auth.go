@@ -25,7 +25,9 @@ type Credential struct {
 	// of Header, Query and Cookie.
 	Key string `yaml:"value"`
 	// Header, Query and Cookie are the name under which Key is sent; at most one is set.
-	Header, Query, Cookie string
+	Header string `yaml:"header"`
+	Query  string `yaml:"query"`
+	Cookie string `yaml:"cookie"`
 	// User and Password are for HTTP's basic authentication.
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
@@ -34,8 +36,8 @@ type Credential struct {
 	// Client gets tokens by OAuth 2's client credentials.
 	Client *Client `yaml:"client"`
 	// AWS signs requests, and so does Hook.
-	AWS  *sign.AWS
-	Hook *sign.Hook
+	AWS  *sign.AWS  `yaml:"aws"`
+	Hook *sign.Hook `yaml:"hook"`
 }
 
 // Client is who asks for tokens (RFC 6749, section 4.4).
@@ -236,10 +238,19 @@ func (k *keyring) taken(in openapi.Place, encoded string) bool {
 	return k.dflt != nil && is(*k.dflt)
 }
 
+// credentials returns all of them.
+func (o *Options) credentials() []Credential {
+	all := slices.Collect(maps.Values(o.Credentials))
+	if o.Default != nil {
+		all = append(all, *o.Default)
+	}
+	return all
+}
+
 // secrets returns the texts that must not appear anywhere.
 func (k *keyring) secrets(o *Options) []string {
 	var out []string
-	add := func(c Credential) {
+	for _, c := range o.credentials() {
 		out = append(out, c.Key, c.Password, c.Bearer)
 		if c.Password != "" {
 			out = append(out, base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password)))
@@ -254,12 +265,6 @@ func (k *keyring) secrets(o *Options) []string {
 			out = append(out, slices.Collect(maps.Values(c.Hook.Headers))...)
 		}
 	}
-	for _, c := range o.Credentials {
-		add(c)
-	}
-	if o.Default != nil {
-		add(*o.Default)
-	}
 	for name, value := range o.Headers {
 		if Sensitive(name) {
 			out = append(out, value)
@@ -272,10 +277,7 @@ func (k *keyring) secrets(o *Options) []string {
 // probably a secret, by its name.
 func Sensitive(name string) bool {
 	name = strings.ToLower(name)
-	for _, word := range []string{"auth", "token", "key", "secret", "cookie", "password", "session", "signature", "credential"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "cookie", "password", "session", "signature", "credential"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
 }

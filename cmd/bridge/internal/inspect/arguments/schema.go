@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -35,11 +36,9 @@ func (s Schema) Arguments() []Argument {
 	}
 	var all []Argument
 	top.Get("properties").ForEach(func(name, v gjson.Result) bool {
-		about := v.Get("description").String() // beside a reference it says more than behind it
+		beside := v.Get("description").String() // a reference, it says more than behind it
 		v = s.follow(v)
-		if about == "" {
-			about = v.Get("description").String()
-		}
+		about := cmp.Or(beside, v.Get("description").String())
 		all = append(all, Argument{name.String(), required[name.String()], v, about})
 		return true
 	})

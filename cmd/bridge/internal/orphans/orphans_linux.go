@@ -1,4 +1,5 @@
-package main
+// Package orphans reaps processes that are nobody's.
+package orphans
 
 import (
 	"bytes"
@@ -11,17 +12,17 @@ import (
 	"time"
 )
 
-// afterOrphan is how long a child may have ended before it counts as an orphan. Our
+// After is how long a child may have ended before it counts as an orphan. Our
 // own children are waited for as soon as they end.
-const afterOrphan = 5 * time.Second
+const After = 5 * time.Second
 
-// reapOrphans waits for children that are nobody's, if this is process 1. In a
+// Reap waits for children that are nobody's, if this is process 1. In a
 // container that has no init of its own, the kernel hands processes to us whose
 // parents have ended. Those that a server has put into another process group or
 // session are not among what package stdio waits for: they would stay as zombies.
 //
 // The result is called to end that.
-func reapOrphans(after time.Duration) (done func()) {
+func Reap(after time.Duration) (done func()) {
 	if os.Getpid() != 1 {
 		return func() {}
 	}

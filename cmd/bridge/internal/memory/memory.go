@@ -1,4 +1,7 @@
-package main
+// Package memory keeps what the process has of memory small: the garbage collector heeds
+// the limit of a container, works no more than it has to, and what is not used goes back
+// to the system.
+package memory
 
 import (
 	"context"
@@ -10,9 +13,9 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// limitMemory tells the garbage collector the container's memory limit, so
+// Limit tells the garbage collector the container's memory limit, so
 // that it works harder before the kernel kills us. GOMEMLIMIT wins.
-func limitMemory(log *slog.Logger) {
+func Limit(log *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithLogger(slog.New(slog.DiscardHandler)), memlimit.WithProvider(memlimit.FromCgroup))
 	if err == nil && limit > 0 {
 		log.Debug("memory limit", "bytes", limit)
@@ -25,20 +28,20 @@ const (
 	releases     = 3
 )
 
-// shrink gives memory back. A collection halves the stack of a goroutine that
+// Shrink gives memory back. A collection halves the stack of a goroutine that
 // uses little of it: a few of them give back what sessions needed when they
 // were opened.
-func shrink() {
+func Shrink() {
 	for range 3 {
 		runtime.GC()
 	}
 	debug.FreeOSMemory()
 }
 
-// releaseMemory gives memory back to the system when calls cease, a few times,
+// Release gives memory back to the system by release when calls cease, a few times,
 // since clients may still have answers to read; until ctx ends. A bridge is idle most of the time, as a sidecar or on a desktop, and
 // the garbage collector alone would not run again for minutes.
-func releaseMemory(ctx context.Context, activity func() (now int, all uint64), release func()) {
+func Release(ctx context.Context, activity func() (now int, all uint64), release func()) {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
 	var seen uint64

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestReleaseMemory(t *testing.T) {
+func TestRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var now, released atomic.Int64
@@ -16,7 +16,7 @@ func TestReleaseMemory(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			releaseMemory(ctx, func() (int, uint64) { return int(now.Load()), all.Load() }, func() { released.Add(1) })
+			Release(ctx, func() (int, uint64) { return int(now.Load()), all.Load() }, func() { released.Add(1) })
 		}()
 		expect := func(after time.Duration, want int, what string) {
 			t.Helper()

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"os"
@@ -30,9 +30,9 @@ func growth(live uint64) int {
 	return min(max(int(heapFloor*100/live)-100, leastGrowth), mostGrowth)
 }
 
-// raiseHeapFloor has the heap collected when it reaches heapFloor, or five times
+// RaiseFloor has the heap collected when it reaches heapFloor, or five times
 // what is in use if that is less, or twice if that is more; until stop. A GOGC of the user's stays.
-func raiseHeapFloor() (stop func()) {
+func RaiseFloor() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}

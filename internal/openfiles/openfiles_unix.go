@@ -1,15 +1,16 @@
 //go:build unix
 
-package server
+// Package openfiles says how many files the process may have open.
+package openfiles
 
 import (
 	"math"
 	"syscall"
 )
 
-// maxFiles returns how many files the process may have open; 0 when that is not
+// Most returns how many files the process may have open; 0 when that is not
 // known.
-func maxFiles() int {
+func Most() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return 0

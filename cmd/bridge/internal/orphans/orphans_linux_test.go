@@ -1,4 +1,4 @@
-package main
+package orphans
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ const asInit = "ORPHANS_TEST_INIT"
 func TestOrphans(t *testing.T) {
 	switch os.Getenv(asInit) {
 	case "reap":
-		defer reapOrphans(time.Second)()
+		defer Reap(time.Second)()
 		orphan(t)
 		return
 	case "leave":

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"runtime"
@@ -32,7 +32,7 @@ func TestHeapFloor(t *testing.T) {
 		return s[0].Value.Uint64()
 	}
 	before := percent()
-	stop := raiseHeapFloor()
+	stop := RaiseFloor()
 	follow := func(want func(uint64) bool, what string) {
 		t.Helper()
 		for range 1000 { // a cleanup comes some time after its collection
@@ -56,7 +56,7 @@ func TestHeapFloor(t *testing.T) {
 	}
 
 	t.Setenv("GOGC", "77")
-	defer raiseHeapFloor()()
+	defer RaiseFloor()()
 	if got := percent(); got != before {
 		t.Errorf("with a GOGC of the user's the growth is %d %%, want %d", got, before)
 	}
