@@ -1,6 +1,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +56,7 @@ var _ bridge.Adapter = (*Adapter)(nil)
 // The adapter adds to each server, once, a receiving middleware that contains
 // panics of handlers. It does nothing in sessions that are not the adapter's.
 func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapter {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	o.Log = o.Log.With("server", name)
+	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 16 << 20
 	}

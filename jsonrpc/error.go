@@ -1,8 +1,9 @@
 package jsonrpc
 
 import (
-	"encoding/json"
 	"strconv"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // Error codes of JSON-RPC 2.0 and of MCP.
@@ -29,7 +30,7 @@ const (
 // NewError makes an error answer. data is raw JSON or nil.
 func NewError(id []byte, code int, message string, data []byte) *Message {
 	e := append([]byte(`{"code":`), strconv.Itoa(code)...)
-	e = appendString(append(e, `,"message":`...), message)
+	e = rawjson.AppendString(append(e, `,"message":`...), message)
 	if data != nil {
 		e = append(append(e, `,"data":`...), data...)
 	}
@@ -54,23 +55,9 @@ func NewNotification(method string, params []byte) *Message {
 func NewCancelled(requestID []byte, reason string) *Message {
 	p := append([]byte(`{"requestId":`), requestID...)
 	if reason != "" {
-		p = appendString(append(p, `,"reason":`...), reason)
+		p = rawjson.AppendString(append(p, `,"reason":`...), reason)
 	}
 	return &Message{Method: "notifications/cancelled", Params: append(p, '}')}
-}
-
-// appendString writes s as a JSON string.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
-			q, err := json.Marshal(s)
-			if err != nil {
-				panic(err) // a string always has a JSON form
-			}
-			return append(dst, q...)
-		}
-	}
-	return append(append(append(dst, '"'), s...), '"')
 }
 
 // method returns the method as a string. Those of the protocol cost no memory.

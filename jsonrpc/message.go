@@ -18,6 +18,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // Message is one request, notification or response: spans of the bytes that it
@@ -87,7 +89,7 @@ func (m *Message) Renamed(name string) *Message {
 	at := offset(m.Params, m.name)
 	c := *m
 	c.buf = nil // it stays m's
-	c.rename = appendString(nil, name)
+	c.rename = rawjson.AppendString(nil, name)
 	c.edits = slices.DeleteFunc(slices.Clone(m.edits), func(e Edit) bool { return e.From == at && e.To > at })
 	c.edits = merged(c.edits, []Edit{{From: at, To: at + len(m.name), Text: c.rename}})
 	return &c
@@ -142,7 +144,7 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 	}
 	if m.Method != "" {
 		dst = append(dst, `,"method":`...)
-		dst = appendString(dst, m.Method)
+		dst = rawjson.AppendString(dst, m.Method)
 	}
 	from := len(dst)
 	switch {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
@@ -130,10 +132,10 @@ func (l *Log) Action(principal, action, outcome string) bool {
 	b := time.Now().AppendFormat([]byte(`{"time":"`), "2006-01-02T15:04:05.000Z07:00")
 	b = append(b, `","level":"INFO","msg":"console"`...)
 	if principal != "" {
-		b = appendText(append(b, `,"principal":`...), principal)
+		b = gjson.AppendJSONString(append(b, `,"principal":`...), principal)
 	}
-	b = appendText(append(b, `,"action":`...), action)
-	b = appendText(append(b, `,"outcome":`...), outcome)
+	b = gjson.AppendJSONString(append(b, `,"action":`...), action)
+	b = gjson.AppendJSONString(append(b, `,"outcome":`...), outcome)
 	return l.queued(append(b, "}\n"...))
 }
 
@@ -145,28 +147,28 @@ func (l *Log) line(b []byte, p *report.Report) []byte {
 	b = append(b, `{"time":"`...)
 	b = p.Began.AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
 	b = append(b, `","level":"INFO","msg":"call","server":`...)
-	b = appendText(b, p.Server)
-	b = appendText(append(b, `,"method":`...), clipped(p.Request.Method))
+	b = gjson.AppendJSONString(b, p.Server)
+	b = gjson.AppendJSONString(append(b, `,"method":`...), clipped(p.Request.Method))
 	if name := p.Request.GivenName(); name != "" {
-		b = appendText(append(b, `,"name":`...), clipped(name))
+		b = gjson.AppendJSONString(append(b, `,"name":`...), clipped(name))
 	}
 	if p.Principal != "" {
-		b = appendText(append(b, `,"principal":`...), p.Principal)
+		b = gjson.AppendJSONString(append(b, `,"principal":`...), p.Principal)
 	}
 	if p.Session != "" {
-		b = appendText(append(b, `,"session":`...), p.Session)
+		b = gjson.AppendJSONString(append(b, `,"session":`...), p.Session)
 	}
 	if l.instance != "" {
-		b = appendText(append(b, `,"instance":`...), l.instance)
+		b = gjson.AppendJSONString(append(b, `,"instance":`...), l.instance)
 	}
 	if p.Front != "" {
-		b = appendText(append(b, `,"front":`...), p.Front)
+		b = gjson.AppendJSONString(append(b, `,"front":`...), p.Front)
 	}
-	b = appendText(append(b, `,"era":`...), era.Name(p.Revision))
+	b = gjson.AppendJSONString(append(b, `,"era":`...), era.Name(p.Revision))
 	if p.Speaks != "" {
-		b = appendText(append(b, `,"server_era":`...), era.Name(p.Speaks))
+		b = gjson.AppendJSONString(append(b, `,"server_era":`...), era.Name(p.Speaks))
 	}
-	b = appendText(append(b, `,"outcome":`...), p.Outcome.String())
+	b = gjson.AppendJSONString(append(b, `,"outcome":`...), p.Outcome.String())
 	if p.Code != 0 {
 		b = strconv.AppendInt(append(b, `,"code":`...), p.Code, 10)
 	}

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 // redacted stands in place of a secret.
@@ -30,12 +33,7 @@ func IsSecret(name string) bool {
 		}
 		return r
 	}, strings.ToLower(name))
-	for _, part := range secretNames {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return name == "auth" || name == "pwd" || name == "pin"
+	return name == "auth" || name == "pwd" || name == "pin" || slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // secretText finds what looks like a secret within a text: a header's line,
@@ -140,12 +138,12 @@ func (r *redactor) members(open json.Delim) error {
 				return err
 			}
 			name, _ := t.(string) // a decoder takes nothing else
-			r.out = append(appendText(r.out, clipped(name)), ':')
+			r.out = append(gjson.AppendJSONString(r.out, clipped(name)), ':')
 			if IsSecret(name) {
 				if err := r.skip(); err != nil {
 					return err
 				}
-				r.out = appendText(r.out, redacted)
+				r.out = gjson.AppendJSONString(r.out, redacted)
 				continue
 			}
 		}
@@ -189,12 +187,12 @@ func (r *redactor) text(s string) error {
 		in.in.UseNumber()
 		err := in.value()
 		if errors.Is(err, errFull) {
-			r.out = appendText(r.out, string(in.out))
+			r.out = gjson.AppendJSONString(r.out, string(in.out))
 			return errFull
 		}
 		if err == nil {
 			if _, err = in.in.Token(); errors.Is(err, io.EOF) { // nothing follows
-				r.out = appendText(r.out, string(in.out))
+				r.out = gjson.AppendJSONString(r.out, string(in.out))
 				return nil
 			}
 		}
@@ -210,23 +208,9 @@ func (r *redactor) text(s string) error {
 	if !whole {
 		s += "…"
 	}
-	r.out = appendText(r.out, s)
+	r.out = gjson.AppendJSONString(r.out, s)
 	if !whole {
 		return errFull
 	}
 	return nil
-}
-
-// appendText appends a text as a JSON string.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			q, err := json.Marshal(s)
-			if err != nil {
-				panic(err) // a string always has a JSON form
-			}
-			return append(b, q...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }

@@ -1,9 +1,8 @@
 package era
 
 import (
-	"unicode/utf8"
-
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -97,17 +96,7 @@ func elicitation(params []byte, from, to string, had []byte, mint func() string)
 }
 
 // short returns the beginning of a text that a stranger chose.
-func short(s string) string {
-	const most = 40
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
+func short(s string) string { return visible.Short(s, 40) }
 
 // simpleForm is a form as 2025-06-18 has them: no defaults but of booleans,
 // titles of choices beside the choices, one choice at a time.

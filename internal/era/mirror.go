@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -78,7 +80,7 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 		return errors.New("stands where no chain of properties leads")
 	case !ok || name == "":
 		return errors.New("must be a string and not empty")
-	case !isToken(name):
+	case !httpguts.ValidHeaderFieldName(name):
 		return errors.New("must be a token: letters, digits and !#$%&'*+-.^_`|~")
 	case kind != "string" && kind != "integer" && kind != "boolean":
 		return errors.New("needs a property of type string, integer or boolean")
@@ -104,17 +106,6 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	m.headers = append(m.headers, mirrored{header: header, kind: kind, path: a.path})
 	at.header = len(m.headers)
 	return nil
-}
-
-// isToken reports whether s is a token of HTTP (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // place names a property for people; a very long name is cut.
@@ -308,11 +299,4 @@ func safeInteger(raw string) (int64, bool) {
 	return n, true
 }
 
-func isDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
-}
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

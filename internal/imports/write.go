@@ -2,6 +2,7 @@ package imports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -159,10 +160,7 @@ func (s *server) check() string {
 	var all []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		_, message, _ := strings.Cut(line, fmt.Sprintf("server %q: ", s.name))
-		if message == "" {
-			message = line
-		}
-		all = append(all, message)
+		all = append(all, cmp.Or(message, line))
 	}
 	return strings.Join(all, "; ")
 }

@@ -3,6 +3,7 @@
 package scopes
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -65,9 +66,7 @@ func (a *subject) matches(pattern, name string) bool {
 // match adds what the patterns of a server ask for that fit the subject, which has that
 // name there.
 func (n *Need) match(c *config.Server, a *subject, name string) {
-	if name == "" {
-		name = a.name
-	}
+	name = cmp.Or(name, a.name)
 	if a.tool && !a.doubtful && !n.Grant(c.Name, name) {
 		return // it is hidden from the caller, whatever its scopes
 	}

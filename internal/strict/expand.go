@@ -1,8 +1,10 @@
 package strict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,16 +115,9 @@ func (d *Decoder) Redact(message string) string { return Redact(message, d.Secre
 // Redact puts references in the place of values from the environment. secrets
 // has the references by value.
 func Redact(message string, secrets map[string]string) string {
-	values := make([]string, 0, len(secrets))
-	for value := range secrets {
-		values = append(values, value)
-	}
 	// The longest first: one value may be a part of another.
-	slices.SortFunc(values, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
+	values := slices.SortedFunc(maps.Keys(secrets), func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
 	for _, value := range values {
 		quoted := strconv.Quote(value)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -215,7 +216,7 @@ const stepBytes = 64
 
 // space returns the index of the first byte from i on that is not white space.
 func (w *quickly) space(i int) int {
-	end := jsonrpc.Space(w.b, i)
+	end := rawjson.Space(w.b, i)
 	w.steps -= (end - i) / stepBytes
 	return end
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // maxSchema is the size above which schemas are not compiled.
@@ -137,7 +137,7 @@ func (c *Cache) check(schema, args []byte, closed, mend bool) ([]byte, error) {
 	}
 	e := c.entry(schema)
 	e.once.Do(e.compile)
-	if e.err == nil && args[jsonrpc.Space(args, 0)] == '{' && (!closed || e.fast != nil && e.fast.closed) && e.fast.fits(args, true) {
+	if e.err == nil && args[rawjson.Space(args, 0)] == '{' && (!closed || e.fast != nil && e.fast.closed) && e.fast.fits(args, true) {
 		return args, nil
 	}
 	v, fault := decode(args, false)

@@ -50,6 +50,18 @@ func Text(s string) string {
 	return string(b)
 }
 
+// Short returns a text, or of one that has more bytes its beginning, cut between
+// characters, and an ellipsis.
+func Short(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
 // JSON returns JSON that says the same, without hidden characters: they can only
 // stand in texts, where they are escaped. b is not changed, and returned if it has
 // none.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -247,12 +248,7 @@ func (e *eventReader) next() (part []byte, ends bool, err error) {
 
 // settled reports whether no request waits for its answer.
 func settled(open [][]byte) bool {
-	for _, id := range open {
-		if id != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(open, func(id []byte) bool { return id != nil })
 }
 
 // settle strikes out the request that an event answers. Its beginning tells: instances

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -71,10 +72,7 @@ const keptSchemas = 512
 // the certificates that c names; the document is read when it is needed first.
 // Close ends it.
 func New(name string, c Config, o Options) (*Adapter, error) {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	o.Log = o.Log.With("server", name)
+	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	fetch, err := c.newFetcher()
 	if err != nil {
 		return nil, err
@@ -86,7 +84,7 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 
 // Check tells why the API cannot be used as things are.
 func (a *Adapter) Check() error {
-	if a.c.OpenAPI != "" && a.c.Document == nil && !isURL(a.c.OpenAPI) {
+	if a.c.OpenAPI != "" && a.c.Document == nil && !address.IsHTTP(a.c.OpenAPI) {
 		if _, err := os.Stat(a.c.OpenAPI); err != nil {
 			return fmt.Errorf("openapi: %w", err)
 		}
@@ -383,7 +381,7 @@ type Report struct {
 // It connects to nothing. The error is of type Faults when entries of
 // Config.Tools are wrong.
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
-	if isURL(c.OpenAPI) {
+	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
 		return &Report{Unread: true}, err
 	}
@@ -400,9 +398,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	if len(m.faults) > 0 {
 		return nil, m.faults
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	source, err := c.way(m, name, &o, nil)
 	if err != nil {
 		return nil, err

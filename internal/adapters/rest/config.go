@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 )
 
@@ -147,7 +148,7 @@ func (c *Config) Validate() error {
 	for _, fault := range c.Catalog.faults() {
 		add("%s", fault)
 	}
-	if isURL(c.OpenAPI) {
+	if address.IsHTTP(c.OpenAPI) {
 		if u, err := url.Parse(c.OpenAPI); err != nil || u.Host == "" || u.User != nil {
 			add("openapi must be a file or a URL, such as https://api.example.com/openapi.json, without a password")
 		}
@@ -162,11 +163,11 @@ func (c *Config) Validate() error {
 		add("overlays is of no use without openapi: it changes a document")
 	}
 	for i, o := range c.Overlays {
-		if o == "" || isURL(o) {
+		if o == "" || address.IsHTTP(o) {
 			add("overlays: item %d: must be a file: what changes the document is the operator's", i+1)
 		}
 	}
-	if c.KeepDir != "" && !isURL(c.OpenAPI) {
+	if c.KeepDir != "" && !address.IsHTTP(c.OpenAPI) {
 		add("keep_dir is of no use without a URL in openapi: it is for a document that may be out of reach")
 	}
 	for i, t := range c.Trusted {
@@ -237,10 +238,6 @@ func headerFaults(headers map[string]string) []string {
 		}
 	}
 	return all
-}
-
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
 // isBase reports whether s is an address that paths can be put behind.

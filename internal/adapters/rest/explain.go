@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
+	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
 // Explained is a tool, line by line.
@@ -70,7 +71,7 @@ const generated = "generated"
 
 func (x *explainer) add(what, text, from string) {
 	if text = strings.Join(strings.Fields(x.redact(text)), " "); text != "" {
-		x.out = append(x.out, Line{what, cut(text, 120), from})
+		x.out = append(x.out, Line{what, visible.Short(text, 120), from})
 	}
 }
 

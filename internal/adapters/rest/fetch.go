@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 const (
@@ -63,7 +64,7 @@ func (c *Config) newFetcher() (*fetcher, error) {
 		}
 	}
 	origins := c.Trusted
-	if isURL(c.OpenAPI) {
+	if address.IsHTTP(c.OpenAPI) {
 		origins = append([]string{c.OpenAPI}, origins...)
 	}
 	for _, o := range origins {
@@ -168,12 +169,7 @@ func (f *fetcher) close() {
 }
 
 func (f *fetcher) may(u *url.URL) bool {
-	for _, o := range f.from {
-		if httpclient.SameOrigin(o, u) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.from, func(o *url.URL) bool { return httpclient.SameOrigin(o, u) })
 }
 
 // stamp is how a file looks from outside. The zero stamp is that of none.
@@ -207,7 +203,7 @@ type moment struct {
 func lookAt(texts []string) moment {
 	m := moment{time.Now(), map[string]stamp{}}
 	for _, t := range texts {
-		if t != "" && !isURL(t) {
+		if t != "" && !address.IsHTTP(t) {
 			m.files[t] = stampOf(t)
 		}
 	}
@@ -218,7 +214,7 @@ func lookAt(texts []string) moment {
 func watch(fetch *fetcher, texts []string, before moment) *watched {
 	w := &watched{fetch: fetch, files: map[string]stamp{}}
 	for _, t := range texts {
-		if isURL(t) {
+		if address.IsHTTP(t) {
 			w.urls = append(w.urls, t)
 			continue
 		}

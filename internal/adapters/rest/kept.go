@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // maxKeptFile is how large a file with a kept document may be: a document as large as
@@ -67,7 +68,7 @@ func sumOf(address string) string {
 
 // keptPath returns where the last good document is kept; empty if it is not.
 func (c *Config) keptPath() string {
-	if c.KeepDir == "" || !isURL(c.OpenAPI) {
+	if c.KeepDir == "" || !address.IsHTTP(c.OpenAPI) {
 		return ""
 	}
 	return filepath.Join(c.KeepDir, sumOf(c.OpenAPI)+".json")

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	publication "github.com/mcp-bridge/bridge/internal/adapters/rest/catalog"
+	"github.com/mcp-bridge/bridge/internal/address"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
@@ -53,7 +54,7 @@ func (c *Catalog) location() string {
 func (c *Catalog) faults() []string {
 	var all []string
 	add := func(text string) { all = append(all, "catalog: "+text) }
-	if u, err := url.Parse(c.URL); c.URL != "" && (!isURL(c.URL) || err != nil || u.Host == "" || u.User != nil) {
+	if u, err := url.Parse(c.URL); c.URL != "" && (!address.IsHTTP(c.URL) || err != nil || u.Host == "" || u.User != nil) {
 		add("url must be an address such as https://flows.example.com/tools.json, without a password")
 	}
 	if c.File != "" && c.URL != "" {
@@ -213,7 +214,7 @@ func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, 
 func (c *Config) below(request string) (string, error) {
 	method, target, _ := strings.Cut(strings.TrimSpace(request), " ")
 	target = strings.TrimSpace(target)
-	if !isURL(target) {
+	if !address.IsHTTP(target) {
 		return request, climbs(target)
 	}
 	base := strings.TrimSuffix(c.BaseURL, "/")

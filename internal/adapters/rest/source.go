@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/validate"
+	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
 // Options are what is not the API's own.
@@ -173,7 +175,7 @@ func (c *Config) catalog(m *material, name string) *catalog {
 			title = m.doc.Title
 		}
 		if text := strings.TrimSpace(m.doc.Description); text != "" {
-			about = append(about, cut(text, maxAbout))
+			about = append(about, visible.Short(text, maxAbout))
 		}
 	}
 	if out.mode == ModeSearch {
@@ -190,14 +192,6 @@ func (c *Config) catalog(m *material, name string) *catalog {
 
 // maxAbout is how much of a document's description becomes instructions.
 const maxAbout = 2000
-
-// cut shortens a text.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
 
 // way makes the way to the API.
 func (c *Config) way(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
@@ -218,7 +212,7 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 	most := o.maxMessage()
 	// Of binary answers, results have four bytes for three; of texts, structured
 	// content beside them.
-	body := min(or(int(c.Limits.Body), 8<<20), most*2/3)
+	body := min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3)
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
@@ -229,18 +223,11 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 }
 
 // maxMessage returns how many bytes a result may have.
-func (o *Options) maxMessage() int { return or(o.MaxMessage, 16<<20) }
+func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }
 
 // maxAnswer returns how many bytes of text a result may have, unless its tool says
 // otherwise.
-func (c *Config) maxAnswer() int { return or(int(c.Limits.Answer), 100<<10) }
-
-func or(v, otherwise int) int {
-	if v == 0 {
-		return otherwise
-	}
-	return v
-}
+func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) }
 
 // of returns the credentials for a document. A value of which nobody has said
 // where it goes is for the one scheme that says so.

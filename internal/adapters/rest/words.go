@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -74,12 +75,7 @@ func stem(w string) string {
 }
 
 func hasSuffix(w string, ends ...string) bool {
-	for _, end := range ends {
-		if strings.HasSuffix(w, end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(w, end) })
 }
 
 // stems returns the words of a text, stemmed.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -75,12 +76,10 @@ func (p *peer) takeStateless(a arrival) bool {
 // hasStateless reports whether one of the elements of a batch is of the stateless
 // era.
 func hasStateless(elements [][]byte) bool {
-	for _, e := range elements {
-		if m, err := jsonrpc.Parse(e); err == nil && gateway.IsStateless(m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(elements, func(e []byte) bool {
+		m, err := jsonrpc.Parse(e)
+		return err == nil && gateway.IsStateless(m)
+	})
 }
 
 // callStateless makes a call that belongs to no session.

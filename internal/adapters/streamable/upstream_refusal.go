@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -157,16 +158,12 @@ func (r *refusal) said(what string) string {
 
 // printable is what is passed on of a server's message.
 func printable(text string) string {
-	clean := strings.Map(func(c rune) rune {
+	return visible.Short(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return ' '
 		}
 		return c
-	}, text)
-	if len(clean) > maxSaid {
-		clean = strings.ToValidUTF8(clean[:maxSaid], "") + "…"
-	}
-	return clean
+	}, text), maxSaid)
 }
 
 // verdict is what a refusal means for a message that was sent. It notes a

@@ -2,20 +2,12 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"strconv"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/mcp-bridge/bridge/internal/seal"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
-
-//go:embed hook.lua
-var hookScript string
-
-var putHook = redis.NewScript(hookScript)
 
 // Hooks keeps the last webhook of each server for all instances, also those that start
 // later: its body, under a number that rises.
@@ -33,19 +25,13 @@ func (s *Store) hook(server string) string { return s.member("hook:" + server) }
 // Next returns the number of the next webhook of a server.
 func (h Hooks) Next(ctx context.Context, server string) (int64, error) {
 	n, err := h.s.c.HIncrBy(ctx, h.s.hook(server), "c", 1).Result()
-	if err != nil {
-		return 0, unavailable("number a webhook", err)
-	}
-	return n, nil
+	return n, unavailable("number a webhook", err)
 }
 
 // Put keeps the body of a webhook, unless a later one is there.
 func (h Hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
 	key := h.s.hook(server)
-	if err := putHook.Run(ctx, h.s.c, []string{key}, n, h.seals.Seal(place(key, n), body)).Err(); err != nil {
-		return unavailable("keep a webhook", err)
-	}
-	return nil
+	return unavailable("keep a webhook", putHook.Run(ctx, h.s.c, []string{key}, n, h.seals.Seal(place(key, n), body)).Err())
 }
 
 // Get returns the last webhook of a server. The error is session.ErrNotFound also for what

@@ -5,7 +5,7 @@ package redis
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,32 +22,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
-//go:embed put.lua
-var putScript string
-
-//go:embed take.lua
-var takeScript string
-
-//go:embed save.lua
-var saveScript string
-
-//go:embed keep.lua
-var keepScript string
-
-//go:embed drop.lua
-var dropScript string
-
-//go:embed join.lua
-var joinScript string
+//go:embed *.lua
+var scripts embed.FS
 
 var (
-	put  = redis.NewScript(putScript)
-	take = redis.NewScript(takeScript)
-	save = redis.NewScript(saveScript)
-	keep = redis.NewScript(keepScript)
-	drop = redis.NewScript(dropScript)
-	join = redis.NewScript(joinScript)
+	put        = script("put")
+	take       = script("take")
+	save       = script("save")
+	keep       = script("keep")
+	drop       = script("drop")
+	join       = script("join")
+	putHook    = script("hook")
+	takeStream = script("replay")
 )
+
+func script(name string) *redis.Script {
+	text, err := scripts.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err) // it is not among them
+	}
+	return redis.NewScript(string(text))
+}
 
 // Options configure a Store.
 type Options struct {
@@ -97,6 +92,9 @@ func (s *Store) place(key string) string {
 func (s *Store) member(id string) string { return s.o.Prefix + ":{m}:" + id }
 func (s *Store) all() string             { return s.member("all") }
 func unavailable(what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%w: %s: %w", session.ErrUnavailable, what, err)
 }
 
@@ -240,10 +238,7 @@ func (s *Store) Keep(ctx context.Context, all []session.Held) (fenced []session.
 
 // Delete implements session.Keeper.
 func (s *Store) Delete(ctx context.Context, h session.Held) error {
-	if err := drop.Run(ctx, s.c, []string{s.place(h.Key)}, s.o.Owner, h.Epoch).Err(); err != nil {
-		return unavailable("delete", err)
-	}
-	return nil
+	return unavailable("delete", drop.Run(ctx, s.c, []string{s.place(h.Key)}, s.o.Owner, h.Epoch).Err())
 }
 
 // forgetAfter is how long a member that does not beat is listed.
@@ -394,10 +389,7 @@ func (s *Store) info(ctx context.Context, section, line string) (all []string, e
 // Present implements cluster.Registry.
 func (s *Store) Present(ctx context.Context, id string) (bool, error) {
 	n, err := s.c.Exists(ctx, s.member(id)).Result()
-	if err != nil {
-		return false, unavailable("look for a member", err)
-	}
-	return n > 0, nil
+	return n > 0, unavailable("look for a member", err)
 }
 
 // Leave implements cluster.Registry.

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"strconv"
 	"strings"
@@ -12,11 +11,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/replay"
 )
-
-//go:embed replay.lua
-var replayScript string
-
-var takeStream = redis.NewScript(replayScript)
 
 // Streams keep copies of the streams of sessions, each in a stream of the store: entries
 // are sealed to their stream and place.

@@ -39,10 +39,7 @@ func (t Tasks) Note(ctx context.Context, server, task, principal string) error {
 	ctx, cancel := context.WithTimeout(ctx, taskWithin)
 	defer cancel()
 	key := t.key(server, task, principal)
-	if err := t.s.c.Set(ctx, key, t.seals.Seal(key, nil), taskLife).Err(); err != nil {
-		return unavailable("note a task", err)
-	}
-	return nil
+	return unavailable("note a task", t.s.c.Set(ctx, key, t.seals.Seal(key, nil), taskLife).Err())
 }
 
 // Noted implements bridge.Owners. What does not open counts as missing.

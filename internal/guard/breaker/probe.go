@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/mcp-bridge/bridge"
 )
@@ -84,10 +86,7 @@ func (g *guarded) busy() bool { return g.under.Load() > 0 }
 // may do one thing at a time.
 func (b *Breaker) present() (found *guarded) {
 	b.conns.mu.Lock()
-	all := make([]*guarded, 0, len(b.conns.open))
-	for g := range b.conns.open {
-		all = append(all, g)
-	}
+	all := slices.Collect(maps.Keys(b.conns.open))
 	b.conns.mu.Unlock()
 	for _, g := range all {
 		open, idle := g.conn.Idle()

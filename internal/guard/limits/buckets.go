@@ -2,6 +2,7 @@ package limits
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,12 +87,7 @@ func (p *limiter) take(principal string, of []limit, goesOn func() bool) (wait t
 
 // has reports whether all of the buckets have a token.
 func has(buckets []*rate.Limiter, now time.Time) bool {
-	for _, l := range buckets {
-		if l.TokensAt(now) < 1 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(buckets, func(l *rate.Limiter) bool { return l.TokensAt(now) < 1 })
 }
 
 // spend takes a token of each; one that there is not, from those to come.

@@ -5,6 +5,7 @@ package conns
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,12 +113,7 @@ func (c *Connections) List() []Status {
 func (c *Connections) all() []*connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*connection, 0, len(c.open))
-	for _, o := range c.open {
-		all = append(all, o)
-	}
-	slices.SortFunc(all, func(a, b *connection) int { return int(a.id) - int(b.id) })
-	return all
+	return slices.SortedFunc(maps.Values(c.open), func(a, b *connection) int { return int(a.id) - int(b.id) })
 }
 
 // Stop ends a connection as if its server had: calls under way are lost, and the next call

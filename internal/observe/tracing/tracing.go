@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 	"go.opentelemetry.io/otel/attribute"
@@ -21,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -106,14 +106,7 @@ const maxSpanText = 128
 
 // short returns the beginning of s, cut between characters.
 func short(s string) string {
-	if len(s) > maxSpanText {
-		n := maxSpanText
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD") // exporters drop a whole batch for a text that is not
+	return strings.ToValidUTF8(visible.Short(s, maxSpanText), "\uFFFD") // exporters drop a whole batch for a text that is not
 }
 
 // maxLooked is how long a result may be to be looked into for isError: those of

@@ -17,6 +17,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -152,9 +153,7 @@ func read(item gjson.Result) (*Tool, error) {
 		return nil, err
 	}
 	hints := item.Get("annotations")
-	if t.Title == "" {
-		t.Title = hints.Get("title").String()
-	}
+	t.Title = cmp.Or(t.Title, hints.Get("title").String())
 	for _, name := range Hints {
 		if hint := hints.Get(name); hint.IsBool() {
 			if t.Annotations == nil {

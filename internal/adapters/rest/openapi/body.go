@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
 )
 
@@ -190,7 +192,7 @@ func (r *reader) encode(f *Field, e *tree.Node) {
 	for i := range headers.Members() {
 		m := &headers.Members()[i]
 		h := r.soft(&m.Node)
-		if h == nil || strings.EqualFold(m.Name, "Content-Type") || !isToken(m.Name) {
+		if h == nil || strings.EqualFold(m.Name, "Content-Type") || !httpguts.ValidHeaderFieldName(m.Name) {
 			continue
 		}
 		s := h.Get("schema")

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // document reads the tree of a whole document into doc.
@@ -36,7 +38,7 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	l.siblings = !swagger && !strings.HasPrefix(doc.Format, "3.0")
 	info := l.soft(root.Get("info"))
 	doc.Title, doc.Version, doc.Description = info.Scalar("title"), info.Scalar("version"), info.Scalar("description")
-	if self := root.Str("$self"); isURL(self) && doc.Location == "" {
+	if self := root.Str("$self"); address.IsHTTP(self) && doc.Location == "" {
 		doc.Location, l.files[0].location = self, self
 	}
 	r := &reader{loader: l, swagger: swagger, seen: map[string]bool{}, left: maxParts}
@@ -72,7 +74,7 @@ func (l *loader) soft(n *tree.Node) *tree.Node {
 
 // remote reports whether a node stands in a text that was read from a URL.
 func (l *loader) remote(n *tree.Node) bool {
-	return n != nil && isURL(l.files[n.File].location) && (n.File > 0 || l.src.Data == nil)
+	return n != nil && address.IsHTTP(l.files[n.File].location) && (n.File > 0 || l.src.Data == nil)
 }
 
 // reader turns the parts of a document into the model.
@@ -219,10 +221,7 @@ func (r *reader) flows(n *tree.Node) []Flow {
 	}
 	if flow := n.Str("flow"); flow != "" { // Swagger 2.0
 		kind := map[string]string{"application": "clientCredentials", "accessCode": "authorizationCode"}[flow]
-		if kind == "" {
-			kind = flow
-		}
-		return []Flow{one(kind, n)}
+		return []Flow{one(cmp.Or(kind, flow), n)}
 	}
 	var out []Flow
 	flows := r.soft(n.Get("flows"))

@@ -10,11 +10,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/overlay"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // Fetcher reads documents from URLs. It decides which addresses may be reached,
@@ -106,7 +106,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 	if src.MaxFiles == 0 {
 		src.MaxFiles = maxFiles
 	}
-	if !isURL(src.Location) && src.Location != "" {
+	if !address.IsHTTP(src.Location) && src.Location != "" {
 		abs, err := filepath.Abs(src.Location)
 		if err != nil {
 			return nil, err
@@ -182,16 +182,12 @@ func (l *loader) done() {
 	}
 }
 
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
-}
-
 // name is how messages call a file.
 func (l *loader) name(location string) string {
 	if location == "" {
 		return "the document"
 	}
-	if u, err := url.Parse(location); err == nil && isURL(location) {
+	if u, err := url.Parse(location); err == nil && address.IsHTTP(location) {
 		u.RawQuery, u.User = "", nil // may be secrets
 		return u.String()
 	}
@@ -244,7 +240,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 		return nil, errors.New("is not read any more")
 	case location == "":
 		return nil, errors.New("no document is named")
-	case isURL(location):
+	case address.IsHTTP(location):
 		if l.src.Fetcher == nil {
 			return nil, errors.New("URLs are not allowed here")
 		}

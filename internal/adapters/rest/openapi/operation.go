@@ -1,9 +1,12 @@
 package openapi
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
 )
@@ -45,12 +48,8 @@ func (r *reader) path(doc *Document, path string, n *tree.Node) {
 		if common.servers == nil {
 			common.servers = r.servers(it.Get("servers"))
 		}
-		if common.summary == "" {
-			common.summary = it.Scalar("summary")
-		}
-		if common.description == "" {
-			common.description = it.Scalar("description")
-		}
+		common.summary = cmp.Or(common.summary, it.Scalar("summary"))
+		common.description = cmp.Or(common.description, it.Scalar("description"))
 	}
 	for _, it := range items {
 		for i := range it.Members() {
@@ -84,7 +83,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 			doc.Lost = append(doc.Lost, op)
 		}
 	}()
-	if !isToken(method) {
+	if !httpguts.ValidHeaderFieldName(method) {
 		r.warn(at, "%s: not a method of HTTP: left out", tree.Short(key))
 		return
 	}
@@ -107,15 +106,9 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 		path = "/" + path
 	}
 	*op = Operation{ID: n.Scalar("operationId"), Method: method, Path: path, written: common.path,
-		Summary: n.Scalar("summary"), Description: n.Scalar("description"),
+		Summary: cmp.Or(n.Scalar("summary"), common.summary), Description: cmp.Or(n.Scalar("description"), common.description),
 		Deprecated: n.Flag("deprecated"), Tags: n.Strings("tags"),
 		File: r.name(r.files[at.File].location), Line: int(at.Line)}
-	if op.Summary == "" {
-		op.Summary = common.summary
-	}
-	if op.Description == "" {
-		op.Description = common.description
-	}
 	op.Servers = common.servers
 	if s := n.Get("servers"); s != nil {
 		op.Servers = r.servers(s)
@@ -148,21 +141,6 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 
 // operationParts is how many parts an operation counts by itself.
 const operationParts = 10
-
-// isToken reports whether s can stand where HTTP has a method or the name of a
-// header (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
-			return false
-		}
-	}
-	return true
-}
 
 func (r *reader) extension(n *tree.Node) Extension {
 	var x Extension
@@ -214,7 +192,7 @@ func (r *reader) responses(n *tree.Node) []Response {
 			resp.Content = r.media(or(n.Strings("produces"), r.produces), s)
 		}
 		for _, h := range r.soft(a.Get("headers")).Members() {
-			if len(resp.Headers) < maxHeaders && isToken(h.Name) {
+			if len(resp.Headers) < maxHeaders && httpguts.ValidHeaderFieldName(h.Name) {
 				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(h.Name))
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
 )
 
@@ -141,7 +143,7 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 		if OfConnection(p.Name) { // nobody but the connection can know it
 			return nil
 		}
-		if !isToken(p.Name) {
+		if !httpguts.ValidHeaderFieldName(p.Name) {
 			r.warn(at, "%s: %q cannot be the name of a header: left out", op.Key(), tree.Short(p.Name))
 			return nil
 		}

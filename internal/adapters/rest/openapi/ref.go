@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // maxChain bounds how many references may follow one another.
@@ -182,17 +183,17 @@ func (l *loader) other(f *file, name string) (*file, string) {
 // join returns the location of what is called name from where base is.
 func join(base, name string) (where, problem string) {
 	switch {
-	case isURL(name):
+	case address.IsHTTP(name):
 		return name, ""
 	case base == "":
 		return "", "a document without a place of its own cannot refer to files"
-	case isURL(base):
+	case address.IsHTTP(base):
 		b, err := url.Parse(base)
 		if err != nil {
 			return "", "the document's own URL cannot be read"
 		}
 		u, err := b.Parse(name)
-		if err != nil || !isURL(u.String()) {
+		if err != nil || !address.IsHTTP(u.String()) {
 			return "", "leads nowhere from a URL"
 		}
 		return u.String(), ""

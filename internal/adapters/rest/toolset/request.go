@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -291,11 +292,8 @@ func (b *own) tool() *Tool {
 	}
 	schema = object.Put(schema, "additionalProperties", []byte("false"))
 	seen := &openapi.Tool{
-		Name: e.Shown(), Title: e.Title, Description: e.About, InputSchema: schema,
+		Name: e.Shown(), Title: e.Title, Description: cmp.Or(e.About, RequestOf(b.op)), InputSchema: schema,
 		Operation: b.op, Arguments: b.args, Annotations: annotations(b.op.Method, e.Writes),
-	}
-	if seen.Description == "" {
-		seen.Description = RequestOf(b.op)
 	}
 	for _, a := range b.args {
 		if a.Place == openapi.InBody {

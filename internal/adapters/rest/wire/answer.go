@@ -17,11 +17,11 @@ import (
 
 // statusLine says which answer came to which request.
 func (s *Source) statusLine(status int, p *Plan) string {
-	line := fmt.Sprint(status)
-	if name := http.StatusText(status); name != "" {
-		line += " " + name
-	}
-	return line + " from " + p.Method + " " + p.path
+	return statusText(status) + " from " + p.Method + " " + p.path
+}
+
+func statusText(status int) string {
+	return strings.TrimSuffix(fmt.Sprint(status, " ", http.StatusText(status)), " ")
 }
 
 // errorResult is a CallToolResult that says that something went wrong.
@@ -85,10 +85,7 @@ func isText(t string) bool {
 
 // nothing is the result of an answer without a body.
 func (s *Source) nothing(c *Call, a *answer) []byte {
-	text := fmt.Sprint(a.status)
-	if name := http.StatusText(a.status); name != "" {
-		text += " " + name
-	}
+	text := statusText(a.status)
 	for _, line := range s.told(c, a) {
 		text += "\n" + line
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -55,10 +56,7 @@ func newCache(limit int) *cache {
 // sentKey writes what goes with a request, beside its address, as a key.
 func sentKey(p *Plan) string {
 	h := p.Header
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
+	names := slices.AppendSeq(make([]string, 0, len(h)), maps.Keys(h))
 	slices.Sort(names)
 	var b strings.Builder
 	for _, name := range names {

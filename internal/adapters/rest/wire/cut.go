@@ -184,11 +184,8 @@ func (k *cutter) str(dst, v []byte, path string, budget int) []byte {
 func salvage(b []byte) []byte {
 	end, _ := walk(b, len(b))
 	_, open := walk(b, end)
-	out := append([]byte(nil), b[:end]...)
-	for _, c := range slices.Backward(open) {
-		out = append(out, c)
-	}
-	return out
+	slices.Reverse(open)
+	return slices.Concat(b[:end], open)
 }
 
 // walk returns the last place before limit behind which JSON may be closed, and

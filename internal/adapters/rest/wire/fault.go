@@ -2,8 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -48,10 +50,7 @@ func (s *Source) said(t *Settings, a *answer) string {
 	case media.IsJSON(kind) || looksJSON(body):
 		if usable(body, &answer{}) {
 			body = s.mask(body)
-			told := t.told(body)
-			if told == "" {
-				told = problem(body)
-			}
+			told := cmp.Or(t.told(body), problem(body))
 			return s.head([]byte(told), maxFault) // in which a secret may stand in yet another spelling
 		}
 	case kind == "text/html":
@@ -75,15 +74,9 @@ func problem(body []byte) string {
 	var lines []string
 	add := func(text string) {
 		text = strings.TrimSpace(text)
-		if text == "" {
-			return
+		if text != "" && !slices.Contains(lines, text) {
+			lines = append(lines, text)
 		}
-		for _, l := range lines {
-			if l == text {
-				return
-			}
-		}
-		lines = append(lines, text)
 	}
 	for _, name := range []string{"title", "message", "error", "detail", "error_description", "description", "reason", "Message", "msg"} {
 		if v := r.Get(name); v.Type == gjson.String {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -166,12 +167,7 @@ func (p *Plan) String() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", p.Method, u.String())
-	names := make([]string, 0, len(r.Header))
-	for name := range r.Header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		value := strings.Join(r.Header[name], ", ")
 		if slices.Contains(p.forwarded, name) && Sensitive(name) || slices.Contains(p.fixed, name) && p.hidden[name] || slices.Contains(p.settings.Masked, name) {
 			value = masked

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire/param"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // Reach says where the operations of an API are, and what of the configuration
@@ -57,7 +58,7 @@ func NewReach(o *Options) (*Reach, error) {
 
 // document returns where the document was read; nil if that was no URL.
 func (r *Reach) document() *url.URL {
-	if r.o.Document == nil || !isURL(r.o.Document.Location) {
+	if r.o.Document == nil || !address.IsHTTP(r.o.Document.Location) {
 		return nil
 	}
 	u, err := url.Parse(r.o.Document.Location)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // endpoint is where the paths of an operation are below.
@@ -37,7 +38,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	}
 	if len(servers) == 0 && doc != nil {
 		servers = doc.Servers
-		if len(servers) == 0 && isURL(doc.Location) {
+		if len(servers) == 0 && address.IsHTTP(doc.Location) {
 			servers = []openapi.Server{{URL: "/", Far: true}}
 		}
 	}
@@ -54,17 +55,13 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	}
 	if !ref.IsAbs() {
 		at, err := url.Parse(doc.Location)
-		if err != nil || !isURL(doc.Location) {
+		if err != nil || !address.IsHTTP(doc.Location) {
 			return endpoint{}, fmt.Errorf("the server %q is relative, and the document was not read from a URL: set base_url", text)
 		}
 		ref = at.ResolveReference(ref)
 	}
 	u, err := base(ref.String())
 	return endpoint{URL: u, far: servers[0].Far, filled: filled}, err
-}
-
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
 // expand puts the values of variables into a server's address. filled: some of

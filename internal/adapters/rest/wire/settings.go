@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -44,10 +45,7 @@ type Settings struct {
 
 // timeout returns how long a call may take.
 func (s *Source) timeout(c *Call) time.Duration {
-	t := s.o.Timeout
-	if c.Settings.Timeout > 0 {
-		t = c.Settings.Timeout
-	}
+	t := cmp.Or(max(c.Settings.Timeout, 0), s.o.Timeout)
 	if most := s.o.MaxTimeout; most > 0 {
 		t = min(t, most)
 	}
@@ -56,22 +54,15 @@ func (s *Source) timeout(c *Call) time.Duration {
 
 // maxAnswer returns how many bytes of text a result may have.
 func (s *Source) maxAnswer(c *Call) int {
-	if c.Settings.MaxAnswer > 0 {
-		return c.Settings.MaxAnswer
-	}
-	return s.o.MaxAnswer
+	return cmp.Or(max(c.Settings.MaxAnswer, 0), s.o.MaxAnswer)
 }
 
 // retries returns how often a request may be sent beyond the first time.
 func (s *Source) retries(p *Plan) int {
-	n := s.o.Retries
-	if p.settings.Retries != 0 {
-		n = p.settings.Retries
-	}
 	if !p.repeatable() {
 		return 0
 	}
-	return max(n, 0)
+	return max(cmp.Or(p.settings.Retries, s.o.Retries), 0)
 }
 
 // fails reports whether an answer with a status of success says no.

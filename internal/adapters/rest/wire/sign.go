@@ -50,18 +50,12 @@ func (s *Source) hookSaid(hook *sign.HookError) string {
 	s.mu.Lock()
 	secret := slices.Clone(s.secret)
 	s.mu.Unlock()
-	add := func(c Credential) {
+	for _, c := range s.o.credentials() {
 		if c.Hook != nil {
 			for _, value := range c.Hook.Env {
 				secret = append(secret, spellings(value)...)
 			}
 		}
-	}
-	for _, c := range s.o.Credentials {
-		add(c)
-	}
-	if s.o.Default != nil {
-		add(*s.o.Default)
 	}
 	longestFirst(secret)
 	return head(without([]byte(hook.Detail), secret), maxSaid)

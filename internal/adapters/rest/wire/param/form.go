@@ -2,10 +2,12 @@ package param
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"mime/multipart"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -157,12 +159,7 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 }
 
 func within(parts []part, boundary string) bool {
-	for _, p := range parts {
-		if bytes.Contains(p.data, []byte(boundary)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(parts, func(p part) bool { return bytes.Contains(p.data, []byte(boundary)) })
 }
 
 // part is one part of a multipart body.
@@ -256,9 +253,7 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 		if err != nil {
 			return p, err
 		}
-		if one.Name == "" {
-			one.Name = name
-		}
+		one.Name = cmp.Or(one.Name, name)
 		p.data = one.Data
 		p.header.Set("Content-Disposition", multipart.FileContentDisposition(name, one.Name))
 		p.header.Set("Content-Type", one.typeAmong(f.ContentType))
@@ -269,9 +264,7 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 	contentType := firstConcrete(f.ContentType)
 	switch {
 	case v.Type == gjson.JSON:
-		if contentType == "" {
-			contentType = media.JSON
-		}
+		contentType = cmp.Or(contentType, media.JSON)
 		p.data = rawjson.Compact([]byte(v.Raw))
 	case media.IsJSON(contentType):
 		p.data = []byte(v.Raw)
