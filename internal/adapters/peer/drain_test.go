@@ -81,7 +81,7 @@ func TestLeave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := b.link(at).http.Do(r)
+		res, err := b.link(at).http.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -39,29 +38,28 @@ const whole = 64 << 10
 
 // forward sends a request on to the instance m, and copies the response.
 func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request, path string, query url.Values, body []byte) outcome {
-	l := p.link(m)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(l.dead, cancel)()
+	ctx := r.Context()
 	if r.Method == http.MethodGet { // which lasts
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
 		defer context.AfterFunc(p.leaving, cancel)()
 	}
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	u := url.URL{Scheme: "https", Host: m.Address, Path: path, RawQuery: query.Encode()}
 	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.carried(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	var sent atomic.Bool
 	if r.Method == http.MethodPost {
 		out.ContentLength = int64(len(body))
 		// By this, what was not sent at all goes over another connection: one that was kept
 		// may have been closed. Nothing else sends a POST again.
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		out.GetBody = func() (io.ReadCloser, error) { return &outgoing{*bytes.NewReader(body), &sent}, nil }
 		out.Body, _ = out.GetBody()
 	}
-	res, err := l.http.Do(out)
+	res, err := p.link(m).http.RoundTrip(out)
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return answered // the client has gone
-	case err != nil && (!connected.Load() || r.Method != http.MethodPost):
+	case err != nil && !sent.Load():
 		return unsent
 	case err != nil:
 		p.lost(w, http.StatusOK, body)
@@ -83,7 +81,13 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		p.events(w, r, res, body)
 		return answered
 	}
-	head, err := io.ReadAll(io.LimitReader(res.Body, whole+1))
+	var head []byte
+	if n := res.ContentLength; n >= 0 && n <= whole {
+		head = make([]byte, n)
+		_, err = io.ReadFull(res.Body, head)
+	} else {
+		head, err = io.ReadAll(io.LimitReader(res.Body, whole+1))
+	}
 	if err != nil {
 		p.lost(w, http.StatusOK, body)
 		return answered
@@ -111,6 +115,25 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		}
 	}
 }
+
+// outgoing is the body of a request that is sent on. It is read when there is a
+// connection: before, nothing of the request was sent, and without it, nothing of use.
+type outgoing struct {
+	bytes.Reader
+	sent *atomic.Bool
+}
+
+func (o *outgoing) Read(b []byte) (int, error) {
+	o.sent.Store(true)
+	return o.Reader.Read(b)
+}
+
+func (o *outgoing) WriteTo(w io.Writer) (int64, error) {
+	o.sent.Store(true)
+	return o.Reader.WriteTo(w)
+}
+
+func (o *outgoing) Close() error { return nil }
 
 // write writes a part of a response, within the time that its size allows.
 func write(rc *http.ResponseController, w io.Writer, b []byte) error {

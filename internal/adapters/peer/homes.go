@@ -76,29 +76,10 @@ const LanePath = version + "lane"
 // Way returns how the lanes of other instances' connections are reached at one.
 func (p *Peers) Way(m cluster.Member) httpclient.Config {
 	l := p.link(m)
-	dialer := &net.Dialer{Timeout: connect}
 	return httpclient.Config{
 		URL: (&url.URL{Scheme: "https", Host: host(m.ID), Path: LanePath}).String(), Proxy: "none", TLS: p.trust.client(m.ID), IdleTimeout: idle,
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, m.Address)
-			if err != nil {
-				return nil, err
-			}
-			return &mortal{c, context.AfterFunc(l.dead, func() { _ = c.Close() })}, nil
-		},
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
 	}
-}
-
-// mortal is a connection that ends when the instance is found dead: a machine that has
-// vanished ends none.
-type mortal struct {
-	net.Conn
-	forget func() bool
-}
-
-func (c *mortal) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }
 
 // asked is what an instance is asked for a home.
@@ -129,7 +110,7 @@ func (p *Peers) post(ctx context.Context, m cluster.Member, path string, h http.
 	}
 	r := &http.Request{Method: http.MethodPost, URL: &u, Host: m.Address, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return p.link(m).http.Do(r.WithContext(ctx))
+	return p.link(m).http.RoundTrip(r.WithContext(ctx))
 }
 
 // Call makes a request of a client without a session at another instance, which is the

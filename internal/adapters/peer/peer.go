@@ -72,9 +72,34 @@ type Peers struct {
 
 // link is how one instance is reached.
 type link struct {
-	http *http.Client
-	dead context.Context // ends when the instance is
+	http *http.Transport // by itself: a client of net/http adds a tenth to a short request
+	dead context.Context // ends when the instance is, and all connections with it
 	bury context.CancelFunc
+}
+
+// dial connects to the instance. A machine that has vanished ends no connection: they end
+// here when it is found dead.
+func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connect)
+	defer cancel()
+	defer context.AfterFunc(l.dead, cancel)()
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &mortal{c, context.AfterFunc(l.dead, func() { _ = c.Close() })}, nil
+}
+
+// mortal is a connection that ends with its link.
+type mortal struct {
+	net.Conn
+	forget func() bool
+}
+
+// Close closes the connection.
+func (c *mortal) Close() error {
+	c.forget()
+	return c.Conn.Close()
 }
 
 var _ cluster.Peers = (*Peers)(nil)
@@ -144,14 +169,13 @@ func (p *Peers) link(m cluster.Member) *link {
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{http: &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: connect}).DialContext, TLSHandshakeTimeout: connect, TLSClientConfig: p.trust.client(m.ID),
-			MaxIdleConnsPerHost: 256, IdleConnTimeout: idle, DisableCompression: true,
-		},
-	}}
+	l := &link{}
 	l.dead, l.bury = context.WithCancel(context.Background())
+	l.http = &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
+		TLSHandshakeTimeout: connect, TLSClientConfig: p.trust.client(m.ID),
+		MaxIdleConnsPerHost: 256, IdleConnTimeout: idle, DisableCompression: true,
+	}
 	if p.closed {
 		l.bury()
 	}
@@ -194,7 +218,7 @@ func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (
 	if err != nil {
 		return a, err
 	}
-	res, err := p.link(to).http.Do(r)
+	res, err := p.link(to).http.RoundTrip(r)
 	if err != nil {
 		return a, err
 	}
@@ -295,7 +319,7 @@ func (p *Peers) nameOf(r *http.Request) string {
 
 // carried returns the headers of a client's request that travel: not its key.
 func (p *Peers) carried(r *http.Request) http.Header {
-	h := http.Header{}
+	h := make(http.Header, 8)
 	for name, values := range r.Header {
 		switch name {
 		case "Content-Type", "Accept", "Last-Event-Id", "Traceparent", "Tracestate", "Baggage":

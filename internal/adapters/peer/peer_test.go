@@ -115,7 +115,7 @@ func TestOlderPeers(t *testing.T) {
 		}
 		r.Header.Set("Bridge-Principal", "YWxpY2U")
 		r.Header.Set("Bridge-Newer", "1")
-		res, err := b.link(a).http.Do(r)
+		res, err := b.link(a).http.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
