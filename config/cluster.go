@@ -113,7 +113,7 @@ func (c *Cluster) check(all *breaches, listen string) {
 func (d *decoder) visitCluster(sec *strict.Section, c *Cluster) {
 	if c.CAFile != "" {
 		c.CAFile = d.absolute(c.CAFile)
-		if _, err := readFile(c.CAFile, maxFile); err != nil {
+		if _, err := readFile(c.CAFile); err != nil {
 			d.wrong(sec, "ca_file", reason(err))
 		}
 	}

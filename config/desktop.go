@@ -99,7 +99,7 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 // desktopKeys returns how to reach a server and the keys that make up the
 // settings of that kind, or why the server is not served at all.
 func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind string, own []strict.Entry, why string) {
-	if kind, why = d.desktopKind(sec, keys); why != "" {
+	if kind, why = d.desktopKind(keys); why != "" {
 		return kind, nil, why
 	}
 	for _, e := range keys {
@@ -154,7 +154,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 
 // desktopKind returns the kind of a server of a desktop client's: by its type,
 // or by what there is.
-func (d *decoder) desktopKind(sec *strict.Section, keys []strict.Entry) (kind, why string) {
+func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	var address, command *strict.Entry
 	for _, e := range keys {
 		if _, null := d.Resolve(e.Value).(*ast.NullNode); null {

@@ -125,7 +125,7 @@ func reason(err error) string {
 // readEnv reads a dotenv file. Errors repeat nothing of it. The map is never nil.
 func readEnv(path string) (map[string]string, error) {
 	vars := map[string]string{}
-	data, err := readFile(path, maxFile)
+	data, err := readFile(path)
 	if err != nil {
 		return vars, errors.New(reason(err))
 	}

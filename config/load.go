@@ -27,7 +27,7 @@ func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	data, err := readFile(path, maxFile)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
@@ -40,18 +40,19 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return parse(name, "", data, env)
 }
 
-func readFile(path string, most int64) ([]byte, error) {
+// readFile returns what is in a file of at most maxFile bytes.
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > most {
-		return nil, &os.PathError{Op: "read", Path: path, Err: fmt.Errorf("the file is larger than %v", Size(most))}
+	if len(data) > maxFile {
+		return nil, &os.PathError{Op: "read", Path: path, Err: fmt.Errorf("the file is larger than %v", Size(maxFile))}
 	}
 	return data, nil
 }

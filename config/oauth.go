@@ -247,7 +247,7 @@ func (d *decoder) neverReached(top *strict.Section, c *Config) {
 func (d *decoder) visitOAuth(sec *strict.Section, o *OAuth) {
 	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
 		o.JWKS = d.absolute(o.JWKS)
-		if data, err := readFile(o.JWKS, maxFile); err != nil {
+		if data, err := readFile(o.JWKS); err != nil {
 			d.wrong(sec, "jwks", reason(err))
 		} else if err := jwks.Check(data); err != nil {
 			d.wrong(sec, "jwks", err)

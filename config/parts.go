@@ -74,7 +74,7 @@ func Digest(path string) string {
 	if Stream(path) {
 		return "unreadable: it can be read only once"
 	}
-	data, err := readFile(path, maxFile)
+	data, err := readFile(path)
 	if err != nil {
 		return "unreadable: " + reason(err)
 	}

@@ -24,11 +24,11 @@ func (t TLS) Pair() (*tls.Certificate, error) {
 
 // pair is Pair with the key of what is wrong, and an error without its path.
 func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
-	cert, err := readFile(t.CertFile, maxFile)
+	cert, err := readFile(t.CertFile)
 	if err != nil {
 		return nil, "cert_file", errors.New(reason(err))
 	}
-	own, err := readFile(t.KeyFile, maxFile)
+	own, err := readFile(t.KeyFile)
 	if err != nil {
 		return nil, "key_file", errors.New(reason(err))
 	}

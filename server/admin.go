@@ -123,12 +123,8 @@ func (s *Server) near(r *http.Request) bool {
 
 // proxied reports whether a proxy says that a request came through it.
 func proxied(h http.Header) bool {
-	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"} {
-		if h[name] != nil {
-			return true
-		}
-	}
-	return false
+	names := []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+	return slices.ContainsFunc(names, func(name string) bool { return h[name] != nil })
 }
 
 // ui serves what is below /ui: the API, and the page where there is one.

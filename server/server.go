@@ -8,6 +8,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -244,9 +245,7 @@ func options(c *config.Server, r reached) gateway.ServerOptions {
 		Homed:    c.Rest == nil && c.Adapter == nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
-	if o.Idle == 0 {
-		o.Idle = -1 // never: the configuration has filled in its default
-	}
+	o.Idle = cmp.Or(o.Idle, -1) // never: the configuration has filled in its default
 	return o
 }
 

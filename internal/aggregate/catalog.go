@@ -3,6 +3,7 @@ package aggregate
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"sync"
 
@@ -104,12 +105,7 @@ func (c *catalog) matches(uri string) bool {
 	c.mu.Lock()
 	match := c.each[list.Templates].match
 	c.mu.Unlock()
-	for _, t := range match {
-		if t.t.Regexp().MatchString(uri) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(match, func(t template) bool { return t.t.Regexp().MatchString(uri) })
 }
 
 // like reports whether the server has listed anything whose URI begins as that

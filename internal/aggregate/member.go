@@ -310,12 +310,7 @@ func (m *member) offers(k list.Kind) bool {
 	if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
 		return true
 	}
-	for _, k := range list.Announced {
-		if gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list.Announced[:], func(k list.Kind) bool { return gjson.GetBytes(s.Capabilities, k.Capability()).Exists() })
 }
 
 // greeting returns what the server has said of itself to the caller, or nil.

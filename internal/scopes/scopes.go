@@ -228,12 +228,9 @@ func ofTask(servers []config.Server, id string) string {
 
 // begins reports whether a name may be that of something of a server, where all are one.
 func begins(c *config.Server, name string) bool {
-	for _, prefix := range []string{c.Prefix, c.Name + "__"} {
-		if strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{c.Prefix, c.Name + "__"}, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)])
+	})
 }
 
 // shortened reports whether a name looks as if it had been too long, or had characters

@@ -3,6 +3,8 @@ package validate
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -88,19 +90,10 @@ func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
 		out = append(out, list...)
 	}
-	for _, one := range s.Properties {
-		out = append(out, one)
-	}
-	for _, one := range s.PatternProperties {
-		out = append(out, one)
-	}
-	for _, one := range s.DependentSchemas {
-		out = append(out, one)
-	}
-	loose := []any{s.AdditionalProperties, s.Items, s.AdditionalItems}
-	for _, one := range s.Dependencies {
-		loose = append(loose, one)
-	}
+	out = slices.AppendSeq(out, maps.Values(s.Properties))
+	out = slices.AppendSeq(out, maps.Values(s.PatternProperties))
+	out = slices.AppendSeq(out, maps.Values(s.DependentSchemas))
+	loose := slices.AppendSeq([]any{s.AdditionalProperties, s.Items, s.AdditionalItems}, maps.Values(s.Dependencies))
 	for _, one := range loose {
 		switch one := one.(type) {
 		case *jsonschema.Schema:

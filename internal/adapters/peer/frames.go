@@ -31,8 +31,6 @@ type frames struct {
 	most int // bytes of one
 }
 
-func newReader(in io.Reader) *bufio.Reader { return bufio.NewReaderSize(in, 4<<10) }
-
 // next returns the next frame.
 func (f *frames) next() (kind byte, text []byte, err error) {
 	head, err := f.in.ReadSlice('\n')

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -145,7 +146,7 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, alike string
 	default:
 		return nil, lost(errors.New(res.Status))
 	}
-	in := &frames{in: newReader(res.Body), most: p.o.MaxMessage}
+	in := &frames{in: bufio.NewReader(res.Body), most: p.o.MaxMessage}
 	for {
 		kind, text, err := in.next()
 		if err != nil {

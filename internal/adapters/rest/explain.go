@@ -287,10 +287,7 @@ func (x *explainer) templates() {
 // calls is what holds for calls.
 func (x *explainer) calls() {
 	t, c := x.t, x.r.config
-	e := cmp.Or(x.e, t.Published)
-	if e == nil {
-		e = &toolset.Entry{}
-	}
+	e := cmp.Or(x.e, t.Published, &toolset.Entry{})
 	from := func(key string) string {
 		if x.e == nil {
 			return x.source()

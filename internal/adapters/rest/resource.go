@@ -304,7 +304,7 @@ func (a *Adapter) readings(e *edition, equip func(*toolset.Tool, []byte) *wire.C
 func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	if r.Method != "resources/read" {
 		if gjson.GetBytes(params, "cursor").Exists() {
-			return invalid("the cursor is not one that was given for " + r.Method), nil
+			return jsonrpc.InvalidParams("the cursor is not one that was given for " + r.Method), nil
 		}
 		if r.Method == "resources/list" {
 			return jsonrpc.NewResult(nil, e.plain), nil
@@ -318,7 +318,7 @@ func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Reque
 	case errors.Is(err, errNoResource):
 		return jsonrpc.NewError(nil, jsonrpc.CodeNoResource, "Resource not found", data), nil
 	case err != nil:
-		return invalid(err.Error()), nil
+		return jsonrpc.InvalidParams(err.Error()), nil
 	}
 	ctx, end := u.bound(ctx)
 	defer end()

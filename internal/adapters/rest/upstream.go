@@ -142,7 +142,7 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if r.Method == "tools/list" {
 		page, ok := e.page(gjson.GetBytes(params, "cursor").String())
 		if !ok {
-			return invalid("the cursor is not one that was given for tools/list"), nil
+			return jsonrpc.InvalidParams("the cursor is not one that was given for tools/list"), nil
 		}
 		return jsonrpc.NewResult(nil, page), nil
 	}
@@ -152,10 +152,6 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return u.call(ctx, e, r, params)
 }
 
-func invalid(why string) *jsonrpc.Message {
-	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, why, nil)
-}
-
 // call calls a tool.
 func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	args := memberOf(params, "arguments") // as it stands there: it may be large
@@ -163,7 +159,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case len(args) == 0 || string(args) == "null":
 		args = []byte("{}")
 	case args[0] != '{':
-		return invalid("arguments must be an object"), nil
+		return jsonrpc.InvalidParams("arguments must be an object"), nil
 	}
 	var may func(string) bool
 	if u.a.o.May != nil {
@@ -174,7 +170,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case answer != nil:
 		return jsonrpc.NewResult(nil, answer), nil
 	case t == nil:
-		return invalid("Unknown tool: " + r.Name()), nil
+		return jsonrpc.InvalidParams("Unknown tool: " + r.Name()), nil
 	}
 	ctx, end := u.bound(ctx)
 	defer end()

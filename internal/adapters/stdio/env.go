@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -187,10 +188,7 @@ func extensions(path string, env []string) []string {
 	if runtime.GOOS != "windows" {
 		return []string{""}
 	}
-	list := lookup(env, "PATHEXT")
-	if list == "" {
-		list = ".COM;.EXE;.BAT;.CMD"
-	}
+	list := cmp.Or(lookup(env, "PATHEXT"), ".COM;.EXE;.BAT;.CMD")
 	exts := strings.Split(strings.ToLower(list), ";")
 	if slices.Contains(exts, strings.ToLower(filepath.Ext(path))) {
 		return append([]string{""}, exts...)

@@ -1,6 +1,7 @@
 package wiretest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,10 +114,7 @@ func (s *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jso
 	}
 	switch name := r.Name(); name {
 	case "echo":
-		if args.Raw == "" {
-			args.Raw = "null"
-		}
-		return complete(`"content":[],"structuredContent":` + args.Raw)
+		return complete(`"content":[],"structuredContent":` + cmp.Or(args.Raw, "null"))
 	case "steps", "flood":
 		text := strings.Repeat("x", int(args.Get("bytes").Int()))
 		for i := range args.Get("n").Int() {

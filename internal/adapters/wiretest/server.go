@@ -2,6 +2,7 @@ package wiretest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,10 +152,7 @@ func (c *Conn) tool(m *jsonrpc.Message) {
 	id, args := string(m.ID), gjson.GetBytes(m.Params, "arguments")
 	switch m.Name() {
 	case "echo":
-		if args.Raw == "" {
-			args.Raw = "null"
-		}
-		c.answer(id, fmt.Sprintf(`{"echo":%s}`, args.Raw))
+		c.answer(id, fmt.Sprintf(`{"echo":%s}`, cmp.Or(args.Raw, "null")))
 	case "steps":
 		for i := range min(args.Get("n").Int(), 1000) {
 			if m.Token() != nil {

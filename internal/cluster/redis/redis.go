@@ -78,9 +78,6 @@ func New(c redis.UniversalClient, o Options) *Store {
 	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...), streams: seal.NewShared("cluster stream", o.Secrets...)}
 }
 
-// MaxRecord is the size above which the record of a session is not kept.
-const MaxRecord = 32 << 10
-
 // place returns where the record of a session is, or of a home.
 func (s *Store) place(key string) string {
 	if cluster.IsHome(key) {

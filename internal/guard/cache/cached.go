@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -263,12 +264,8 @@ func (u *Cached) doubt(r *bridge.Request, a *jsonrpc.Message) {
 // excused reports whether what is stale may be given out for an error: it says
 // that the server cannot be had, and nothing about who asks.
 func excused(err error) bool {
-	for _, not := range []error{bridge.ErrShutdown, bridge.ErrEnded, bridge.ErrIdle, bridge.ErrDenied, bridge.ErrCredentials, bridge.ErrCancelled, bridge.ErrReplaced, context.Canceled} {
-		if errors.Is(err, not) {
-			return false
-		}
-	}
-	return true
+	not := []error{bridge.ErrShutdown, bridge.ErrEnded, bridge.ErrIdle, bridge.ErrDenied, bridge.ErrCredentials, bridge.ErrCancelled, bridge.ErrReplaced, context.Canceled}
+	return !slices.ContainsFunc(not, func(one error) bool { return errors.Is(err, one) })
 }
 
 // terms are on what an answer may be kept.

@@ -2,6 +2,7 @@ package lift
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -314,7 +315,7 @@ func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 // nil means that it asks for none.
 func (t *conversation) over(w *questions) {
 	for url, had := range t.agreed {
-		if w != nil && w.visits(url) {
+		if w != nil && slices.ContainsFunc(w.all, func(q *question) bool { return q.url == url }) {
 			continue
 		}
 		delete(t.agreed, url)
@@ -323,13 +324,4 @@ func (t *conversation) over(w *questions) {
 			t.r.Back.Notify(n.Clone())
 		}
 	}
-}
-
-func (w *questions) visits(url string) bool {
-	for _, q := range w.all {
-		if q.url == url {
-			return true
-		}
-	}
-	return false
 }

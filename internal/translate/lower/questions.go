@@ -2,7 +2,6 @@ package lower
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -183,9 +182,7 @@ func (c *parked) put() bool {
 // too many of those. The caller holds l.mu.
 func (c *parked) park() bool {
 	if c.id == "" {
-		var id [16]byte
-		rand.Read(id[:]) // it does not fail: it ends the process
-		name := hex.EncodeToString(id[:])
+		name := rand.Text()
 		if !c.l.s.park(name, c) {
 			return false
 		}

@@ -293,10 +293,7 @@ func (l *Translator) Close(ctx context.Context) {
 
 // Askable reports whether capabilities have anything that a legacy server can ask.
 func Askable(capabilities []byte) bool {
-	for _, need := range []string{"roots", "sampling", "elicitation"} {
-		if gjson.GetBytes(capabilities, need).Exists() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"roots", "sampling", "elicitation"}, func(need string) bool {
+		return gjson.GetBytes(capabilities, need).Exists()
+	})
 }

@@ -35,7 +35,7 @@ func (l *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 		return no, nil
 	}
 	if r.Method == era.Listen {
-		return l.relayListen(ctx, up, &inner, &h)
+		return relisten(ctx, l.lost, up, &inner, &h)
 	}
 	inner.Back = &relayed{r.Back, l, era.LogLevel(r.Meta())}
 	a, err := up.Call(ctx, &inner)

@@ -20,20 +20,16 @@ const (
 	givingUp = 5 * time.Minute // after which a server that stays away is not asked any more
 )
 
-// relayListen serves a subscription with one at the server. When the connection
-// is lost the server is asked again, and the client, whose subscription goes on,
-// is told that what it listens to may have changed (protocol.md D4, R-113). It
-// lasts until ctx or the server ends it, or the server stays away for too long.
-func (l *slot) relayListen(ctx context.Context, up bridge.Upstream, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
-	return relisten(ctx, l.lost, up, r, h)
-}
-
 // caller is what of an Upstream listening needs.
 type caller interface {
 	Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error)
 }
 
-// relisten is relayListen over whatever up is. The end of gone is that of the server.
+// relisten serves a subscription with one at the server. When the connection
+// is lost the server is asked again, and the client, whose subscription goes on,
+// is told that what it listens to may have changed (protocol.md D4, R-113). It
+// lasts until ctx or the server ends it, or the server stays away for too long. The
+// end of gone is that of the server.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := list.ReadWanted(r.Whole()) // what is wrong with them, the server says
 	back := &subscription{back: r.Back, h: h, wants: wants}

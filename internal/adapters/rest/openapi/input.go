@@ -403,11 +403,5 @@ func (l *loader) isObject(n *tree.Node, depth int) bool {
 	case n.Get("properties").Is(tree.Object):
 		return true
 	}
-	all := n.Get("allOf")
-	for i := range all.Members() {
-		if l.isObject(&all.Members()[i].Node, depth+1) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Get("allOf").Members(), func(m tree.Member) bool { return l.isObject(&m.Node, depth+1) })
 }

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,12 +101,7 @@ type target struct {
 // Load reads a document. The error says why there is none at all; everything
 // else that is wrong is among the document's warnings.
 func Load(ctx context.Context, src Source) (*Document, error) {
-	if src.MaxBytes == 0 {
-		src.MaxBytes = 64 << 20
-	}
-	if src.MaxFiles == 0 {
-		src.MaxFiles = maxFiles
-	}
+	src.MaxBytes, src.MaxFiles = cmp.Or(src.MaxBytes, 64<<20), cmp.Or(src.MaxFiles, maxFiles)
 	if !address.IsHTTP(src.Location) && src.Location != "" {
 		abs, err := filepath.Abs(src.Location)
 		if err != nil {
@@ -256,10 +252,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 		}
 		return l.readAll(info, func() (*os.File, error) { return os.Open(location) })
 	}
-	root := l.src.Root
-	if root == "" {
-		root = filepath.Dir(l.src.Location)
-	}
+	root := cmp.Or(l.src.Root, filepath.Dir(l.src.Location))
 	if l.dir == nil {
 		var err error
 		if l.dir, err = os.OpenRoot(root); err != nil {

@@ -153,10 +153,7 @@ func (r *reader) extension(n *tree.Node) Extension {
 			x.Off = true
 		}
 		x.Name, x.Title, x.Description = n.Scalar("name"), n.Scalar("title"), n.Scalar("description")
-		hints := n.Get("annotations")
-		if hints == nil {
-			hints = n
-		}
+		hints := cmp.Or(n.Get("annotations"), n)
 		for _, h := range []struct {
 			name string
 			to   **bool
