@@ -28,6 +28,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/inner"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/session"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -77,7 +78,7 @@ type Joint interface {
 // Homes are the homes of shared connections: those that are here, and where others are.
 type Homes struct {
 	o     Options
-	inner *inner
+	inner *inner.Sessions
 	known *lru.Cache[string, string] // where others are, by key
 	wg    sync.WaitGroup
 
@@ -144,7 +145,10 @@ const (
 func New(o Options) *Homes {
 	h := &Homes{o: o, claims: map[string]*claim{}, claiming: map[string]*bid{}}
 	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
-	h.inner = newInner(h)
+	h.inner = inner.NewSessions(inner.Options{
+		Adapter: (*shared)(h), Headers: []string{peer.ServerHeader, peer.AlikeHeader, peer.ForwardHeader},
+		Await: func(ctx context.Context) error { return o.Node.Await(ctx, "") }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
+	})
 	return h
 }
 
@@ -348,8 +352,8 @@ func (h *Homes) Drain(ctx context.Context) {
 	}
 	used := len(h.claims) > 0
 	h.mu.Unlock()
-	h.inner.drain(ctx)
-	h.inner.close(ctx)
+	h.inner.Drain(ctx)
+	h.inner.Close(ctx)
 	if used {
 		_ = pause.For(ctx, letGo)
 	}
@@ -374,11 +378,11 @@ func (h *Homes) Close() {
 
 // CloseLanes ends what other instances have of the connections that are here. It comes
 // before these are closed.
-func (h *Homes) CloseLanes(ctx context.Context) { h.inner.close(ctx) }
+func (h *Homes) CloseLanes(ctx context.Context) { h.inner.Close(ctx) }
 
 // Mine implements peer.Homes.
 func (h *Homes) Mine(ctx context.Context, server, alike string) bool {
-	if h.inner.draining() {
+	if h.inner.Stopping().Err() != nil {
 		return false
 	}
 	_, c, done, err := h.hold(ctx, server, alike, linger)
@@ -559,11 +563,11 @@ func (h *Homes) Call(ctx context.Context, server, alike string, r *bridge.Reques
 		var stop context.CancelFunc
 		ctx, stop = context.WithCancel(ctx)
 		defer stop()
-		defer context.AfterFunc(h.inner.stopping, stop)()
+		defer context.AfterFunc(h.inner.Stopping(), stop)()
 	} else {
-		err := h.inner.calls.Enter()
+		err := h.inner.Enter()
 		if err == nil {
-			defer h.inner.calls.Leave()
+			defer h.inner.Leave()
 		} else if alike != parked {
 			return nil, peer.ErrElsewhere
 		}
@@ -580,7 +584,7 @@ func (h *Homes) Call(ctx context.Context, server, alike string, r *bridge.Reques
 	}
 	defer done()
 	m, err := c.make(ctx, r, here)
-	if h.inner.stopping.Err() != nil && r.Method == era.Listen {
+	if h.inner.Stopping().Err() != nil && r.Method == era.Listen {
 		m.Release()
 		return nil, &bridge.Error{Server: server, Kind: bridge.ErrLost, Public: "the instance of the bridge that has its connection stops"}
 	}

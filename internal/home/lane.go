@@ -3,19 +3,13 @@ package home
 import (
 	"context"
 	"errors"
-	"net/http"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/peer"
-	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
-	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/inner"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -136,96 +130,20 @@ func (u *homely) ListensToChanges() bool {
 
 // away opens an inner session at the home.
 func (p *placed) away(ctx context.Context, m cluster.Member, alike string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	h := p.h
-	way := h.o.Peers.Way(m)
-	way.Headers = peer.LaneHeader(from.Principal, p.server, alike)
-	a, err := streamable.NewUpstream(p.server, way, upstream.Options{Log: p.h.o.Log, MaxMessage: p.h.o.MaxMessage, Era: conn.EraLegacy, Hasty: true})
+	w := inner.Way{Server: p.server, At: m.ID, HTTP: p.h.o.Peers.Way(m), Node: p.h.o.Node, Log: p.h.o.Log, MaxMessage: p.h.o.MaxMessage}
+	w.HTTP.Headers = peer.LaneHeader(from.Principal, p.server, alike)
+	l, err := inner.Open(ctx, w, from, rest)
 	if err != nil {
 		return nil, err
 	}
-	its := *from
-	its.Header = packed(from.Header)
-	if its.Modern() { // it stands for everybody
-		its.Revision, its.Capabilities = era.LatestLegacy, nil
-	}
-	up, err := a.Open(ctx, &its, rest)
-	if err != nil {
-		a.Close()
-		return nil, err
-	}
-	e := &elsewhere{Upstream: up, a: a, server: p.server, rest: rest}
-	e.ctx, e.stop = context.WithCancel(context.Background())
-	e.wg.Go(func() { e.watch(h, m.ID) })
-	return e, nil
-}
-
-// packed are headers as they go to another instance.
-func packed(h http.Header) http.Header {
-	if h == nil {
-		return nil
-	}
-	return http.Header{peer.ForwardHeader: {peer.EncodeHeader(h)}}
+	return &elsewhere{l}, nil
 }
 
 // elsewhere is a part in a connection that lives at another instance.
-type elsewhere struct {
-	bridge.Upstream
-	a      *streamable.Upstream
-	server string
-	rest   bridge.Client
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-}
-
-// Call makes a call. A home that cannot be reached has lost the connection: the lane looks
-// for the next one.
-func (u *elsewhere) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	inner := *r
-	inner.Header = packed(r.Header)
-	m, err := u.Upstream.Call(ctx, &inner)
-	if err != nil && httpclient.Unsent(err) {
-		return nil, &bridge.Error{Server: u.server, Kind: bridge.ErrUnsent, Err: errors.Join(bridge.ErrLost, err), Public: "the instance of the bridge that has its connection cannot be reached"}
-	}
-	return m, err
-}
-
-// watch tells the lane when the home has left or ended, also when nothing is called.
-func (u *elsewhere) watch(h *Homes, id string) {
-	missing := 0
-	for missing < 2 && pause.For(u.ctx, time.Second) == nil {
-		if missing++; slices.ContainsFunc(h.o.Node.Members(), func(m cluster.Member) bool { return m.ID == id }) {
-			missing = 0
-		}
-	}
-	if u.ctx.Err() == nil {
-		u.rest.Gone(&bridge.Error{Server: u.server, Kind: bridge.ErrLost, Public: "the instance of the bridge that had its connection has ended; whether it acted on the request is unknown"})
-	}
-}
-
-// Notify sends a notification.
-func (u *elsewhere) Notify(ctx context.Context, r *bridge.Request) error {
-	inner := *r
-	inner.Header = packed(r.Header)
-	return u.Upstream.Notify(ctx, &inner)
-}
-
-// Close leaves the connection, and closes what leads to it.
-func (u *elsewhere) Close(ctx context.Context) error {
-	u.stop()
-	u.wg.Wait()
-	defer u.a.Close()
-	return u.Upstream.Close(ctx)
-}
+type elsewhere struct{ *inner.Lane }
 
 // LivesElsewhere implements bridge.LivesElsewhere.
-func (u *elsewhere) LivesElsewhere() {}
+func (*elsewhere) LivesElsewhere() {}
 
 // Attributes implements bridge.Attributing.
-func (u *elsewhere) Attributes() bool { return true }
-
-// ListensToChanges implements bridge.ListensToChanges.
-func (u *elsewhere) ListensToChanges() bool {
-	l, ok := u.Upstream.(bridge.ListensToChanges)
-	return !ok || l.ListensToChanges()
-}
+func (*elsewhere) Attributes() bool { return true }
