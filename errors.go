@@ -52,6 +52,12 @@ var (
 	// ErrSignIn: a person has to sign in at the server first. It is a kind of
 	// ErrCredentials.
 	ErrSignIn = fmt.Errorf("sign-in needed: %w", ErrCredentials)
+	// ErrNoWorker: no worker has started the server's process in time. It says nothing
+	// about the server. It is a kind of ErrUnavailable and of ErrOverloaded.
+	ErrNoWorker = fmt.Errorf("no worker: %w, %w", ErrUnavailable, ErrOverloaded)
+	// ErrWorkerLost: the worker that had the server's process has ended, or cannot be
+	// reached any more. It says nothing about the server. It is a kind of ErrLost.
+	ErrWorkerLost = fmt.Errorf("worker lost: %w", ErrLost)
 	// ErrDenied: the caller may not use it.
 	ErrDenied = errors.New("not allowed")
 	// ErrRevoked: the caller's key was taken away. It is a kind of ErrDenied.

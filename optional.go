@@ -22,6 +22,10 @@ type ListensToChanges interface{ ListensToChanges() bool }
 // has begun to report false.
 type MissesChanges interface{ MissesChanges() }
 
+// BoundsOpenings is an Adapter that bounds by itself how many connections are being opened
+// at once.
+type BoundsOpenings interface{ BoundsOpenings() }
+
 // Attributing is an Upstream that may say with each question of the server's
 // which call it is about, as Streamable HTTP does: such a question goes to the
 // Client of that call. Calls of different clients share its connection.

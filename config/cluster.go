@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -28,6 +29,9 @@ type Cluster struct {
 	// Advertise is where they reach this instance and no other: HOST or HOST:PORT.
 	// Default: Listen.
 	Advertise string `yaml:"advertise"`
+	// Role is what this instance does: cluster.RoleAll (the default), cluster.RoleFront or
+	// cluster.RoleWorker.
+	Role string `yaml:"role"`
 	// KeyPrefix begins all keys in the store. Default "bridge".
 	KeyPrefix string `yaml:"key_prefix"`
 	// Lease is how long an instance may be silent before others take over its sessions:
@@ -40,6 +44,12 @@ type Cluster struct {
 	// default), or ReplayOff.
 	Replay string `yaml:"replay"`
 }
+
+// Values of Server.Place.
+const (
+	PlaceHere    = "here"    // at the instance that needs it
+	PlaceWorkers = "workers" // at one whose Cluster.Role is not cluster.RoleFront
+)
 
 // Values of Cluster.Replay.
 const (
@@ -68,8 +78,8 @@ func (c *Cluster) Keys() []string {
 }
 
 // check adds the rules for what belongs together, and for what is not shown. listen is
-// that for clients.
-func (c *Cluster) check(all *breaches, listen string) {
+// that for clients, and works says that there is something for workers to run.
+func (c *Cluster) check(all *breaches, listen string, works bool) {
 	if !c.Enabled() {
 		return // halfSaid says so, where a file has something of it
 	}
@@ -99,6 +109,9 @@ func (c *Cluster) check(all *breaches, listen string) {
 		if a, err := netip.ParseAddr(host); host == "localhost" || address.Everywhere(host) || err == nil && a.IsLoopback() {
 			add("advertise", "is missing: say where the other instances reach this one and no other, such as ${POD_IP}, since listen is no address that they could use")
 		}
+	}
+	if c.Role == cluster.RoleWorker && !works {
+		add("role", "is worker, but there is nothing to run: set place: workers at a server with stdio")
 	}
 	at := c.Advertise
 	if host, _, err := net.SplitHostPort(at); err == nil {

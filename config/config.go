@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
@@ -169,6 +170,9 @@ type Server struct {
 	// Share says who uses one upstream connection together: ShareSession (the
 	// default), SharePrincipal, ShareCall or ShareAll.
 	Share string `yaml:"share" effect:"next"`
+	// Place says which of several instances runs the server's child processes: PlaceHere
+	// (the default), or PlaceWorkers.
+	Place string `yaml:"place" effect:"next"`
 	// Forward lists the headers of clients that reach the server: as headers, or
 	// as environment variables of a child process. Default: none.
 	Forward []bridge.Forward `yaml:"forward" effect:"next"`
@@ -260,7 +264,7 @@ func Default() Config {
 		LogLevel:       LogInfo,
 		Offer:          OfferAll,
 		Separator:      "__",
-		Cluster:        Cluster{KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe, Replay: ReplayOn},
+		Cluster:        Cluster{Role: cluster.RoleAll, KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe, Replay: ReplayOn},
 	}
 }
 
@@ -272,6 +276,7 @@ func DefaultServer(name, share string) Server {
 		Name:             name,
 		Era:              EraAuto,
 		Share:            ShareSession,
+		Place:            PlaceHere,
 		Prefix:           name + Default().Separator,
 		Restart:          true,
 		Timeout:          300 * time.Second,

@@ -100,6 +100,7 @@ func TestDiff(t *testing.T) {
 		{".revision", func(c *Config) { c.Servers[0].Revision = "2025-06-18" }, "servers.one.revision none → 2025-06-18 (next)"},
 		{".offer", func(c *Config) { c.Servers[0].Offer = OfferLegacy }, "servers.one.offer none → legacy (next)"},
 		{".share", func(c *Config) { c.Servers[0].Share = ShareAll }, "servers.one.share session → all (next)"},
+		{".place", func(c *Config) { c.Servers[0].Place = PlaceWorkers }, "servers.one.place here → workers (next)"},
 		{".forward", func(c *Config) { c.Servers[0].Forward = []bridge.Forward{{From: "A", To: "A"}} }, "servers.one.forward (next)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.Tools = map[string]Words{"*": {"a"}} }, "servers.one.scopes.tools (live)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.All = Words{"a"} }, "servers.one.scopes.all (live)"},

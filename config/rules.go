@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -25,6 +26,8 @@ var oneOf = map[string][]string{
 	"reload":     {ReloadOn, ReloadOff},
 	"log_level":  {LogDebug, LogInfo, LogWarn, LogError},
 	"console":    {ConsoleOn, ConsoleOff, ""},
+	"place":      {PlaceHere, PlaceWorkers},
+	"role":       {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
 	"store_lost": {StoreLostServe, StoreLostStop},
 	"replay":     {ReplayOn, ReplayOff},
 }
@@ -148,7 +151,7 @@ func (c *Config) breaches() (all breaches) {
 	if c.MaxInFlight < c.MaxMessage {
 		all.with("max_message", "max_bytes_in_flight", "must not be larger than max_bytes_in_flight: such a message could never pass")
 	}
-	c.Cluster.check(&all, c.Listen)
+	c.Cluster.check(&all, c.Listen, slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Place == PlaceWorkers }))
 	c.checkOAuth(&all)
 	c.checkAccess(&all)
 	return all
@@ -162,6 +165,13 @@ func (c *Config) among(i int) (all breaches) {
 		all.add("prefix", "is that of server %q too: choose another one, since calls could not be told apart", c.Servers[j].Name)
 	}
 	c.checkIdentity(&all, s)
+	switch {
+	case s.Place != PlaceWorkers:
+	case s.Stdio == nil:
+		all.add("place", "cannot be workers for a server without a process: leave it out, since only stdio has one that could run elsewhere")
+	case !c.Cluster.Enabled():
+		all.add("place", "is workers, but there are none without cluster: add cluster, or leave place out")
+	}
 	return all
 }
 
@@ -226,7 +236,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("%s %s", b.key, b.rule))
 	}
 	if c.Cluster.Enabled() {
-		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost, "replay": c.Cluster.Replay} {
+		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost, "role": c.Cluster.Role, "replay": c.Cluster.Replay} {
 			if _, err := rule(key, value); err != nil {
 				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
 			}

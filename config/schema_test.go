@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
@@ -93,6 +94,7 @@ func or(all ...any) object { return object{"anyOf": all} }
 
 // enums are the values of keys that have only some.
 var enums = map[string][]string{
+	"place": {PlaceHere, PlaceWorkers}, "role": {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
 	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
 	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
 }
@@ -241,6 +243,7 @@ func (s *schema) loose(t reflect.Type, key string) object {
 // values, and what is in the files that they name.
 var unseen = []string{
 	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
+	"workers-alone.bad.yaml", "workers-idle.bad.yaml",
 	"files.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "variables.bad.yaml",
 	// Files of other programs, about which it says nothing.
 	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",

@@ -267,7 +267,7 @@ func TestConfigurations(t *testing.T) {
 			address, _ := far(t)
 			variables := map[string]string{"SEARCH_URL": address, "SEARCH_TOKEN": "secret", "FAR_URL": address, "PETS_URL": shelter(t), "FLOWS_URL": engine(t, ""),
 				"AGENTS_TOKEN": agentsToken, "OPS_TOKEN": opsToken, "PEER_PORT": "0"}
-			if filepath.Base(filepath.Dir(path)) == "cluster" {
+			if dir := filepath.Base(filepath.Dir(path)); dir == "cluster" || dir == "workers" {
 				variables["REDIS_URL"] = "redis://" + redistest.Start(t).Address
 			}
 			c := loadWith(t, path, variables)

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +30,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
-// ledger is a remote server that outlives every instance, and counts what it executes.
+// ledger is a remote server that outlives every instance, and counts what it executes; or
+// the file in which child processes note that.
 type ledger struct {
-	url string
+	url  string
+	file string
 
 	mu  sync.Mutex // guards ran
 	ran map[string]int
@@ -80,6 +83,10 @@ func startLedger(t *testing.T) *ledger {
 }
 
 func (c *ledger) count(tag string) int {
+	if c.file != "" {
+		text, _ := os.ReadFile(c.file) // none has been executed yet
+		return strings.Count("\n"+string(text), "\n"+tag+"\n")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ran[tag]
@@ -138,7 +145,7 @@ func (c *ledger) call(f *fleet, ctx context.Context, session, at, other string, 
 		case m.Get("id").Raw == id && (m.Get("result").Exists() || m.Get("error").Exists()):
 			all = append(all, m)
 		case m.Get("method").Str == "elicitation/create":
-			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"said":%q}}}`, m.Get("id").Raw, "yes "+w.Tag)
+			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"said":%q}}}`, m.Get("id").Raw, "yes "+m.Get("params.message").Str)
 			asked = fmt.Sprint("asked after ", time.Since(begun), " as ", m.Get("id").Raw, ", answered:", answered(ctx, &legacyClient{base: other, session: session}, answer), " after ", time.Since(begun))
 		case m.Get("method").Str == "notifications/progress": // (S-023): in order, and its own
 			if now := m.Get("params.progress").Int(); m.Get("params.progressToken").Str != "of "+w.Tag || now != progress+1 {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,8 @@ type fleet struct {
 	servers   map[string]any
 	server    string // the path of the one that is meant, if there are several
 	store     *redistest.Server
+	example   string // whose nginx.conf is used; empty means cluster
+	role      string // of those that are added; empty means all
 	instances []*process
 	tags      map[string]*process
 	program   string // the bridge, as it was built; empty means with what finds races, if the tests have that
@@ -66,7 +69,7 @@ func (f *fleet) balance(n int) {
 	t := f.t
 	t.Helper()
 	program := need(t, "nginx")
-	conf, err := os.ReadFile("../examples/cluster/nginx.conf")
+	conf, err := os.ReadFile("../examples/" + cmp.Or(f.example, "cluster") + "/nginx.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +120,7 @@ func (f *fleet) add() *process {
 		"listen": "127.0.0.1:0", "drain": "20s",
 		"servers": f.servers,
 		"cluster": map[string]any{
-			"redis": "redis://" + f.store.Address, "secret": clusterSecret,
+			"redis": "redis://" + f.store.Address, "secret": clusterSecret, "role": cmp.Or(f.role, "all"),
 			"listen": "127.0.0.1:0", "advertise": "127.0.0.1", "lease": lease.String(),
 		},
 	})

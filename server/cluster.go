@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -25,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/internal/worker"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -39,6 +41,8 @@ type instance struct {
 	peers *wire.Peers
 	homes *home.Homes
 	began bool
+
+	workers *worker.Workers
 
 	copies *replay.Copies // nil with replay: off
 	hooks  *announcements
@@ -62,6 +66,7 @@ func (s *Server) newInstance() (*instance, error) {
 		Adopt:    func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
 		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
 		Messages: func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
+		Workers:  func() wire.Workers { return i.workers },
 		Homes:    func() wire.Homes { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between,
 	})
 	if err != nil {
@@ -72,7 +77,7 @@ func (s *Server) newInstance() (*instance, error) {
 	i.kept = kept
 	i.hooks = newAnnouncements(kept.Hooks(), s.hooks, s.log)
 	i.node = cluster.New(cluster.Options{
-		Self: cluster.Member{ID: i.id, Version: Version()}, Store: kept, Registry: kept, Peers: i.peers,
+		Self: cluster.Member{ID: i.id, Version: Version(), Role: c.Role}, Store: kept, Registry: kept, Peers: i.peers,
 		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c().MaxSessions, Log: s.log,
 		Lost: func(key string) {
 			if cluster.IsHome(key) {
@@ -82,12 +87,18 @@ func (s *Server) newInstance() (*instance, error) {
 			}
 		},
 		Hooked:  i.hooks.hear,
+		Emptied: func() { i.workers.Again() },
+		Free:    func() int { return i.workers.Free() },
 		Servers: func() string { return hashOf(s.now.Load().names()) },
 	})
 	i.peers.Join(i.node)
 	i.homes = home.New(home.Options{
 		Node: i.node, Peers: i.peers, Lease: c.Lease, Drain: s.c().Drain, Log: s.log,
 		MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight), Gateway: shared{s},
+	})
+	i.workers = worker.New(worker.Options{
+		Node: i.node, ID: i.id, Peers: i.peers, Queue: kept.Offers(s.log), Runs: c.Role != cluster.RoleFront, Places: s.c().MaxChildren, Log: s.log,
+		Placed: s.placed, Local: s.local, MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight),
 	})
 	if c.Replay == config.ReplayOn {
 		i.copies = replay.NewCopies(kept.Streams(), s.log)
@@ -162,6 +173,7 @@ func (i *instance) begin(ctx context.Context) error {
 		return err
 	}
 	i.node.Start(address)
+	i.workers.Begin()
 	i.began = true
 	i.log.Info("one of several instances", "instance", i.id[:session.TagLength], "reached_at", address)
 	return nil
@@ -197,11 +209,14 @@ func (i *instance) leave(ctx context.Context, s *Server) {
 	}
 	i.peers.Leave()
 	i.homes.Drain(ctx)
+	i.workers.Drain(ctx)
 }
 
 // close leaves the cluster. It is called when the sessions have ended.
 func (i *instance) close(ctx context.Context) {
-	if i.homes.Close(); i.began {
+	i.homes.Close()
+	i.workers.Close(ctx)
+	if i.began {
 		i.node.Close(ctx)
 		i.peers.Close(ctx)
 	}
@@ -216,7 +231,9 @@ func (i *instance) close(ctx context.Context) {
 type clustered struct {
 	Instance  string        `json:"instance"`
 	State     cluster.State `json:"state"`
-	StoreMS   float64       `json:"store_ms"` // how long the last beat took
+	Role      string        `json:"role"`
+	Workers   *work         `json:"workers,omitempty"` // not there where no server has place: workers
+	StoreMS   float64       `json:"store_ms"`          // how long the last beat took
 	Members   []colleague   `json:"members"`
 	Forwarded uint64        `json:"forwarded"`
 	TakenOver uint64        `json:"taken_over"`
@@ -230,18 +247,41 @@ type colleague struct {
 	Address  string `json:"address"`
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
+	Role     string `json:"role"`
+	Free     int    `json:"free,omitempty"` // child processes that it could still run for others
 	Draining bool   `json:"draining,omitempty"`
 	// Unreached: it lives, and could not be reached from here when it was last asked.
 	Unreached bool `json:"unreached,omitempty"`
 }
 
+// work is what this instance has to do with workers.
+type work struct {
+	Queued      map[string]int `json:"queued,omitempty"`      // openings of all instances that wait, by server
+	Waiting     map[string]int `json:"waiting,omitempty"`     // those of this one
+	Connections map[string]int `json:"connections,omitempty"` // of this one, by worker
+	Running     map[string]int `json:"running,omitempty"`     // child processes here for others, by server
+}
+
+// works says how things stand with workers; nil where there is nothing for them.
+func (i *instance) works(placed []string) *work {
+	if len(placed) == 0 {
+		return nil
+	}
+	st := i.workers.Status()
+	w := &work{st.Queued, st.Waiting, map[string]int{}, st.Running}
+	for id, n := range st.Lanes {
+		w.Connections[id[:session.TagLength]] = n
+	}
+	return w
+}
+
 // status says how the cluster looks from here.
 func (i *instance) status() *clustered {
 	n := i.node.Counts()
-	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), StoreMS: float64(i.node.Took().Microseconds()) / 1000,
+	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), Role: cmp.Or(i.c.Role, cluster.RoleAll), StoreMS: float64(i.node.Took().Microseconds()) / 1000,
 		Forwarded: n.Forwarded.Load(), TakenOver: n.Taken.Load(), Lost: n.Lost.Load(), Refused: n.Refused.Load()}
 	for _, m := range i.node.Members() {
-		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, m.Draining, i.node.Unreached(m.ID)})
+		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, cmp.Or(m.Role, cluster.RoleAll), m.Free, m.Draining, i.node.Unreached(m.ID)})
 	}
 	return out
 }

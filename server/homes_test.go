@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/worker"
 )
 
 // several are some instances of one cluster in this process, before one server in
@@ -29,6 +30,7 @@ type several struct {
 	f     *wiretest.Server
 	store *redistest.Server
 	all   []*one
+	role  string // of the next instance; then the server's connections are at workers
 }
 
 // one is an instance of them.
@@ -76,7 +78,11 @@ func (v *several) add(change func(*config.Server)) {
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+v.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
 	c.Cluster.Lease, c.Drain = 3*time.Second, 20*time.Second
 	o := &one{done: make(chan struct{})}
-	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(_ *Server, s *config.Server) reached {
+	c.Cluster.Role = v.role
+	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, s *config.Server) reached {
+		if v.role != "" {
+			return own.atWorkers(s, worker.Local{Adapter: v.f, Most: 100})
+		}
 		return reached{Adapter: v.f, transport: func() string { return "stdio" }}
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

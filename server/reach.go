@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
@@ -18,9 +19,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
+	"github.com/mcp-bridge/bridge/internal/worker"
 )
 
 // reached is how a configured server is reached.
@@ -31,6 +34,7 @@ type reached struct {
 	close     func()        // closes what is kept for the next connection; nil if nothing is
 	hook      *hook         // where changes of its tools are announced; nil if nowhere
 	fault     error         // why its settings cannot be used at all; nil if they can
+	local     *worker.Local // how a worker starts it; nil if none does
 }
 
 // reacher makes the adapter of a configured server.
@@ -53,7 +57,40 @@ func (s *Server) reach(c *config.Server) reached {
 
 func (s *Server) child(c *config.Server) reached {
 	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
-	return reached{Adapter: a, check: a.Check, transport: func() string { return "stdio" }}
+	if c.Place == config.PlaceWorkers && s.instance != nil {
+		return s.atWorkers(c, worker.Local{Adapter: a, Most: c.MaxChildren, Check: a.Check})
+	}
+	return reached{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
+}
+
+// atWorkers reaches a server whose child processes workers run, and is how they start one.
+func (s *Server) atWorkers(c *config.Server, local worker.Local) reached {
+	return reached{
+		Adapter: s.instance.workers.Adapter(worker.Server{
+			Name: c.Name, Queue: cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait), Timeouts: s.limits(c).Timeouts,
+		}),
+		transport: func() string { return "worker" },
+		local:     &local,
+	}
+}
+
+// placed returns the servers of which workers run the child processes.
+func (s *Server) placed() (names []string) {
+	for name, r := range s.now.Load().reached {
+		if r.local != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// local returns how a worker starts a server.
+func (s *Server) local(name string) (worker.Local, bool) {
+	if r := s.now.Load().reached[name]; r != nil && r.local != nil {
+		return *r.local, true
+	}
+	return worker.Local{}, false
 }
 
 // api makes the adapter of an HTTP API.

@@ -113,6 +113,7 @@ func (s *Server) readiness() *readiness {
 	}
 	if s.instance != nil {
 		out.Cluster = s.instance.status()
+		out.Cluster.Workers = s.instance.works(s.placed())
 	}
 	if s.reloader != nil {
 		now := s.reloader.Status()

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -101,6 +102,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 func (s *Server) endpoint(w http.ResponseWriter, r *http.Request, base, name, which string) {
 	if which != "mcp" && which != "sse" && which != "messages" {
 		s.noRoute(w, r, base)
+		return
+	}
+	if s.instance != nil && s.instance.c.Role == cluster.RoleWorker {
+		w.Header().Set("Retry-After", "2")
+		refuse(w, http.StatusServiceUnavailable, "this instance is a worker and serves no clients: send them to the others")
 		return
 	}
 	to := placeOf(base, strings.TrimPrefix(r.URL.Path, base))

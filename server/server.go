@@ -225,7 +225,7 @@ func (s *Server) measure() {
 		return n
 	}
 	if s.instance != nil {
-		b.Cluster = s.instance.node
+		b.Cluster, b.Workers = s.instance.node, s.instance.workers.Status
 	}
 	if s.keys.Tokens() {
 		b.Door = s.keys

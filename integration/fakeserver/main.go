@@ -28,6 +28,12 @@ var (
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
+	Error  json.RawMessage `json:"error"`
+	Result struct {
+		Content struct {
+			Said string `json:"said"`
+		} `json:"content"`
+	} `json:"result"`
 	Params struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		RequestID       json.RawMessage `json:"requestId"`
@@ -39,6 +45,8 @@ type message struct {
 			Message string `json:"message"`
 			MS      int    `json:"ms"`
 			Bytes   int    `json:"bytes"`
+			Tag     string `json:"tag"`
+			Ask     bool   `json:"ask"`
 		} `json:"arguments"`
 	} `json:"params"`
 }
@@ -50,6 +58,7 @@ type server struct {
 	calls     map[string]string // id of a call by the message it had as argument
 	cancelled []string          // ids that the client has cancelled
 	listed    string            // the name of the tool that is listed
+	asked     map[string]func(said string)
 }
 
 func main() {
@@ -68,7 +77,7 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	s := &server{out: bufio.NewWriter(os.Stdout), calls: map[string]string{}, listed: "echo"}
+	s := &server{out: bufio.NewWriter(os.Stdout), calls: map[string]string{}, listed: "echo", asked: map[string]func(string){}}
 	lines := bufio.NewReaderSize(os.Stdin, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -98,6 +107,14 @@ func forever() {
 
 func (s *server) handle(m *message) {
 	switch m.Method {
+	case "": // the answer to a question
+		s.mu.Lock()
+		then := s.asked[string(m.ID)]
+		delete(s.asked, string(m.ID))
+		s.mu.Unlock()
+		if then != nil {
+			then(m.Result.Content.Said + string(m.Error))
+		}
 	case "initialize":
 		s.answer(m, map[string]any{
 			"protocolVersion": m.Params.ProtocolVersion,
@@ -159,6 +176,8 @@ func (s *server) call(m *message) {
 			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 		}
 		s.text(m, "")
+	case "work": // notes in a file that it does, and does it in its own time
+		s.work(m)
 	case "pid":
 		s.text(m, strconv.Itoa(os.Getpid()))
 	case "env":
@@ -168,6 +187,42 @@ func (s *server) call(m *message) {
 	default:
 		s.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32602, "message": "no tool " + m.Params.Name}})
 	}
+}
+
+// ledger is the file in which processes note what they execute, for those who count.
+var ledger = flag.String("ledger", "", "note in this file what the tool work is called with")
+
+// work notes its call in the ledger, tells of progress, asks a question if it is to, and
+// answers in its own time. Other calls go on meanwhile.
+func (s *server) work(m *message) {
+	args, token := m.Params.Arguments, m.Params.Meta.ProgressToken
+	f, err := os.OpenFile(*ledger, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err == nil {
+		_, err = f.WriteString(args.Tag + "\n")
+		_ = f.Close()
+	}
+	if err != nil {
+		s.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32603, "message": err.Error()}})
+		return
+	}
+	for i := range 3 {
+		if token != nil {
+			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{"progressToken": token, "progress": i + 1}})
+		}
+	}
+	mine := *m
+	end := func(text string) {
+		time.AfterFunc(time.Duration(args.MS)*time.Millisecond, func() { s.text(&mine, text) })
+	}
+	if !args.Ask {
+		end(args.Tag)
+		return
+	}
+	id, _ := json.Marshal("about " + args.Tag)
+	s.mu.Lock()
+	s.asked[string(id)] = func(said string) { end(args.Tag + " " + said) }
+	s.mu.Unlock()
+	s.send(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": "elicitation/create", "params": map[string]any{"message": args.Tag, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"said": map[string]any{"type": "string"}}}}})
 }
 
 func (s *server) text(m *message, text string) {

@@ -15,7 +15,7 @@ import (
 // shownKeys are the keys whose texts are shown: names of things, addresses of our own, one
 // of a few words. Any other text may be a secret, or have one in it.
 var shownKeys = []string{
-	"listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "era", "revision", "prefix", "transport", "mode",
+	"listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "role", "era", "revision", "prefix", "transport", "mode",
 	"name", "admin", "viewers", "allow", "deny", "servers", "allowed_origins", "allowed_hosts", "trusted_proxies", "forward", "issuer", "audience",
 	"scopes", "token_file", "env_file", "cert_file", "key_file", "ca_file", "to", "cwd", "method", "advertise", "store_lost", "replay",
 }

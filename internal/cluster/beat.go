@@ -74,6 +74,9 @@ func (n *Node) beat() error {
 	if n.o.Servers != nil {
 		self.Servers = n.o.Servers()
 	}
+	if n.o.Free != nil {
+		self.Free = n.o.Free()
+	}
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(n.ctx, max(tries, n.o.Lease/6)) // a slow store is none that is away (S-065)
 	seen, err := n.o.Registry.Beat(ctx, self, n.o.Lease)
@@ -152,6 +155,9 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 		}
 		if !first {
 			n.emptied = n.grace
+			if n.o.Emptied != nil {
+				n.o.Emptied()
+			}
 			n.o.Log.Warn("the store has lost what this instance wrote, or has counted it out: its sessions are claimed again", "sessions", len(n.held))
 		}
 	}

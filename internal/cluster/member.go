@@ -21,7 +21,22 @@ type Member struct {
 	Draining bool   // it is about to stop, and takes no sessions
 	Sessions int    // that it has
 	Servers  string // a hash of the names of its servers
+	Role     string `json:",omitempty"` // one of those below; empty is RoleAll
+	Free     int    `json:",omitempty"` // child processes that it could still run for others
 }
+
+// What an instance does.
+const (
+	RoleAll    = "all"    // it serves clients, and runs what workers run
+	RoleFront  = "front"  // it serves clients
+	RoleWorker = "worker" // it runs what workers run
+)
+
+// Serves reports whether clients may be sent to the instance.
+func (m Member) Serves() bool { return m.Role != RoleWorker }
+
+// Runs reports whether the instance is a worker.
+func (m Member) Runs() bool { return m.Role != RoleFront }
 
 // Left reports whether the instance has given all its sessions away, and is about to end:
 // nothing is to be sent to it any more.

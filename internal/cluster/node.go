@@ -32,6 +32,12 @@ type Options struct {
 	Lost func(key string)
 	// Hooked is told with each beat which webhooks there are. It must not block.
 	Hooked func(map[string]int64)
+	// Emptied is told that the store may have lost what this instance has written. It must
+	// not block. It may be nil.
+	Emptied func()
+	// Free returns how many child processes this instance could still run for others. It
+	// may be nil.
+	Free func() int
 	// Servers returns a hash of the names of the servers that this instance has now.
 	Servers func() string
 }

@@ -53,6 +53,20 @@ func (n *Node) Member(id string) (Member, bool) {
 	return m, ok
 }
 
+// Living returns a member of the last good beat. It waits for the next one if the instance
+// is new.
+func (n *Node) Living(ctx context.Context, id string) (Member, bool) {
+	n.mu.Lock()
+	m, ok := n.members[id]
+	n.mu.Unlock()
+	if !ok && n.Beat(ctx) == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		m, ok = n.members[id]
+	}
+	return m, ok
+}
+
 // Tagged returns the other living instance whose ids begin with the tag.
 func (n *Node) Tagged(tag string) (Member, bool) {
 	n.mu.Lock()
@@ -68,7 +82,7 @@ func (n *Node) Tagged(tag string) (Member, bool) {
 // Least returns the other member with the fewest sessions that takes some.
 func (n *Node) Least() (least Member, ok bool) {
 	for _, m := range n.Members() {
-		if m.ID != n.o.Self.ID && !m.Draining && (!ok || m.Sessions < least.Sessions) {
+		if m.ID != n.o.Self.ID && !m.Draining && m.Serves() && (!ok || m.Sessions < least.Sessions) {
 			least, ok = m, true
 		}
 	}

@@ -79,9 +79,10 @@ func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 func (b *Budget) Leaving() (left func()) { return b.leaving.begin() }
 
 // admit takes a place for one more connection of a principal's, and the right to
-// open it until done is called. Every success needs a release too, when the
-// connection has ended or was not opened.
-func (b *Budget) admit(ctx context.Context, principal string) (done func(), err error) {
+// open it until done is called; bounded says that the adapter bounds how many are being
+// opened. Every success needs a release too, when the connection has ended or was not
+// opened.
+func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {
 	for {
 		left := b.leaving.next()
 		own := !b.shares.Enter(principal, 1) // it is about what the principal has itself
@@ -115,6 +116,9 @@ func (b *Budget) admit(ctx context.Context, principal string) (done func(), err 
 	if full {
 		b.release(principal)
 		return nil, b.full("the bridge has too many connections: see max_children", b.total.most)
+	}
+	if bounded {
+		return func() {}, nil
 	}
 	select {
 	case b.openings <- struct{}{}:

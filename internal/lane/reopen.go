@@ -41,7 +41,8 @@ func (l *Lane) attempt() (*conn, error) {
 	turn, stop := context.WithTimeoutCause(l.ctx, l.o.Handshake, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
 		Public: "too many of its connections are being opened"})
 	defer stop()
-	release, err := l.o.Budget.admit(turn, l.caller.Principal)
+	_, bounds := l.o.Adapter.(bridge.BoundsOpenings)
+	release, err := l.o.Budget.admit(turn, l.caller.Principal, bounds)
 	if err != nil {
 		return nil, err // no fault of the server's
 	}
@@ -83,6 +84,10 @@ func (l *Lane) attempt() (*conn, error) {
 // given up because nobody needs it any more, or failed by what the caller had
 // forwarded: one wrong token is no failure of the server for others.
 func (l *Lane) failed(err error) {
+	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find one at once
+		l.o.Health.Lacked(err)
+		return
+	}
 	l.mu.Lock()
 	closed := l.closed != nil
 	if !closed {

@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/reload"
+	"github.com/mcp-bridge/bridge/internal/worker"
 )
 
 // Bridge is what is asked when the metrics are read.
@@ -23,6 +24,8 @@ type Bridge struct {
 	LogLost func() uint64
 	// Cluster is this instance as one of several; nil when it is the only one.
 	Cluster *cluster.Node
+	// Workers says how things stand with the workers of the cluster; nil without one.
+	Workers func() worker.Status
 	// Door lets callers in; nil where no tokens count.
 	Door *auth.Door
 }
@@ -30,6 +33,9 @@ type Bridge struct {
 // Ask has the bridge asked when the metrics are read.
 func (m *Metrics) Ask(b Bridge) {
 	m.registry.MustRegister(newGauges(b))
+	if b.Workers != nil {
+		m.registry.MustRegister(newWorkers(b.Workers))
+	}
 	if b.Door != nil {
 		m.registry.MustRegister(identity{b.Door})
 	}

@@ -47,6 +47,8 @@ type Options struct {
 	MCP, Messages func(server string, w http.ResponseWriter, r *http.Request)
 	// Homes returns the shared connections that live here.
 	Homes func() Homes
+	// Workers returns what workers and their fronts ask of this instance.
+	Workers func() Workers
 	// MaxMessage bounds what is sent between instances for clients without sessions, in
 	// bytes of a message.
 	MaxMessage int
@@ -301,6 +303,7 @@ func (p *Peers) handler() http.Handler {
 	mux.HandleFunc(version+"s/{server}/mcp", serve(p.o.MCP))
 	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(p.o.Messages))
 	p.handleHomes(mux)
+	p.handleWorkers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.node.Draining() { // a connection that ends under a request would cost that its answer
 			w.Header().Set("Connection", "close")

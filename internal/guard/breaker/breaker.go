@@ -248,7 +248,7 @@ func judge(ctx context.Context, err error) judgement {
 	switch {
 	case err == nil, errors.Is(err, bridge.ErrTooLarge), errors.Is(err, bridge.ErrReplaced):
 		return works
-	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrRejected), errors.Is(err, bridge.ErrNoHandshake), errors.Is(err, bridge.ErrUnsent),
+	case bridge.Exhausted(err), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrRejected), errors.Is(err, bridge.ErrNoHandshake), errors.Is(err, bridge.ErrUnsent), errors.Is(err, bridge.ErrWorkerLost),
 		errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrLimited), errors.Is(err, bridge.ErrDenied),
 		errors.Is(err, bridge.ErrShutdown), errors.Is(err, bridge.ErrEnded), errors.Is(err, bridge.ErrIdle), errors.Is(err, bridge.ErrCancelled):
 		return nothing

@@ -65,16 +65,19 @@ type refusals struct {
 // NewQueue makes the queue of the server of that name.
 func NewQueue(server string, o Options) *Queue {
 	q := &Queue{
-		server: server, calls: cmp.Or(o.Calls, defaultCalls), wait: cmp.Or(o.Wait, 30*time.Second), each: o.PerPrincipal,
+		server: server, calls: cmp.Or(o.Calls, DefaultCalls), wait: cmp.Or(o.Wait, DefaultWait), each: o.PerPrincipal,
 		lines: map[string]*line{}, counts: map[string]int{},
 	}
 	q.queue = cmp.Or(o.Queue, q.calls)
 	return q
 }
 
-// defaultCalls is how many calls of one principal, and to one server, may be
+// DefaultCalls is how many calls of one principal, and to one server, may be
 // under way (protocol.md F).
-const defaultCalls = 512
+const DefaultCalls = 512
+
+// DefaultWait is how long a call may wait for a place.
+const DefaultWait = 30 * time.Second
 
 // Again is when a caller may try again who finds no place: places become free
 // all the time.

@@ -40,7 +40,7 @@ func NewQuota(o PerPrincipal) *Quota {
 // Set has other bounds count from now on. Nothing is taken from a principal that has
 // more.
 func (d *Quota) Set(o PerPrincipal) {
-	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, defaultCalls)
+	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, DefaultCalls)
 	now := &bounds{PerPrincipal: o}
 	if o.Rate.PerSecond > 0 {
 		now.rates = []limit{{o.Rate, 0}}

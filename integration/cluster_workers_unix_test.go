@@ -1,0 +1,381 @@
+//go:build unix
+
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// linger is how long a worker keeps the process of an instance that has gone.
+const linger = 30 * time.Second
+
+// atWorkers are a server's settings with its processes at workers.
+func atWorkers(s map[string]any) map[string]any {
+	s["place"] = "workers"
+	return s
+}
+
+// staff starts fronts behind nginx, and workers.
+func staff(t *testing.T, program string, fronts, workers int, servers map[string]any) (f *fleet, w []*process) {
+	t.Helper()
+	f = newFleet(t, servers)
+	f.program, f.role, f.example = program, "front", "workers"
+	f.balance(fronts)
+	for range workers {
+		w = append(w, f.worker())
+	}
+	return f, w
+}
+
+// worker starts one more worker, and waits until all fronts see it.
+func (f *fleet) worker() *process {
+	f.t.Helper()
+	front := f.role
+	f.role = "worker"
+	p := f.add()
+	f.instances = f.instances[:len(f.instances)-1] // clients do not use it
+	f.role = front
+	tag := gjson.Get(f.sees(p, len(f.instances)+1), "cluster.instance").Str
+	for _, i := range f.instances {
+		if state, ok := eventually(func() (string, bool) {
+			state := f.sees(i, 1)
+			return state, gjson.Get(state, `cluster.members.#(instance="`+tag+`").free`).Int() > 0
+		}); !ok {
+			f.t.Fatalf("no front sees the worker: %s", state)
+		}
+	}
+	return p
+}
+
+// busy returns the worker that a front has connections to.
+func (f *fleet) busy(front *process) *process {
+	f.t.Helper()
+	state, ok := eventually(func() (string, bool) {
+		state := f.sees(front, 1)
+		return state, len(gjson.Get(state, "cluster.workers.connections").Map()) == 1
+	})
+	if !ok {
+		f.t.Fatalf("the front has connections to other than one worker: %s", state)
+	}
+	for tag := range gjson.Get(state, "cluster.workers.connections").Map() {
+		return f.tags[tag]
+	}
+	return nil
+}
+
+// TestClusterWorkers plays clients of all transports and both eras through two fronts behind
+// nginx, before servers whose processes are at two workers: calls, progress, logs,
+// questions and cancellations come through (S-050). No front starts a process (S-054).
+func TestClusterWorkers(t *testing.T) {
+	t.Parallel()
+	fake := map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}
+	f, workers := staff(t, "", 2, 2, map[string]any{
+		"everything": atWorkers(kindOf(t, references[0], "stdio")), "fake": atWorkers(fake),
+		"shared": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "share": "all"}),
+		"once":   atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "share": "call"}),
+	})
+	f.server = "/everything"
+	t.Run("features", func(t *testing.T) {
+		for _, client := range clients {
+			for _, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {
+				t.Run(client.name+"/"+where.transport, func(t *testing.T) {
+					t.Parallel()
+					client.run(t, where, flavourOf(references[0], "stdio", ""))
+				})
+			}
+		}
+	})
+	t.Run("no session", func(t *testing.T) {
+		for _, server := range []string{"fake", "shared", "once"} {
+			pids := map[string]bool{}
+			for i := range 6 {
+				a := f.stateless(f.instances[i%2].base, server, "pid")
+				pids[a.Get("result.content.0.text").Str] = true
+			}
+			if want := map[string]int{"once": 6}[server]; len(pids) != max(want, 1) || pids[""] {
+				t.Errorf("%s: the processes %v", server, pids)
+			}
+		}
+	})
+	// (S-054): whoever has run here, no process of it was a front's.
+	for i, p := range f.instances {
+		p.family.look()
+		p.family.mu.Lock()
+		for _, was := range p.family.seen {
+			t.Errorf("front %d has started %v", i, was)
+		}
+		p.family.mu.Unlock()
+	}
+	ran := 0
+	for _, w := range workers {
+		w.family.look()
+		ran += len(w.family.seen)
+		res, err := http.Post(w.base+"/fake/mcp", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a worker answers a client with %d", res.StatusCode)
+		}
+	}
+	if ran == 0 {
+		t.Error("no worker has started anything")
+	}
+}
+
+// TestWorkerRounds kills a worker, an instance that owns a session, the instance that a
+// client is connected to, or stops a worker for a while, again and again amid calls with
+// progress and questions: each has one answer or a broken connection, and none is executed
+// twice, as the processes themselves note (S-020, S-021, S-051). The session goes on: with
+// another process when it has lost its worker, and with the same one when only its owner
+// has died.
+func TestWorkerRounds(t *testing.T) {
+	t.Parallel()
+	for part := range scaletest.Of(1, 2) {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			c := &ledger{file: filepath.Join(t.TempDir(), "ledger")}
+			f := newFleet(t, map[string]any{"counter": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-ledger", c.file}}})})
+			f.role = "front"
+			for range 3 {
+				f.add()
+			}
+			staff := []*process{f.worker(), f.worker()}
+			for round := range scaletest.Of(4, 24) {
+				staff = f.workerRound(c, staff, []string{"worker", "owner", "front", "stopped worker"}[round%4], round)
+			}
+		})
+	}
+}
+
+func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round int) []*process {
+	t, p := f.t, f.instances
+	for _, i := range p {
+		f.sees(i, len(p)+len(staff))
+	}
+	what := fmt.Sprint("round ", round, ": ", victim)
+	mine := f.begin(p[0].base)
+	f.kept(mine, func(r session.Record) bool { return len(r.Carry) == 1 })
+	at := p[1]
+	mine.base = p[2].base
+	before, its := f.call(mine, "pid", nil), f.busy(p[0])
+	ear := listens(t, mine.session, p[2].base)
+	calls := f.crowd(c, 4, mine.session, at.base, p[2].base)
+	calls.goesOn(t, what, 4)
+	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
+	same := false
+	switch victim {
+	case "worker":
+		its.cmd.Process.Kill()
+		<-its.exited
+		calls.goesOn(t, what, 4)
+		calls.end(t, c, lost, turned)
+		staff = append(slices.DeleteFunc(slices.Clone(staff), func(w *process) bool { return w == its }), f.worker())
+	case "stopped worker":
+		if err := its.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		calls.goesOn(t, what, 4)
+		if err := its.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		calls.goesOn(t, what, 4)
+		calls.end(t, c, lost, turned)
+		for _, i := range p {
+			f.sees(i, len(p)+len(staff))
+		}
+	case "owner":
+		p[0].cmd.Process.Kill()
+		<-p[0].exited
+		calls.goesOn(t, what, 4)
+		calls.end(t, c, lost, turned)
+		f.instances, same = slices.Delete(p, 0, 1), true
+		f.add()
+	case "front":
+		at.cmd.Process.Kill()
+		calls.all.Wait() // all their connections break
+		calls.end(t, c, lost, broken)
+		<-at.exited
+		f.instances, same = slices.Delete(p, 1, 2), true
+		f.add()
+	}
+	ear()
+	mine.base = f.instances[len(f.instances)-1].base
+	if after := f.call(mine, "pid", nil); (after == before) != same {
+		t.Errorf("%s: the process %s before, and %s after", what, before, after)
+	}
+	mine.ends(t)
+	return staff
+}
+
+// listens answers the questions of a session that come on its own stream: a child process
+// does not say which call it asks about.
+func listens(t *testing.T, session, base string) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	once := func() {
+		r, err := http.NewRequestWithContext(ctx, "GET", base+"/mcp", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Header.Set("Accept", "text/event-stream")
+		r.Header.Set("Mcp-Session-Id", session)
+		res, err := rawHTTP.Do(r)
+		if err != nil {
+			return // it is tried again
+		}
+		defer res.Body.Close()
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+			m := gjson.Parse(strings.TrimPrefix(lines.Text(), "data: "))
+			if m.Get("method").Str == "elicitation/create" {
+				wg.Go(func() {
+					answered(ctx, &legacyClient{base: base, session: session}, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"said":%q}}}`, m.Get("id").Raw, "yes "+m.Get("params.message").Str))
+				})
+			}
+		}
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			once()
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// ends ends the session.
+func (c *legacyClient) ends(t *testing.T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "DELETE", c.base+"/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Mcp-Session-Id", c.session)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Body.Close(); res.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE = %d", res.StatusCode)
+	}
+}
+
+// TestWorkerOrphans kills the only front. Nobody takes its sessions over, and its processes
+// end, at most so long after (S-053). A worker that is stopped ends its own at once, and a
+// front says clearly that there is none.
+func TestWorkerOrphans(t *testing.T) {
+	t.Parallel()
+	f, workers := staff(t, bridgeProgram(t), 1, 1, map[string]any{
+		"fake": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "limits": map[string]any{"wait": "2s"}}),
+	})
+	w := workers[0]
+	var all []*legacyClient
+	for range 5 {
+		c := f.begin(f.base)
+		f.call(c, "echo", map[string]any{"message": "x"})
+		all = append(all, c)
+	}
+	running := func() (string, int64) {
+		state := f.sees(w, 1)
+		return state, gjson.Get(state, "cluster.workers.running.fake").Int()
+	}
+	if state, n := running(); n != 5 {
+		t.Fatalf("%d processes run at the worker: %s", n, state)
+	}
+	all[0].ends(t) // one of them is not to wait
+	if state, ok := eventually(func() (string, bool) { state, n := running(); return state, n == 4 }); !ok {
+		t.Errorf("the process of a session that has ended runs yet: %s", state)
+	}
+	f.instances[0].cmd.Process.Kill()
+	<-f.instances[0].exited
+	killed := time.Now()
+	if _, n := running(); n != 4 && time.Since(killed) < linger/2 {
+		t.Errorf("%d processes run just after their front was killed, want 4: another may take its sessions over", n)
+	}
+	for {
+		state, n := running()
+		if n == 0 {
+			break
+		}
+		if time.Since(killed) > linger+deadline/4 {
+			t.Fatalf("%d processes run %v after their front was killed: %s", n, time.Since(killed), state)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if took := time.Since(killed); took < linger/2 {
+		t.Errorf("they have ended after %v: no other front could have taken them over", took)
+	}
+	w.childless(t)
+	f.instances = nil
+	front := f.add()
+	c := f.begin(front.base)
+	f.call(c, "echo", map[string]any{"message": "x"})
+	w.stop(t)
+	w.allGone(t)
+	var calls sync.WaitGroup
+	for i := range 3 {
+		calls.Go(func() {
+			at := &legacyClient{base: front.base, session: c.session}
+			_, body, err := at.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{}}}`, i))
+			a := answers(body, fmt.Sprint(i))
+			if err != nil || len(a) != 1 || a[0].Get("error.data.bridge").Str != "overloaded" || a[0].Get("error.data.retryAfterMs").Int() == 0 ||
+				!strings.Contains(a[0].Get("error.message").Str, "fake") || !strings.Contains(a[0].Get("error.message").Str, "no instance with cluster: role: worker or all is there") {
+				t.Errorf("a call without a worker: %s %v", body, err)
+			}
+		})
+	}
+	calls.Wait()
+	f.worker()
+	f.call(c, "echo", map[string]any{"message": "x"})
+}
+
+// TestWorkersExample starts a front and a worker of the example, as it says.
+func TestWorkersExample(t *testing.T) {
+	t.Parallel()
+	const file = "../examples/workers/bridge.yaml"
+	if out, err := exec.Command(bridgeProgram(t), "check", "-c", file).CombinedOutput(); err != nil {
+		t.Fatalf("check: %v\n%s", err, out)
+	}
+	f := newFleet(t, nil)
+	as := func(role string) *process {
+		cmd := exec.Command(bridgeProgram(t), "serve", "--listen", "127.0.0.1:0", "-c", file)
+		cmd.Env = append(os.Environ(), "ROLE="+role, "PEER_PORT=0", "REDIS_URL=redis://"+f.store.Address)
+		p := start(t, cmd)
+		f.tags[gjson.Get(f.sees(p, 1), "cluster.instance").Str] = p
+		return p
+	}
+	front, worker := as("front"), as("worker")
+	f.sees(front, 2)
+	c := f.begin(front.base)
+	if got := f.call(c, "echo", map[string]any{"message": "hello"}); !strings.Contains(got, "hello") {
+		t.Errorf("echo = %q", got)
+	}
+	if f.busy(front) != worker {
+		t.Error("the process is not at the worker")
+	}
+}

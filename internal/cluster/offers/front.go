@@ -1,0 +1,157 @@
+package offers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// Front is an instance that wants connections opened. Its methods may be called
+// concurrently.
+type Front struct {
+	id    string
+	queue Queue
+	log   *slog.Logger
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex // guards the rest
+	waiting map[string]*opening
+	closed  bool
+}
+
+// opening is one that waits for a worker.
+type opening struct {
+	server string
+	handed chan Ticket   // has room for the one that comes
+	again  chan struct{} // the store may have lost the offer
+}
+
+// Ticket is what a worker gives for an offer: with it the front opens its connection.
+type Ticket struct {
+	Worker string // the instance
+	Key    string // random
+}
+
+// NewFront makes the front of the instance of that id. Close ends it.
+func NewFront(id string, q Queue, log *slog.Logger) *Front {
+	return &Front{id: id, queue: q, log: log, waiting: map[string]*opening{}}
+}
+
+const (
+	// tries bounds one operation of the store.
+	tries = 500 * time.Millisecond
+	// unreached is how long to wait before a store that is out of reach is tried again.
+	unreached = 250 * time.Millisecond
+)
+
+// Wait offers an opening, and waits for the worker that takes it. most is how long the
+// line may be. The error is session.ErrFull if it is that long, and session.ErrUnavailable
+// if the store was never reached; otherwise that of ctx.
+func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, error) {
+	id, w := rand.Text(), &opening{server: server, handed: make(chan Ticket, 1), again: make(chan struct{}, 1)}
+	f.mu.Lock()
+	f.waiting[id] = w
+	f.mu.Unlock()
+	entry, err := "", error(session.ErrUnavailable)
+	for {
+		one, cancel := context.WithTimeout(ctx, tries)
+		at, failed := f.queue.Add(one, server, Offer{id, f.id}, most)
+		cancel()
+		switch {
+		case failed == nil:
+			entry, err = at, nil
+		case errors.Is(failed, session.ErrFull):
+			return f.leave(id, w, entry, session.ErrFull)
+		case pause.For(ctx, unreached) == nil:
+			continue
+		default:
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			return f.leave(id, w, entry, err)
+		}
+		select {
+		case t := <-w.handed:
+			return t, nil
+		case <-w.again:
+		case <-ctx.Done():
+			return f.leave(id, w, entry, context.Cause(ctx))
+		}
+	}
+}
+
+// leave ends a wait, unless a worker has come meanwhile.
+func (f *Front) leave(id string, w *opening, entry string, err error) (Ticket, error) {
+	f.mu.Lock()
+	delete(f.waiting, id)
+	closed := f.closed
+	f.mu.Unlock()
+	select {
+	case t := <-w.handed:
+		return t, nil
+	default:
+	}
+	if entry != "" && !closed {
+		f.wg.Go(func() { // so that no worker comes for nothing
+			ctx, cancel := context.WithTimeout(context.Background(), tries)
+			defer cancel()
+			if err := f.queue.Done(ctx, w.server, entry); err != nil {
+				f.log.Debug("an offer could not be taken back", "server", w.server, "err", err)
+			}
+		})
+	}
+	return Ticket{}, err
+}
+
+// Hand gives an offer to a worker. It reports false when somebody else has it, or nobody
+// waits any more.
+func (f *Front) Hand(id string, t Ticket) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.waiting[id]
+	if w == nil {
+		return false
+	}
+	delete(f.waiting, id)
+	w.handed <- t
+	return true
+}
+
+// Again adds all offers that wait once more: the store may have lost them. It does not
+// block.
+func (f *Front) Again() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.waiting {
+		select {
+		case w.again <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Waiting returns how many openings wait for a worker, by server.
+func (f *Front) Waiting() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := map[string]int{}
+	for w := range maps.Values(f.waiting) {
+		n[w.server]++
+	}
+	return n
+}
+
+// Close waits for what is under way to the store. Nobody may wait any more.
+func (f *Front) Close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.wg.Wait()
+}

@@ -1,0 +1,155 @@
+package offers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/pause"
+)
+
+// ErrOver is the error of an offer that another worker has, or that nobody waits for.
+var ErrOver = errors.New("the offer is over")
+
+// WorkerOptions configure a Worker. All are needed.
+type WorkerOptions struct {
+	Queue Queue
+	Desk  Desk
+	// Tell gives a ticket for an offer to its front. The error is ErrOver when the front
+	// does not want it; any other one means that this is not known.
+	Tell func(ctx context.Context, t Taken, ticket string) error
+	Log  *slog.Logger
+}
+
+// Desk has the places of a worker. Its methods may be called concurrently.
+type Desk interface {
+	// Room returns the servers of which one more connection may be opened now, and how
+	// many of all of them. changed is closed when that may be another number.
+	Room() (servers []string, free int, changed <-chan struct{})
+	// Reserve takes a place for an offer. A front that comes with the ticket opens the
+	// connection; cancel gives the place back if that will not be. It reports false if
+	// there is none by now.
+	Reserve(server string) (ticket string, cancel func(), ok bool)
+}
+
+// Worker takes offers for as long as it has places. Close ends it.
+type Worker struct {
+	o    WorkerOptions
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	turn int       // which line is asked first, where not all can be
+	last time.Time // when overdue offers were looked for
+}
+
+const (
+	// listens is how long one look at the queue waits for an offer.
+	listens = time.Second
+	// glance is the same while there are fewer places than lines: others have to be
+	// looked at soon.
+	glance = 50 * time.Millisecond
+	// overdue is how long an offer may be with a worker that has not said what came of it.
+	overdue = 3 * time.Second
+	// lookEvery is how often overdue ones are looked for.
+	lookEvery = time.Second
+	// telling bounds how long a front is told of a ticket: less than until another
+	// worker gets the offer.
+	telling = 2 * time.Second
+)
+
+// NewWorker makes a worker, which begins at once.
+func NewWorker(o WorkerOptions) *Worker {
+	w := &Worker{o: o}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	w.wg.Go(w.run)
+	return w
+}
+
+// Close ends the worker: it takes nothing more.
+func (w *Worker) Close() {
+	w.stop()
+	w.wg.Wait()
+}
+
+func (w *Worker) run() {
+	for w.ctx.Err() == nil {
+		servers, free, changed := w.o.Desk.Room()
+		if len(servers) == 0 || free == 0 {
+			select {
+			case <-changed:
+			case <-time.After(listens): // the configuration may have changed
+			case <-w.ctx.Done():
+			}
+			continue
+		}
+		if err := w.look(servers, free); err != nil {
+			w.o.Log.Debug("no offers can be taken", "err", err)
+			_ = pause.For(w.ctx, unreached)
+		}
+	}
+}
+
+// look takes offers of so many servers at most.
+func (w *Worker) look(servers []string, free int) error {
+	wait := listens
+	if free < len(servers) { // each line gives one offer, and each needs a place
+		wait = glance
+		from := w.turn % len(servers)
+		w.turn += free
+		servers = append(servers[from:len(servers):len(servers)], servers[:from]...)[:free]
+	}
+	if time.Since(w.last) >= lookEvery {
+		w.last = time.Now()
+		ctx, cancel := context.WithTimeout(w.ctx, tries)
+		taken, err := w.o.Queue.Overdue(ctx, servers, overdue)
+		cancel()
+		if err != nil || len(taken) > 0 {
+			w.take(taken)
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, wait+tries)
+	defer cancel()
+	taken, err := w.o.Queue.Take(ctx, servers, wait)
+	w.take(taken)
+	return err
+}
+
+// take gives a ticket for each of those offers.
+func (w *Worker) take(all []Taken) {
+	for _, t := range all {
+		ticket, cancel, ok := w.o.Desk.Reserve(t.Server)
+		if w.ctx.Err() != nil && ok { // it is about to stop
+			cancel()
+			ok = false
+		}
+		w.wg.Go(func() {
+			if !ok {
+				w.settle(t, w.o.Queue.Back)
+				return
+			}
+			ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), telling)
+			defer stop()
+			err := w.o.Tell(ctx, t, ticket)
+			if errors.Is(err, ErrOver) {
+				cancel()
+			} else if err != nil { // it may come with the ticket, and another worker gets the offer soon
+				w.o.Log.Debug("a front could not be told of its ticket", "server", t.Server, "err", err)
+				return
+			}
+			w.settle(t, func(ctx context.Context, t Taken) error { return w.o.Queue.Done(ctx, t.Server, t.Entry) })
+		})
+	}
+}
+
+// settle says in the queue what came of an offer. If it cannot, another worker finds that
+// it is over.
+func (w *Worker) settle(t Taken, how func(context.Context, Taken) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), tries)
+	defer cancel()
+	if err := how(ctx, t); err != nil {
+		w.o.Log.Debug("the queue does not know what came of an offer", "server", t.Server, "err", err)
+	}
+}

@@ -1,0 +1,187 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/internal/cluster/offers"
+	"github.com/mcp-bridge/bridge/internal/cluster/offers/offerstest"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestOffers(t *testing.T) {
+	server := redistest.Start(t)
+	c := server.Client()
+	defer c.Close()
+	offerstest.Run(t, func(t *testing.T) offers.Queue {
+		if err := c.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return redis.New(c, options("A")).Offers(quiet)
+	})
+}
+
+// Several lines are read in one request also where Redis is several.
+func TestOffersCluster(t *testing.T) {
+	all := redistest.Cluster(t, 3)
+	var addresses []string
+	for _, s := range all {
+		addresses = append(addresses, s.Address)
+	}
+	n := 0
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses, ContextTimeoutEnabled: true})
+	defer c.Close()
+	offerstest.Run(t, func(*testing.T) offers.Queue {
+		n++
+		o := options("A")
+		o.Prefix = fmt.Sprint("b", n)
+		return redis.New(c, o).Offers(quiet)
+	})
+}
+
+// What no instance has written to a line is dropped, with a line in the log; a line that
+// somebody has made useless begins anew (S-082). Nothing of an offer can be read (S-073).
+func TestOffersGarbage(t *testing.T) {
+	server := redistest.Start(t)
+	c, ctx := server.Client(), t.Context()
+	defer c.Close()
+	const line = "b:{q}:a"
+	said := &strings.Builder{}
+	q := redis.New(c, options("A")).Offers(slog.New(slog.NewTextHandler(said, nil)))
+	stranger := options("B")
+	stranger.Secrets = []string{"another secret of more than 32 characters"}
+	add := func(id string) {
+		t.Helper()
+		for begun := time.Now(); ; {
+			_, err := q.Add(ctx, "a", offers.Offer{ID: id, Front: "the front"}, 100)
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, session.ErrUnavailable) || time.Since(begun) > 10*time.Second {
+				t.Fatal(err)
+			}
+		}
+	}
+	next := func(want string) {
+		t.Helper()
+		for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+			all, err := q.Take(ctx, []string{"a"}, 20*time.Millisecond)
+			if err != nil && !errors.Is(err, session.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			for _, o := range all {
+				if o.ID != want || o.Front != "the front" {
+					t.Errorf("taken: %+v, want %s", o, want)
+				}
+				return
+			}
+		}
+		t.Errorf("%s does not come", want)
+	}
+	add("1")
+	dump := c.Dump(ctx, line).Val()
+	for _, open := range []string{"the front", `"id"`} {
+		if strings.Contains(dump, open) {
+			t.Errorf("the line shows %q", open)
+		}
+	}
+	next("1")
+	for _, values := range []map[string]any{{"o": "garbage"}, {"x": "y"}, {"o": ""}, {"o": strings.Repeat("z", 100_000)}} {
+		c.XAdd(ctx, &goredis.XAddArgs{Stream: line, Values: values})
+	}
+	if _, err := redis.New(c, stranger).Offers(quiet).Add(ctx, "a", offers.Offer{ID: "forged", Front: "the front"}, 100); err != nil {
+		t.Fatal(err)
+	}
+	moved := c.XRange(ctx, line, "-", "+").Val()[0].Values // the offer of another line
+	if err := c.XAdd(ctx, &goredis.XAddArgs{Stream: "b:{q}:b", Values: moved}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	add("2")
+	next("2")
+	if n := strings.Count(said.String(), "was dropped"); n != 5 {
+		t.Errorf("%d lines in the log about what was dropped, want 5: %s", n, said)
+	}
+	for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+		if all, err := q.Take(ctx, []string{"b"}, 20*time.Millisecond); err != nil || len(all) > 0 {
+			t.Fatalf("the offer of another line: %+v, %v", all, err)
+		}
+	}
+	for name, spoil := range map[string]func() error{
+		"another kind of key": func() error { return c.Set(ctx, line, "text", 0).Err() },
+		"the last id": func() error {
+			return c.XAdd(ctx, &goredis.XAddArgs{Stream: line, ID: "18446744073709551615-18446744073709551615", Values: map[string]any{"o": "x"}}).Err()
+		},
+		"no group":    func() error { return c.XGroupDestroy(ctx, line, "w").Err() },
+		"emptied":     func() error { return c.FlushAll(ctx).Err() },
+		"moved ahead": func() error { return c.XGroupSetID(ctx, line, "w", "0").Err() },
+	} {
+		said.Reset()
+		if err := c.Del(ctx, line).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Take(ctx, []string{"a"}, time.Millisecond); err != nil { // it begins
+			t.Fatal(err)
+		}
+		if err := spoil(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		add("after " + name)
+		next("after " + name)
+	}
+}
+
+// Whose user has only the rights in docs/cluster.md can offer and take.
+func TestOffersRights(t *testing.T) {
+	server := redistest.Start(t)
+	admin, ctx := server.Client(), t.Context()
+	defer admin.Close()
+	if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "bridge", "on", ">password", "~b:*"}, rights()...)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
+	defer c.Close()
+	q := redis.New(c, options("A")).Offers(quiet)
+	entry, err := q.Add(ctx, "a", offers.Offer{ID: "1", Front: "A"}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := take(ctx, t, q)
+	if err := q.Back(ctx, taken); err != nil {
+		t.Error(err)
+	}
+	if again, err := q.Overdue(ctx, []string{"a"}, time.Minute); err != nil || len(again) != 1 {
+		t.Errorf("%v, %v", again, err)
+	}
+	if _, err := q.Lengths(ctx, []string{"a"}); err != nil {
+		t.Error(err)
+	}
+	if err := q.Done(ctx, "a", entry); err != nil {
+		t.Error(err)
+	}
+}
+
+func take(ctx context.Context, t *testing.T, q offers.Queue) offers.Taken {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+		all, err := q.Take(ctx, []string{"a"}, 50*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) > 0 {
+			return all[0]
+		}
+	}
+	t.Fatal("nothing to take")
+	return offers.Taken{}
+}

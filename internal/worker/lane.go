@@ -1,0 +1,219 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/peer"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/offers"
+	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/inner"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Server is a server whose child processes workers run.
+type Server struct {
+	Name string
+	// Queue is how many openings may wait beyond the free places of workers, and Wait how
+	// long one may.
+	Queue    int
+	Wait     time.Duration
+	Timeouts conn.Timeouts // of its calls
+}
+
+// Adapter returns what opens connections to a server at workers.
+func (w *Workers) Adapter(s Server) bridge.Adapter { return &placed{w, s} }
+
+type placed struct {
+	w *Workers
+	s Server
+}
+
+var (
+	_ bridge.Adapter        = (*placed)(nil)
+	_ bridge.Resumer        = (*placed)(nil)
+	_ bridge.BoundsOpenings = (*placed)(nil)
+)
+
+// BoundsOpenings implements bridge.BoundsOpenings: the queue is the bound.
+func (*placed) BoundsOpenings() {}
+
+// Open implements bridge.Adapter. It waits for a worker.
+func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	wait := p.s.Wait
+	if until, ok := ctx.Deadline(); ok { // the handshake needs some of it
+		wait = min(wait, time.Until(until)*9/10)
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		_, free := p.w.places()
+		most := p.s.Queue + free
+		t, err := p.w.front.Wait(waiting, p.s.Name, most)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, p.w.unplaced(&p.s, wait.Round(time.Second/10), most, err)
+		}
+		m, ok := p.w.o.Node.Living(ctx, t.Worker)
+		if !ok {
+			continue
+		}
+		if err := p.w.o.Peers.AskWorker(ctx, m, t.Key, 0); err != nil { // nothing was begun there
+			p.w.o.Log.Debug("a worker does not know its ticket any more", "server", p.s.Name, "err", err)
+			continue
+		}
+		return p.open(ctx, m, t, from, rest)
+	}
+}
+
+// way is the way to what a ticket stands for.
+func (p *placed) way(m cluster.Member, key string, from *bridge.Caller, epoch int64) inner.Way {
+	o := &p.w.o
+	w := inner.Way{Server: p.s.Name, At: m.ID, HTTP: o.Peers.WorkWay(m), Node: o.Node, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: p.s.Timeouts}
+	w.HTTP.Headers = peer.WorkHeader(from.Principal, key, epoch)
+	return w
+}
+
+// open opens the connection that a ticket stands for.
+func (p *placed) open(ctx context.Context, m cluster.Member, t offers.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	l, err := inner.Open(ctx, p.way(m, t.Key, from, 0), from, rest)
+	if err != nil {
+		if ctx.Err() == nil {
+			if why := p.w.o.Peers.WhyWorker(ctx, m, p.s.Name, t.Key); why != nil {
+				err = why
+			}
+		}
+		return nil, err
+	}
+	return p.lane(l, t), nil
+}
+
+// carried is what another instance needs to go on with a lane.
+type carried struct {
+	Worker string          `json:"worker"`
+	Ticket string          `json:"ticket"`
+	Inner  json.RawMessage `json:"inner"` // what it needs for the inner session
+}
+
+// epochs is how far apart the numbers of requests begin that the owners of a session make
+// one after the other: see bridge.Stay.
+const epochs = 32 // bits
+
+// Resume implements bridge.Resumer: it takes the child process from the instance that had
+// the session.
+func (p *placed) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+	gone := func(err error) error {
+		return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable, Err: err, Public: "the worker does not have its process any more"}
+	}
+	var c carried
+	if err := json.Unmarshal(carry, &c); err != nil {
+		return nil, gone(err)
+	}
+	m, ok := p.w.o.Node.Living(ctx, c.Worker)
+	if !ok {
+		return nil, gone(errors.New("the worker has ended"))
+	}
+	epoch := above >> epochs
+	if err := p.w.o.Peers.AskWorker(ctx, m, c.Ticket, epoch); err != nil {
+		return nil, gone(err)
+	}
+	l, err := inner.Resume(ctx, p.way(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
+	if err != nil {
+		return nil, err
+	}
+	return p.lane(l, offers.Ticket{Worker: c.Worker, Key: c.Ticket}), nil
+}
+
+func (p *placed) lane(l *inner.Lane, t offers.Ticket) bridge.Upstream {
+	p.w.count(t.Worker, 1)
+	return &lane{l, p.w, p.s.Name, t}
+}
+
+// lane is a connection to a child process at a worker.
+type lane struct {
+	*inner.Lane
+	w      *Workers
+	server string
+	t      offers.Ticket
+}
+
+var _ bridge.Portable = (*lane)(nil)
+
+// pingMethod asks the child process for a sign of life: the worker itself answers pings.
+const pingMethod = "bridge/ping"
+
+// Call makes a call.
+func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Method == "ping" {
+		ask := *r
+		ask.Message = jsonrpc.NewRequest(pingMethod, nil)
+		r = &ask
+	}
+	m, err := l.Lane.Call(ctx, r)
+	switch {
+	case err == nil && m.Error != nil:
+		if failed := l.failed(m.Error); failed != nil {
+			m.Release()
+			return nil, failed
+		}
+	case errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnsent):
+		return nil, &bridge.Error{Server: l.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker has ended, or cannot be reached; whether it acted on the request is unknown"}
+	}
+	return m, err
+}
+
+// kinds are the errors by which a worker says that its process has given no answer.
+var kinds = map[string]error{
+	"upstream_lost": bridge.ErrLost, "upstream_timeout": bridge.ErrTimeout, "upstream_invalid": bridge.ErrInvalid, "upstream_too_large": bridge.ErrTooLarge,
+}
+
+// failed returns the error that an answer of the worker stands for, so that it counts here
+// as if the process had failed here; nil for an answer of the process.
+func (l *lane) failed(answer []byte) error {
+	e := gjson.ParseBytes(answer)
+	kind := kinds[e.Get("data.bridge").Str]
+	if kind == nil {
+		return nil
+	}
+	return &bridge.Error{Server: l.server, Kind: kind, Public: strings.TrimPrefix(e.Get("message").Str, "server "+l.server+": "), Err: errors.New("at a worker")}
+}
+
+// Carry implements bridge.Portable.
+func (l *lane) Carry() []byte {
+	p, ok := l.Upstream.(bridge.Portable)
+	if !ok {
+		return nil
+	}
+	within := p.Carry()
+	if within == nil {
+		return nil
+	}
+	carry, _ := json.Marshal(carried{l.t.Worker, l.t.Key, within}) // what is within is JSON
+	return carry
+}
+
+// Leave implements bridge.Portable.
+func (l *lane) Leave() {
+	if p, ok := l.Upstream.(bridge.Portable); ok {
+		p.Leave()
+	}
+}
+
+// Close ends the child process, unless it was left to another instance.
+func (l *lane) Close(ctx context.Context) error {
+	defer l.w.count(l.t.Worker, -1)
+	return l.Lane.Close(ctx)
+}
+
+// errFront is why a child process ends that nobody uses any more.
+var errFront = fmt.Errorf("the instance that had it has ended, and no other one has gone on with it within %v", linger)
