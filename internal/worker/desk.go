@@ -192,8 +192,11 @@ func (p *place) leave() {
 func (p *place) unused() {
 	p.d.mu.Lock()
 	if p.d.taken[p.ticket] != p || len(p.using) > 0 || p.opening {
+		if p.opening {
+			p.timer.Reset(ticketLife)
+		}
 		p.d.mu.Unlock()
-		return // the end of the request sets the timer again
+		return // the end of a request sets the timer again
 	}
 	rest := p.rest
 	if rest == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/offers"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/inner"
+	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -69,12 +70,16 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 			continue
 		}
 		if err := p.w.o.Peers.AskWorker(ctx, m, t.Key, 0); err != nil { // nothing was begun there
-			p.w.o.Log.Debug("a worker does not know its ticket any more", "server", p.s.Name, "err", err)
+			p.w.o.Log.Debug("a worker cannot be reached, or does not know its ticket any more", "server", p.s.Name, "err", err)
+			_ = pause.For(waiting, again)
 			continue
 		}
 		return p.open(ctx, m, t, from, rest)
 	}
 }
+
+// again is how long to wait before another offer when the worker of one was of no use.
+const again = 100 * time.Millisecond
 
 // way is the way to what a ticket stands for.
 func (p *placed) way(m cluster.Member, key string, from *bridge.Caller, epoch int64) inner.Way {
