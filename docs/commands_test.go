@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // Commands that are not run.
@@ -69,8 +71,29 @@ func TestMain(m *testing.M) {
 		s.Run(context.Background(), &mcp.StdioTransport{})
 		return
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "docs")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// programs is a folder for what build makes.
+var programs string
+
+// build makes the programs that the pages use, and returns their folder.
+var build = sync.OnceValues(func() (string, error) {
+	c := exec.Command("go", scaletest.Build("-o", programs+"/", "./cmd/bridge", "./examples/everything")...)
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return programs, nil
+})
 
 // A world is a folder with what the commands of the pages need.
 type world struct {
@@ -116,13 +139,14 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/bridge", "./examples/everything")
-	build.Dir = above
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	if err := os.Rename(filepath.Join(bin, "bridge"), filepath.Join(bin, "mcp-bridge")); err != nil {
+	built, err := build()
+	if err != nil {
 		t.Fatal(err)
+	}
+	for from, to := range map[string]string{"bridge": "mcp-bridge", "everything": "everything"} {
+		if err := os.Link(filepath.Join(built, from), filepath.Join(bin, to)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Symlink(filepath.Join(above, "examples"), filepath.Join(dir, "examples")); err != nil {
 		t.Fatal(err)
@@ -132,12 +156,13 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(bin, "go"), fmt.Sprintf(`#!/bin/sh
+export %[4]s
 case "$1 $2" in
 "run ./cmd/bridge") shift 2; exec %[1]s/mcp-bridge "$@";;
 "run ./examples/everything") shift 2; exec %[1]s/everything "$@";;
 esac
 cd %[2]s && exec %[3]s "$@"
-`, bin, above, realGo), 0o700)
+`, bin, above, realGo, scaletest.AtOnce), 0o700)
 	for _, name := range []string{"npx", "uvx"} {
 		write(t, filepath.Join(bin, name), fmt.Sprintf("#!/bin/sh\n%s=1 exec %s\n", standIn, self), 0o700)
 	}
@@ -153,7 +178,7 @@ cd %[2]s && exec %[3]s "$@"
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, ".vscode", "mcp.json"), `{ "servers": { "github": { "type": "http", "url": "https://mcp.example.com/mcp" } } }`, 0o600)
-	w := &world{dir: dir, environment: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + t.TempDir()}}
+	w := &world{dir: dir, environment: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + t.TempDir(), scaletest.AtOnce}}
 	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN"} {
 		w.environment = append(w.environment, name+"=a-value-that-is-long")
 	}

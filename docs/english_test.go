@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,27 +45,80 @@ var habits = []struct{ pattern, better, sample string }{
 	{`\bnew start\b`, `"restart"`, "After a new start of the server."},
 }
 
-// patterns are those of the habits.
-var patterns = func() (all []*regexp.Regexp) {
+// A finder finds a habit. Only a text with one of its words can have the habit:
+// to look for words is a hundred times as fast as to look for a pattern.
+type finder struct {
+	pattern *regexp.Regexp
+	words   []string // in lower case
+}
+
+// finders are those of the habits.
+var finders = func() (all []finder) {
 	for _, h := range habits {
-		all = append(all, regexp.MustCompile(h.pattern))
+		tree, err := syntax.Parse(h.pattern, syntax.Perl)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, finder{regexp.MustCompile(h.pattern), oneOf(tree)})
 	}
 	return all
 }()
 
+// oneOf returns words, in lower case, of which one is in each text that matches.
+// It returns none if there may be a match without any.
+func oneOf(tree *syntax.Regexp) (words []string) {
+	shortest := func(words []string) int {
+		n := 0
+		for i, w := range words {
+			if i == 0 || len(w) < n {
+				n = len(w)
+			}
+		}
+		return n
+	}
+	switch tree.Op {
+	case syntax.OpLiteral:
+		return []string{strings.ToLower(string(tree.Rune))}
+	case syntax.OpCapture, syntax.OpPlus:
+		return oneOf(tree.Sub[0])
+	case syntax.OpConcat:
+		for _, part := range tree.Sub {
+			if of := oneOf(part); shortest(of) > shortest(words) {
+				words = of
+			}
+		}
+	case syntax.OpAlternate:
+		for _, branch := range tree.Sub {
+			of := oneOf(branch)
+			if shortest(of) == 0 {
+				return nil
+			}
+			words = append(words, of...)
+		}
+	}
+	return words
+}
+
 // stumbles returns the habits that a text has.
 func stumbles(text string) []string {
 	var found []string
-	for i, h := range habits {
-		if m := patterns[i].FindString(text); m != "" {
-			found = append(found, strconv.Quote(strings.TrimSpace(m))+": say "+h.better)
+	lower := strings.ToLower(text)
+	for i, f := range finders {
+		if !slices.ContainsFunc(f.words, func(w string) bool { return strings.Contains(lower, w) }) {
+			continue
+		}
+		if m := f.pattern.FindString(text); m != "" {
+			found = append(found, strconv.Quote(strings.TrimSpace(m))+": say "+habits[i].better)
 		}
 	}
 	return found
 }
 
 func TestEnglishWrong(t *testing.T) {
-	for _, h := range habits {
+	for i, h := range habits {
+		if len(finders[i].words) == 0 {
+			t.Errorf("%q has no word that each match has: it would never be looked for", h.pattern)
+		}
 		if len(stumbles(h.sample)) == 0 {
 			t.Errorf("%q is not seen in %q", h.pattern, h.sample)
 		}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/server"
 )
 
@@ -53,7 +54,7 @@ var compile = sync.OnceValue(func() error {
 		return err
 	}
 	programs = dir
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./everything", "./petstore", "./workflow-tools", "../cmd/bridge").CombinedOutput()
+	out, err := exec.Command("go", scaletest.Build("-o", dir+string(filepath.Separator), "./everything", "./petstore", "./workflow-tools", "../cmd/bridge")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 const clusterSecret = "secret of the test secret of the test"
@@ -252,8 +253,11 @@ func TestCluster(t *testing.T) {
 	f.server = "/everything"
 	f.balance(3)
 	// (S-025): what belongs to a call that is under way comes by any instance, too.
-	for _, client := range clients {
-		for _, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {
+	for i, client := range clients {
+		for j, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {
+			if !whole && i == j {
+				continue // the transports take turns
+			}
 			t.Run(client.name+"/"+where.transport, func(t *testing.T) {
 				t.Parallel()
 				client.run(t, where, flavourOf(references[0], "stdio", ""))
@@ -262,7 +266,8 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("one id for all", func(t *testing.T) { // (S-024)
 		t.Parallel()
-		const sessions, calls = 20, 100
+		const sessions = 20
+		calls := int32(scaletest.Of(25, 100))
 		var all sync.WaitGroup
 		for n := range sessions {
 			c := mustOpenRaw(t, f.base+"/fake")

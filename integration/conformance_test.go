@@ -37,7 +37,7 @@ var conformanceUpstreams = []string{"stdio", "http-stateless", "http-sessions"}
 // asked for, the transports take turns.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	runtime := node(t)
+	requireNode22(t, node(t))
 	expected := loadExpected(t)
 	for i, upstream := range conformanceUpstreams {
 		for j, test := range conformanceRevisions {
@@ -46,7 +46,6 @@ func TestConformance(t *testing.T) {
 			}
 			t.Run(upstream+"/"+test.revision, func(t *testing.T) {
 				t.Parallel()
-				requireNode22(t, runtime)
 				var url string
 				if upstream == "stdio" {
 					url = startBridge(t, nil, conformanceProgram(t)).base + "/mcp"
@@ -64,7 +63,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceDirect(t *testing.T) {
 	t.Parallel()
 	onlyWhole(t)
-	runtime := node(t)
+	requireNode22(t, node(t))
 	expected := loadExpected(t)
 	for _, upstream := range conformanceUpstreams {
 		for _, test := range conformanceRevisions {
@@ -77,7 +76,6 @@ func TestConformanceDirect(t *testing.T) {
 			}
 			t.Run(upstream+"/"+test.revision, func(t *testing.T) {
 				t.Parallel()
-				requireNode22(t, runtime)
 				direct := failing(expected.Direct, upstream, test.revision)
 				for scenario := range bridged {
 					if _, ok := direct[scenario]; !ok {
@@ -137,7 +135,7 @@ func startConformance(t *testing.T, upstream string) string {
 // as the bridge's upstream and the client that the Go SDK has for it in front.
 func TestConformanceClient(t *testing.T) {
 	t.Parallel()
-	runtime := node(t)
+	requireNode22(t, node(t))
 	expected := loadExpected(t)
 	command := strings.Join([]string{behindProgram(t), bridgeProgram(t), conformanceClientProgram(t)}, " ")
 	for _, test := range []struct {
@@ -152,7 +150,6 @@ func TestConformanceClient(t *testing.T) {
 	} {
 		t.Run(test.revision, func(t *testing.T) {
 			t.Parallel()
-			requireNode22(t, runtime)
 			results := t.TempDir()
 			for _, scenario := range test.scenarios {
 				runNode(t, 2*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client",

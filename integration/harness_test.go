@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -40,14 +42,41 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	buildDir = dir
+	// Tests start node some hundred times: it keeps what it has compiled.
+	if err := os.Setenv("NODE_COMPILE_CACHE", filepath.Join(dir, "node")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	// Most of the time a test waits for a program. More of them at once keep few
+	// processors busy.
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given && runtime.GOMAXPROCS(0) < atOnce {
+		if err := flag.Set("test.parallel", fmt.Sprint(atOnce)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return m.Run()
 }
+
+// atOnce is how many tests run in parallel, unless there are more processors or -parallel says it.
+const atOnce = 4
 
 // programs built from Go source, each at most once in a run and only when a
 // test asks for it: a failure then belongs to that test and shows its output.
 var (
-	bridgeProgram            = builder("./cmd/bridge", scaletest.Raced)
-	plainBridgeProgram       = builder("./cmd/bridge", false) // for what must be quick
+	bridgeProgram      = builder("./cmd/bridge", scaletest.Raced)
+	plainBridgeProgram = builder("./cmd/bridge", false)
+	// For what should be quick. To compile the bridge once more without the race
+	// detector takes longer than the detector does: only the whole matrix has both.
+	quickBridgeProgram = func() func(testing.TB) string {
+		if whole {
+			return plainBridgeProgram
+		}
+		return bridgeProgram
+	}()
 	everythingProgram        = builder("./examples/everything", scaletest.Raced)
 	conformanceProgram       = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
 	conformanceClientProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-client", false)
@@ -65,7 +94,7 @@ func builder(pkg string, race bool) func(t testing.TB) string {
 			return "", err
 		}
 		target := filepath.Join(dir, filepath.Base(pkg))
-		args := []string{"build", "-o", target}
+		args := []string{"build", "-ldflags=-s -w", "-o", target} // debug information takes half of the time
 		if race {
 			args = append(args, "-race")
 		}

@@ -11,12 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestNothingLeaks opens many sessions and ends them in all the ways there
 // are. Afterwards the bridge has no more processes and files than before.
 func TestNothingLeaks(t *testing.T) {
-	sessions := 1000
+	sessions := scaletest.Of(300, 1000)
 	if testing.Short() {
 		sessions = 100
 	}

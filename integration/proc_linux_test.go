@@ -2,7 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,11 +23,18 @@ func dieWithParent() *syscall.SysProcAttr {
 // the parents live: a goroutine looks again and again.
 type family struct {
 	root int
-	stop chan struct{}
-	wg   sync.WaitGroup
 
 	mu   sync.Mutex       // guards seen
 	seen map[int]procStat // by process id
+}
+
+// watched are the families that live. One goroutine looks for all of them: a
+// list of all processes takes milliseconds.
+var watched struct {
+	mu       sync.Mutex // guards what follows
+	families map[*family]bool
+	stop     chan struct{} // ends the goroutine, which runs while there are families
+	stopped  chan struct{}
 }
 
 // procStat is what /proc tells of a process. A process is known by its id and
@@ -38,34 +47,66 @@ type procStat struct {
 }
 
 func watch(pid int) *family {
-	f := &family{root: pid, stop: make(chan struct{}), seen: map[int]procStat{}}
-	f.wg.Go(func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-f.stop:
-				return
-			case <-tick.C:
-				f.look()
-			}
-		}
-	})
+	f := &family{root: pid, seen: map[int]procStat{}}
+	watched.mu.Lock()
+	defer watched.mu.Unlock()
+	if len(watched.families) == 0 {
+		watched.families = map[*family]bool{}
+		watched.stop, watched.stopped = make(chan struct{}), make(chan struct{})
+		go lookAtAll(watched.stop, watched.stopped)
+	}
+	watched.families[f] = true
 	return f
 }
 
+// lookAtAll looks at all families until it is to stop.
+func lookAtAll(stop <-chan struct{}, stopped chan<- struct{}) {
+	defer close(stopped)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		children := byParent(processes())
+		watched.mu.Lock()
+		all := slices.Collect(maps.Keys(watched.families))
+		watched.mu.Unlock()
+		for _, f := range all {
+			f.note(children)
+		}
+	}
+}
+
 func (f *family) close() {
-	close(f.stop)
-	f.wg.Wait()
+	watched.mu.Lock()
+	delete(watched.families, f)
+	stopped := watched.stopped
+	last := len(watched.families) == 0
+	if last {
+		close(watched.stop)
+	}
+	watched.mu.Unlock()
+	if last {
+		<-stopped
+	}
 }
 
 // look notes and returns the living descendants.
-func (f *family) look() []string {
-	all := processes()
+func (f *family) look() []string { return f.note(byParent(processes())) }
+
+func byParent(all map[int]procStat) map[int][]procStat {
 	children := map[int][]procStat{}
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
 	}
+	return children
+}
+
+// note notes and returns the living descendants, by what each process has for children.
+func (f *family) note(children map[int][]procStat) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var names []string

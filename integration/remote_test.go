@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // hostOf makes the handler of a server with one tool of that name, which says
@@ -69,11 +71,12 @@ func (p *peer) listTools(t *testing.T) []string {
 	return names
 }
 
-// TestManyServers puts 500 servers behind one address, of which 20 are dead,
+// TestManyServers puts 500 servers behind one address, or 200, of which 20 are dead,
 // each in one of four ways. All others are there, and a dead one joins when it
 // comes to life.
 func TestManyServers(t *testing.T) {
-	const servers, dead = 500, 20
+	const dead = 20
+	servers := scaletest.Of(200, 500)
 	mux := http.NewServeMux()
 	for i := range servers {
 		mux.Handle(fmt.Sprintf("/%d", i), hostOf(fmt.Sprint("host", i)))
@@ -105,7 +108,7 @@ func TestManyServers(t *testing.T) {
 	if n := len(p.listTools(t)); n != servers-dead {
 		t.Errorf("%d tools are listed, want %d", n, servers-dead)
 	}
-	if got, err := p.say(t, "s499__who"); got != "host499" {
+	if got, err := p.say(t, fmt.Sprintf("s%03d__who", servers-1)); got != fmt.Sprint("host", servers-1) {
 		t.Errorf("the last server says %q, %v", got, err)
 	}
 	if _, err := p.say(t, "s003__who"); err == nil || !strings.Contains(err.Error(), "s003") {

@@ -18,14 +18,22 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // everything compiles the example server.
 func everything(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "everything")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../examples/everything").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", scaletest.Build("-o", path, "../../examples/everything")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	if scaletest.Raced { // a server does not get the bridge's environment
+		script := "#!/bin/sh\nexport " + scaletest.AtOnce + "\nexec '" + path + "' \"$@\"\n"
+		path += ".sh"
+		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return path
 }

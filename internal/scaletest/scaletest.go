@@ -37,3 +37,18 @@ func Unraced(t testing.TB) {
 		t.Skip("computes in one goroutine, for long: runs without the race detector")
 	}
 }
+
+// AtOnce is the variable with which a program ends at once that has the race detector.
+// Otherwise it would wait for a second, for reports of goroutines that still run.
+const AtOnce = "GORACE=atexit_sleep_ms=0"
+
+// Build returns the arguments of the go command to build what a test starts:
+// with the race detector if the test has it, since what it needs is compiled
+// with it already. There is no debug information: linking takes half of the time.
+func Build(args ...string) []string {
+	build := []string{"build", "-ldflags=-s -w"}
+	if Raced {
+		build = append(build, "-race")
+	}
+	return append(build, args...)
+}

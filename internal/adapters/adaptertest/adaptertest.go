@@ -446,10 +446,10 @@ func strayAnswers(t *testing.T, a bridge.Adapter) {
 }
 
 // calls of 100 clients that all use the same ids: 10,000 in the
-// whole matrix, which CI plays, and 2,000 otherwise, since every way to reach a
+// whole matrix, which CI plays, and 600 otherwise, since every way to reach a
 // server makes them.
 func concurrent(t *testing.T, a bridge.Adapter) {
-	each := 20
+	each := 6
 	if os.Getenv("BRIDGE_TEST_MATRIX") == "all" {
 		each = 100
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // facts is what there is to know about a document at a glance.
@@ -54,6 +55,9 @@ func TestRealDocuments(t *testing.T) {
 func documents(t *testing.T, path func(t testing.TB, name string) string, all map[string]facts) {
 	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
+			if (name == "kubernetes-batch-2.0.json" || name == "resend-3.1.yaml") && !scaletest.Whole { // the large ones
+				scaletest.Unraced(t)
+			}
 			doc, err := Load(t.Context(), Source{Location: path(t, name)})
 			if err != nil {
 				t.Fatal(err)

@@ -83,7 +83,7 @@ func hostile() map[string]string {
 		strings.Repeat(`{"properties":{"a":`, 90) + "{}" + strings.Repeat("}}", 90) + `}}}}}}}`
 	b.Reset()
 	b.WriteString(`{"openapi":"3.1.0","paths":{`)
-	for i := range scaletest.Alone(300, 3000) {
+	for i := range scaletest.Alone(100, 3000) {
 		if i > 0 {
 			b.WriteString(",")
 		}
@@ -96,7 +96,7 @@ func hostile() map[string]string {
 	b.WriteString(`},"components":{"parameters":{"p":{"$ref":"#/components/parameters/p"}}}}`)
 	out["many broken references"] = b.String()
 	b.Reset()
-	wide := scaletest.Alone(600, 2000)
+	wide := scaletest.Alone(200, 2000)
 	b.WriteString(head + "components: {schemas: {A: {oneOf: [")
 	for i := range wide {
 		b.WriteString("{$ref: '#/components/schemas/B" + itoa(i) + "'},")
@@ -107,13 +107,13 @@ func hostile() map[string]string {
 	}
 	out["wide loop"] = b.String() + "Z: {}}}\n"
 	b.Reset()
-	many := scaletest.Alone(10_000, 100_000)
+	many := scaletest.Alone(3000, 100_000)
 	b.WriteString(`{"openapi":"3.1.0","paths":{"/ok":{"get":{}},"/a":{"get":{"parameters":[{"name":"p","in":"query"}`)
 	for i := range many {
 		b.WriteString(`,{"name":"p` + itoa(i) + `","in":"query"}`)
 	}
 	out["many parameters"] = b.String() + `]}},"/` + strings.Repeat("{a}", many) + `":{"get":{}}}}`
-	properties := scaletest.Alone(40_000, 100_000)
+	properties := scaletest.Alone(10_000, 100_000)
 	b.Reset()
 	b.WriteString(`{"openapi":"3.1.0","paths":{"/a":{"post":{"requestBody":{"content":{"multipart/form-data":{"schema":{"properties":{"p":{}`)
 	for i := range properties {
@@ -130,7 +130,7 @@ func hostile() map[string]string {
 		b.WriteString(`{"name":"p` + itoa(i) + `","in":"query"},`)
 	}
 	b.WriteString(`{"name":"p","in":"query"}]}}},"paths":{"/":{}`)
-	for i := range scaletest.Alone(1500, 10_000) {
+	for i := range scaletest.Alone(500, 10_000) {
 		b.WriteString(`,"/` + itoa(i) + `":{"$ref":"#/components/pathItems/p"}`)
 	}
 	out["many times one path"] = b.String() + "}}"

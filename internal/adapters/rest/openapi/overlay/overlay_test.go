@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/openapitest"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/overlay"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 const document = `info: {title: Pets, tags: [a]}
@@ -135,6 +136,9 @@ func TestMultiplied(t *testing.T) {
 func TestRealDocuments(t *testing.T) {
 	for _, name := range []string{"petstore-3.0.yaml", "museum-3.1.yaml", "kubernetes-core-3.0.json", "openai-3.1.yaml"} {
 		t.Run(name, func(t *testing.T) {
+			if (name == "kubernetes-core-3.0.json" || name == "openai-3.1.yaml") && !scaletest.Whole { // the large ones
+				scaletest.Unraced(t)
+			}
 			data, err := os.ReadFile(openapitest.Shared(t, name))
 			if err != nil {
 				t.Fatal(err)
