@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ func everything(t *testing.T) string {
 	if out, err := exec.CommandContext(t.Context(), "go", scaletest.Build("-o", path, "../../examples/everything")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	if scaletest.Raced { // a server does not get the bridge's environment
+	if scaletest.Raced && runtime.GOOS != "windows" { // a server does not get the bridge's environment
 		script := "#!/bin/sh\nexport " + scaletest.AtOnce + "\nexec '" + path + "' \"$@\"\n"
 		path += ".sh"
 		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {

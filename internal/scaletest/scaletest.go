@@ -1,5 +1,6 @@
 // Package scaletest says how much of a large test runs. Every test runs always;
-// what changes is how often it repeats something, or how large its input is.
+// what changes is how often it repeats something, or how large its input is. It
+// also says how to build the programs that tests start.
 package scaletest
 
 import (
