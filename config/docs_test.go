@@ -42,6 +42,7 @@ var referenceTables = []struct {
 	{"### tls: ", TLS{}},
 	{"### oauth: ", OAuth{ClockSkew: token.DefaultSkew}},
 	{"### introspection: ", Introspection{Cache: token.DefaultCache}},
+	{"### front: ", Front{}},
 	{"### access: ", Access{}},
 	{"### access_log: ", AccessLog{}},
 	{"### cluster: ", Default().Cluster},

@@ -19,7 +19,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/auth"
-	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -41,8 +40,8 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 		d.visitAccess(sec, c)
 	case *OAuth:
 		d.visitOAuth(sec, c)
-	case *oauth.Client:
-		d.visitClient(sec, c)
+	case looker: // oauth.Client and front.Settings
+		d.visitKey(sec, c)
 	case *AccessLog:
 		if c.To != "" && c.To != "stdout" && c.To != "stderr" {
 			c.To = d.absolute(c.To)

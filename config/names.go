@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
 )
 
 // The types of settings, for programs that make a configuration in code.
@@ -44,6 +45,8 @@ type (
 	// Retry says which calls are made again when they had no answer.
 	Retry = retry.Options
 
+	// Front says how the bridge stands in for an identity provider: OAuth.Front.
+	Front = front.Settings
 	// Introspection says how to ask an issuer about tokens: OAuth.Introspection.
 	Introspection = token.Introspection
 	// OAuthClient is what the bridge is known by at an issuer.

@@ -41,6 +41,10 @@ type OAuth struct {
 	// Introspection says how to ask it about tokens that only it can read. Default: these
 	// do not count. One issuer at most has it.
 	Introspection Introspection `yaml:"introspection"`
+	// Front has the bridge stand in for it: clients register and get tokens at the bridge,
+	// and users sign in at the issuer. One issuer at most has it. Default: clients deal with
+	// the issuer themselves.
+	Front *Front `yaml:"front"`
 	// CAFile names a file of PEM certificates that may sign the issuer's, beside those
 	// that the system trusts.
 	CAFile string `yaml:"ca_file"`
@@ -105,7 +109,7 @@ func checkPublicURL(s string) error {
 // them (I-031).
 func (c *Config) checkOAuth(all *breaches) {
 	issuers := map[string]int{}
-	asked := 0 // the item that has introspection
+	asked, fronted := 0, 0 // the items that have introspection, and front
 	for i := range c.OAuth {
 		o, item := &c.OAuth[i], fmt.Sprintf("oauth: item %d", i+1)
 		u, err := url.Parse(o.Issuer)
@@ -139,6 +143,22 @@ func (c *Config) checkOAuth(all *breaches) {
 				all.add(where+key, "%s", rule)
 			}
 			asked = i + 1
+		}
+		if o.Front != nil {
+			switch {
+			case fronted > 0:
+				all.add(item+": front", "is that of item %d too: the bridge can stand in for one issuer only", fronted)
+			case c.PublicURL == "":
+				all.add(item+": front", "needs public_url: that is the name by which clients know the bridge as an authorization server")
+			case o.Issuer == c.PublicURL+c.BasePath:
+				all.add(item+": issuer", "is the address of the bridge itself: name the provider at which users sign in")
+			}
+			fronted = i + 1
+			for j, a := range c.Access {
+				if (a.Issuer == "" || a.Issuer == o.Issuer) && len(a.Scopes) > 0 && len(a.Claims)+len(a.Users) == 0 && o.Front.ScopePrefix == "" {
+					all.add(fmt.Sprintf("access: item %d: scopes", j+1), "would let in everybody who has an account: with front, users give clients their scopes themselves; add claims or users")
+				}
+			}
 		}
 		for j, a := range o.Audience {
 			if a == "" {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
-	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -110,8 +109,13 @@ func isCredential(header string) bool {
 	})
 }
 
-// visitClient looks at the key of a client of OAuth.
-func (d *decoder) visitClient(sec *strict.Section, c *oauth.Client) {
+// looker are settings that name the file of a key.
+type looker interface {
+	Look(absolute func(string) string) (remark string, fault error)
+}
+
+// visitKey looks at the file of a key.
+func (d *decoder) visitKey(sec *strict.Section, c looker) {
 	if remark, fault := c.Look(d.absolute); fault != nil {
 		d.wrong(sec, "key_file", d.Redact(fault.Error()))
 	} else if remark != "" {

@@ -245,6 +245,11 @@ func (c *Config) Validate() error {
 	if len(c.Servers) == 0 {
 		errs = append(errs, errors.New("there are no servers"))
 	}
+	for i := range c.OAuth {
+		if f := c.OAuth[i].Front; f != nil {
+			errs = append(errs, f.Validate())
+		}
+	}
 	names := map[string]bool{}
 	for i := range c.Servers {
 		s := &c.Servers[i]

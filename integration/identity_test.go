@@ -25,18 +25,20 @@ const redirect = "http://127.0.0.1:9/callback"
 
 // browser is somebody of that name at a browser, who signs in and agrees to everything.
 type browser struct {
-	name string
-	http *http.Client
+	name   string
+	http   *http.Client
+	agreed int // how often the bridge has asked
 }
 
 func newBrowser(name string) *browser {
 	jar, _ := cookiejar.New(nil) // without options it never fails
-	return &browser{name, &http.Client{Jar: jar, Timeout: deadline, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{name: name, http: &http.Client{Jar: jar, Timeout: deadline, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 var (
 	formAction = regexp.MustCompile(`<form[^>]* action="([^"]+)"`)
 	formPrompt = regexp.MustCompile(`name="prompt" value="([^"]+)"`)
+	formAsked  = regexp.MustCompile(`name="request" value="([^"]+)"`) // of the bridge's own page
 )
 
 // open opens an address, and returns the one at which it ends: that of a client.
@@ -57,7 +59,7 @@ func (b *browser) open(ctx context.Context, address string) (*url.URL, error) {
 		}
 		if to := a.Header.Get("Location"); to != "" {
 			next, err := r.URL.Parse(to)
-			if err != nil || strings.HasPrefix(next.String(), redirect) {
+			if err != nil || strings.HasPrefix(next.String(), redirect) || next.Path == "/callback" {
 				return next, err
 			}
 			r, err = http.NewRequestWithContext(ctx, http.MethodGet, next.String(), nil)
@@ -66,15 +68,21 @@ func (b *browser) open(ctx context.Context, address string) (*url.URL, error) {
 			}
 			continue
 		}
-		action, prompt := formAction.FindSubmatch(page), formPrompt.FindSubmatch(page)
-		if action == nil || prompt == nil {
+		action, prompt, asked := formAction.FindSubmatch(page), formPrompt.FindSubmatch(page), formAsked.FindSubmatch(page)
+		if action == nil || prompt == nil && asked == nil {
 			return nil, fmt.Errorf("%s: %d without a form: %.1000s", r.URL.Path, a.StatusCode, page)
 		}
 		next, err2 := r.URL.Parse(html.UnescapeString(string(action[1])))
 		if err2 != nil {
 			return nil, err2
 		}
-		form := url.Values{"prompt": {string(prompt[1])}, "login": {b.name}, "password": {"any"}}
+		form := url.Values{"login": {b.name}, "password": {"any"}}
+		if asked != nil {
+			form = url.Values{"request": {html.UnescapeString(string(asked[1]))}, "answer": {"allow"}}
+			b.agreed++
+		} else {
+			form.Set("prompt", string(prompt[1]))
+		}
 		r, err = http.NewRequestWithContext(ctx, http.MethodPost, next.String(), strings.NewReader(form.Encode()))
 		if err == nil {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -183,48 +191,57 @@ func TestIdentityTypeScript(t *testing.T) {
 	b := identified(t, issuer)
 	for _, name := range []string{"files", "opaque"} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, node(t), "oauth.mjs", b.base+"/"+name+"/mcp", "echo")
-			cmd.SysProcAttr = dieWithParent()
-			cmd.WaitDelay = deadline
-			var complaints strings.Builder
-			cmd.Stderr = &complaints
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			user := newBrowser("eng-ann")
-			var last struct {
-				Open, Answer string
-				Opened       int
-			}
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				last.Open = ""
-				if err := json.Unmarshal(lines.Bytes(), &last); err != nil {
-					t.Errorf("%s: %v", lines.Bytes(), err)
-				}
-				if last.Open == "" {
-					continue
-				}
-				ended, err := user.open(ctx, last.Open)
-				if err != nil {
-					t.Errorf("the browser: %v", err)
-					break
-				}
-				fmt.Fprintln(in, ended)
-			}
-			in.Close()
-			if err := cmd.Wait(); err != nil || !strings.Contains(last.Answer, "hello") || last.Opened != 2 {
-				t.Errorf("%v: %+v\n%s", err, last, &complaints)
-			}
+			signsInByScript(t, b.base+"/"+name+"/mcp", 2)
 		})
 	}
+}
+
+// signsInByScript has the client of the TypeScript SDK sign in at a server and make calls, for
+// which it opens the browser so often. It reports whether its token could be renewed, and was.
+func signsInByScript(t *testing.T, address string, opens int) (renewable bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node(t), "oauth.mjs", address, "echo")
+	cmd.SysProcAttr = dieWithParent()
+	cmd.WaitDelay = deadline
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	user := newBrowser("eng-ann")
+	var last struct {
+		Open, Answer string
+		Opened       int
+		Renewable    bool
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		last.Open = ""
+		if err := json.Unmarshal(lines.Bytes(), &last); err != nil {
+			t.Errorf("%s: %v", lines.Bytes(), err)
+		}
+		if last.Open == "" {
+			continue
+		}
+		ended, err := user.open(ctx, last.Open)
+		if err != nil {
+			t.Errorf("the browser: %v", err)
+			break
+		}
+		fmt.Fprintln(in, ended)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil || !strings.Contains(last.Answer, "hello") || last.Opened != opens {
+		t.Errorf("%v: %+v\n%s", err, last, &complaints)
+	}
+	return last.Renewable
 }

@@ -20,7 +20,9 @@ const provider = new Provider(issuer, {
     },
   ],
   scopes: ['openid', 'offline_access', ...scopes.split(' ')],
-  findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
+  claims: { openid: ['sub', 'groups'] },
+  conformIdTokenClaims: false,
+  findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, groups: id.startsWith('eng-') ? ['eng'] : [] }) }),
   extraTokenClaims: (_, token) => (token.accountId?.startsWith('eng-') ? { groups: ['eng'] } : {}),
   cookies: { keys: ['of this test alone'] },
   features: {

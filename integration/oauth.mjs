@@ -65,6 +65,11 @@ await signedIn(async () => {
 const tools = (await client.listTools()).tools.map((t) => t.name);
 if (!tools.includes(tool)) throw new Error(`${tool} is not listed: ${tools}`);
 const answer = await signedIn(() => client.callTool({ name: tool, arguments: { message: 'hello' } }));
-console.log(JSON.stringify({ answer: answer.content[0].text, opened }));
+if (kept.tokens.refresh_token) { // the issuer gives some: one that does not count any more is renewed without the user
+  kept.tokens.access_token = 'ended';
+  await client.callTool({ name: tool, arguments: { message: 'hello' } });
+  if (kept.tokens.access_token === 'ended') throw new Error('the token was not renewed');
+}
+console.log(JSON.stringify({ answer: answer.content[0].text, opened, renewable: !!kept.tokens.refresh_token }));
 await client.close();
 process.exit(0);

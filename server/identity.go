@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,17 +15,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/scopes"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // newDoor makes what lets callers in; nil without access rules. The fault is why tokens
 // cannot be checked as it is configured.
-func newDoor(c *config.Config, log *slog.Logger) (door *auth.Door, fault error) {
+func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Door, fault error) {
 	if len(c.Access) == 0 {
 		return nil, nil
 	}
@@ -40,6 +46,9 @@ func newDoor(c *config.Config, log *slog.Logger) (door *auth.Door, fault error) 
 		if o.Introspection != (config.Introspection{}) {
 			issuer.Introspection = &o.Introspection
 		}
+		if o.Front != nil && f != nil {
+			issuer.Front = f.Tokens()
+		}
 		transport, err := o.Reach()
 		if err != nil {
 			fault = errors.Join(fault, fmt.Errorf("oauth: %s: ca_file %s %w", o.Issuer, o.CAFile, err))
@@ -48,6 +57,60 @@ func newDoor(c *config.Config, log *slog.Logger) (door *auth.Door, fault error) 
 		issuers = append(issuers, issuer)
 	}
 	return auth.NewDoor(auth.New(keysOf(c), log), issuers, rulesOf(c), log), fault
+}
+
+// newFront makes what stands in for an issuer; nil if it is not configured. Where there are
+// several instances, they share its keys and its store.
+func (s *Server) newFront() (*front.Front, error) {
+	c := s.c()
+	for i := range c.OAuth {
+		o := &c.OAuth[i]
+		if o.Front == nil || len(c.Access) == 0 {
+			continue
+		}
+		own := front.Options{
+			Settings: *o.Front, Root: c.PublicURL + c.BasePath, Provider: o.Issuer, Log: s.log,
+			Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
+				return s.keys.Identify(ctx, o.Issuer, raw, client, nonce)
+			},
+			Resource: s.scopesAt,
+			Scopes:   func() []string { return slices.Sorted(maps.Keys(s.claimed().known)) },
+			From:     func(r *http.Request) netip.Addr { return s.guard.Load().client(r) },
+		}
+		var err error
+		if own.Transport, err = o.Reach(); err != nil {
+			return nil, fmt.Errorf("oauth: front: ca_file %w", err)
+		}
+		if own.Documents, err = httpclient.Strangers(); err != nil {
+			return nil, fmt.Errorf("oauth: front: %w", err)
+		}
+		if o.Front.KeyFile != "" {
+			secret, err := o.Front.Secret()
+			if err != nil {
+				return nil, fmt.Errorf("oauth: front: key_file %w", err)
+			}
+			own.Secrets = []string{secret}
+		} else if s.instance != nil {
+			own.Secrets = c.Cluster.Keys()
+		}
+		if s.instance != nil {
+			own.Store = s.instance.kept.Values()
+		}
+		return front.New(own)
+	}
+	return nil, nil
+}
+
+// scopesAt returns the scopes that clients of an address are told to ask for; ok is false
+// if it is none of the bridge.
+func (s *Server) scopesAt(address string) (scopes []string, ok bool) {
+	root := s.c().PublicURL + s.c().BasePath
+	endpoint, ok := strings.CutPrefix(address, root)
+	to := place{s.c().BasePath, endpoint}
+	if !ok || endpoint != "" && (endpoint[0] != '/' || !s.serves(to)) {
+		return nil, false
+	}
+	return s.asked(to), true
 }
 
 // rulesOf returns the access rules that are for users.
@@ -189,6 +252,10 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request, to place) {
 		m.Name = name
 	}
 	for i := range s.c().OAuth {
+		if s.front != nil && s.c().OAuth[i].Front != nil {
+			m.Issuers = append(m.Issuers, s.front.Issuer())
+			continue
+		}
 		m.Issuers = append(m.Issuers, s.c().OAuth[i].Issuer)
 	}
 	body, _ := json.Marshal(m) // nothing in it can fail

@@ -39,6 +39,12 @@ func (s *Server) HandlerAt(base string) http.Handler {
 				return
 			}
 		}
+		if base == s.c().BasePath && s.front.Takes(r.URL.Path) {
+			if s.guard.Load().named(w, r) {
+				s.front.ServeHTTP(w, r)
+			}
+			return
+		}
 		if s.guard.Load().check(w, r) {
 			s.route(w, r, base)
 		}

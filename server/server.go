@@ -36,6 +36,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/metrics"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/observe/logs"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
@@ -58,6 +59,7 @@ type Server struct {
 	sse        *sse.Downstream
 	guard      atomic.Pointer[guard]
 	keys       *auth.Door     // who lets callers in; nil when there are no access rules
+	front      *front.Front   // gives tokens to users of an issuer; nil when there is none
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
 	complaints complaints     // about requests without a good key
@@ -103,10 +105,6 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.actions, s.page = s.newAPI(), console.Handler()
 	s.guard.Store(newGuard(c, log))
 	var err error
-	if s.keys, err = newDoor(c, log); err != nil {
-		s.fault = err
-		log.Error("tokens of an issuer cannot be checked", "err", err)
-	}
 	s.wrong, s.strange = newWrongKeys(log), newWrongKeys(slog.New(slog.DiscardHandler))
 	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.keys.Holder(sum) }, s.pagePath)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
@@ -118,6 +116,14 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		} else {
 			sessions, tag, elsewhere = s.instance.node, s.instance.tag(), s.instance.peers
 		}
+	}
+	if s.front, err = s.newFront(); err != nil {
+		s.fault = err
+		log.Error("the bridge cannot stand in for an issuer", "err", err)
+	}
+	if s.keys, err = newDoor(c, s.front, log); err != nil {
+		s.fault = err
+		log.Error("tokens of an issuer cannot be checked", "err", err)
 	}
 	o := gateway.Options{
 		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle,

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
@@ -31,6 +32,9 @@ func online(ctx context.Context, w io.Writer, c *config.Config) error {
 		}
 		for _, line := range remarks {
 			fmt.Fprintln(w, "  "+visible.Text(line))
+		}
+		if o.Front != nil {
+			fmt.Fprintln(w, "  the bridge stands in for it: register the bridge there, with the redirect URI", front.Callback(c.PublicURL+c.BasePath))
 		}
 		bad += min(len(faults), 1)
 	}
@@ -103,6 +107,8 @@ func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 		}
 	}
 	switch {
+	case o.Front != nil: // they deal with the bridge
+		return faults, remarks
 	case m.Documents:
 		remarks = append(remarks, "clients whose id is a URL (CIMD) need no registration")
 	case m.Registration != "":

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
@@ -97,6 +99,11 @@ func (d *Door) Run(ctx context.Context) {
 	if d.tokens != nil {
 		d.tokens.Run(ctx)
 	}
+}
+
+// Identify checks an ID token: see token.Verifier.
+func (d *Door) Identify(ctx context.Context, issuer, raw, client, nonce string) (gjson.Result, error) {
+	return d.tokens.Identify(ctx, issuer, raw, client, nonce)
 }
 
 // Issuers returns how the issuers fare, by their names.

@@ -220,11 +220,11 @@ func (m *Machine) get(ctx context.Context, c find.Challenge, heard bool) (*grant
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))
 	}
-	return m.ask.Token(ctx, at, m.o.Client.grant(), form)
+	return m.ask.Token(ctx, at, m.o.Client.Grant(), form)
 }
 
-// grant returns the client as authorization servers are shown it.
-func (c *Client) grant() *grant.Client {
+// Grant returns the client as authorization servers are shown it.
+func (c *Client) Grant() *grant.Client {
 	g := &grant.Client{ID: c.ID, Secret: c.Secret, KeyFile: c.KeyFile, KeyID: c.KeyID, Algorithm: c.Algorithm}
 	if c.InBody {
 		g.Method = grant.Post

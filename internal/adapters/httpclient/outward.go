@@ -96,6 +96,10 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 	return &shown{o, base, bare}, nil
 }
 
+// Strangers returns the transport for requests to addresses that strangers have named. It
+// connects to none that are link-local, on this machine or in a private network.
+func Strangers() (http.RoundTripper, error) { return Outward(Config{}, false) }
+
 // shown is a transport that shows a certificate to known hosts only.
 type shown struct {
 	o          *outward

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRealm(t *testing.T) {
@@ -230,5 +232,33 @@ func TestAuthorizer(t *testing.T) {
 				t.Errorf("%s: the server got %q, want %q", tc.name, all, tc.want)
 			}
 		}
+	}
+}
+
+// N-80: what strangers name is on no machine of our own, neither by its address nor by a
+// name.
+func TestStrangers(t *testing.T) {
+	asked := false
+	at := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer at.Close()
+	transport, err := Strangers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(at.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1", "169.254.169.254", "[fd00::1]", "100.64.0.1"} {
+		a, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get("http://" + host + ":" + port)
+		if err == nil {
+			a.Body.Close()
+		}
+		if !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if asked {
+		t.Error("something was asked for")
 	}
 }

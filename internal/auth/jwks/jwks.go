@@ -41,7 +41,9 @@ type Options struct {
 	Issuer string
 	// From is the URL or the file of the set. Empty: the metadata of the issuer says
 	// where it is.
-	From   string
+	From string
+	// Text is the set itself, in the place of From.
+	Text   []byte
 	Client *http.Client // see Client
 	Log    *slog.Logger
 }

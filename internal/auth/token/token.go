@@ -46,6 +46,8 @@ type Issuer struct {
 	// Introspection says how to ask it about tokens that only it can read; nil means that
 	// these do not count. One issuer at most has it: such a token does not say whose it is.
 	Introspection *Introspection
+	// Front is set if the bridge gives tokens to its users, too.
+	Front *Front
 	// Transport makes the requests to it. Default: that of net/http.
 	Transport http.RoundTripper
 }
@@ -119,8 +121,9 @@ type Token struct {
 	Note atomic.Value
 
 	audience []string
-	client   bool      // the audience is the client that got the token, for the lack of another
-	key      *jwks.Key // nil for a token that its issuer was asked about
+	client   bool         // the audience is the client that got the token, for the lack of another
+	key      *jwks.Key    // nil for a token that its issuer was asked about
+	over     *atomic.Bool // of a token of a Front: whether its login has ended; nil for others
 
 	// Of a token that its issuer was asked about: how long the answer counts, and whether
 	// a later one was that it is not good.
@@ -134,7 +137,7 @@ func (t *Token) Gone() bool {
 	if t.key == nil {
 		return t.ended.Load()
 	}
-	return t.key.Gone()
+	return t.key.Gone() || t.over != nil && t.over.Load()
 }
 
 // counts reports whether a token that was good needs no other look.
@@ -169,7 +172,11 @@ type issuer struct {
 	keys       *jwks.Set
 	algorithms []jose.SignatureAlgorithm
 	asks       *asker // nil when it is not asked about tokens
+	users      string // of a Front, the issuer whose users its tokens are for
 }
+
+// keyed reports whether keys of the issuer are used.
+func (i *issuer) keyed() bool { return !i.always() || i.o.Front != nil }
 
 // always reports whether the issuer is asked about each of its tokens.
 func (i *issuer) always() bool { return i.asks != nil && i.o.Introspection.Always }
@@ -201,6 +208,9 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			v.opaque = i.asks
 		}
 		v.issuers[o.URL] = i
+		if front := o.Front; front != nil {
+			v.issuers[front.Issuer] = front.issuer(o, log)
+		}
 	}
 	return v
 }
@@ -210,7 +220,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 func (v *Verifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, i := range v.issuers {
-		if !i.always() { // otherwise it may have none
+		if i.keyed() { // otherwise it may have none
 			wg.Go(func() { i.keys.Run(ctx) })
 		}
 	}
@@ -228,7 +238,7 @@ type State struct {
 func (v *Verifier) States() []State {
 	var all []State
 	for _, i := range v.issuers {
-		st := State{State: i.keys.State(), Keys: !i.always()}
+		st := State{State: i.keys.State(), Keys: i.keyed()}
 		if i.asks != nil {
 			asked := i.asks.at.State()
 			st.Asked = &asked
@@ -311,8 +321,8 @@ func (t *Token) meant(to Resource, also []string) bool {
 
 // header is what is read of the header of a token.
 type header struct {
-	alg, kid string
-	named    bool // there is a kid
+	alg, kid, typ string
+	named         bool // there is a kid
 }
 
 // types are those that an access token may have (I-012).
@@ -357,6 +367,20 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	if err != nil {
 		return nil, err
 	}
+	if t.key, err = i.signer(ctx, h, parsed, body); err != nil {
+		return nil, err
+	}
+	if t.Scopes, err = i.scopes(claims); err != nil { // which may be work, so that it is for its issuer only to cause
+		return nil, refuse(Invalid, i.o.URL, "the token: %v", err)
+	}
+	if i.users != "" {
+		return t, i.user(t)
+	}
+	return t, nil
+}
+
+// signer returns the key of the issuer that has signed what is in a token.
+func (i *issuer) signer(ctx context.Context, h header, parsed *jose.JSONWebSignature, body []byte) (*jwks.Key, error) {
 	keys, err := i.keys.Find(ctx, h.kid, h.named, h.alg)
 	switch {
 	case errors.Is(err, jwks.ErrUnavailable):
@@ -368,11 +392,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, had *To
 	}
 	for _, k := range keys {
 		if payload, err := parsed.Verify(k.Public); err == nil && string(payload) == string(body) {
-			t.key = k
-			if t.Scopes, err = i.scopes(claims); err != nil { // which may be work, so that it is for its issuer only to cause
-				return nil, refuse(Invalid, i.o.URL, "the token: %v", err)
-			}
-			return t, nil
+			return k, nil
 		}
 	}
 	return nil, refuse(Signature, i.o.URL, "the token is not signed by a key of its issuer")
@@ -410,7 +430,7 @@ func readHeader(data []byte) (h header, err error) {
 	case !types[strings.ToLower(typ.Str)]:
 		return h, fmt.Errorf("its type is not that of an access token, %.50q", typ.Str)
 	}
-	return header{alg.Str, kid.Str, kid.Exists()}, nil
+	return header{alg.Str, kid.Str, strings.ToLower(typ.Str), kid.Exists()}, nil
 }
 
 // read checks the claims of a token of the issuer, all but for whom it is and what it
@@ -419,22 +439,11 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	no := func(r Result, format string, args ...any) (*Token, error) {
 		return nil, refuse(r, i.o.URL, format, args...)
 	}
-	now := time.Now()
-	ends, ok := seconds(member(claims, "exp"))
-	if !ok {
-		return no(Invalid, "the token has no exp: one that does not end is not taken")
+	until, err := i.until(claims)
+	if err != nil {
+		return nil, err
 	}
-	t := &Token{Issuer: i.o.URL, Until: ends.Add(i.o.Skew), Claims: claims}
-	if !t.Until.After(now) {
-		return nil, expired(i.o.URL)
-	}
-	for _, name := range []string{"nbf", "iat"} {
-		if v := member(claims, name); v.Exists() {
-			if at, ok := seconds(v); !ok || at.After(now.Add(i.o.Skew)) {
-				return no(Invalid, "the %s of the token is ahead, or no time: are the clocks right?", name)
-			}
-		}
-	}
+	t := &Token{Issuer: i.o.URL, Until: until, Claims: claims}
 	if what := otherUse(claims, asked); what != "" {
 		return no(Invalid, "this is no access token: %s", what)
 	}
@@ -449,6 +458,7 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	if t.client = asked && !aud.Exists() && client.Type == gjson.String; t.client {
 		aud = client
 	}
+	var ok bool
 	if t.audience, ok = list(aud); !ok || len(t.audience) == 0 {
 		return no(Audience, "the token has no aud, or one that is no text: it could be for anybody")
 	}
@@ -460,6 +470,26 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 		return no(Invalid, "the token does not say of whom it is: sub must be text of 1 to 256 bytes without control characters")
 	}
 	return t, nil
+}
+
+// until returns when a token ends, the difference of the clocks included.
+func (i *issuer) until(claims gjson.Result) (end time.Time, err error) {
+	now := time.Now()
+	ends, ok := seconds(member(claims, "exp"))
+	if !ok {
+		return end, refuse(Invalid, i.o.URL, "the token has no exp: one that does not end is not taken")
+	}
+	if end = ends.Add(i.o.Skew); !end.After(now) {
+		return end, expired(i.o.URL)
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if v := member(claims, name); v.Exists() {
+			if at, ok := seconds(v); !ok || at.After(now.Add(i.o.Skew)) {
+				return end, refuse(Invalid, i.o.URL, "the %s of the token is ahead, or no time: are the clocks right?", name)
+			}
+		}
+	}
+	return end, nil
 }
 
 // otherUse returns what says of a token that it is for something else than access, such as

@@ -51,6 +51,7 @@ type Client struct {
 type Token struct {
 	Access  string
 	Refresh string   // empty without one
+	ID      string   // says who the user is (OpenID Connect); empty without one, and not checked
 	Scopes  []string // that were granted; nil if it does not say
 	// Lives is for how long the token is good; 0 if it does not say.
 	Lives time.Duration
@@ -228,7 +229,7 @@ func (c *Client) method(at *find.Issuer) string {
 
 // read reads the answer that has a token (I-220).
 func read(data []byte) (*Token, error) {
-	t := &Token{Access: gjson.GetBytes(data, "access_token").Str, Refresh: gjson.GetBytes(data, "refresh_token").Str}
+	t := &Token{Access: gjson.GetBytes(data, "access_token").Str, Refresh: gjson.GetBytes(data, "refresh_token").Str, ID: gjson.GetBytes(data, "id_token").Str}
 	switch {
 	case !gjson.ValidBytes(data) || t.Access == "" || len(t.Access) > maxToken || !httpguts.ValidHeaderFieldValue(t.Access) || strings.ContainsAny(t.Access, " \t"):
 		return nil, errors.New("the answer of the authorization server has no token that can be used")

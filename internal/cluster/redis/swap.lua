@@ -1,0 +1,9 @@
+-- KEYS[1] a value; ARGV: what it has to be, what takes its place (nothing: none), life in ms.
+-- 0 means that it is something else.
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+if ARGV[2] == '' then
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+end
+return 1

@@ -1,0 +1,87 @@
+package redis_test
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
+)
+
+// A value takes the place of another once over all instances, and ends (S-045). The memory
+// of one process does the same.
+func TestValues(t *testing.T) {
+	server := redistest.Start(t)
+	c, ctx := server.Client(), t.Context()
+	defer c.Close()
+	var a, b front.Store = redis.New(c, options("A")).Values(), redis.New(c, options("B")).Values()
+	for name, both := range map[string][2]front.Store{"redis": {a, b}, "memory": {front.NewMemory()}} {
+		if both[1] == nil {
+			both[1] = both[0]
+		}
+		a, b := both[0], both[1]
+		swap := func(s front.Store, old, value string, life time.Duration, want bool) {
+			t.Helper()
+			var o, v []byte
+			if old != "" {
+				o = []byte(old)
+			}
+			if value != "" {
+				v = []byte(value)
+			}
+			if got, err := s.Swap(ctx, "one", o, v, life); err != nil || got != want {
+				t.Errorf("%s: %q by %q: %t %v", name, old, value, got, err)
+			}
+		}
+		is := func(s front.Store, want string) {
+			t.Helper()
+			if got, err := s.Get(ctx, "one"); err != nil || string(got) != want || (got == nil) != (want == "") {
+				t.Errorf("%s: it is %q %v, want %q", name, got, err, want)
+			}
+		}
+		is(a, "")
+		swap(a, "x", "y", time.Minute, false)
+		swap(a, "", "x\x00y", time.Minute, true)
+		swap(b, "", "z", time.Minute, false)
+		is(b, "x\x00y")
+		swap(b, "x\x00y", "z", time.Minute, true)
+		swap(a, "x\x00y", "w", time.Minute, false)
+		swap(a, "z", "", 0, true)
+		is(b, "")
+		swap(a, "", "short", 20*time.Millisecond, true)
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			if got, err := b.Get(ctx, "one"); err != nil || time.Now().After(end) {
+				t.Fatalf("%s: it does not end: %q %v", name, got, err)
+			} else if got == nil {
+				break
+			}
+		}
+		swap(b, "", "0", time.Minute, true)
+		var wg sync.WaitGroup
+		var won atomic.Int32
+		for i := range 40 {
+			wg.Go(func() {
+				ok, err := both[i%2].Swap(ctx, "one", []byte("0"), bytes.Repeat([]byte("x"), i+1), time.Minute)
+				if err != nil {
+					t.Error(err)
+				} else if ok {
+					won.Add(1)
+				}
+			})
+		}
+		if wg.Wait(); won.Load() != 1 {
+			t.Errorf("%s: %d of 40 at once have put their value", name, won.Load())
+		}
+	}
+	server.Kill()
+	if _, err := a.Get(ctx, "one"); err == nil {
+		t.Error("without Redis there is no error")
+	}
+	if _, err := a.Swap(ctx, "one", nil, []byte("x"), time.Minute); err == nil {
+		t.Error("without Redis a value is put")
+	}
+}

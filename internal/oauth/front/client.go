@@ -1,0 +1,164 @@
+package front
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/visible"
+)
+
+// client is what is known of a client.
+type client struct {
+	Name      string   `json:"n,omitempty"`
+	Redirects []string `json:"r"`
+	At        int64    `json:"t,omitempty"` // when it has registered
+}
+
+const (
+	maxRedirects = 8
+	maxAddresses = 2 << 10 // bytes of all of them
+	maxName      = 100
+)
+
+// kind is where an address leads that users are to be sent to.
+type kind int
+
+const (
+	dangerous kind = iota // never there
+	strange               // to a program, by a scheme that is not in the settings
+	own                   // as strange, before it is looked up there
+	web                   // a site
+	machine               // a program on the machine of the user
+)
+
+// place tells where an address leads (I-103).
+func place(address string) (*url.URL, kind) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(address, "#") || u.User != nil || len(address) > maxAddresses ||
+		strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) {
+		return nil, dangerous
+	}
+	for _, name := range []string{"code", "state", "iss", "error"} { // which would be there twice
+		if u.Query().Has(name) {
+			return nil, dangerous
+		}
+	}
+	switch scheme := strings.ToLower(u.Scheme); {
+	case slices.Contains([]string{"javascript", "data", "file", "vbscript", "about", "blob", "ftp", "ws", "wss", "view-source"}, scheme):
+		return nil, dangerous
+	case scheme == "https" && u.Hostname() != "":
+		return u, web
+	case scheme == "http" && find.Loopback(u.Hostname()):
+		return u, machine
+	case scheme == "http" || scheme == "https":
+		return nil, dangerous
+	}
+	return u, own
+}
+
+// redirects returns those of the addresses that are allowed; ok is false if one of them is
+// dangerous, or there are too many. One that is merely not allowed costs only itself.
+func (f *Front) redirects(all []string) (good []string, ok bool) {
+	size := 0
+	for _, a := range all {
+		size += len(a)
+		switch _, k := place(a); {
+		case k == dangerous:
+			return nil, false
+		case k == own && !slices.Contains(f.programs(), a):
+		case !slices.Contains(good, a):
+			good = append(good, a)
+		}
+	}
+	return good, len(all) <= maxRedirects && size <= maxAddresses
+}
+
+// programs returns the addresses with schemes of their own that are allowed.
+func (f *Front) programs() []string {
+	if f.o.Redirects != nil {
+		return f.o.Redirects
+	}
+	return Redirects
+}
+
+// takes reports whether users may be sent to an address: one that the client has given. Only
+// the port of one on the user's machine may be another (RFC 8252 §7.3).
+func (c *client) takes(address string) bool {
+	u, k := place(address)
+	if k == dangerous {
+		return false
+	}
+	return slices.ContainsFunc(c.Redirects, func(given string) bool {
+		if given == address {
+			return true
+		}
+		g, gk := place(given)
+		return k == machine && gk == machine && g.Scheme == u.Scheme && g.Hostname() == u.Hostname() && g.EscapedPath() == u.EscapedPath() && g.RawQuery == u.RawQuery && g.Opaque == u.Opaque
+	})
+}
+
+// register registers a client: the answer is all that is kept of it (I-101).
+func (f *Front) register(w http.ResponseWriter, r *http.Request) {
+	if after := f.registering.take(f.o.From(r)); after > 0 {
+		wait(w, after)
+		return
+	}
+	const bad, where = "invalid_client_metadata", "invalid_redirect_uri"
+	var m struct {
+		Name      string   `json:"client_name"`
+		Redirects []string `json:"redirect_uris"`
+		Grants    []string `json:"grant_types"`
+		Responses []string `json:"response_types"`
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
+	if err != nil || json.Unmarshal(data, &m) != nil {
+		fail(w, http.StatusBadRequest, bad, "the body must be a JSON object of at most 16 KiB, with client_name and redirect_uris")
+		return
+	}
+	redirects, ok := f.redirects(m.Redirects)
+	switch {
+	case !ok:
+		fail(w, http.StatusBadRequest, where, "redirect_uris must be at most 8, of at most 2 KiB, each https, or http on loopback, without user, fragment, code, state, iss and error")
+		return
+	case len(redirects) == 0:
+		fail(w, http.StatusBadRequest, where, "none of the redirect_uris is allowed: they must be https, or http on loopback, or be listed by whoever runs the bridge")
+		return
+	case len(m.Grants) > 0 && !slices.Contains(m.Grants, "authorization_code") || len(m.Responses) > 0 && !slices.Contains(m.Responses, "code"):
+		fail(w, http.StatusBadRequest, bad, "only the authorization code grant is served: grant_types must have authorization_code, response_types code")
+		return
+	}
+	c := client{Name: clip(m.Name), Redirects: redirects, At: time.Now().Unix()}
+	answer(w, http.StatusCreated, "no-store", map[string]any{
+		"client_id": f.sealed("client", c), "client_id_issued_at": c.At, "client_name": c.Name, "redirect_uris": c.Redirects,
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": "none",
+	})
+}
+
+// clip returns a name as it may be shown.
+func clip(name string) string {
+	name = visible.Text(strings.ToValidUTF8(name, ""))
+	if len(name) <= maxName {
+		return name
+	}
+	for cut := maxName; ; cut-- {
+		if utf8.RuneStart(name[cut]) {
+			return name[:cut] + "…"
+		}
+	}
+}
+
+// registered returns a client that has registered; nil for an id that is not ours.
+func (f *Front) registered(id string) *client {
+	c := &client{}
+	if !f.open("client", id, c) {
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,1394 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+const (
+	root     = "https://mcp.example.com"
+	provider = "https://idp.example.com"
+	files    = root + "/files/mcp"
+	back     = "http://127.0.0.1:7777/callback"
+	verifier = "a-verifier-of-this-test-which-is-43-long-or-more"
+)
+
+func challenge(of string) string {
+	sum := sha256.Sum256([]byte(of))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// idp is a provider, which does as it should unless a test changes that.
+type idp struct {
+	*authtest.Issuer
+	t       testing.TB
+	mu      sync.Mutex // guards the rest
+	codes   map[string]url.Values
+	forms   []url.Values                     // what it was asked for tokens with
+	change  func(url.Values, map[string]any) // of an answer with tokens
+	claims  authtest.Claims                  // of ID tokens, beside those that are usual
+	refuse  string                           // the error of its token endpoint
+	during  func()                           // called while it renews
+	turn    int
+	live    map[string]bool // refresh tokens that count
+	meta    map[string]any
+	noToken bool // no refresh token
+}
+
+func newIDP(t *testing.T) *idp {
+	p := &idp{t: t, Issuer: authtest.New(t, provider), codes: map[string]url.Values{}, live: map[string]bool{}, meta: map[string]any{
+		"issuer": provider, "jwks_uri": provider + "/jwks", "authorization_endpoint": provider + "/auth?tenant=1", "token_endpoint": provider + "/token",
+		"authorization_response_iss_parameter_supported": true,
+	}}
+	p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, p.meta) })
+	p.Answer("/token", p.token)
+	return p
+}
+
+func (p *idp) token(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	p.mu.Lock()
+	p.forms = append(p.forms, r.PostForm)
+	during, refuse := p.during, p.refuse
+	q := p.codes[r.PostForm.Get("code")]
+	delete(p.codes, r.PostForm.Get("code"))
+	live := p.live[r.PostForm.Get("refresh_token")]
+	p.mu.Unlock()
+	if during != nil {
+		during()
+	}
+	id, secret, _ := r.BasicAuth()
+	nonce := any(q.Get("nonce"))
+	switch {
+	case refuse != "":
+		oauthtest.JSON(w, map[bool]int{true: 400, false: 500}[refuse == "invalid_grant"], map[string]any{"error": refuse})
+		return
+	case id != "bridge" || secret != "the-secret":
+		oauthtest.JSON(w, 401, map[string]any{"error": "invalid_client"})
+		return
+	case r.PostForm.Get("grant_type") == "refresh_token" && live:
+		nonce = nil
+	case q == nil || challenge(r.PostForm.Get("code_verifier")) != q.Get("code_challenge") || r.PostForm.Get("redirect_uri") != q.Get("redirect_uri"):
+		oauthtest.JSON(w, 400, map[string]any{"error": "invalid_grant"})
+		return
+	}
+	p.mu.Lock()
+	p.turn++
+	delete(p.live, r.PostForm.Get("refresh_token"))
+	p.live[fmt.Sprint("theirs-", p.turn)] = true
+	claims := p.Claims("bridge", authtest.Claims{"sub": "ann", "client_id": nil, "nonce": nonce, "groups": []string{"eng"}, "email": "ann@example.com"}, p.claims)
+	out := map[string]any{"access_token": "theirs-access", "token_type": "bearer", "refresh_token": fmt.Sprint("theirs-", p.turn)}
+	if p.noToken {
+		delete(out, "refresh_token")
+	}
+	change := p.change
+	p.mu.Unlock()
+	out["id_token"] = p.Keys()[0].Sign(p.t, authtest.Claims{"typ": "JWT"}, claims)
+	if change != nil {
+		change(r.PostForm, out)
+	}
+	oauthtest.JSON(w, 200, out)
+}
+
+// signIn is the provider's page: a user signs in who was sent there. It returns where the
+// browser is sent.
+func (p *idp) signIn(t *testing.T, at string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil || !strings.HasPrefix(at, provider+"/auth?") {
+		t.Fatalf("the browser is at %s", at)
+	}
+	q := u.Query()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	code := fmt.Sprint("code-", len(p.forms), len(p.codes))
+	p.codes[code] = q
+	to, _ := url.Parse(q.Get("redirect_uri"))
+	to.RawQuery = url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {provider}}.Encode()
+	return to
+}
+
+// rig is a front with a provider, and with what checks its tokens.
+type rig struct {
+	*Front
+	t     *testing.T
+	p     *idp
+	docs  *oauthtest.Net
+	check *token.Verifier
+	log   *bytes.Buffer
+}
+
+// fronted runs f in a bubble with a front.
+func fronted(t *testing.T, change func(*Options), f func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, newIDP(t), change)) })
+}
+
+func newRig(t *testing.T, p *idp, change func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, p: p, docs: &oauthtest.Net{}, log: &bytes.Buffer{}}
+	log := slog.New(slog.NewTextHandler(r.log, nil))
+	o := Options{
+		Settings: Settings{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}, KeyFile: "is read elsewhere", Scopes: []string{"profile"}},
+		Root:     root, Provider: provider, Transport: p, Documents: r.docs, Log: log, Secrets: []string{"a secret of this test of 32 bytes"},
+		Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
+			return r.check.Identify(ctx, provider, raw, client, nonce)
+		},
+		Resource: func(address string) ([]string, bool) {
+			return []string{"mcp:use"}, address == root || address == files
+		},
+		Scopes: func() []string { return []string{"files:write", "mcp:use"} },
+		From:   func(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.1") },
+	}
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	if r.Front, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	r.check = token.New([]token.Issuer{{URL: provider, Transport: p, Front: r.Tokens(), Implies: map[string][]string{"files:write": {"files:read"}}}}, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.check.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return r
+}
+
+// do sends a request to the front.
+func (r *rig) do(method, path string, body any, header ...string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	text, kind := "", "application/json"
+	switch b := body.(type) {
+	case url.Values:
+		text, kind = b.Encode(), "application/x-www-form-urlencoded"
+	case string:
+		text = b
+	case nil:
+	default:
+		data, err := json.Marshal(b)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		text = string(data)
+	}
+	q := httptest.NewRequest(method, path, strings.NewReader(text))
+	q.Header.Set("Content-Type", kind)
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	if !r.Takes(q.URL.Path) {
+		r.t.Fatalf("%s is none of the front", path)
+	}
+	r.ServeHTTP(w, q)
+	return w
+}
+
+// join registers a client and returns its id.
+func (r *rig) join(redirects ...string) string {
+	r.t.Helper()
+	a := r.do("POST", "/register", map[string]any{"client_name": "Test client", "redirect_uris": redirects})
+	if a.Code != 201 {
+		r.t.Fatalf("register: %d %s", a.Code, a.Body)
+	}
+	return gjson.Get(a.Body.String(), "client_id").Str
+}
+
+// ask returns the parameters of a good authorization request, with changes: nil takes one
+// away.
+func ask(client string, changes ...string) url.Values {
+	q := url.Values{
+		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {back}, "state": {"the state"}, "scope": {"mcp:use"},
+		"code_challenge": {challenge(verifier)}, "code_challenge_method": {"S256"}, "resource": {files},
+	}
+	for i := 0; i+1 < len(changes); i += 2 {
+		if changes[i+1] == "" {
+			q.Del(changes[i])
+		} else {
+			q.Set(changes[i], changes[i+1])
+		}
+	}
+	return q
+}
+
+// browser is one with its cookies.
+type browser struct {
+	*rig
+	jar http.CookieJar
+}
+
+func (r *rig) browser() *browser {
+	jar, _ := cookiejar.New(nil) // without options it never fails
+	return &browser{r, jar}
+}
+
+var at, _ = url.Parse(root)
+
+func (b *browser) do(method, path string, body any, header ...string) *httptest.ResponseRecorder {
+	b.t.Helper()
+	for _, c := range b.jar.Cookies(at) {
+		header = append(header, "Cookie", c.String())
+	}
+	a := b.rig.do(method, path, body, header...)
+	b.jar.SetCookies(at, a.Result().Cookies())
+	return a
+}
+
+var sealedRequest = regexp.MustCompile(`name="request" value="([^"]+)"`)
+
+// agree opens the page that asks for consent, and returns the answer to Allow.
+func (b *browser) agree(q url.Values) *httptest.ResponseRecorder {
+	b.t.Helper()
+	a := b.do("GET", "/authorize?"+q.Encode(), nil)
+	found := sealedRequest.FindStringSubmatch(a.Body.String())
+	if a.Code != 200 || found == nil {
+		b.t.Fatalf("authorize: %d %v %s", a.Code, a.Header(), a.Body)
+	}
+	return b.do("POST", "/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}, "Origin", root, "Sec-Fetch-Site", "same-origin")
+}
+
+// signIn goes all the way, and returns where the client is called back.
+func (b *browser) signIn(q url.Values) url.Values {
+	b.t.Helper()
+	a := b.agree(q)
+	if a.Code != 302 {
+		b.t.Fatalf("consent: %d %s", a.Code, a.Body)
+	}
+	return b.returns(b.p.signIn(b.t, a.Header().Get("Location")))
+}
+
+// returns comes back from the provider.
+func (b *browser) returns(to *url.URL) url.Values {
+	b.t.Helper()
+	a := b.do("GET", to.RequestURI(), nil)
+	u, err := url.Parse(a.Header().Get("Location"))
+	if a.Code != 302 || err != nil || !strings.HasPrefix(u.String(), back) {
+		b.t.Fatalf("callback: %d %v %s\n%s", a.Code, a.Header(), a.Body, b.log)
+	}
+	return u.Query()
+}
+
+func form(client, code string, changes ...string) url.Values {
+	q := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "resource": {files}}
+	for i := 0; i+1 < len(changes); i += 2 {
+		q.Set(changes[i], changes[i+1])
+	}
+	return q
+}
+
+// tokens returns the answer of the token endpoint: the access token and the refresh token,
+// or the error.
+func (r *rig) tokens(f url.Values) (access, refresh, fault string) {
+	r.t.Helper()
+	a := r.do("POST", "/token", f)
+	v := gjson.Parse(a.Body.String())
+	if a.Header().Get("Cache-Control") != "no-store" || a.Header().Get("Access-Control-Allow-Origin") != "*" {
+		r.t.Errorf("the answer has %v", a.Header())
+	}
+	if fault = v.Get("error").Str; (fault == "") != (a.Code == 200) {
+		r.t.Errorf("%d %s", a.Code, a.Body)
+	}
+	return v.Get("access_token").Str, v.Get("refresh_token").Str, fault
+}
+
+func again(client, refresh string) url.Values {
+	return url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}
+}
+
+// good returns what a token of the front says to the resource server.
+func (r *rig) good(access, resource string) (*token.Token, error) {
+	return r.check.Verify(r.t.Context(), access, sha256.Sum256([]byte(access)), token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
+}
+
+// A client registers, its user agrees and signs in at the provider, and the client gets
+// tokens, which it renews. For the resource server each is one of the provider.
+func TestSignIn(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id := r.join(back)
+		b := r.browser()
+		a := b.agree(ask(id, "scope", "mcp:use openid offline_access unknown"))
+		u, err := url.Parse(a.Header().Get("Location"))
+		if a.Code != 302 || err != nil {
+			t.Fatal(a.Code, err)
+		}
+		q := u.Query()
+		for name, want := range map[string]string{"tenant": "1", "response_type": "code", "client_id": "bridge", "redirect_uri": root + "/oauth/callback", "scope": "openid profile", "code_challenge_method": "S256", "resource": ""} {
+			if q.Get(name) != want {
+				t.Errorf("I-107: %s is %q, want %q", name, q.Get(name), want)
+			}
+		}
+		if q.Get("state") == "the state" || q.Get("code_challenge") == challenge(verifier) || q.Get("nonce") == "" {
+			t.Errorf("I-107: what is the client's goes to the provider, or there is no nonce: %v", q)
+		}
+		var cookies []*http.Cookie
+		for _, c := range a.Result().Cookies() {
+			if strings.HasPrefix(c.Name, "__Host-mcp-signin-") {
+				cookies = append(cookies, c)
+			}
+		}
+		if len(cookies) != 1 || !cookies[0].Secure || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || cookies[0].Path != "/" || cookies[0].Domain != "" || cookies[0].MaxAge != 600 {
+			t.Errorf("I-106: the cookie is %v", cookies)
+		}
+		got := b.returns(r.p.signIn(t, u.String()))
+		if len(got) != 3 || got.Get("state") != "the state" || len(got["iss"]) != 1 || got.Get("iss") != root {
+			t.Errorf("I-111: the client is called back with %v", got)
+		}
+		access, refresh, fault := r.tokens(form(id, got.Get("code")))
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		tok, err := r.good(access, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tok.Issuer != provider || tok.Subject != "ann" || tok.Machine || !slices.Equal(tok.Scopes, []string{"mcp:use"}) || tok.Client != idOf(id) {
+			t.Errorf("the token is of %s %s by %s for %v", tok.Issuer, tok.Subject, tok.Client, tok.Scopes)
+		}
+		if token.At(tok.Claims, "email").Str != "ann@example.com" || token.Texts(token.At(tok.Claims, "groups"))[0] != "eng" || token.At(tok.Claims, "sub").Str != "ann" || token.At(tok.Claims, "iss").Str != provider {
+			t.Errorf("it says %s", tok.Claims.Raw)
+		}
+		if until := time.Until(tok.Until); until > time.Hour+30*time.Second {
+			t.Errorf("I-109: it lives for %v", until)
+		}
+		head, _ := base64.RawURLEncoding.DecodeString(strings.Split(access, ".")[0])
+		body, _ := base64.RawURLEncoding.DecodeString(strings.Split(access, ".")[1])
+		if gjson.GetBytes(head, "typ").Str != "at+jwt" || gjson.GetBytes(head, "alg").Str != "ES256" || gjson.GetBytes(body, "aud").Str != files || gjson.GetBytes(body, "iss").Str != root {
+			t.Errorf("I-109: %s %s", head, body)
+		}
+		if strings.Contains(string(body), "eng") || strings.Contains(string(body), "@") {
+			t.Errorf("the client can read what the provider says: %s", body)
+		}
+		for _, other := range []string{root, root + "/other/mcp"} { // the address of the bridge as a whole is not in it
+			if _, err := r.good(access, other); err == nil {
+				t.Errorf("N-81: it counts for %s", other)
+			}
+		}
+		next, refresh2, fault := r.tokens(again(id, refresh))
+		if fault != "" || next == access || refresh2 == refresh {
+			t.Fatalf("%s, the same tokens: %t %t", fault, next == access, refresh2 == refresh)
+		}
+		if tok, err := r.good(next, files); err != nil || tok.Subject != "ann" || token.At(tok.Claims, "email").Str == "" {
+			t.Errorf("the renewed one: %v", err)
+		}
+		// I-110: what each side has stays there.
+		for _, form := range r.p.forms {
+			for _, ours := range []string{access, refresh, got.Get("code"), verifier, id} {
+				if strings.Contains(form.Encode(), url.QueryEscape(ours)) {
+					t.Errorf("the provider was sent %v", form)
+				}
+			}
+		}
+		if all := access + refresh + next + got.Encode() + r.log.String(); strings.Contains(all, "theirs-") || strings.Contains(r.log.String(), access) || strings.Contains(r.log.String(), refresh) {
+			t.Error("a token is where it should not be")
+		}
+	})
+}
+
+// I-100: what clients find, at each place where they look.
+func TestMetadata(t *testing.T) {
+	fronted(t, func(o *Options) { o.Root = root + "/tools" }, func(t *testing.T, r *rig) {
+		for _, path := range []string{"/.well-known/oauth-authorization-server/tools", "/.well-known/openid-configuration/tools", "/tools/.well-known/openid-configuration", "/tools/.well-known/oauth-authorization-server"} {
+			a := r.do("GET", path, nil, "Origin", "https://inspector.example")
+			v := gjson.Parse(a.Body.String())
+			if a.Code != 200 || a.Header().Get("Content-Type") != "application/json" || a.Header().Get("Access-Control-Allow-Origin") != "*" || v.Get("issuer").Str != root+"/tools" ||
+				v.Get("authorization_endpoint").Str != root+"/tools/authorize" || v.Get("token_endpoint").Str != root+"/tools/token" || v.Get("registration_endpoint").Str != root+"/tools/register" ||
+				v.Get("code_challenge_methods_supported").Raw != `["S256"]` || v.Get("token_endpoint_auth_methods_supported").Raw != `["none"]` || v.Get("response_types_supported").Raw != `["code"]` ||
+				!v.Get("authorization_response_iss_parameter_supported").Bool() || !v.Get("client_id_metadata_document_supported").Bool() || v.Get("scopes_supported").Raw != `["files:write","mcp:use"]` {
+				t.Errorf("%s: %d %v %s", path, a.Code, a.Header(), a.Body)
+			}
+		}
+		for path, methods := range map[string]string{"/tools/token": "POST", "/tools/register": "POST", "/tools/oauth/jwks": "GET, HEAD"} {
+			a := r.do("OPTIONS", path, nil, "Origin", "https://inspector.example", "Access-Control-Request-Method", "POST")
+			if a.Code != 204 || a.Header().Get("Access-Control-Allow-Methods") != methods || !strings.Contains(a.Header().Get("Access-Control-Allow-Headers"), "MCP-Protocol-Version") {
+				t.Errorf("%s: %d %v", path, a.Code, a.Header())
+			}
+			if a := r.do("DELETE", path, nil); a.Code != 405 {
+				t.Errorf("DELETE %s: %d", path, a.Code)
+			}
+		}
+		// Pages are for browsers that are led there, not for scripts of other sites.
+		for _, path := range []string{"/tools/authorize", "/tools/oauth/consent", "/tools/oauth/callback"} {
+			if a := r.do("OPTIONS", path, nil, "Origin", "https://inspector.example"); a.Code != 405 || a.Header().Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s: %d %v", path, a.Code, a.Header())
+			}
+		}
+		for _, path := range []string{"/.well-known/oauth-authorization-server", "/authorize", "/token", "/tools/files/mcp"} {
+			if r.Takes(path) {
+				t.Errorf("it takes %s", path)
+			}
+		}
+		if v := gjson.Get(r.do("GET", "/tools/oauth/jwks", nil).Body.String(), "keys"); len(v.Array()) != 1 || v.Get("0.d").Exists() || v.Get("0.kty").Str != "EC" {
+			t.Errorf("the keys are %s", v)
+		}
+	})
+}
+
+// N-74: a client may have its user sent to its own addresses only.
+func TestRedirects(t *testing.T) {
+	fronted(t, func(o *Options) { o.Redirects = nil }, func(t *testing.T, r *rig) {
+		for _, tc := range []struct {
+			given []string
+			want  string // what is registered, or the error
+		}{
+			{[]string{"https://claude.ai/api/mcp/auth_callback"}, "https://claude.ai/api/mcp/auth_callback"},
+			{[]string{"http://localhost:8787/callback", "cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback"}, "http://localhost:8787/callback cursor://anysphere.cursor-mcp/oauth/callback https://www.cursor.com/agents/mcp/oauth/callback"},
+			{[]string{"http://[::1]/callback", "evil://x/y"}, "http://[::1]/callback"},
+			{[]string{"evil://x/y"}, "invalid_redirect_uri"},
+			{[]string{"cursor://other/oauth/callback"}, "invalid_redirect_uri"},
+			{[]string{"http://mcp.example.com/callback"}, "invalid_redirect_uri"},
+			{[]string{"http://localhost@evil.example/callback"}, "invalid_redirect_uri"},
+			{[]string{"https://user@app.example.com/callback"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/callback#x", "https://app.example.com/ok"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/callback#"}, "invalid_redirect_uri"},
+			{[]string{"javascript:alert(1)", "https://app.example.com/ok"}, "invalid_redirect_uri"},
+			{[]string{"JavaScript:alert(1)"}, "invalid_redirect_uri"},
+			{[]string{"data:text/html,x"}, "invalid_redirect_uri"},
+			{[]string{"file:///etc/passwd"}, "invalid_redirect_uri"},
+			{[]string{"vbscript:x"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/?iss=x"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/\\evil"}, "invalid_redirect_uri"},
+			{[]string{"/callback"}, "invalid_redirect_uri"},
+			{[]string{}, "invalid_redirect_uri"},
+			{slices.Repeat([]string{"https://app.example.com/a"}, 9), "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/" + strings.Repeat("a", 2100)}, "invalid_redirect_uri"},
+		} {
+			a := r.do("POST", "/register", map[string]any{"client_name": "x", "redirect_uris": tc.given})
+			v := gjson.Parse(a.Body.String())
+			got := v.Get("error").Str
+			if a.Code == 201 {
+				var all []string
+				v.Get("redirect_uris").ForEach(func(_, u gjson.Result) bool { all = append(all, u.Str); return true })
+				got = strings.Join(all, " ")
+				if v.Get("client_secret").Exists() || v.Get("token_endpoint_auth_method").Str != "none" {
+					t.Errorf("%v: %s", tc.given, a.Body)
+				}
+			}
+			if got != tc.want || a.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%v: %d %q, want %q", tc.given, a.Code, got, tc.want)
+			}
+			time.Sleep(2 * time.Second) // of the bubble: the limit is another test's
+		}
+		id := r.join(back, "https://app.example.com/callback", "http://localhost/cb?x=1")
+		for to, want := range map[string]bool{
+			back: true, "http://127.0.0.1:1/callback": true, "http://127.0.0.1/callback": true, "https://app.example.com/callback": true, "http://localhost:9/cb?x=1": true,
+			"http://127.0.0.1:7777/callback/": false, "http://127.0.0.1:7777/other": false, "http://localhost:7777/callback": false, "http://[::1]:7777/callback": false,
+			"https://app.example.com:8443/callback": false, "https://app.example.com/callback?x": false, "http://app.example.com/callback": false, "https://APP.example.com/callback": false,
+			"http://localhost@evil.example/callback": false, "http://127.0.0.1:7777/callback#x": false, "http://localhost:9/cb?x=2": false, "https://127.0.0.1:7777/callback": false,
+			"http://127.0.0.1.evil.example/callback": false, "": false,
+		} {
+			a := r.do("GET", "/authorize?"+ask(id, "redirect_uri", to).Encode(), nil)
+			if got := a.Code == 200; got != want || a.Header().Get("Location") != "" {
+				t.Errorf("%q: %d %s", to, a.Code, a.Header().Get("Location"))
+			}
+		}
+		q := ask(id)
+		q.Add("redirect_uri", "https://app.example.com/callback")
+		if a := r.do("GET", "/authorize?"+q.Encode(), nil); a.Code != 400 || a.Header().Get("Location") != "" {
+			t.Errorf("two addresses: %d %s", a.Code, a.Header())
+		}
+	})
+}
+
+// I-104, N-81 and others: what is wrong with a request is told the client, when it is known
+// that it is the client.
+func TestRequests(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id := r.join(back)
+		for _, tc := range []struct {
+			name   string
+			change []string
+			want   string
+		}{
+			{"N-75 plain", []string{"code_challenge_method", "plain"}, "invalid_request"},
+			{"no method", []string{"code_challenge_method", ""}, "invalid_request"},
+			{"no challenge", []string{"code_challenge", ""}, "invalid_request"},
+			{"a short challenge", []string{"code_challenge", "abc"}, "invalid_request"},
+			{"implicit", []string{"response_type", "token"}, "unsupported_response_type"},
+			{"N-81 somebody else's", []string{"resource", "https://other.example.com/mcp"}, "invalid_target"},
+			{"N-81 a server that is not there", []string{"resource", root + "/none/mcp"}, "invalid_target"},
+			{"N-81 a beginning", []string{"resource", root + ".evil.example/files/mcp"}, "invalid_target"},
+			{"a request object", []string{"request", "x.y.z"}, "request_not_supported"},
+		} {
+			a := r.do("GET", "/authorize?"+ask(id, tc.change...).Encode(), nil)
+			u, err := url.Parse(a.Header().Get("Location"))
+			if err != nil || a.Code != 302 {
+				t.Errorf("%s: %d %s", tc.name, a.Code, a.Body)
+				continue
+			}
+			if q := u.Query(); q.Get("error") != tc.want || q.Get("iss") != root || len(q["iss"]) != 1 || q.Get("state") != "the state" || q.Has("code") {
+				t.Errorf("%s: %s", tc.name, u)
+			}
+		}
+		// A site is not called back before the user has done something: anybody can register one.
+		site := r.join("https://app.example.com/callback?x=1")
+		a := r.do("GET", "/authorize?"+ask(site, "redirect_uri", "https://app.example.com/callback?x=1", "response_type", "token").Encode(), nil)
+		if link := html.UnescapeString(a.Body.String()); a.Code != 400 || a.Header().Get("Location") != "" || !strings.Contains(link, `href="https://app.example.com/callback?x=1&error=unsupported_response_type`) || !strings.Contains(link, "iss="+url.QueryEscape(root)) {
+			t.Errorf("a site: %d %v %s", a.Code, a.Header(), a.Body)
+		}
+		q := ask(id)
+		q.Add("resource", root)
+		if a := r.do("GET", "/authorize?"+q.Encode(), nil); !strings.Contains(a.Header().Get("Location"), "invalid_target") {
+			t.Errorf("two resources: %s", a.Header())
+		}
+		// mcp-remote and others add a slash; clients of 2025-03-26 know no resources.
+		for resource, aud := range map[string]string{files + "/": files, "": root} {
+			b := r.browser()
+			access, _, fault := r.tokens(form(id, b.signIn(ask(id, "resource", resource)).Get("code"), "resource", resource))
+			body, _ := base64.RawURLEncoding.DecodeString(strings.Split(access+"..", ".")[1])
+			if fault != "" || gjson.GetBytes(body, "aud").Str != aud {
+				t.Errorf("%q: %s %s", resource, fault, body)
+			}
+		}
+	})
+}
+
+// N-75: a code is good once, for a minute, for who has asked for it.
+func TestCodes(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, other := r.join(back), r.join(back, "https://app.example.com/callback")
+		b := r.browser()
+		code := b.signIn(ask(id)).Get("code")
+		for name, f := range map[string]url.Values{
+			"another client":         form(other, code),
+			"another verifier":       form(id, code, "code_verifier", verifier+"x"),
+			"no verifier":            form(id, code, "code_verifier", ""),
+			"another address":        form(id, code, "redirect_uri", "http://127.0.0.1:1/callback"),
+			"made up":                form(id, "x"),
+			"none":                   form(id, ""),
+			"the refresh of another": again(id, "x"),
+		} {
+			if _, _, fault := r.tokens(f); fault != "invalid_grant" {
+				t.Errorf("%s: %s", name, fault)
+			}
+		}
+		if _, _, fault := r.tokens(form(id, code, "resource", root)); fault != "invalid_target" {
+			t.Errorf("another resource: %s", fault)
+		}
+		if _, _, fault := r.tokens(url.Values{"client_id": {id}, "grant_type": {"password"}}); fault != "unsupported_grant_type" {
+			t.Errorf("another grant: %s", fault)
+		}
+		f := form(id, code)
+		f.Add("code", code)
+		if _, _, fault := r.tokens(f); fault != "invalid_request" {
+			t.Errorf("two codes: %s", fault)
+		}
+		access, refresh, fault := r.tokens(form(id, code)) // what was refused costs nothing
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		if _, err := r.good(access, files); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
+			t.Errorf("twice: %s", fault)
+		}
+		if _, err := r.good(access, files); err == nil {
+			t.Error("what came of a code that was used twice goes on")
+		}
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+			t.Errorf("and is renewed: %s", fault)
+		}
+		late := b.signIn(ask(id)).Get("code")
+		time.Sleep(61 * time.Second)
+		if _, _, fault := r.tokens(form(id, late)); fault != "invalid_grant" {
+			t.Errorf("after 61 s: %s", fault)
+		}
+		code = b.signIn(ask(id)).Get("code")
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		good := 0
+		for range 10 {
+			wg.Go(func() {
+				a := r.do("POST", "/token", form(id, code))
+				mu.Lock()
+				defer mu.Unlock()
+				if a.Code == 200 {
+					good++
+				}
+			})
+		}
+		if wg.Wait(); good != 1 {
+			t.Errorf("ten at once: %d got tokens", good)
+		}
+	})
+}
+
+// N-76, N-77 and I-105: nobody gets around the page, neither with another page nor with
+// another browser.
+func TestConsent(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id := r.join(back, "https://app.example.com/callback")
+		b := r.browser()
+		a := b.do("GET", "/authorize?"+ask(id, "redirect_uri", "https://app.example.com/callback").Encode(), nil)
+		text := a.Body.String()
+		for _, want := range []string{`<p class="host">app.example.com</p>`, "Test client", files, "<li>mcp:use</li>", "what the program says of itself"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page has no %q: %s", want, text)
+			}
+		}
+		if h := a.Header(); !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("the page has %v", h)
+		}
+		for _, c := range a.Result().Cookies() {
+			if strings.Contains(c.Name, "signin") {
+				t.Errorf("I-106: before consent there is the cookie %s", c)
+			}
+		}
+		sealed := html.UnescapeString(sealedRequest.FindStringSubmatch(text)[1])
+		yes := url.Values{"request": {sealed}, "answer": {"allow"}}
+		for name, f := range map[string]func() *httptest.ResponseRecorder{
+			"of another browser": func() *httptest.ResponseRecorder { return r.do("POST", "/oauth/consent", yes) },
+			"of another site": func() *httptest.ResponseRecorder {
+				return b.do("POST", "/oauth/consent", yes, "Origin", "https://evil.example")
+			},
+			"of a sandbox": func() *httptest.ResponseRecorder { return b.do("POST", "/oauth/consent", yes, "Origin", "null") },
+			"cross-site": func() *httptest.ResponseRecorder {
+				return b.do("POST", "/oauth/consent", yes, "Sec-Fetch-Site", "cross-site")
+			},
+			"of another one's page": func() *httptest.ResponseRecorder {
+				other := r.browser()
+				theirs := sealedRequest.FindStringSubmatch(other.do("GET", "/authorize?"+ask(id).Encode(), nil).Body.String())[1]
+				return b.do("POST", "/oauth/consent", url.Values{"request": {theirs}, "answer": {"allow"}})
+			},
+			"changed": func() *httptest.ResponseRecorder {
+				return b.do("POST", "/oauth/consent", url.Values{"request": {sealed[:40] + string(sealed[40]^1) + sealed[41:]}, "answer": {"allow"}})
+			},
+			"the id of a client in its place": func() *httptest.ResponseRecorder {
+				return b.do("POST", "/oauth/consent", url.Values{"request": {id}, "answer": {"allow"}})
+			},
+		} {
+			if a := f(); a.Code != 403 || a.Header().Get("Location") != "" {
+				t.Errorf("an answer %s: %d %s", name, a.Code, a.Header().Get("Location"))
+			}
+		}
+		if a := b.do("GET", "/oauth/consent?"+yes.Encode(), nil); a.Code != 405 {
+			t.Errorf("by GET: %d", a.Code)
+		}
+		a = b.do("POST", "/oauth/consent", url.Values{"request": {sealed}, "answer": {"deny"}})
+		if u, _ := url.Parse(a.Header().Get("Location")); u.Host != "app.example.com" || u.Query().Get("error") != "access_denied" || u.Query().Get("iss") != root || u.Query().Get("state") != "the state" {
+			t.Errorf("the answer no: %s", u)
+		}
+		if len(r.p.forms) > 0 || r.p.Asked("/token") > 0 {
+			t.Error("the provider was asked")
+		}
+		// N-76: who comes back has agreed before.
+		for name, path := range map[string]string{"nothing": "/oauth/callback", "made up": "/oauth/callback?code=x&state=y", "a page": "/oauth/callback?code=x&state=" + url.QueryEscape(sealed), "twice": "/oauth/callback?code=x&state=y&state=z"} {
+			if a := b.do("GET", path, nil); a.Code != 403 || a.Header().Get("Location") != "" {
+				t.Errorf("N-76 with %s: %d %s", name, a.Code, a.Header())
+			}
+		}
+		// N-77: and in this browser.
+		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
+		other := r.browser()
+		other.agree(ask(id)) // has a sign-in of its own under way
+		if a := other.do("GET", to.RequestURI(), nil); a.Code != 403 || a.Header().Get("Location") != "" {
+			t.Errorf("N-77: %d %s", a.Code, a.Header())
+		}
+		if r.p.Asked("/token") > 0 {
+			t.Error("N-77: the code was exchanged")
+		}
+		if got := b.returns(to); got.Get("code") == "" {
+			t.Errorf("the browser itself: %v", got)
+		}
+		kept, _ := url.Parse(root)
+		if a := b.do("GET", to.RequestURI(), nil); a.Code != 403 || len(b.jar.Cookies(kept)) != 1 {
+			t.Errorf("once more: %d, %v", a.Code, b.jar.Cookies(kept))
+		}
+		// Two at once in one browser do not disturb each other; ten minutes later both have ended.
+		one, two := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location")), r.p.signIn(t, b.agree(ask(id, "state", "two")).Header().Get("Location"))
+		if got := b.returns(one); got.Get("state") != "the state" {
+			t.Errorf("the first: %v", got)
+		}
+		time.Sleep(attemptLife + time.Second)
+		if a := b.do("GET", two.RequestURI(), nil); a.Code != 403 {
+			t.Errorf("after ten minutes: %d", a.Code)
+		}
+	})
+}
+
+// The page escapes what clients call themselves.
+func TestNames(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		a := r.do("POST", "/register", map[string]any{"client_name": `<script>alert(1)</script>` + "\u202e" + strings.Repeat("ä", 200), "redirect_uris": []string{back}})
+		text := r.do("GET", "/authorize?"+ask(gjson.Get(a.Body.String(), "client_id").Str).Encode(), nil).Body.String()
+		if strings.Contains(text, "<script>alert") || strings.Contains(text, "\u202e") || strings.Contains(text, strings.Repeat("ä", 100)) {
+			t.Errorf("the page is %s", text)
+		}
+		if !strings.Contains(text, "a program on your own computer") {
+			t.Errorf("I-105: no warning: %s", text)
+		}
+	})
+}
+
+// N-78: what is remembered saves the question only if no page has led there.
+func TestRemembered(t *testing.T) {
+	fronted(t, func(o *Options) { o.Consent = ConsentRemember }, func(t *testing.T, r *rig) {
+		id, other := r.join(back), r.join(back)
+		b := r.browser()
+		b.signIn(ask(id))
+		for _, tc := range []struct {
+			name   string
+			b      *browser
+			q      url.Values
+			header []string
+			asked  bool
+		}{
+			{"the same again", b, ask(id), []string{"Sec-Fetch-Site", "none"}, false},
+			{"N-78 by a link", b, ask(id), []string{"Sec-Fetch-Site", "cross-site"}, true},
+			{"N-78 by a link of a neighbour", b, ask(id), []string{"Sec-Fetch-Site", "same-site"}, true},
+			{"N-78 nobody knows how", b, ask(id), nil, true},
+			{"another client", b, ask(other), []string{"Sec-Fetch-Site", "none"}, true},
+			{"another address", b, ask(id, "redirect_uri", "http://127.0.0.1:1/callback"), []string{"Sec-Fetch-Site", "none"}, true},
+			{"more scopes", b, ask(id, "scope", "mcp:use files:write"), []string{"Sec-Fetch-Site", "none"}, true},
+			{"another resource", b, ask(id, "resource", root), []string{"Sec-Fetch-Site", "none"}, true},
+			{"another browser", r.browser(), ask(id), []string{"Sec-Fetch-Site", "none"}, true},
+		} {
+			a := tc.b.do("GET", "/authorize?"+tc.q.Encode(), nil, tc.header...)
+			if asked := a.Code == 200; asked != tc.asked || !asked && !strings.HasPrefix(a.Header().Get("Location"), provider) {
+				t.Errorf("%s: %d %s", tc.name, a.Code, a.Header().Get("Location"))
+			}
+		}
+		for i := range maxAgreed + 5 { // what is remembered is bounded
+			b.agree(ask(id, "redirect_uri", fmt.Sprintf("http://127.0.0.1:%d/callback", i+1)))
+		}
+		if n := len(b.cookieNamed("__Host-mcp-agreed")); n > 2000 {
+			t.Errorf("the cookie has %d bytes", n)
+		}
+	})
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		b.signIn(ask(id))
+		if a := b.do("GET", "/authorize?"+ask(id).Encode(), nil, "Sec-Fetch-Site", "none"); a.Code != 200 || b.cookieNamed("__Host-mcp-agreed") != "" {
+			t.Errorf("with consent: ask it is not asked: %d", a.Code)
+		}
+	})
+}
+
+func (b *browser) cookieNamed(name string) string {
+	for _, c := range b.jar.Cookies(at) {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// N-79: an id is good only as it was given, by a front that has the key.
+func TestForeignClients(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id := r.join(back)
+		theirs := newRig(t, r.p, func(o *Options) { o.Secrets = []string{"another secret of the same length"} })
+		for name, bad := range map[string]string{
+			"none": "", "made up": "client", "cut": id[:len(id)-2], "changed": id[:50] + string(id[50]^1) + id[51:], "of another key": theirs.join(back), "longer": id + "A", "a line": id + "\n",
+		} {
+			if a := r.do("GET", "/authorize?"+ask(bad).Encode(), nil); a.Code != 400 || a.Header().Get("Location") != "" {
+				t.Errorf("%s: %d %s", name, a.Code, a.Header())
+			}
+			a := r.do("POST", "/token", form(bad, "x"))
+			if a.Code != 401 || gjson.Get(a.Body.String(), "error").Str != "invalid_client" {
+				t.Errorf("%s at the token endpoint: %d %s", name, a.Code, a.Body)
+			}
+		}
+		// By Basic without a secret it is the same client; with a secret it is none.
+		b := r.browser()
+		basic := func(secret string) *httptest.ResponseRecorder {
+			f := form(id, b.signIn(ask(id)).Get("code"))
+			f.Del("client_id")
+			return r.do("POST", "/token", f, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+secret)))
+		}
+		if a := basic(""); a.Code != 200 {
+			t.Errorf("by Basic: %d %s", a.Code, a.Body)
+		}
+		if a := basic("secret"); a.Code != 401 {
+			t.Errorf("by Basic with a secret: %d %s", a.Code, a.Body)
+		}
+	})
+}
+
+// N-80: what is at the address that a client is known by.
+func TestDocuments(t *testing.T) {
+	const id = "https://app.example.com/client.json"
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		serve := func(f http.HandlerFunc) { r.docs.Put("app.example.com", f) }
+		good := map[string]any{"client_id": id, "client_name": "The app", "redirect_uris": []string{back}, "token_endpoint_auth_method": "none"}
+		with := func(name string, v any) http.HandlerFunc {
+			m := map[string]any{}
+			for k, v := range good {
+				m[k] = v
+			}
+			m[name] = v
+			return func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, m) }
+		}
+		for name, f := range map[string]http.HandlerFunc{
+			"other client_id":    with("client_id", "https://app.example.com/other.json"),
+			"other method":       with("token_endpoint_auth_method", "client_secret_basic"),
+			"no address":         with("redirect_uris", []string{}),
+			"a script":           with("redirect_uris", []string{back, "javascript:x"}),
+			"addresses are text": with("redirect_uris", back),
+			"redirect":           func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, id+"2", http.StatusFound) },
+			"1 MiB":              func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, strings.Repeat("x", 1<<20)) },
+			"slow":               func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			"a page":             func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+			"500":                func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+			"not there":          http.NotFound,
+		} {
+			serve(f)
+			began := time.Now()
+			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || time.Since(began) > 6*time.Second || strings.Contains(a.Body.String(), "deadline") {
+				t.Errorf("%s: %d after %v", name, a.Code, time.Since(began))
+			}
+			time.Sleep(faultFor + time.Second)
+		}
+		if a := r.do("GET", "/authorize?"+ask("https://inside.example.com/c").Encode(), nil); !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || !strings.Contains(r.log.String(), "no such host") {
+			t.Errorf("what the network says: %s\n%s", a.Body, r.log)
+		}
+		for _, bad := range []string{"http://app.example.com/client.json", "https://app.example.com", "https://app.example.com/", "https://user@app.example.com/c", "https://app.example.com/c#x", "https://app.example.com/a/../c", "https://app.example.com/" + strings.Repeat("a", 1024)} {
+			before := len(r.docs.Sent(""))
+			if a := r.do("GET", "/authorize?"+ask(bad).Encode(), nil); a.Code != 400 || len(r.docs.Sent("")) != before {
+				t.Errorf("%.60s: %d", bad, a.Code)
+			}
+		}
+		fetched := len(r.docs.Sent(id))
+		serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "public, max-age=7200")
+			oauthtest.JSON(w, 200, good)
+		})
+		for range 3 {
+			a := r.do("GET", "/authorize?"+ask(id).Encode(), nil)
+			if text := a.Body.String(); a.Code != 200 || !strings.Contains(text, "The app") || !strings.Contains(text, id) || !strings.Contains(text, "Any program there can say") {
+				t.Fatalf("%d %s\n%s", a.Code, text, r.log)
+			}
+		}
+		if n := len(r.docs.Sent(id)) - fetched; n != 1 {
+			t.Errorf("it was fetched %d times", n)
+		}
+		time.Sleep(7201 * time.Second)
+		access, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
+		if tok, err := r.good(access, files); fault != "" || err != nil || tok.Client != id {
+			t.Errorf("%s %v", fault, err)
+		}
+		if n := len(r.docs.Sent(id)) - fetched; n != 2 {
+			t.Errorf("after its time it was fetched %d times", n)
+		}
+		// I-114: an address does not have others asked at will.
+		before, blocked := len(r.docs.Sent("")), 0
+		for i := range 100 {
+			if a := r.do("GET", "/authorize?"+ask(fmt.Sprintf("https://victim.example.com/%d", i)).Encode(), nil); strings.Contains(a.Body.String(), "too many") {
+				blocked++
+			}
+		}
+		if n := len(r.docs.Sent("")) - before; n > 40 || blocked < 60 {
+			t.Errorf("%d were asked for, %d were not", n, blocked)
+		}
+	})
+}
+
+// N-82 and I-109: a refresh token is good once, and a moment longer for a client that is
+// several processes.
+func TestRefresh(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, other := r.join(back), r.join(back)
+		b := r.browser()
+		_, first, _ := r.tokens(form(id, b.signIn(ask(id, "scope", "mcp:use files:write")).Get("code")))
+		if _, _, fault := r.tokens(again(other, first)); fault != "invalid_grant" {
+			t.Errorf("of another client: %s", fault)
+		}
+		f := again(id, first)
+		f.Set("resource", root)
+		if _, _, fault := r.tokens(f); fault != "invalid_target" {
+			t.Errorf("for another resource: %s", fault)
+		}
+		f = again(id, first)
+		f.Set("scope", "mcp:use admin")
+		if _, _, fault := r.tokens(f); fault != "invalid_scope" {
+			t.Errorf("for more: %s", fault)
+		}
+		asked := len(r.p.forms)
+		// Ten processes at once: the provider is asked once, and none has to sign in.
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		nexts := map[string]bool{}
+		r.p.mu.Lock()
+		r.p.during = func() { time.Sleep(3 * time.Second) }
+		r.p.mu.Unlock()
+		for range 10 {
+			wg.Go(func() {
+				a := r.do("POST", "/token", again(id, first))
+				mu.Lock()
+				defer mu.Unlock()
+				if a.Code != 200 {
+					t.Errorf("at once: %d %s", a.Code, a.Body)
+				}
+				nexts[gjson.Get(a.Body.String(), "refresh_token").Str] = true
+			})
+		}
+		wg.Wait()
+		if n := len(r.p.forms) - asked; n != 1 {
+			t.Errorf("the provider was asked %d times", n)
+		}
+		r.p.mu.Lock()
+		r.p.during = nil
+		r.p.mu.Unlock()
+		var second string
+		for next := range nexts {
+			second = next
+		}
+		f = again(id, second)
+		f.Set("scope", "mcp:use")
+		access, third, fault := r.tokens(f)
+		if tok, err := r.good(access, files); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
+			t.Fatalf("fewer scopes: %s %v", fault, err)
+		}
+		for next := range nexts { // whichever of them the processes have kept
+			if _, _, fault := r.tokens(again(id, next)); fault != "" {
+				t.Errorf("another process: %s", fault)
+			}
+		}
+		time.Sleep(grace + time.Second)
+		if _, _, fault := r.tokens(again(id, second)); fault != "invalid_grant" {
+			t.Errorf("N-82: used again: %s", fault)
+		}
+		if _, _, fault := r.tokens(again(id, third)); fault != "invalid_grant" {
+			t.Errorf("N-82: the thief goes on: %s", fault)
+		}
+		if _, err := r.good(access, files); err == nil {
+			t.Error("N-82: the access token goes on")
+		}
+		if !strings.Contains(r.log.String(), "a refresh token was used again") {
+			t.Error("N-82: nothing is logged")
+		}
+	})
+}
+
+// I-110: what the provider does not renew any more ends; what it cannot renew now goes on.
+func TestRenewal(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		sign := func() string {
+			_, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+			if fault != "" {
+				t.Fatal(fault)
+			}
+			return refresh
+		}
+		set := func(f func()) {
+			r.p.mu.Lock()
+			defer r.p.mu.Unlock()
+			f()
+		}
+		refresh := sign()
+		set(func() { r.p.refuse = "server_error" })
+		a := r.do("POST", "/token", again(id, refresh))
+		if a.Code != 503 || a.Header().Get("Retry-After") == "" {
+			t.Errorf("the provider is down: %d %v", a.Code, a.Header())
+		}
+		set(func() { r.p.refuse = "" })
+		_, refresh, fault := r.tokens(again(id, refresh))
+		if fault != "" {
+			t.Fatalf("when it is back: %s", fault)
+		}
+		set(func() { r.p.claims = authtest.Claims{"groups": []string{"sales"}} })
+		access, refresh, fault := r.tokens(again(id, refresh))
+		if tok, err := r.good(access, files); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
+			t.Errorf("other groups: %s %v", fault, err)
+		}
+		set(func() {
+			r.p.claims = nil
+			r.p.change = func(_ url.Values, out map[string]any) {
+				delete(out, "id_token")
+				r.p.live["theirs-kept"] = true
+				out["refresh_token"] = "theirs-kept"
+			}
+		})
+		access, refresh, fault = r.tokens(again(id, refresh))
+		if tok, err := r.good(access, files); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
+			t.Errorf("without an ID token: %s %v", fault, err)
+		}
+		set(func() { r.p.change, r.p.claims = nil, authtest.Claims{"sub": "bob"} })
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+			t.Errorf("another user: %s", fault)
+		}
+		if !strings.Contains(r.log.String(), "it is another user") {
+			t.Errorf("the log is %s", r.log)
+		}
+		set(func() { r.p.claims = nil })
+		refresh = sign()
+		set(func() { r.p.refuse = "invalid_grant" })
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+			t.Errorf("the provider has ended it: %s", fault)
+		}
+		set(func() { r.p.refuse = "" })
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+			t.Errorf("and it comes back: %s", fault)
+		}
+		set(func() { r.p.noToken = true })
+		access, refresh, fault = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+		tok, err := r.good(access, files)
+		if fault != "" || err != nil || refresh != "" || time.Until(tok.Until) < 59*time.Minute {
+			t.Errorf("a provider without refresh tokens: %s %v, a refresh token: %t", fault, err, refresh != "")
+		}
+		time.Sleep(time.Hour + time.Minute)
+		if _, err := r.good(access, files); err == nil {
+			t.Error("the token does not end")
+		}
+	})
+}
+
+// I-107: what the provider answers is believed only if it is the answer to what was asked.
+func TestProvider(t *testing.T) {
+	other := authtest.NewKey(t, "k1", "ES256")
+	for name, change := range map[string]func(p *idp){
+		"another nonce":      func(p *idp) { p.claims = authtest.Claims{"nonce": "x"} },
+		"no nonce":           func(p *idp) { p.claims = authtest.Claims{"nonce": nil} },
+		"for another client": func(p *idp) { p.claims = authtest.Claims{"aud": "other"} },
+		"for two":            func(p *idp) { p.claims = authtest.Claims{"aud": []string{"bridge", "other"}} },
+		"azp of another":     func(p *idp) { p.claims = authtest.Claims{"azp": "other"} },
+		"of another issuer":  func(p *idp) { p.claims = authtest.Claims{"iss": "https://evil.example"} },
+		"expired":            func(p *idp) { p.claims = authtest.Claims{"exp": time.Now().Add(-time.Minute).Unix()} },
+		"no sub":             func(p *idp) { p.claims = authtest.Claims{"sub": nil} },
+		"too much":           func(p *idp) { p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} },
+		"no ID token":        func(p *idp) { p.change = func(_ url.Values, out map[string]any) { delete(out, "id_token") } },
+		"an access token": func(p *idp) {
+			p.change = func(_ url.Values, out map[string]any) { out["id_token"] = p.Token("bridge") }
+		},
+		"signed by another key": func(p *idp) {
+			p.change = func(_ url.Values, out map[string]any) {
+				out["id_token"] = other.Sign(t, authtest.Claims{"typ": "JWT"}, p.Claims("bridge"))
+			}
+		},
+		"not signed": func(p *idp) {
+			p.change = func(_ url.Values, out map[string]any) {
+				out["id_token"] = authtest.Encode(t, authtest.Claims{"alg": "none"}) + "." + authtest.Encode(t, p.Claims("bridge")) + "."
+			}
+		},
+		"refused": func(p *idp) { p.refuse = "invalid_grant" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fronted(t, nil, func(t *testing.T, r *rig) {
+				change(r.p)
+				id := r.join(back)
+				got := r.browser().signIn(ask(id))
+				if got.Get("error") != "server_error" || got.Has("code") || got.Get("iss") != root || got.Get("state") != "the state" {
+					t.Errorf("the client is called back with %v", got)
+				}
+				if !strings.Contains(r.log.String(), "a sign-in has failed") || strings.Contains(r.log.String(), "the-secret") {
+					t.Errorf("the log is %s", r.log)
+				}
+			})
+		})
+	}
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		for name, tc := range map[string]struct {
+			change func(url.Values)
+			want   string // the error that the client gets; empty means a page
+		}{
+			"another iss": {func(q url.Values) { q.Set("iss", "https://evil.example") }, ""},
+			"no iss":      {func(q url.Values) { q.Del("iss") }, ""},
+			"denied":      {func(q url.Values) { q.Del("code"); q.Set("error", "access_denied") }, "access_denied"},
+			"failed":      {func(q url.Values) { q.Del("code"); q.Set("error", "<script>") }, "server_error"},
+			"no code":     {func(q url.Values) { q.Del("code") }, "server_error"},
+		} {
+			to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
+			q := to.Query()
+			tc.change(q)
+			to.RawQuery = q.Encode()
+			a := b.do("GET", to.RequestURI(), nil)
+			u, _ := url.Parse(a.Header().Get("Location"))
+			switch {
+			case tc.want == "" && (a.Code != 403 || a.Header().Get("Location") != "" || strings.Contains(a.Body.String(), "evil")):
+				t.Errorf("%s: %d %v %s", name, a.Code, a.Header(), a.Body)
+			case tc.want != "" && (a.Code != 302 || u.Query().Get("error") != tc.want || u.Query().Get("iss") != root || strings.Contains(u.String(), "script%3E")):
+				t.Errorf("%s: %d %s", name, a.Code, u)
+			}
+		}
+		if r.p.Asked("/token") > 0 {
+			t.Error("a code was exchanged")
+		}
+	})
+}
+
+// A provider that cannot be reached is told the client, which can come back.
+func TestProviderAway(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		r.p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+		id, b := r.join(back), r.browser()
+		u, _ := url.Parse(b.agree(ask(id)).Header().Get("Location"))
+		if u.Query().Get("error") != "temporarily_unavailable" || u.Query().Get("iss") != root {
+			t.Errorf("the client is called back at %s", u)
+		}
+		r.p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, r.p.meta) })
+		time.Sleep(time.Minute) // its keys are fetched again
+		if got := b.signIn(ask(id)); got.Get("code") == "" {
+			t.Errorf("when it is back: %v", got)
+		}
+	})
+}
+
+// I-112: what providers need beside.
+func TestFixes(t *testing.T) {
+	fronted(t, func(o *Options) {
+		o.ScopePrefix, o.AuthorizeParams = "api://mcp/", map[string]string{"access_type": "offline", "audience": "https://api"}
+	}, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		r.p.change = func(_ url.Values, out map[string]any) { out["scope"] = "openid api://mcp/mcp:use" }
+		a := b.agree(ask(id, "scope", "mcp:use files:write"))
+		u, _ := url.Parse(a.Header().Get("Location"))
+		if q := u.Query(); q.Get("scope") != "openid profile api://mcp/mcp:use api://mcp/files:write" || q.Get("access_type") != "offline" || q.Get("audience") != "https://api" || q.Has("resource") {
+			t.Errorf("the provider is asked for %v", q)
+		}
+		access, _, fault := r.tokens(form(id, b.returns(r.p.signIn(t, u.String())).Get("code")))
+		if tok, err := r.good(access, files); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
+			t.Errorf("%s %v", fault, err)
+		}
+	})
+	// Without a prefix, the user decides; a scope has others in it, as the file says.
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id := r.join(back)
+		access, _, _ := r.tokens(form(id, r.browser().signIn(ask(id, "scope", "files:write")).Get("code")))
+		if tok, err := r.good(access, files); err != nil || !slices.Equal(tok.Scopes, []string{"files:read", "files:write"}) {
+			t.Errorf("%v", err)
+		}
+		access, _, _ = r.tokens(form(id, r.browser().signIn(ask(id, "scope", "")).Get("code")))
+		if tok, err := r.good(access, files); err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
+			t.Errorf("without any: %v", err)
+		}
+	})
+}
+
+// I-113: who has the key and the store goes on after a restart, and in the place of another
+// instance. An older key counts still.
+func TestKeys(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		access, refresh, _ := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+		code := b.signIn(ask(id)).Get("code")
+		second := newRig(t, r.p, func(o *Options) {
+			o.Store, o.Secrets = r.o.Store, []string{"a newer secret of more than 32 bytes", r.o.Secrets[0]}
+		})
+		if _, err := second.good(access, files); err != nil {
+			t.Errorf("the access token: %v", err)
+		}
+		if _, _, fault := second.tokens(form(id, code)); fault != "" {
+			t.Errorf("the code: %s", fault)
+		}
+		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
+			t.Errorf("the code, at the first one too: %s", fault)
+		}
+		next, _, fault := second.tokens(again(id, refresh))
+		if fault != "" {
+			t.Errorf("the refresh token: %s", fault)
+		}
+		if _, err := second.good(next, files); err != nil {
+			t.Errorf("the renewed one: %v", err)
+		}
+		// A sign-in that has begun at one ends at the other.
+		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
+		if got := (&browser{second, b.jar}).returns(to); got.Get("code") == "" {
+			t.Errorf("the sign-in: %v", got)
+		}
+		alone := newRig(t, r.p, func(o *Options) { o.Secrets = nil })
+		if !strings.Contains(alone.log.String(), "no key_file") {
+			t.Error("nothing says that all have to sign in again")
+		}
+		if _, err := alone.good(access, files); err == nil {
+			t.Error("without the key, a token counts")
+		}
+	})
+}
+
+// What is kept is of no use elsewhere: not to who reads the store, nor at another place of it.
+func TestKept(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		_, ann, _ := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+		r.p.claims = authtest.Claims{"sub": "bob"}
+		_, bob, _ := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+		m := r.o.Store.(*Memory)
+		var logins []string
+		for _, key := range m.all.Keys() {
+			v, _ := m.all.Peek(key)
+			if text := key + string(v.value); strings.Contains(text, "ann") || strings.Contains(text, "theirs") || strings.Contains(text, ann) {
+				t.Errorf("it can be read: %s", text)
+			}
+			if strings.HasPrefix(key, "login:") {
+				logins = append(logins, key)
+			}
+		}
+		one, _ := m.all.Peek(logins[0])
+		two, _ := m.all.Peek(logins[1])
+		m.all.Add(logins[0], two)
+		m.all.Add(logins[1], one)
+		for _, refresh := range []string{ann, bob} {
+			if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+				t.Errorf("exchanged: %s", fault)
+			}
+		}
+	})
+}
+
+// N-83: registrations are kept by those who register.
+func TestRegistrations(t *testing.T) {
+	r := newRig(t, newIDP(t), func(o *Options) {
+		n := 0
+		o.From = func(*http.Request) netip.Addr {
+			n++
+			return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
+		}
+	})
+	used := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for range 5000 { // as many addresses are known
+		r.join(back)
+	}
+	before := used()
+	var last string
+	for range 10_000 {
+		last = r.join(back)
+	}
+	if after := used(); after > before+1<<20 {
+		t.Errorf("the memory has grown by %d bytes", after-before)
+	}
+	if r.registered(last) == nil {
+		t.Error("the last one is not registered")
+	}
+}
+
+// I-114: one address does not keep others away, and state is bounded.
+func TestLimits(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		from := netip.MustParseAddr("2001:db8::1")
+		r.o.From = func(*http.Request) netip.Addr { return from }
+		count := func(f func() *httptest.ResponseRecorder) (refused int) {
+			for range 60 {
+				if a := f(); a.Code == 429 {
+					refused++
+					if a.Header().Get("Retry-After") == "" {
+						t.Error("it does not say when to come back")
+					}
+				}
+			}
+			return refused
+		}
+		if n := count(func() *httptest.ResponseRecorder {
+			return r.do("POST", "/register", map[string]any{"redirect_uris": []string{back}})
+		}); n != 30 {
+			t.Errorf("of 60 registrations %d were refused", n)
+		}
+		if n := count(func() *httptest.ResponseRecorder { return r.do("POST", "/token", form("x", "y")) }); n != 40 {
+			t.Errorf("of 60 failed requests for tokens %d were refused", n)
+		}
+		from = netip.MustParseAddr("2001:db8:1::1")
+		id := r.join(back)
+		from = netip.MustParseAddr("2001:db8::ffff") // the same subscriber: what is good goes on
+		if _, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code"))); fault != "" {
+			t.Errorf("a good request: %s", fault)
+		}
+		m := NewMemory()
+		for i := range maxKept + 10 {
+			if ok, err := m.Swap(t.Context(), fmt.Sprint(i), nil, []byte("x"), time.Minute); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		if m.all.Len() != maxKept {
+			t.Errorf("%d are kept", m.all.Len())
+		}
+		from = netip.MustParseAddr("2001:db8:2::1")
+		a := r.do("POST", "/register", `{"client_name":"`+strings.Repeat("x", 20<<10)+`"}`)
+		if a.Code != 400 {
+			t.Errorf("20 KiB: %d", a.Code)
+		}
+		if a := r.do("POST", "/token", url.Values{"code": {strings.Repeat("x", 100<<10)}}); a.Code != 400 && a.Code != 429 {
+			t.Errorf("100 KiB: %d", a.Code)
+		}
+		a = r.do("GET", "/authorize?"+ask(id, "state", strings.Repeat("s", 1025)).Encode(), nil)
+		if u, _ := url.Parse(a.Header().Get("Location")); u.Query().Get("error") != "invalid_request" || u.Query().Has("state") {
+			t.Errorf("a long state: %d %s", a.Code, u)
+		}
+	})
+}
+
+// A store that cannot be reached ends nothing.
+func TestStoreAway(t *testing.T) {
+	broken := &away{Memory: NewMemory()}
+	fronted(t, func(o *Options) { o.Store = broken }, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		code := b.signIn(ask(id)).Get("code")
+		broken.down = true
+		if a := r.do("POST", "/token", form(id, code)); a.Code != 503 || a.Header().Get("Retry-After") == "" {
+			t.Errorf("a code: %d %s", a.Code, a.Body)
+		}
+		if got := b.signIn(ask(id)); got.Get("error") != "temporarily_unavailable" {
+			t.Errorf("a sign-in: %v", got)
+		}
+		broken.down = false
+		_, refresh, fault := r.tokens(form(id, code))
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		broken.down = true
+		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
+			t.Errorf("a refresh token: %d %s", a.Code, a.Body)
+		}
+		broken.down = false
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "" {
+			t.Errorf("when it is back: %s", fault)
+		}
+	})
+}
+
+type away struct {
+	*Memory
+	down bool
+}
+
+func (a *away) Get(ctx context.Context, key string) ([]byte, error) {
+	if a.down {
+		return nil, fmt.Errorf("no route")
+	}
+	return a.Memory.Get(ctx, key)
+}
+
+func (a *away) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	if a.down {
+		return false, fmt.Errorf("no route")
+	}
+	return a.Memory.Swap(ctx, key, old, value, life)
+}

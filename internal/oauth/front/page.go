@@ -1,0 +1,78 @@
+package front
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+)
+
+const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:3rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+h1{font-size:1.3rem}.host{font-size:1.7rem;font-weight:700;overflow-wrap:anywhere;margin:.3rem 0}.note{color:#555;overflow-wrap:anywhere}
+.warn{border-left:4px solid #b45309;padding:.4rem .8rem;background:#fff7ed}button{font:inherit;padding:.5rem 1.4rem;margin:1rem .6rem 0 0}
+@media(prefers-color-scheme:dark){body{color:#eee;background:#181818}.note{color:#aaa}.warn{background:#33240f}}`
+
+var pages = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><style>` + style + `</style></head><body>
+{{if .Text}}<p>{{.Text}}</p>{{if .Back}}<p><a rel="noreferrer" href="{{.Back}}">Go back to {{.Host}}</a></p>{{end}}{{else}}<h1>{{.Name}} wants to use {{.Resource}} as you</h1>
+<p>If you allow it, you sign in, and are sent to</p><p class="host">{{.Host}}</p>
+<p class="note">{{.Redirect}}{{if .Document}}<br>The program says who it is at {{.Document}}{{end}}</p>
+{{if .Machine}}<p class="warn">That is a program on your own computer. Any program there can say that it is {{.Name}}. Allow this only if you have just started it yourself.</p>{{else if not .Document}}<p class="warn">The name {{.Name}} is what the program says of itself. Look at the address.</p>{{end}}
+{{if .Scopes}}<p>It asks for:</p><ul>{{range .Scopes}}<li>{{.}}</li>{{end}}</ul>{{end}}
+<form method="post" action="{{.Action}}"><input type="hidden" name="request" value="{{.Request}}"><button name="answer" value="allow">Allow</button><button name="answer" value="deny">Do not allow</button></form>{{end}}
+</body></html>
+`))
+
+// policy lets a page be in no frame and load nothing (I-105). It has no form-action: browsers
+// would apply that to where the provider is, and to all that it leads to.
+var policy = func() string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; frame-ancestors 'none'"
+}()
+
+type shown struct {
+	Text                                              string
+	Name, Resource, Host, Redirect, Document, Request string
+	Action, Back                                      string
+	Machine                                           bool
+	Scopes                                            []string
+}
+
+// page shows a text.
+func page(w http.ResponseWriter, status int, text string) { show(w, status, shown{Text: text}) }
+
+// question shows the page that asks for consent.
+func (f *Front) question(w http.ResponseWriter, q *request, document bool) {
+	u, k := place(q.Redirect)
+	if k == dangerous {
+		page(w, http.StatusBadRequest, ended)
+		return
+	}
+	s := shown{Name: q.Name, Resource: q.Resource, Host: u.Host, Redirect: q.Redirect, Request: f.sealed("request", q), Action: f.base + "/oauth/consent", Machine: k != web, Scopes: q.Scopes}
+	if s.Name == "" {
+		s.Name = "A program without a name"
+	}
+	if k == own {
+		s.Host = u.Scheme + "://" + u.Host
+	}
+	if document {
+		s.Document = q.ID
+	}
+	show(w, http.StatusOK, s)
+}
+
+func show(w http.ResponseWriter, status int, s shown) {
+	var text bytes.Buffer
+	if err := pages.Execute(&text, s); err != nil { // it has nothing that can fail
+		status = http.StatusInternalServerError
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the answer would have no Origin
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes()) // a browser that has gone needs no answer
+}

@@ -1,0 +1,138 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// Settings say how the bridge stands in for an identity provider as the authorization
+// server of MCP clients.
+type Settings struct {
+	// Client is who the bridge is at the provider. It is required.
+	Client *oauth.Client `yaml:"client"`
+	// Scopes are asked for at the provider, beside openid.
+	Scopes []string `yaml:"scopes"`
+	// ScopePrefix has the scopes that a client wants asked for at the provider too, with
+	// this before each: it gets those that are granted there. Empty means that the consent
+	// of the user alone decides.
+	ScopePrefix string `yaml:"scope_prefix"`
+	// Consent is ConsentAsk (the default) or ConsentRemember.
+	Consent string `yaml:"consent"`
+	// Redirects are the addresses with a scheme of a program's own that clients may have
+	// users sent to. Nil means Redirects.
+	Redirects []string `yaml:"redirects"`
+	// KeyFile names a file with at least 32 bytes, of which keys are made. Empty means that
+	// they are made up at the start; of several instances, that they are made of the secret
+	// that these share.
+	KeyFile string `yaml:"key_file"`
+	// AuthorizeParams are added to the address at which the provider has users sign in.
+	AuthorizeParams map[string]string `yaml:"authorize_params"`
+}
+
+// String keeps the secret of the client out of whatever the settings are printed to.
+func (s *Settings) String() string {
+	switch {
+	case s == nil:
+		return "<nil>"
+	case s.Client == nil:
+		return "{}"
+	}
+	return fmt.Sprintf("{%s %v %s %s %v %s %v}", s.Client.ID, s.Scopes, s.ScopePrefix, s.Consent, s.Redirects, s.KeyFile, s.AuthorizeParams)
+}
+
+// Values of Settings.Consent.
+const (
+	ConsentAsk      = "ask"      // each time
+	ConsentRemember = "remember" // once for each client and browser, unless a page has led there
+)
+
+// Redirects are those of clients that cannot do without a scheme of their own.
+var Redirects = []string{"cursor://anysphere.cursor-mcp/oauth/callback"}
+
+// reserved are parameters of an authorization request that are the front's own.
+var reserved = []string{"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri"}
+
+// Validate reports what is wrong with the settings, but for those of Client. It only looks.
+// Values are not shown.
+func (s *Settings) Validate() error {
+	var errs []error
+	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch c := s.Client; {
+	case c == nil:
+		say("client is missing: register the bridge at the provider, and write client: { id: …, secret: … }")
+	case c.TokenURL != "" || len(c.Params) > 0:
+		say("client must have neither token_url nor params: the metadata of the issuer says where tokens are, and authorize_params has what to add")
+	}
+	if s.Consent != "" && s.Consent != ConsentAsk && s.Consent != ConsentRemember {
+		say("consent must be ask or remember")
+	}
+	for i, scope := range s.Scopes {
+		if wrong := token.CheckScope(scope); wrong != "" {
+			say("scopes: item %d %s", i+1, wrong)
+		}
+	}
+	if s.ScopePrefix != "" && token.CheckScope(s.ScopePrefix) != "" {
+		say("scope_prefix must be the beginning of a scope, such as api://mcp-bridge/")
+	}
+	for i, address := range s.Redirects {
+		if _, kind := place(address); kind != own {
+			say("redirects: item %d must be an address with a scheme of a program's own, such as cursor://anysphere.cursor-mcp/oauth/callback: https, and http on the user's machine, are allowed anyway", i+1)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.AuthorizeParams)) {
+		if slices.Contains(reserved, name) {
+			say("authorize_params: %s must not be here: the bridge sets it itself", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	minKey = 32 // bytes
+	maxKey = 64 << 10
+)
+
+// Look notes the absolute path of the file of the key and reads it: fault is why it is of no
+// use, and remark what else is to be said of it.
+func (s *Settings) Look(absolute func(string) string) (remark string, fault error) {
+	if s.KeyFile == "" {
+		return "", nil
+	}
+	s.KeyFile = absolute(s.KeyFile)
+	if _, err := s.Secret(); err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(s.KeyFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		remark = "others on this machine can read it: chmod 600"
+	}
+	return remark, nil
+}
+
+// Secret reads the file of the key.
+func (s *Settings) Secret() (string, error) {
+	f, err := os.Open(s.KeyFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errors.New("does not exist: make it with openssl rand -out FILE 32")
+	} else if err != nil {
+		return "", errors.New("cannot be read")
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	switch {
+	case err != nil:
+		return "", errors.New("cannot be read")
+	case len(data) < minKey:
+		return "", errors.New("has fewer than 32 bytes: make it with openssl rand -out FILE 32")
+	case len(data) > maxKey:
+		return "", errors.New("has more than 64 KiB")
+	}
+	return string(data), nil
+}
