@@ -42,6 +42,9 @@ var (
 	// ErrOpen: the server has failed so often that its circuit breaker is open; the
 	// request was not delivered. It is a kind of ErrUnavailable.
 	ErrOpen = fmt.Errorf("circuit breaker open: %w", ErrUnavailable)
+	// ErrDrained: an operator wants no new calls made to the server; the request was not
+	// delivered. It is a kind of ErrUnavailable.
+	ErrDrained = fmt.Errorf("drained: %w", ErrUnavailable)
 	// ErrRejected: the server is there, and does not take the request as it is,
 	// or not now. That says nothing about other requests. It is a kind of
 	// ErrUnavailable.

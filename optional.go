@@ -1,6 +1,10 @@
 package bridge
 
-import "context"
+import (
+	"context"
+
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
 
 // What follows are interfaces that an Adapter, an Upstream or a Client may have
 // besides. They are asked for once, of what an adapter returned or was given.
@@ -33,6 +37,20 @@ type Attributing interface{ Attributes() bool }
 
 // Roomy is a Client that bounds what servers say to it, and all others, in bytes.
 type Roomy interface{ Room() Room }
+
+// Tapped is a Client whose connection tells of each message on its wire, while somebody
+// looks.
+type Tapped interface{ Tap() Tap }
+
+// Tap is told of the messages of a connection. Its methods may be called concurrently, and
+// do not block.
+type Tap interface {
+	// On reports whether somebody looks.
+	On() bool
+	// Passed tells of a message to or from the server. id is the one that it has on the
+	// wire; nil for a notification. m is valid during the call.
+	Passed(toServer bool, id []byte, m *jsonrpc.Message)
+}
 
 // Room is what messages take bytes from, before they grow. It never waits, and is
 // comparable. Its methods may be called concurrently.

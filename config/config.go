@@ -106,8 +106,8 @@ type Config struct {
 	// Viewers lists the names under Access that see in the console what is of others:
 	// their sessions and calls. Those in Admin do too. Default: nobody.
 	Viewers []string `yaml:"viewers" effect:"live"`
-	// Console says whether there is a page for operators below /ui: ConsoleOn or
-	// ConsoleOff. Default: on where everybody who reaches the bridge is on this machine,
+	// Console says whether there is a page for operators below /ui: ConsoleOn,
+	// ConsolePayloads or ConsoleOff. Default: on where everybody who reaches the bridge is on this machine,
 	// and there are no access rules; off otherwise.
 	Console string `yaml:"console" effect:"live"`
 	// AccessLog writes a line for each call. Default: none.

@@ -94,8 +94,9 @@ const (
 
 // Values of Config.Console.
 const (
-	ConsoleOn  = "on"
-	ConsoleOff = "off"
+	ConsoleOn       = "on"
+	ConsolePayloads = "payloads" // on, and operators see what messages carry
+	ConsoleOff      = "off"
 )
 
 // checkAccess adds the rules for who may call.
@@ -119,7 +120,7 @@ func (c *Config) checkAccess(all *breaches) {
 			}
 		}
 	}
-	if c.Console == ConsoleOn && c.Open() {
+	if c.Console != "" && c.Console != ConsoleOff && c.Open() {
 		all.add("console", "cannot be on: listen is %s, which other machines can reach, and without access everybody there could stop servers and see what others do", strict.Clip(c.Listen))
 	}
 	names, tokens := map[string]int{}, map[string]int{}

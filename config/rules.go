@@ -25,7 +25,7 @@ var oneOf = map[string][]string{
 	"ready":      {ReadyAny, ReadyAll},
 	"reload":     {ReloadOn, ReloadOff},
 	"log_level":  {LogDebug, LogInfo, LogWarn, LogError},
-	"console":    {ConsoleOn, ConsoleOff, ""},
+	"console":    {ConsoleOn, ConsolePayloads, ConsoleOff, ""},
 	"place":      {PlaceHere, PlaceWorkers},
 	"role":       {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
 	"store_lost": {StoreLostServe, StoreLostStop},

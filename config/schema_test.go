@@ -95,7 +95,7 @@ func or(all ...any) object { return object{"anyOf": all} }
 // enums are the values of keys that have only some.
 var enums = map[string][]string{
 	"place": {PlaceHere, PlaceWorkers}, "role": {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
-	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
+	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsolePayloads, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
 	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
 }
 

@@ -34,7 +34,7 @@ servers:
     stdio: { command: no-such-program }
 `, eraServerProgram(t), need(t, "node"), absolute(t, "console/server.mjs"))
 	file := writeFile(t, folder, "bridge.yaml", servers)
-	locked := writeFile(t, folder, "locked.yaml", servers+"console: on\naccess:\n  - { name: ops, token: correct-horse-battery-staple }\nadmin: [ops]\n")
+	locked := writeFile(t, folder, "locked.yaml", servers+"console: payloads\naccess:\n  - { name: ops, token: correct-horse-battery-staple }\nadmin: [ops]\n")
 	options := map[string]string{"file": file, "chromium": browser, "key": "correct-horse-battery-staple", "failed": os.Getenv("BRIDGE_TEST_SHOTS")}
 	for name, file := range map[string]string{"base": file, "locked": locked} {
 		p := start(t, exec.Command(bridgeProgram(t), "serve", file))
@@ -62,4 +62,11 @@ func writeFile(t *testing.T, folder, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// What the modules of the console say of their types holds, as tsc sees it.
+func TestConsoleTypes(t *testing.T) {
+	if out := runNode(t, 5*time.Minute, "node_modules/typescript/bin/tsc", "-p", "console/tsconfig.json", "--pretty", "false"); len(out) > 0 {
+		t.Errorf("%s", out)
+	}
 }

@@ -45,10 +45,11 @@ func (s *Server) newAPI() *admin.API {
 		s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
 	}})
 	a.Add(
-		admin.Route{Method: "GET", Path: "me", Right: admin.Own, Do: func(c *admin.Call) (any, error) { return s.actions.Me(c, s.keys != nil, Version()) }},
+		admin.Route{Method: "GET", Path: "me", Right: admin.Own, Do: func(c *admin.Call) (any, error) {
+			return s.actions.Me(c, s.keys != nil, s.c().Console == config.ConsolePayloads, Version())
+		}},
 		admin.Route{Method: "GET", Path: "status", Right: admin.Own, Do: s.showStatus},
 		admin.Route{Method: "GET", Path: "servers/{name}", Right: admin.Own, Do: s.showServer},
-		admin.Route{Method: "GET", Path: "events", Right: admin.Own, Stream: s.showEvents},
 		admin.Route{Method: "POST", Path: "drain", Right: admin.Act, Do: s.drain(true)},
 		admin.Route{Method: "POST", Path: "resume", Right: admin.Act, Do: s.drain(false)},
 	)
@@ -223,7 +224,9 @@ func (s *Server) pageMCP(w http.ResponseWriter, r *http.Request, base, name stri
 			return
 		}
 		if ok {
-			r = r.WithContext(auth.WithPrincipal(r.Context(), p.Principal))
+			var done func()
+			r, done = s.pages.Follow(r.WithContext(auth.WithPrincipal(r.Context(), p.Principal)), &p)
+			defer done()
 			if r.Header.Get(admin.PageHeader) != "1" { // a GET opens a stream that others' pages must not
 				admin.Refuse(w, http.StatusForbidden, "header", "a page that is signed in sends the header "+admin.PageHeader+": 1 with this")
 				return

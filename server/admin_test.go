@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/admin"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/reload"
 )
 
@@ -361,6 +363,124 @@ func TestSignIn(t *testing.T) {
 		}
 		if code, _ := r.signIn(newKey); code != 200 {
 			t.Errorf("a good key while wrong ones are refused: %d", code)
+		}
+	})
+}
+
+// What a page has open at its endpoints ends when somebody signs out on it, or when its key
+// is taken away, in both eras; that of another page of the same caller goes on.
+func TestPageStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		open := func() (cookie string, all []*wiretest.Reply) {
+			_, c := r.signIn(devKey)
+			cookie = c.Name + "=" + c.Value
+			page := []string{"Cookie", cookie, admin.PageHeader, "1"}
+			a := r.Do("POST", "/ui/mcp/one", initialize, page...).Wait()
+			id := a.Header("Mcp-Session-Id")
+			if a.Status() != 200 || id == "" {
+				t.Fatalf("%d %s", a.Status(), a.Body())
+			}
+			body, header := modernCall("subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+			all = append(all,
+				r.Do("GET", "/ui/mcp/one", "", append(page, "Mcp-Session-Id", id)...),
+				r.Do("POST", "/ui/mcp/one", call("1", "wait"), append(page, "Mcp-Session-Id", id)...),
+				r.Do("POST", "/ui/mcp/one", body, append(header, page...)...))
+			synctest.Wait()
+			return cookie, all
+		}
+		over := func(all []*wiretest.Reply) (n int) {
+			synctest.Wait()
+			for _, a := range all {
+				if a.Over() {
+					n++
+				}
+			}
+			return n
+		}
+		cookie, mine := open()
+		_, other := open()
+		time.Sleep(time.Minute)
+		if n, m := over(mine), over(other); n+m != 0 {
+			t.Fatalf("%d and %d have ended by themselves", n, m)
+		}
+		if w := r.ask("POST", "/ui/logout", "{}", "Cookie", cookie); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		time.Sleep(3 * time.Second)
+		if n, m := over(mine), over(other); n != len(mine) || m != 0 {
+			t.Errorf("after signing out, %d of %d have ended, and %d of another page", n, len(mine), m)
+		}
+		r.apply(func(c *config.Config) {
+			c.Access = slices.DeleteFunc(slices.Clone(c.Access), func(a config.Access) bool { return a.Name == "dev" })
+		})
+		time.Sleep(3 * time.Second)
+		if m := over(other); m != len(other) {
+			t.Errorf("after the key was taken away, %d of %d have ended", m, len(other))
+		}
+		for _, a := range append(mine, other...) {
+			a.Leave()
+		}
+	})
+}
+
+// By way of the page, nobody may use what its rule denies.
+func TestPageRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *config.Config) {
+			private(c)
+			c.Console = config.ConsoleOn
+		}, "one", "two")
+		for _, tc := range []struct {
+			key, path, tool string
+			want            bool
+		}{
+			{aliceKey, "/ui/mcp/one", "echo", true}, {bobKey, "/ui/mcp/one", "echo", false}, {bobKey, "/ui/mcp/one", "steps", true},
+			{bobKey, "/ui/mcp", "one__echo", false}, {bobKey, "/ui/mcp", "two__steps", false}, {bobKey, "/ui/mcp/two", "steps", false},
+		} {
+			_, c := r.signIn(tc.key)
+			page := []string{"Cookie", c.Name + "=" + c.Value, admin.PageHeader, "1"}
+			r.f.Got()
+			var answers []string
+			body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":{},`)
+			a := r.Do("POST", tc.path, body, append(append(header, "Mcp-Name", tc.tool), page...)...).Wait()
+			answers = append(answers, a.Body())
+			if b := r.Do("POST", tc.path, initialize, page...).Wait(); b.Status() == 200 {
+				answers = append(answers, r.Do("POST", tc.path, call("1", tc.tool), append(page, "Mcp-Session-Id", b.Header("Mcp-Session-Id"))...).Wait().Body())
+			}
+			for _, got := range answers {
+				if ok := strings.Contains(got, `"result"`); ok != tc.want {
+					t.Errorf("%s calls %s at %s: %s", tc.key, tc.tool, tc.path, got)
+				}
+			}
+			for _, m := range r.f.Got() {
+				if !tc.want && strings.Contains(m, "tools/call") {
+					t.Errorf("%s at %s: the server got %v", tc.tool, tc.path, m)
+				}
+			}
+		}
+	})
+}
+
+// A token at the endpoints of the page needs the scopes that it needs elsewhere.
+func TestPageScopes(t *testing.T) {
+	identified(t, func(c *config.Config) { scoped(c); c.Console = config.ConsoleOn }, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		for _, tc := range []struct {
+			path, tool, scopes string
+			want               int
+		}{
+			{"/ui/mcp/one", "echo", "one:echo", 200}, {"/ui/mcp/one", "echo", "", 403}, {"/ui/mcp/one", "echo", "two:use", 403},
+			{"/ui/mcp/two", "echo", "", 403}, {"/ui/mcp/two", "echo", "two:use", 200}, {"/ui/mcp", "one__echo", "", 403}, {"/ui/mcp", "one__echo", "one:echo", 200},
+		} {
+			body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":{},`)
+			r.f.Got()
+			a := r.Do("POST", tc.path, body, append(append(header, "Mcp-Name", tc.tool), with(i, "ann", tc.scopes)...)...).Wait()
+			if a.Status() != tc.want {
+				t.Errorf("%s at %s with %q: %d %s", tc.tool, tc.path, tc.scopes, a.Status(), a.Body())
+			}
+			if got := strings.Join(r.f.Got(), "\n"); tc.want == 403 && strings.Contains(got, "tools/call") {
+				t.Errorf("%s at %s with %q: %s was sent", tc.tool, tc.path, tc.scopes, got)
+			}
 		}
 	})
 }

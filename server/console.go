@@ -1,6 +1,8 @@
 package server
 
 import (
+	"maps"
+	"reflect"
 	"runtime"
 	"slices"
 	"time"
@@ -26,7 +28,19 @@ type process struct {
 	MaxConnections int64  `json:"max_connections"`
 }
 
-func (s *Server) showStatus(c *admin.Call) (any, error) { return s.overview(&c.Caller), nil }
+// showStatus says how the bridge fares; where it is asked for, with the memory of children.
+func (s *Server) showStatus(c *admin.Call) (any, error) {
+	out := s.overview(&c.Caller)
+	if c.Look && c.Query.Get("memory") == "true" {
+		used := conns.Memory()
+		for i := range out.Servers {
+			if _, _, of, _ := s.b.Operated(out.Servers[i].Name); of != nil {
+				out.Servers[i].RSS = of.RSS(used)
+			}
+		}
+	}
+	return out, nil
+}
 
 // overview returns what the caller may see of how the bridge fares.
 func (s *Server) overview(c *admin.Caller) *overview {
@@ -38,6 +52,37 @@ func (s *Server) overview(c *admin.Caller) *overview {
 	t := s.b.Totals()
 	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
 	return out
+}
+
+// changes is what has changed of how the bridge fares.
+type changes struct {
+	*overview
+	Removed []string `json:"removed,omitempty"` // servers
+}
+
+// Since implements admin.Overview: of the servers it has those that have changed.
+func (o *overview) Since(before admin.Overview, whole bool) any {
+	old := before.(*overview)
+	was := map[string]*state{}
+	for i := range old.Servers {
+		was[old.Servers[i].Name] = &old.Servers[i]
+	}
+	part := *o.readiness
+	part.Servers = []state{}
+	for i := range o.Servers {
+		one := &o.Servers[i]
+		if before := was[one.Name]; before == nil || !reflect.DeepEqual(before, one) {
+			part.Servers = append(part.Servers, *one)
+		}
+		delete(was, one.Name)
+	}
+	removed := slices.Sorted(maps.Keys(was))
+	same := *old.readiness
+	same.Servers = part.Servers
+	if len(removed) == 0 && len(part.Servers) == 0 && reflect.DeepEqual(&same, &part) && !whole {
+		return nil
+	}
+	return changes{&overview{&part, o.Process}, removed}
 }
 
 // sees returns how much the caller may see of how servers fare.
@@ -70,8 +115,8 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 	if !c.Look {
 		return out, nil
 	}
-	if _, _, of := s.b.Operated(name); of != nil {
-		out.Connections = of.List()
+	if _, _, of, _ := s.b.Operated(name); of != nil {
+		out.Connections = of.List(conns.Memory())
 	}
 	if s.reloader != nil {
 		if text, err := admin.FileText(s.reloader); err == nil {
@@ -92,10 +137,11 @@ func (s *Server) stateOf(name string) (*state, error) {
 	return &row, nil
 }
 
-// drained is an operator's decision that the bridge is to get nothing new.
+// drained is an operator's decision that the bridge, or one server, is to get nothing new.
 type drained struct {
-	By    string    `json:"by,omitempty"`
-	Since time.Time `json:"since"`
+	By    string     `json:"by,omitempty"`
+	Since time.Time  `json:"since"`
+	Until *time.Time `json:"until,omitempty"` // of a server: nil until it is taken back
 }
 
 // drain returns what has /readyz say that the bridge is not ready, so that whoever
@@ -108,7 +154,7 @@ func (s *Server) drain(on bool) func(c *admin.Call) (any, error) {
 		if !on {
 			s.drained.Store(nil)
 		} else {
-			s.drained.CompareAndSwap(nil, &drained{c.Principal, time.Now()})
+			s.drained.CompareAndSwap(nil, &drained{c.Principal, time.Now(), nil})
 		}
 		return s.overview(&c.Caller), nil
 	}

@@ -179,6 +179,207 @@ func TestAdminEventsOther(t *testing.T) {
 	})
 }
 
+// Who may look sees messages on both sides of the bridge. What they carry is for operators
+// where the configuration says so, and has no secrets then.
+func TestAdminTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		open := func(key, query string) *wiretest.Reply {
+			a := r.Do("GET", "/ui/api/v1/events?"+query, "", "X-API-Key", key)
+			synctest.Wait()
+			return a
+		}
+		for _, tc := range []struct {
+			key, query string
+			want       int
+		}{{devKey, "topics=traffic", 403}, {sinKey, "topics=traffic&payloads=true", 403}, {opsKey, "topics=traffic&payloads=true", 409}} {
+			if a := open(tc.key, tc.query).Wait(); a.Status() != tc.want {
+				t.Errorf("%s asks for %s: %d %s", tc.key, tc.query, a.Status(), a.Body())
+			}
+		}
+		if r.s.calls.Traffic.On() {
+			t.Error("messages are looked at although nobody may")
+		}
+		r.apply(func(c *config.Config) { c.Console = config.ConsolePayloads })
+		look, whole := open(sinKey, "topics=traffic"), open(opsKey, "payloads=true&topics=calls,traffic,calls")
+		other, plain := open(sinKey, "topics=traffic&server=two"), open(opsKey, "topics=traffic")
+
+		code, id := r.as(devKey, "/one/mcp", "", initialize)
+		if code != 200 {
+			t.Fatal(code, id)
+		}
+		const args = `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"name":"echo","arguments":{"password":"hunter22","x":"shown"}}}`
+		if code, body := r.as(devKey, "/one/mcp", id, args); code != 200 || !strings.Contains(body, "hunter22") {
+			t.Fatal(code, body)
+		}
+		if code, body := r.as(devKey, "/one/mcp", id, call("2", "none")); code != 200 || !strings.Contains(body, "error") {
+			t.Fatal(code, body)
+		}
+		body, header := modernCall("tools/call", `"name":"steps","arguments":{},`)
+		if a := r.Do("POST", "/one/mcp", body, append(header, "Mcp-Name", "steps", "X-API-Key", devKey)...).Wait(); a.Status() != 200 {
+			t.Fatal(a.Status(), a.Body())
+		}
+		r.f.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"<b>"}}`)
+		asks := r.Do("POST", "/one/mcp", call("3", "ask"), "X-API-Key", devKey, "Mcp-Session-Id", id)
+		synctest.Wait()
+		asks.Leave()
+		time.Sleep(time.Second)
+		synctest.Wait()
+
+		got := eventsOf(look)
+		for _, want := range [][]string{
+			{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"initialize"`, `"server":"one"`},
+			{`"side":"client"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"principal":"dev"`, `"session":"`},
+			{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"`},
+			{`"side":"server"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"took_ms":`, `"bytes":`},
+			{`"side":"client"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"took_ms":`},
+			{`"side":"client"`, `"to":"client"`, `"kind":"error"`, `"code":-32602`},
+			{`"side":"client"`, `"to":"server"`, `"method":"tools/call"`, `"name":"steps"`, `"id":"7"`},
+			{`"side":"server"`, `"to":"client"`, `"kind":"notification"`, `"method":"notifications/message"`},
+			{`"side":"server"`, `"to":"client"`, `"kind":"request"`, `"method":"sampling/createMessage"`, `"id":"\"q1\""`},
+		} {
+			if !has(got, want...) {
+				t.Errorf("who may look is not told of %q:\n%s", want, strings.Join(got, "\n"))
+			}
+		}
+		if has(got, "payload") || has(got, "shown") || has(eventsOf(plain), "payload") {
+			t.Errorf("what messages carry is told to who has not asked for it, or may not:\n%s", strings.Join(got, "\n"))
+		}
+		if got := eventsOf(other); has(got, "message ") {
+			t.Errorf("messages of another server:\n%s", strings.Join(got, "\n"))
+		}
+		all := eventsOf(whole)
+		if !has(all, `"side":"client"`, `"payload":"`, `shown`, `[redacted]`) || !has(all, `"side":"server"`, `"payload":"`, `shown`, `[redacted]`) || !has(all, "call.end ") {
+			t.Errorf("what they carry:\n%s", strings.Join(all, "\n"))
+		}
+		var known calls.Shown
+		if err := json.Unmarshal(r.ask("GET", "/ui/api/v1/calls?server=one", "", "X-API-Key", opsKey).Body.Bytes(), &known); err != nil || len(known.Recent) == 0 {
+			t.Fatal(err, known)
+		}
+		kept := 0
+		for _, one := range known.Recent {
+			path := "/ui/api/v1/calls/" + one.ID
+			own, viewer, act := r.ask("GET", path, "", "X-API-Key", devKey), r.ask("GET", path, "", "X-API-Key", sinKey), r.ask("GET", path, "", "X-API-Key", opsKey).Body.String()
+			if strings.Contains(own.Body.String()+viewer.Body.String(), "shown") || strings.Contains(act, "hunter22") {
+				t.Errorf("a call: %s %s %s", own.Body, viewer.Body, act)
+			}
+			if strings.Contains(act, `"arguments": "{`) && strings.Contains(act, "shown") && strings.Contains(act, `"result": "{`) {
+				kept++
+			}
+		}
+		if kept != 1 {
+			t.Errorf("%d calls have what they carried, want 1 of %+v", kept, known.Recent)
+		}
+		if has(all, "hunter22") || has(got, "hunter22") {
+			t.Error("a secret is told")
+		}
+
+		// Switched off, the page goes on without; and when nobody looks any more, nobody is told.
+		r.apply(func(c *config.Config) { c.Console = config.ConsoleOn })
+		before := len(eventsOf(whole))
+		if code, _ := r.as(devKey, "/one/mcp", id, args); code != 200 {
+			t.Fatal(code)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if late := eventsOf(whole)[before:]; !has(late, "message ", `"name":"echo"`) || has(late, "payload") {
+			t.Errorf("switched off:\n%s", strings.Join(late, "\n"))
+		}
+		for _, a := range []*wiretest.Reply{look, whole, other, plain} {
+			a.Leave()
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if r.s.calls.Traffic.On() {
+			t.Error("messages are looked at although everybody has left")
+		}
+	})
+}
+
+// A page whose connection was lost goes on where it was, or is told how much it has missed
+// and how all is.
+func TestAdminEventsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one")
+		open := func(key, last string, topics ...string) *wiretest.Reply {
+			header := []string{"X-API-Key", key}
+			if last != "" {
+				header = append(header, "Last-Event-ID", last)
+			}
+			a := r.Do("GET", "/ui/api/v1/events?topics="+strings.Join(append(topics, "calls"), ","), "", header...)
+			synctest.Wait()
+			return a
+		}
+		_, id := r.as(devKey, "/one/mcp", "", initialize)
+		calls := func(n int) {
+			t.Helper()
+			for range n {
+				if code, body := r.as(devKey, "/one/mcp", id, call("1", "echo")); code != 200 {
+					t.Fatal(code, body)
+				}
+			}
+			synctest.Wait()
+		}
+		ids := func(a *wiretest.Reply) (all []string) {
+			for _, e := range a.Events() {
+				all = append(all, e.ID)
+			}
+			return all
+		}
+		first := open(opsKey, "")
+		calls(1)
+		seen := ids(first)
+		if len(seen) != 3 { // snapshot, call.begin, call.end
+			t.Fatalf("%q", eventsOf(first))
+		}
+		first.Leave()
+		synctest.Wait()
+		calls(1)
+		time.Sleep(30 * time.Second)
+		second := open(opsKey, seen[1]) // the end of the first call has not arrived
+		if got := eventsOf(second); len(got) != 4 || !has(got[:1], "resumed ", `"missed":0`) || !has(got[1:2], "call.end ") || !has(got[2:3], "call.begin ") || has(got, "snapshot") {
+			t.Errorf("%q", got)
+		}
+		all := ids(second)
+		for name, a := range map[string]*wiretest.Reply{
+			"a stream that has a reader": open(opsKey, all[3]), "one that there is not": open(opsKey, "XX.1"), "nonsense": open(opsKey, "1"),
+		} {
+			if got := eventsOf(a); len(got) != 1 || !has(got, "snapshot ") {
+				t.Errorf("%s: %q", name, got)
+			}
+			a.Leave()
+		}
+		second.Leave()
+		synctest.Wait()
+		for name, a := range map[string]*wiretest.Reply{
+			"of another caller": open(sinKey, all[3]), "about something else": open(opsKey, all[3], "sessions"), "a number to come": open(opsKey, strings.Split(all[3], ".")[0]+".99"),
+		} {
+			if got := eventsOf(a); len(got) != 1 || !has(got, "snapshot ") {
+				t.Errorf("%s: %q", name, got)
+			}
+			a.Leave()
+		}
+		calls(300)
+		third := open(opsKey, seen[0])
+		if got := eventsOf(third); !has(got[:1], "resumed ", `"missed":0`) || !has(got, "dropped ", `"count":`) {
+			t.Errorf("%q", got[:3])
+		}
+		last := ids(third)
+		third.Leave()
+		synctest.Wait()
+		fourth := open(opsKey, seen[0])
+		if got := eventsOf(fourth); len(got) < 2 || !has(got[:1], "resumed ") || has(got[:1], `"missed":0}`) || !has(got[1:2], "snapshot ") {
+			t.Errorf("%q", got[:2])
+		}
+		fourth.Leave()
+		synctest.Wait()
+		time.Sleep(2 * time.Minute)
+		if got := eventsOf(open(opsKey, last[len(last)-1])); len(got) != 1 || !has(got, "snapshot ") {
+			t.Errorf("after two minutes: %q", got)
+		}
+	})
+}
+
 // So many pages may be open, and each caller has its part.
 func TestAdminStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -265,8 +466,8 @@ func TestAdminStop(t *testing.T) {
 		}
 		x := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
 		synctest.Wait()
-		_, _, of := r.s.b.Operated("one")
-		all := of.List()
+		_, _, of, _ := r.s.b.Operated("one")
+		all := of.List(nil)
 		if len(all) != 1 || all[0].Calls != 1 || all[0].Client != "c 1" {
 			t.Fatalf("%+v", all)
 		}
@@ -280,8 +481,107 @@ func TestAdminStop(t *testing.T) {
 		if code, body := r.as(devKey, "/one/mcp", id, call("2", "echo")); code != 200 || !strings.Contains(body, "result") {
 			t.Errorf("the session: %d %s", code, body)
 		}
-		if now := of.List(); len(now) != 1 || now[0].ID == all[0].ID {
+		if now := of.List(nil); len(now) != 1 || now[0].ID == all[0].ID {
 			t.Errorf("connections: %+v", now)
+		}
+	})
+}
+
+// A server that an operator has drained gets no new calls and no new sessions; those under way
+// end. Others go on, and nobody tries it meanwhile.
+func TestAdminDrainServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		act := func(path, body string) (int, string) {
+			w := r.ask("POST", "/ui/api/v1/servers/"+path, body, "X-API-Key", opsKey)
+			return w.Code, w.Body.String()
+		}
+		for _, bad := range []string{`{"for":"25h"}`, `{"for":"soon"}`, `{"by":"x"}`, `[]`} {
+			if code, body := act("one/drain", bad); code != 400 {
+				t.Errorf("%s: %d %s", bad, code, body)
+			}
+		}
+		if code, _ := act("none/drain", "{}"); code != 404 {
+			t.Errorf("no such server: %d", code)
+		}
+		code, id := r.as(devKey, "/one/mcp", "", initialize)
+		if code != 200 {
+			t.Fatal(code, id)
+		}
+		begun := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
+		synctest.Wait()
+		state := func() string {
+			_, got := r.readyz("X-API-Key", opsKey)
+			if d := got.Servers[0].Drained; d != nil {
+				return fmt.Sprint(d.By, " ", d.Until != nil, " ", got.Ready)
+			}
+			return "not drained"
+		}
+		if code, body := act("one/drain", "{}"); code != 200 || !strings.Contains(body, `"drained"`) || state() != "ops false true" {
+			t.Errorf("%d %s, %s", code, body, state())
+		}
+		refused := func(what, body string) {
+			t.Helper()
+			if !strings.Contains(body, `"bridge":"draining","server":"one"`) {
+				t.Errorf("%s: %s", what, body)
+			}
+		}
+		a := r.Do("POST", "/one/mcp", initialize, "X-API-Key", devKey).Wait()
+		if refused("a new session", a.Body()); a.Status() != 503 {
+			t.Errorf("a new session: %d", a.Status())
+		}
+		_, body := r.as(devKey, "/one/mcp", id, call("2", "echo"))
+		refused("a new call of a session", body)
+		modern, header := modernCall("tools/call", `"name":"echo","arguments":{},`)
+		header = append(header, "Mcp-Name", "echo", "X-API-Key", devKey)
+		a = r.Do("POST", "/one/mcp", modern, header...).Wait()
+		if refused("a call without a session", a.Body()); a.Status() != 503 {
+			t.Errorf("a call without a session: %d", a.Status())
+		}
+		if a := r.Do("POST", "/two/mcp", modern, header...).Wait(); a.Status() != 200 || !strings.Contains(a.Body(), `"result"`) {
+			t.Errorf("the other server: %d %s", a.Status(), a.Body())
+		}
+
+		// All as one: the other server's tools go on, and this one is left alone.
+		code, all := r.as(devKey, "/mcp", "", initialize)
+		if code != 200 {
+			t.Fatal(code, all)
+		}
+		_, body = r.as(devKey, "/mcp", all, call("3", "one__echo"))
+		refused("all as one", body)
+		if _, body := r.as(devKey, "/mcp", all, call("4", "two__echo")); !strings.Contains(body, `"result"`) {
+			t.Errorf("the other server among all as one: %s", body)
+		}
+		r.as(devKey, "/mcp", all, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)
+		opened := r.f.Opened()
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		if n := r.f.Opened(); n != opened {
+			t.Errorf("%d connections were opened to it meanwhile", n-opened)
+		}
+
+		r.f.Answer(`{"done":true}`)
+		if a := begun.Wait(); !strings.Contains(a.Body(), `"done":true`) {
+			t.Errorf("a call under way: %s", a.Body())
+		}
+		r.apply(func(c *config.Config) { c.Servers[0].Timeout = time.Minute })
+		_, body = r.as(devKey, "/one/mcp", id, call("6", "echo"))
+		refused("after its settings have changed", body)
+		if code, _ := act("one/resume", "{}"); code != 200 || state() != "not drained" {
+			t.Errorf("resumed: %d %s", code, state())
+		}
+		if _, body := r.as(devKey, "/one/mcp", id, call("7", "echo")); !strings.Contains(body, `"result"`) {
+			t.Errorf("resumed: %s", body)
+		}
+		if _, body := r.as(devKey, "/mcp", all, call("8", "one__echo")); !strings.Contains(body, `"result"`) {
+			t.Errorf("resumed, all as one: %s", body)
+		}
+		if code, _ := act("one/drain", `{"for":"10m"}`); code != 200 || state() != "ops true true" {
+			t.Errorf("for a while: %d %s", code, state())
+		}
+		time.Sleep(11 * time.Minute)
+		if _, body := r.as(devKey, "/one/mcp", id, call("9", "echo")); !strings.Contains(body, `"result"`) || state() != "not drained" {
+			t.Errorf("after its time: %s, %s", body, state())
 		}
 	})
 }

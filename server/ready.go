@@ -58,10 +58,16 @@ type state struct {
 	// Transport is how the server is reached: stdio, streamable, sse or rest.
 	Transport string `json:"transport,omitempty"`
 	// Era and Revision are what the last connection has agreed on.
-	Era         string `json:"era,omitempty"`
-	Revision    string `json:"revision,omitempty"`
-	Sessions    int    `json:"sessions"`
-	Calls       int    `json:"calls"`
+	Era      string `json:"era,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Sessions int    `json:"sessions"`
+	Calls    int    `json:"calls"`
+	// P50 and P95 are the times, in milliseconds, within which the server has answered half
+	// of the last calls, and 95 of 100; not there unless somebody looks at calls.
+	P50 *float64 `json:"p50_ms,omitempty"`
+	P95 *float64 `json:"p95_ms,omitempty"`
+	// RSS is how much memory its child processes use, if that was asked for.
+	RSS         int64  `json:"rss_bytes,omitempty"`
 	Queued      int    `json:"queued,omitempty"`
 	Parked      int    `json:"parked_calls,omitempty"`
 	Connections int    `json:"connections"`
@@ -73,6 +79,7 @@ type state struct {
 	RetryAt *time.Time `json:"retry_at,omitempty"`
 	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
 	Forced  *forced    `json:"forced,omitempty"`
+	Drained *drained   `json:"drained,omitempty"` // it gets no new calls
 	Cache   *kept      `json:"cache,omitempty"`
 	// LastError is the last failure or loss, also when the server has recovered.
 	LastError   string     `json:"last_error,omitempty"`
@@ -159,6 +166,9 @@ func (s *Server) state(st *gateway.Status) state {
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections
 	}
+	if p50, p95, ok := s.calls.Times(st.Name); ok {
+		row.P50, row.P95 = &p50, &p95
+	}
 	if c := st.Cache; c.Entries > 0 {
 		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
 	}
@@ -167,6 +177,9 @@ func (s *Server) state(st *gateway.Status) state {
 		if f.Open {
 			row.Forced.Breaker = "open"
 		}
+	}
+	if d := st.Drained; d != nil {
+		row.Drained = &drained{d.By, d.Since, moment(d.Until)}
 	}
 	if st.Revision != "" {
 		row.Era = era.Name(st.Revision)
@@ -271,7 +284,11 @@ func (r *readiness) table(now time.Time) string {
 		if s.RetryAt != nil {
 			breaker += " for " + max(0, s.RetryAt.Sub(now)).Round(time.Second).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Name, s.State, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
+		state := s.State
+		if s.Drained != nil {
+			state += ", drained"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Name, state, ago(now, s.Since), dash(s.Transport), dash(s.Revision),
 			s.Sessions, s.Calls, s.Connections, s.Restarts, breaker, cache, last)
 	}
 	_ = w.Flush() // a strings.Builder takes everything

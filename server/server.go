@@ -81,10 +81,10 @@ type Server struct {
 	reloader   *reload.Reloader // nil when nobody reads the configuration again
 	actions    *admin.API       // what operators see and do
 	acts       *admin.Operator
-	page       http.Handler  // for operators
-	pages      *admin.Pages  // on which somebody has signed in
-	streams    admin.Streams // of pages
-	calls      *calls.Calls  // that clients make, for those who look
+	events     *admin.Events
+	page       http.Handler // for operators
+	pages      *admin.Pages // on which somebody has signed in
+	calls      *calls.Calls // that clients make, for those who look
 	logs       *logs.Log
 	drained    atomic.Pointer[drained] // by an operator; nil if it is not
 	began      time.Time
@@ -150,7 +150,12 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.access.Store(access)
 	s.b = gateway.New(o)
 	s.acts = &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
-	s.actions.Add(s.acts.Routes()...)
+	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
+	s.events = &admin.Events{
+		Operator: s.acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: s.keys == nil,
+		Heartbeat: func() time.Duration { return s.c().Heartbeat }, Payloads: s.calls.Keeps,
+	}
+	s.actions.Add(append(s.acts.Routes(), s.events.Routes()...)...)
 	s.measure()
 	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
 	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
@@ -423,6 +428,7 @@ func (s *Server) Close(ctx context.Context) {
 	s.unfollow()
 	defer s.logs.Close()
 	defer s.calls.Close()
+	defer s.events.Close()
 	if s.instance != nil {
 		s.instance.homes.CloseLanes(ctx)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,6 +130,9 @@ there is one; or run 'mcp-bridge login URL' before.`,
 			if err := refuseOpen(&c, insecure, "name a variable with a key by --token-env"); err != nil {
 				return err
 			}
+			if !slices.Contains([]string{"", config.ConsoleOn, config.ConsolePayloads, config.ConsoleOff}, c.Console) {
+				return exit.Usagef("--console is %q: must be on, payloads or off", c.Console)
+			}
 			if err := c.Validate(); err != nil { // what is wrong is said first
 				return exit.With(exit.Usage, err)
 			}
@@ -156,6 +160,7 @@ there is one; or run 'mcp-bridge login URL' before.`,
 	f.DurationVar(&timeout, "timeout", 300*time.Second, "how long a call may be silent, such as 30s; progress resets it")
 	flags.AddHandshake(f, &handshake)
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
+	f.StringVar(&c.Console, "console", "", "on, off, or payloads: the page for operators at /ui; it is on unless there is --token-env, or other machines are served")
 	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
 }

@@ -343,7 +343,11 @@ type topState struct {
 	Servers []struct {
 		Name, State, Reason, Transport, Revision string
 		Sessions, Calls, Queued, Connections     int
-		Breaker                                  string `json:"circuit_breaker"`
+		Breaker                                  string   `json:"circuit_breaker"`
+		P50                                      *float64 `json:"p50_ms"`
+		P95                                      *float64 `json:"p95_ms"`
+		RSS                                      int64    `json:"rss_bytes"`
+		Drained                                  *struct{ By string }
 	}
 }
 
@@ -391,7 +395,7 @@ all calls. Where the console is on, others see their own.`,
 			for {
 				var s topState
 				var c topCalls
-				if _, err := l.look(cmd.Context(), "status", &s); err != nil {
+				if _, err := l.look(cmd.Context(), "status?memory=true", &s); err != nil {
 					return err
 				}
 				if _, err := l.look(cmd.Context(), "calls?limit="+fmt.Sprint(mostShown), &c); err != nil {
@@ -429,9 +433,16 @@ func (s *topState) text(c *topCalls, now time.Time, rate string, width int) stri
 		out = "not ready: " + visible.Text(s.Reason)
 	}
 	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", s.Bridge.Sessions, s.Bridge.Calls, s.Bridge.Connections, rate, s.Process.Memory>>20)
-	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "CONNECTIONS", "BREAKER", "REASON"}}
+	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "BREAKER", "REASON"}}
 	for _, one := range s.Servers {
-		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), fmt.Sprint(one.Connections), one.Breaker, visible.Text(one.Reason))
+		memory := ""
+		if one.RSS > 0 {
+			memory = fmt.Sprintf("%d MiB", one.RSS>>20)
+		}
+		if one.Drained != nil {
+			one.State += ", drained"
+		}
+		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, one.Breaker, visible.Text(one.Reason))
 	}
 	out += t.Format("", width, nil)
 	if len(c.Under) > 0 {
@@ -441,6 +452,13 @@ func (s *topState) text(c *topCalls, now time.Time, rate string, width int) stri
 		out += "\nlast failures:\n" + list(c.Failures, func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, width)
 	}
 	return out
+}
+
+func millis(ms *float64) string {
+	if ms == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f ms", *ms)
 }
 
 func list(all []topCall, took func(*topCall) string, width int) string {

@@ -334,6 +334,122 @@ await step('a call under way is cancelled from outside', async () => {
   await other.close();
 });
 
+await step('how long calls take, and what processes use', async () => {
+  await item('legacy', 'tools', 'text', '2025-11-25');
+  await field('message').fill('timed');
+  await button('call').click();
+  await verdict('ok', 'timed');
+  await go('#/servers/legacy');
+  await page.locator('dl.facts', { hasText: /p50 \/ p95\s*[\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
+  await go('#/overview');
+  await page.getByRole('row', { name: /legacy/ }).getByText(/[\d.]+ m?s \/ [\d.]+ m?s/).waitFor();
+  const other = await open(context);
+  await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  await go('#/servers/legacy');
+  if (process.platform === 'linux') await page.getByRole('region', { name: 'connections' }).getByText(/^[\d.]+ MB$/).first().waitFor();
+  await other.close();
+});
+
+await step('a server is drained, and takes calls again', async () => {
+  await go('#/servers/odd');
+  await button('take no new calls').click();
+  await button('take calls again').waitFor();
+  await page.locator('.summary', { hasText: 'draining' }).waitFor();
+  await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
+  await go('#/overview');
+  await page.getByRole('row', { name: /odd/ }).getByText('draining').waitFor();
+  meant.push(/status of 503/);
+  await go('#/try/odd/tools/scribble?revision=2025-11-25');
+  await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
+  await go('#/servers/odd');
+  await button('take calls again').click();
+  await button('take no new calls').waitFor();
+  await item('odd', 'tools', 'scribble', '2025-11-25');
+  await button('call').click();
+  await verdict('ok');
+});
+
+await step('the bridge is drained, and resumed', async () => {
+  await go('#/overview');
+  await button('send no new clients').click();
+  await page.locator('.summary', { hasText: 'an operator has drained it' }).waitFor();
+  await button('take clients again').click();
+  await button('send no new clients').waitFor();
+  await page.locator('.summary', { hasText: 'ready' }).waitFor();
+});
+
+await step('a tool that runs as a task', async () => {
+  await item('odd', 'tools', 'slow', '2025-11-25');
+  assert.ok(await page.getByLabel('as a task').isChecked());
+  await field('n').fill('3');
+  await button('call').click();
+  await page.getByText(/task task-\d+: working digging/).waitFor();
+  await verdict(/ok.*task task-/, 'slowly 3');
+  await field('n').fill('0');
+  await button('call').click();
+  await page.getByText(/task task-\d+: working digging/).waitFor();
+  await button('cancel').click();
+  await verdict('failed', 'cancelled');
+  await button(/raw messages/).click();
+  await see('→ server tasks/cancel');
+});
+
+await step('a call is saved in the browser, and found again', async () => {
+  await item('odd', 'tools', 'erase', '2025-11-25');
+  await field('path').fill('saved.txt');
+  await button('save…').click();
+  await page.getByLabel('name', { exact: true }).fill('erase <b>it</b>');
+  await page.keyboard.press('Enter');
+  await page.getByText('1 saved calls').click();
+  await go('#/try/odd');
+  await page.reload();
+  await page.getByText('1 saved calls').click();
+  await page.getByRole('link', { name: 'erase <b>it</b>' }).click();
+  await page.locator('section.item', { hasText: 'erase' }).waitFor();
+  assert.equal(await field('path').inputValue(), 'saved.txt');
+  await page.getByText('the same in a terminal').click();
+  await see(/mcp-bridge call '.*\/odd\/mcp' 'erase' --json '\{"path":"saved.txt"\}'/);
+  await button('remove erase <b>it</b>').click();
+  await page.getByText('1 saved calls').waitFor({ state: 'detached' });
+});
+
+await step('traffic', async () => {
+  await go('#/traffic?filter=server:odd');
+  await heading('Traffic');
+  await see('● live');
+  const other = await open(context);
+  await other.goto(`${o.base}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict').waitFor();
+  const rows = page.locator('.row.traffic');
+  await rows.filter({ hasText: /→ client .*tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /→ odd .*tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /← odd .*result of tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /← client .*result of tools\/call markup/ }).waitFor();
+  await shot('traffic');
+  await rows.filter({ hasText: /← odd .*result of tools\/call markup/ }).getByRole('button').click();
+  const card = page.getByRole('region', { name: 'the chosen message' });
+  await card.getByText('after its request').waitFor();
+  assert.equal(await page.getByText('what they carry').count(), 0, 'payloads are not switched on here');
+  await page.getByLabel('filter').fill('server:odd -name:markup');
+  await rows.filter({ hasText: 'markup' }).first().waitFor({ state: 'detached' });
+  await page.getByLabel('filter').fill('server:odd');
+  await button('pause').click();
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict').waitFor();
+  await see('⏸ paused');
+  await button('pause').click();
+  const saves = page.waitForEvent('download');
+  await button('save').click();
+  const lines = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
+  assert.ok(lines.some((l) => l.side === 'server' && l.kind === 'result' && l.name === 'markup' && l.took_ms >= 0));
+  await button('clear').click();
+  await see(/^0 messages/);
+  await other.close();
+});
+
 await step('sessions', async () => {
   const ids = () => page.evaluate(() => fetch('api/v1/sessions').then((r) => r.json()).then((a) => a.sessions.map((s) => s.id)));
   await go('#/sessions');
@@ -422,7 +538,7 @@ await step('each page without serious findings of axe, light and dark, and from 
   const found = [];
   await page.goto(`${o.base}/ui/`);
   for (const [name, hash, ready] of [
-    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.row'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.row'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.window'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
   ]) {
     await page.evaluate((h) => { location.hash = h; }, hash);
     await page.locator(ready).first().waitFor();
@@ -467,6 +583,19 @@ await step('signing in and out', async () => {
   await field('message').fill('signed in');
   await button('call').click();
   await verdict('ok', 'signed in');
+  await page.goto(`${o.locked}/ui/#/traffic`);
+  await page.getByLabel('with what they carry').check();
+  await see('● live');
+  const other = await open(context);
+  await other.goto(`${o.locked}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict').waitFor();
+  await other.close();
+  await page.locator('.row.traffic', { hasText: /← odd .*result of tools\/call markup/ }).getByRole('button').click();
+  await page.locator('section.card pre', { hasText: '<script>window.hurt=1</script>' }).waitFor();
+  assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
+  assert.deepEqual(await audit(), []);
   await button('sign out').click();
   await page.getByLabel('key').waitFor();
   await page.reload();

@@ -193,7 +193,7 @@ func appendPayload(b []byte, name string, raw []byte) []byte {
 		return b
 	}
 	b = append(append(append(b, `,"`...), name...), `":`...)
-	shown, whole := redact(raw, maxPayload)
+	shown, whole := Redact(raw, maxPayload)
 	if b = append(b, shown...); !whole {
 		b = append(append(append(b, `,"`...), name...), `_cut":true`...)
 	}

@@ -53,10 +53,10 @@ var errFull = errors.New("full")
 // What is deeper is not shown.
 const maxNested = 8
 
-// redact copies raw JSON without the values of members that look like secrets, at
+// Redact copies raw JSON without the values of members that look like secrets, at
 // any depth, also in texts that are JSON themselves. It copies about most bytes
 // and reports whether that was all; what it returns is a JSON value in any case.
-func redact(raw []byte, most int) (_ []byte, whole bool) {
+func Redact(raw []byte, most int) (_ []byte, whole bool) {
 	r := &redactor{most: most}
 	r.in = json.NewDecoder(bytes.NewReader(raw))
 	r.in.UseNumber()

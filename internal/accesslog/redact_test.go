@@ -35,10 +35,10 @@ func TestRedact(t *testing.T) {
 		{"no room", `{"a":1}`, `{}`, 0, true},
 		{"cut JSON in a text", `["{\"secret\":\"x\",\"y\":\"` + strings.Repeat("z", 50) + `\"}"]`, ``, 40, true},
 	} {
-		got, whole := redact([]byte(test.in), test.most)
+		got, whole := Redact([]byte(test.in), test.most)
 		text := string(got)
 		if test.want != "" && text != test.want || whole == test.cut || !json.Valid([]byte(text)) || strings.Contains(text, `"x\"`) {
-			t.Errorf("%s: redact(%s) = %s, %t; want %s", test.name, test.in, text, whole, test.want)
+			t.Errorf("%s: Redact(%s) = %s, %t; want %s", test.name, test.in, text, whole, test.want)
 		}
 	}
 }
@@ -79,15 +79,15 @@ func FuzzRedact(f *testing.F) {
 		if !json.Valid([]byte(raw)) { // the name has what is no UTF-8
 			return
 		}
-		got, _ := redact([]byte(raw), int(most))
+		got, _ := Redact([]byte(raw), int(most))
 		if !json.Valid(got) {
-			t.Fatalf("redact(%s) = %s: not JSON", raw, got)
+			t.Fatalf("Redact(%s) = %s: not JSON", raw, got)
 		}
 		if strings.ContainsRune(string(got), '\n') {
-			t.Errorf("redact(%s) = %s: more than one line", raw, got)
+			t.Errorf("Redact(%s) = %s: more than one line", raw, got)
 		}
 		if strings.Contains(string(got), "hunter") {
-			t.Errorf("redact(%s) = %s: the secret is there", raw, got)
+			t.Errorf("Redact(%s) = %s: the secret is there", raw, got)
 		}
 	})
 }

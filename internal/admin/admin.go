@@ -32,7 +32,7 @@ func HasConsole(c *config.Config) bool {
 	if c.Console == "" {
 		return len(c.Access) == 0 && config.Loopback(c.Listen)
 	}
-	return c.Console == config.ConsoleOn
+	return c.Console != config.ConsoleOff
 }
 
 // Right is what a caller has to have.

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/gateway/status"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/drain"
 	"github.com/mcp-bridge/bridge/internal/observe/logs"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 )
@@ -37,6 +38,8 @@ func (o *Operator) Routes() []Route {
 		{Method: "POST", Path: "servers/{name}/breaker", Right: Act, Do: o.forceBreaker},
 		{Method: "POST", Path: "servers/{name}/lists/forget", Right: Act, Do: o.forgetLists},
 		{Method: "POST", Path: "servers/{name}/probe", Right: Act, Do: o.probe},
+		{Method: "POST", Path: "servers/{name}/drain", Right: Act, Do: o.drain},
+		{Method: "POST", Path: "servers/{name}/resume", Right: Act, Do: o.resume},
 		{Method: "POST", Path: "servers/{name}/connections/{id}/stop", Right: Act, Do: o.stopConnection},
 	}
 }
@@ -105,7 +108,23 @@ func (o *Operator) seenCall(c *Call) (*calls.Row, error) {
 	return row, nil
 }
 
-func (o *Operator) showCall(c *Call) (any, error) { return o.seenCall(c) }
+// shownCall is a call, for operators with what it carried, where that is kept.
+type shownCall struct {
+	*calls.Row
+	*calls.Carried
+}
+
+func (o *Operator) showCall(c *Call) (any, error) {
+	row, err := o.seenCall(c)
+	if err != nil {
+		return nil, err
+	}
+	out := shownCall{Row: row}
+	if c.Act && o.Calls.Keeps != nil && o.Calls.Keeps() {
+		out.Carried = row.Carried
+	}
+	return out, nil
+}
 
 // owns returns an error unless the caller may act on what is that principal's: its own, or
 // all.
@@ -160,7 +179,7 @@ func (o *Operator) stopConnection(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err
 	}
-	if _, _, of := o.Bridge.Operated(c.Var("name")); of == nil || !of.Stop(c.Var("id")) {
+	if _, _, of, _ := o.Bridge.Operated(c.Var("name")); of == nil || !of.Stop(c.Var("id")) {
 		return nil, NotFound("connection of that id")
 	}
 	return struct{}{}, nil
@@ -186,15 +205,15 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	if !slices.Contains([]string{"open", "closed", "auto"}, asked.State) {
 		return nil, wrong("state must be open, closed or auto")
 	}
-	long := forceFor
-	if asked.For != "" {
-		var err error
-		if long, err = time.ParseDuration(asked.For); err != nil || long < time.Second || long > forceLongest || asked.State == "auto" {
-			return nil, wrong("for must be a time from 1s to 24h, such as 10m, and is for open and closed only")
-		}
+	long, err := span(asked.For, forceFor)
+	if err == nil && asked.For != "" && asked.State == "auto" {
+		err = wrong("for is for open and closed only")
+	}
+	if err != nil {
+		return nil, err
 	}
 	name := c.Var("name")
-	b, _, of := o.Bridge.Operated(name)
+	b, _, of, _ := o.Bridge.Operated(name)
 	if of == nil {
 		return nil, NotFound("server of that name")
 	}
@@ -209,11 +228,59 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	return o.State(name)
 }
 
+// span reads how long an operator's decision is to count.
+func span(text string, otherwise time.Duration) (time.Duration, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second || d > forceLongest {
+		return 0, &Refusal{Status: http.StatusBadRequest, Code: "body", Message: "for must be a time from 1s to 24h, such as 10m"}
+	}
+	return d, nil
+}
+
+// drain has a server get no new calls.
+func (o *Operator) drain(c *Call) (any, error) {
+	var asked struct {
+		For string `json:"for"`
+	}
+	if err := Read(c.Body, &asked); err != nil {
+		return nil, err
+	}
+	long, err := span(asked.For, 0)
+	if err != nil {
+		return nil, err
+	}
+	order := &drain.Order{By: c.Principal, Since: time.Now()}
+	if long > 0 {
+		order.Until = order.Since.Add(long)
+	}
+	return o.order(c.Var("name"), order)
+}
+
+// resume has it get them again.
+func (o *Operator) resume(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	return o.order(c.Var("name"), nil)
+}
+
+func (o *Operator) order(name string, order *drain.Order) (any, error) {
+	_, _, _, of := o.Bridge.Operated(name)
+	if of == nil {
+		return nil, NotFound("server of that name")
+	}
+	of.Set(order)
+	return o.State(name)
+}
+
 func (o *Operator) forgetLists(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err
 	}
-	_, kept, of := o.Bridge.Operated(c.Var("name"))
+	_, kept, of, _ := o.Bridge.Operated(c.Var("name"))
 	if of == nil {
 		return nil, NotFound("server of that name")
 	}

@@ -1,14 +1,17 @@
 package admin
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
@@ -32,6 +35,9 @@ const (
 	pageLast = 12 * time.Hour
 	pageIdle = time.Hour
 	pageNote = time.Minute
+	// pageLook is how often it is looked whether a page is signed in still that has a
+	// request under way.
+	pageLook = 2 * time.Second
 	// maxEnded bounds those that are remembered who have signed out.
 	maxEnded = 4096
 	// PageHeader goes with requests that have the cookie and change something: no other
@@ -98,6 +104,34 @@ func (s *Pages) End(w http.ResponseWriter, r *http.Request, base string) {
 		s.end(&p)
 	}
 	s.Set(w, r, base, nil)
+}
+
+// errSignedOut is why a request of a page ends.
+var errSignedOut = errors.New("the page is not signed in any more")
+
+// Follow returns a request of a page, which ends when nobody is signed in on it any more.
+// done is called when it has been answered.
+func (s *Pages) Follow(r *http.Request, p *Page) (followed *http.Request, done func()) {
+	ctx, cancel := context.WithCancelCause(eventstream.Attached(r.Context()))
+	var mu sync.Mutex // guards timer, which may be due before it is set
+	mu.Lock()
+	defer mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(pageLook, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !s.Good(p) {
+			cancel(errSignedOut)
+		} else if ctx.Err() == nil {
+			timer.Reset(pageLook)
+		}
+	})
+	return r.WithContext(ctx), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		cancel(nil)
+		timer.Stop()
+	}
 }
 
 func (s *Pages) end(p *Page) {

@@ -16,15 +16,18 @@ type Self struct {
 	Look      bool   `json:"look"`
 	Act       bool   `json:"act"`
 	// Keys says that there are access rules, so that one can sign in and out.
-	Keys    bool   `json:"keys"`
-	Version string `json:"version"`
+	Keys bool `json:"keys"`
+	// Payloads says that what messages carry may be seen.
+	Payloads bool   `json:"payloads"`
+	Version  string `json:"version"`
 	// Actions are the addresses of what can be done.
 	Actions []string `json:"actions"`
 }
 
-// Me returns who asks. keys says that there are access rules.
-func (a *API) Me(c *Call, keys bool, version string) (any, error) {
-	me := Self{Principal: c.Principal, Look: c.Look, Act: c.Act, Keys: keys, Version: version, Actions: []string{}}
+// Me returns who asks. keys says that there are access rules, and payloads that operators see
+// what messages carry.
+func (a *API) Me(c *Call, keys, payloads bool, version string) (any, error) {
+	me := Self{Principal: c.Principal, Look: c.Look, Act: c.Act, Keys: keys, Payloads: payloads && c.Act, Version: version, Actions: []string{}}
 	for _, route := range a.routes {
 		if route.Method == http.MethodPost {
 			me.Actions = append(me.Actions, route.Path)

@@ -63,6 +63,7 @@ type Conn struct {
 	out    Sender
 	rest   bridge.Client
 	times  Timeouts
+	tap    bridge.Tap // nil if nobody ever looks at the messages
 
 	mu      sync.Mutex // guards the rest
 	next    int64
@@ -111,7 +112,18 @@ type asked struct {
 // New makes the book-keeping for the server of that name. What the server
 // starts by itself goes to rest.
 func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
-	return &Conn{server: server, out: out, rest: rest, times: t, calls: map[int64]*call{}}
+	c := &Conn{server: server, out: out, rest: rest, times: t, calls: map[int64]*call{}}
+	if tapped, ok := rest.(bridge.Tapped); ok {
+		c.tap = tapped.Tap()
+	}
+	return c
+}
+
+// passed tells who looks of a message.
+func (c *Conn) passed(toServer bool, id []byte, m *jsonrpc.Message) {
+	if c.tap != nil && c.tap.On() {
+		c.tap.Passed(toServer, id, m)
+	}
 }
 
 // Call sends a request and waits for its answer, for as long as the time-outs
@@ -143,6 +155,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // our id is unique among our tokens too
+	c.passed(true, id, r.Message)
 	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Trace: r.Trace}
 	if modern {
 		out.Name, out.About = about(r.Message)
@@ -333,6 +346,7 @@ func (c *Conn) take(n int64) (*call, bool) {
 func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
 	out.Line, out.Method = jsonrpc.NewBuffer(m.Len()), m.Method
 	out.Line.B = m.Append(out.Line.B, id, nil)
+	c.passed(true, id, m)
 	var noWait context.Context // nil, as Sender has it
 	_ = c.out.Send(noWait, out)
 }
@@ -347,6 +361,7 @@ func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	c.mu.Unlock()
 	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)
+	c.passed(true, nil, r.Message)
 	return c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Header: r.Header})
 }
 

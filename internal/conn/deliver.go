@@ -21,6 +21,7 @@ func (c *Conn) Deliver(m *jsonrpc.Message) { c.DeliverOn(0, m) }
 // that number, which it must be about; 0 means that it is not known which call
 // it is about, if any.
 func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
+	c.passed(false, m.ID, m)
 	if m.IsResponse() {
 		n, err := strconv.ParseInt(string(m.ID), 10, 64)
 		if w, ok := c.take(n); err == nil && ok {

@@ -78,6 +78,8 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     before that: so it is outermost.
 //   - report.reported reports what comes of a call, also refusals. The servers of an
 //     aggregate report each for itself.
+//   - drain.drained refuses new calls to a server that an operator has drained, which is
+//     reported; what the bridge asks by itself passes below it.
 //   - filter.granted is about what the caller may use, and names tools as clients do.
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
@@ -88,7 +90,7 @@ func (e *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
-		refined   = "calls.watched > report.reported > filter.granted > filter.filtered > "
+		refined   = "calls.watched > report.reported > drain.drained > filter.granted > filter.filtered > "
 		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
 		visitor   = refined + "limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > "

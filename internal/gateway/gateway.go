@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway/workers"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/drain"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/lane"
@@ -183,7 +184,8 @@ type Gateway struct {
 	idle              atomic.Int64  // how long a session may be, in nanoseconds
 	quota             *limits.Quota // what each principal may have
 	revoked           revoked.Principals
-	statelessInFlight atomic.Int64 // calls under way of clients without sessions
+	drains            *drain.Servers // nil when nobody operates them
+	statelessInFlight atomic.Int64   // calls under way of clients without sessions
 	bytes             *limits.Bytes
 	version           string
 	offer             Offer
@@ -227,9 +229,9 @@ func New(o Options) *Gateway {
 	b := &Gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
 		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
-		version:  cmp.Or(o.Version, "dev"),
-		offer:    cmp.Or(o.Offer, OfferAll),
-		workers:  workers.New(),
+		version: cmp.Or(o.Version, "dev"),
+		offer:   cmp.Or(o.Offer, OfferAll),
+		workers: workers.New(), drains: drain.New(o.Calls != nil),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error

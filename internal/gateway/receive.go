@@ -31,6 +31,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 		s.changes.Tell(what, n)
 		return
 	}
+	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
 	e := event(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,11 +48,11 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 
 // tell tells the client that something has changed.
 func (s *Session) tell(n *jsonrpc.Message) {
-	e := event(n)
+	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ending {
-		s.put(e)
+		s.put(event(n))
 	}
 }
 
@@ -109,6 +110,7 @@ func (s *Session) pose(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 		s.questions = map[string]*question{}
 	}
 	s.questions[string(id)] = w
+	s.b.calls.Passed(s.server, s.shown(), s.caller, false, id, q)
 	e := replay.Event{Data: q.Append(make([]byte, 0, q.Len()), id, id), Must: true}
 	ttl := questionTTL
 	switch {
@@ -184,6 +186,7 @@ func (s *Session) expire(id string, w *question) {
 // nobody waits for, which is no fault: it may be late.
 func (s *Session) Answer(m *jsonrpc.Message) error {
 	s.Seen()
+	s.b.calls.Passed(s.server, s.shown(), s.caller, true, m.ID, m)
 	s.mu.Lock()
 	w := s.questions[string(m.ID)]
 	s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway/gate"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/drain"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/lane"
@@ -49,6 +50,7 @@ type server struct {
 	tools          *tools.Tools     // what its list of them asks of calls
 	gate           *limits.Queue    // that calls pass
 	rates          *limits.Rates    // of calls; nil when they are not limited
+	drained        *drain.Server    // by an operator, perhaps
 	breaker        *breaker.Breaker // nil when the server is never left alone
 	conns          *conns.Connections
 	retries        *retry.Retries // nil when calls are not made again
@@ -68,7 +70,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s := &server{
 		b: b, o: o, log: b.log.With("server", o.Name),
 		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, b.offer),
-		gate: limits.NewQueue(o.Name, o.Limits), conns: conns.New(o.Name),
+		gate: limits.NewQueue(o.Name, o.Limits), conns: conns.New(o.Name), drained: b.drains.Of(o.Name),
 	}
 	s.listening, s.stopListening = context.WithCancel(b.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
@@ -101,7 +103,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll, EndWithServer: o.EndWithServer,
 		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: maxPause,
 		Budget: lane.NewBudget(o.Name, maxLanes, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
-		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped,
+		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped, Tap: b.calls.Tap(o.Name),
 	}
 	if o.Idle == 0 && shared {
 		s.lane.Idle = 10 * time.Minute
@@ -232,9 +234,8 @@ func newPool(s *server, lanes int) *stateless.Pool {
 			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
 		},
 		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
-		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
-		Refuse:  s.tools.Misheaded,
-		Heard:   s.cache.Heard,
+		Open:   func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
+		Refuse: s.tools.Misheaded, Heard: s.cache.Heard,
 		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
 		Places:  s.b.cluster.Places, Homed: s.o.Homed, Process: s.o.Process,
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway/status"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/drain"
 	"github.com/mcp-bridge/bridge/internal/observe/conns"
 )
 
@@ -36,7 +37,7 @@ func (b *Gateway) Status() []Status {
 		of := r.pool.Status()
 		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
 		st.Refused["rate"] = r.rates.Refused()
-		st.Sessions, st.Forced = sessions[r.left], r.breaker.Forced()
+		st.Sessions, st.Forced, st.Drained = sessions[r.left], r.breaker.Forced(), r.drained.Now()
 		if len(servers) == 1 {
 			st.Sessions += sessions[nil]
 		}
@@ -104,14 +105,13 @@ func (b *Gateway) EndSession(id, principal string) bool {
 	return len(all) > 0
 }
 
-// Operated returns what operators act on of the server of that name: its circuit breaker
-// and what is kept of its lists, nil when it has none, and its open connections. All are nil
-// when there is no such server.
-func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *conns.Connections) {
+// Operated returns what operators act on of the server of that name. All are nil when there
+// is none, and the breaker and the cache when they are off.
+func (b *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *conns.Connections, *drain.Server) {
 	if s := b.table.Load().named[server]; s != nil {
-		return s.breaker, s.cache, s.conns
+		return s.breaker, s.cache, s.conns, s.drained
 	}
-	return nil, nil, nil
+	return nil, nil, nil, nil
 }
 
 // Probe opens a connection to the server of that name on behalf of a principal, whatever its

@@ -93,6 +93,7 @@ var (
 	_ bridge.Client        = (*conn)(nil)
 	_ bridge.MissesChanges = (*conn)(nil)
 	_ bridge.Roomy         = (*conn)(nil)
+	_ bridge.Tapped        = (*conn)(nil)
 	_ Conn                 = (*conn)(nil)
 )
 
@@ -537,6 +538,14 @@ func (c *conn) Room() bridge.Room {
 		return c.l.o.Room("")
 	}
 	return c.l.o.Room(c.l.caller.Principal)
+}
+
+// Tap implements bridge.Tapped.
+func (c *conn) Tap() bridge.Tap {
+	if c.l.o.Tap == nil {
+		return nil
+	}
+	return c.l.o.Tap(c.l.caller.Principal)
 }
 
 // Ask passes on what the server asks.

@@ -38,6 +38,9 @@ type Options struct {
 	// nobody's in particular.
 	Room    func(principal string) bridge.Room
 	Dropped *atomic.Uint64 // counts notifications that were dropped
+	// Tap returns what is told of the messages of a connection that is opened on behalf of
+	// that principal; nil if nobody ever looks.
+	Tap func(principal string) bridge.Tap
 }
 
 // Health is told how a server fares.

@@ -144,7 +144,7 @@ func refusedStatus(err error) int {
 		return http.StatusForbidden
 	case errors.Is(err, bridge.ErrLimited):
 		return http.StatusTooManyRequests
-	case errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrShutdown):
+	case errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrDrained), errors.Is(err, bridge.ErrShutdown):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusOK

@@ -24,6 +24,7 @@ var dataOf = []struct {
 	{bridge.ErrRevoked, "unauthorized"}, // before what it is a kind of
 	{bridge.ErrDenied, "denied"},
 	{bridge.ErrOpen, "circuit_open"}, // before what it is a kind of
+	{bridge.ErrDrained, "draining"},  // likewise
 	{bridge.ErrOverloaded, "overloaded"},
 	{bridge.ErrSignIn, "login_required"}, // before what it is a kind of
 	{bridge.ErrUnavailable, "upstream_unavailable"},

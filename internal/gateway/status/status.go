@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/drain"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/observe/health"
 )
@@ -46,6 +47,8 @@ type Server struct {
 	Trips   uint64 // how often the breaker has opened
 	// Forced is what an operator has decided about the breaker; nil for nothing.
 	Forced *breaker.Force
+	// Drained is what an operator has decided about new calls; nil for nothing.
+	Drained *drain.Order
 	// Cache says what is kept of what it lists.
 	Cache cache.Status
 }

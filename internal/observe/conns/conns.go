@@ -89,16 +89,30 @@ type Status struct {
 	Client    string    `json:"client,omitempty"`
 	Revision  string    `json:"revision,omitempty"`
 	Opened    time.Time `json:"opened"`
-	Calls     int       `json:"calls"` // under way
+	// RSS is how many bytes of memory the child process and its group use; 0 where that is
+	// not known.
+	RSS   int64 `json:"rss_bytes,omitempty"`
+	Calls int   `json:"calls"` // under way
+}
+
+// Used is how many bytes of memory groups of processes use, by the id of the group.
+type Used map[int]int64
+
+// RSS returns how much memory the child processes use together; 0 if that is not known.
+func (c *Connections) RSS(used Used) (sum int64) {
+	for _, o := range c.all() {
+		sum += used[o.pid]
+	}
+	return sum
 }
 
 // List returns the connections that are open, the oldest first.
-func (c *Connections) List() []Status {
+func (c *Connections) List(used Used) []Status {
 	rows := []Status{}
 	for _, o := range c.all() {
 		row := Status{
 			ID: strconv.FormatUint(o.id, 10), Pid: o.pid, For: o.kind, Principal: o.from.Principal, Client: Client(o.from),
-			Opened: o.opened, Calls: o.conn.Load(),
+			Opened: o.opened, Calls: o.conn.Load(), RSS: used[o.pid],
 		}
 		if s := o.Server(); s != nil {
 			row.Revision = s.Revision

@@ -50,27 +50,29 @@ export const signOut = () => request('logout', {});
 /** A part of a path. @param {string} s */
 export const part = encodeURIComponent;
 
-const kinds = ['snapshot', 'status', 'call.begin', 'call.mark', 'call.end', 'sessions', 'log', 'message', 'dropped'];
+const kinds = ['snapshot', 'resumed', 'status', 'call.begin', 'call.mark', 'call.end', 'sessions', 'log', 'message', 'dropped'];
 
 /**
- * Follows events until close is called. The browser connects again by itself after a loss, and what
- * was missed comes with the next snapshot; an answer that is no stream is tried again after 5 s.
+ * Follows events until close is called. The browser connects again by itself after a loss, and says which
+ * event was the last: what was missed comes then, or a snapshot; an answer that is no stream is tried again
+ * after 5 s.
  * @param {string[]} topics
  * @param {(type: string, data: any) => void} heard
  * @param {(live: boolean) => void} [state]
+ * @param {string} [query] what else is asked for
  * @returns {{close: () => void}}
  */
-export function follow(topics, heard, state = () => {}) {
+export function follow(topics, heard, state = () => {}, query = '') {
   /** @type {EventSource|undefined} */
   let source;
   /** @type {any} */
   let timer;
   const open = () => {
-    const s = new EventSource(`${root}api/v1/events?topics=${topics.join(',')}`);
+    const s = new EventSource(`${root}api/v1/events?topics=${topics.join(',')}${query}`);
     source = s;
     for (const type of kinds) {
       s.addEventListener(type, (e) => {
-        if (type === 'snapshot') state(true);
+        if (type === 'snapshot' || type === 'resumed') state(true);
         heard(type, JSON.parse(/** @type {MessageEvent} */ (e).data));
       });
     }

@@ -10,6 +10,7 @@ import './server.js';
 import './calls.js';
 import './sessions.js';
 import './try.js';
+import './traffic.js';
 import './log.js';
 import './config.js';
 
@@ -72,10 +73,11 @@ class App extends View {
 
   /** @type {[string, string][]} */
   get pages() {
-    const acts = this.store.me?.act;
+    const { act, look } = this.store.me ?? {};
     /** @type {[string, string][]} */
     const all = [['overview', 'Overview'], ['calls', 'Calls'], ['sessions', 'Sessions'], ['try', 'Try']];
-    return acts ? [...all, ['log', 'Log'], ['config', 'Configuration']] : all;
+    if (look) all.push(['traffic', 'Traffic']);
+    return act ? [...all, ['log', 'Log'], ['config', 'Configuration']] : all;
   }
 
   /** Ctrl-K: a page, a server or a session by some letters of its name. */
@@ -125,6 +127,7 @@ class App extends View {
       case 'calls': return html`<page-calls .store=${store} .route=${route}></page-calls>`;
       case 'sessions': return html`<page-sessions .store=${store} .route=${route}></page-sessions>`;
       case 'try': return html`<page-try .store=${store} .route=${route}></page-try>`;
+      case 'traffic': return html`<page-traffic .store=${store} .route=${route}></page-traffic>`;
       case 'log': return html`<page-log .store=${store} .route=${route}></page-log>`;
       case 'config': return html`<page-config .store=${store} .route=${route}></page-config>`;
       default: return html`<p>There is no page ${route.page}. <a href=${to('overview')}>Overview</a></p>`;

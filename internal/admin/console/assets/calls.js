@@ -3,7 +3,7 @@ import { get, part } from './api.js';
 import { html } from './dom.js';
 import { passes, terms } from './filter.js';
 import { Page } from './page.js';
-import { badge, copy, fault, table, time } from './parts.js';
+import { badge, command, copy, fault, table, time } from './parts.js';
 import { parse } from './json.js';
 import { bytes, duration } from './text.js';
 
@@ -80,7 +80,7 @@ class Calls extends Page {
       <div class="actions">
         ${!c.outcome && this.store.has('calls/{}/cancel') ? html`<act-button .label=${'cancel'} .path=${`calls/${part(id)}/cancel`}></act-button>` : ''}
         ${c.method === 'tools/call' && c.server ? html`<a class="button" href=${openInTry(c, args)}>open in Try</a>` : ''}
-        ${args ? copy('copy the arguments', args) : ''}
+        ${args ? copy('copy the arguments', args) : ''}${args && c.method === 'tools/call' && c.server ? copy('copy as a command', command(c.server, c.name, args)) : ''}
         <button type="button" @click=${() => this.#open(id)}>close</button>
       </div></section>`;
   }

@@ -42,7 +42,10 @@ export class HttpError extends Error {
  *   request: with its result, or with null to refuse
  * @property {(notification: any) => void} [heard] notifications but progress
  */
-/** @typedef {{signal?: AbortSignal, progress?: (p: any) => void, level?: string, headers?: Record<string, string>}} CallOptions */
+/**
+ * task is told how a task fares that the call has become.
+ * @typedef {{signal?: AbortSignal, progress?: (p: any) => void, task?: (t: any) => void, level?: string, headers?: Record<string, string>}} CallOptions
+ */
 
 /** A value as a header carries it. @param {string} text */
 export function headerValue(text) {
@@ -101,6 +104,14 @@ export async function* events(body) {
     reader.cancel().catch(() => {}); // the stream has ended, or is not wanted any more
   }
 }
+
+/** @param {number} ms @param {AbortSignal} [signal] ends it, with an error */
+const pause = (ms, signal) => new Promise((done, fail) => {
+  const stop = () => { clearTimeout(timer); fail(new DOMException('cancelled', 'AbortError')); };
+  const timer = setTimeout(() => { signal?.removeEventListener('abort', stop); done(undefined); }, ms);
+  if (signal?.aborted) stop();
+  else signal?.addEventListener('abort', stop, { once: true });
+});
 
 export class Client {
   /** @param {Options} options */
@@ -185,6 +196,8 @@ export class Client {
         }
         continue;
       }
+      if (result?.resultType === 'task') return this.#follow(result, options);
+      if (params.task && result?.task) return this.#follow(result.task, options);
       if (result?.resultType !== 'input_required') {
         if (result?.resultType !== undefined && result.resultType !== 'complete') throw new Error(`a result of type ${result.resultType}, which this page does not know`);
         return result;
@@ -200,6 +213,44 @@ export class Client {
       if (result.requestState !== undefined) extra.requestState = result.requestState;
     }
     throw new Error(`the server wanted more than ${mostRounds} rounds`);
+  }
+
+  /**
+   * Waits for the end of a task, and answers what it asks meanwhile. Who aborts cancels it.
+   * @param {any} task @param {CallOptions} options
+   * @returns {Promise<any>} what the call would have had as its result
+   */
+  async #follow(task, options) {
+    const { taskId } = task;
+    /** @type {Set<string>} */
+    const answered = new Set();
+    /** @type {CallOptions} */
+    const about = { signal: options.signal };
+    try {
+      for (;;) {
+        options.task?.(task);
+        if (task.status === 'cancelled') throw new Error(task.statusMessage ?? 'the server has cancelled the task');
+        if (this.modern) {
+          if (task.status === 'completed') return task.result;
+          if (task.status === 'failed') throw new RpcError(task.error ?? { message: task.statusMessage ?? 'the task has failed' });
+          /** @type {any} */
+          const inputResponses = {};
+          for (const [key, request] of Object.entries(task.inputRequests ?? {})) {
+            if (answered.has(key)) continue;
+            const answer = await this.#answer(request, options.signal);
+            if (answer === null) throw new DOMException(`you refused ${request.method}`, 'AbortError');
+            answered.add(key);
+            inputResponses[key] = answer;
+          }
+          if (Object.keys(inputResponses).length) await this.#once('tasks/update', { taskId, inputResponses }, about);
+        } else if (task.status !== 'working') return await this.#once('tasks/result', { taskId }, { ...about, progress: options.progress }); // a question comes with it
+        await pause(Math.min(Math.max(Number(task.pollIntervalMs ?? task.pollInterval ?? 1000), 100), 30000), options.signal);
+        task = await this.#once('tasks/get', { taskId }, about);
+      }
+    } catch (e) {
+      if (e instanceof DOMException && !this.closed.signal.aborted) await this.#once('tasks/cancel', { taskId }, {}).catch(() => {});
+      throw e;
+    }
   }
 
   /** @param {any} request @param {AbortSignal} [signal] */
@@ -229,7 +280,7 @@ export class Client {
       const level = options.level ?? this.level;
       if (level) message.params._meta[`${meta}logLevel`] = level;
       headers['Mcp-Method'] = method;
-      const name = method === 'resources/read' ? params.uri : ['tools/call', 'prompts/get'].includes(method) ? params.name : undefined;
+      const name = method === 'resources/read' ? params.uri : method.startsWith('tasks/') ? params.taskId : ['tools/call', 'prompts/get'].includes(method) ? params.name : undefined;
       if (name !== undefined) headers['Mcp-Name'] = headerValue(name);
     } else headers = {};
     const stop = new AbortController();

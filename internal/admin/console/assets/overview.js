@@ -40,6 +40,9 @@ class Overview extends Page {
     return html`
       <h1>Overview</h1>
       <p class="summary" role="status">${badge(s.ready ? 'ready' : s.draining ? 'draining' : 'not ready')} ${s.reason ?? ''} ${working} of ${s.servers.length} servers work</p>
+      ${this.store.can('drain') ? html`<div class="actions">${s.drained
+        ? html`<act-button key="resume" .label=${'take clients again'} .path=${'resume'}></act-button>`
+        : html`<act-button key="drain" .label=${'send no new clients'} .path=${'drain'} .confirm=${'Have load balancers send no new clients here? Those that are here go on.'}></act-button>`}</div>` : ''}
       <dl class="tiles">
         ${tile('sessions', b.sessions)}
         ${tile('calls under way', b.calls)}
@@ -51,7 +54,7 @@ class Overview extends Page {
         ${tile('running for', p.started_at && age(p.started_at))}
       </dl>
       <h2>Servers</h2>
-      ${table('servers', ['server', 'state', 'speaks', 'calls', 'sessions', 'connections', 'circuit breaker', 'last failure'], s.servers.map(row))}
+      ${table('servers', ['server', 'state', 'speaks', 'calls', 'p50 / p95', 'sessions', 'connections', 'circuit breaker', 'last failure'], s.servers.map(row))}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('last failures', ['when', 'server', 'what', 'outcome', 'took', 'caller'], this.#failures.map((c) => html`<tr key=${c.id}>
         <td>${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${badge(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
       </tr>`))}` : ''}`;
@@ -60,6 +63,8 @@ class Overview extends Page {
 
 /** @param {any} s */
 export const speaks = (s) => [s.transport, s.revision].filter(Boolean).join(' ') || '–';
+/** How long half of its calls take at most, and 95 of 100. @param {any} s */
+export const times = (s) => (s.p50_ms === undefined ? '–' : `${duration(s.p50_ms)} / ${duration(s.p95_ms)}`);
 /** @param {any} s */
 export const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
 
@@ -67,10 +72,10 @@ export const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_b
 function row(s) {
   return html`<tr key=${s.name}>
     <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a></th>
-    <td>${badge(s.forced?.drain ? 'draining' : s.state)} ${s.since ? age(s.since) : ''}${s.reason ? html`<div class="reason">${s.reason}</div>` : ''}</td>
+    <td>${badge(s.drained ? 'draining' : s.state)} ${s.since ? age(s.since) : ''}${s.reason ? html`<div class="reason">${s.reason}</div>` : ''}</td>
     <td class="whole">${speaks(s)}</td>
     <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} waiting</span>` : ''}</td>
-    <td class="n">${s.sessions}</td><td class="n">${s.connections}</td>
+    <td class="n">${times(s)}</td><td class="n">${s.sessions}</td><td class="n">${s.connections}</td>
     <td>${breaker(s)}</td>
     <td>${s.last_error ? html`<span class="cut" title=${s.last_error}>${age(s.last_error_at)} ago: ${s.last_error}</span>` : '–'}</td>
   </tr>`;

@@ -1,5 +1,5 @@
 // What several pages show: states, times, JSON, errors, buttons that act.
-import { post } from './api.js';
+import { post, root } from './api.js';
 import { html, View } from './dom.js';
 import { Exact, stringify } from './json.js';
 import { ago, clock, link, most } from './text.js';
@@ -113,6 +113,13 @@ customElements.define('act-button', ActButton);
 
 /** A button that copies a text. @param {string} label @param {string} text */
 export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(text).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
+
+/** A call for a terminal. @param {string} server * is all as one @param {string} tool @param {string} args JSON */
+export function command(server, tool, args) {
+  const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
+  const base = root.replace(/ui\/$/, '');
+  return `mcp-bridge call ${quote(server === '*' ? `${base}mcp` : `${base}${encodeURIComponent(server)}/mcp`)} ${quote(tool)} --json ${quote(args)}`;
+}
 
 /** A chart of the last values. @param {string} name @param {number[]} values */
 export function spark(name, values) {

@@ -5,6 +5,8 @@ import { follow, get } from './api.js';
 /** How many rows the page holds of what grows. */
 export const mostRows = 5000;
 const mostPoints = 120;
+/** How many messages it holds, which may have much to carry. */
+const mostMessages = 2000;
 
 /**
  * @typedef {object} State
@@ -13,12 +15,13 @@ const mostPoints = 120;
  * @property {any} [callsHead] since when calls are watched, and what is told once
  * @property {any} [sessions]
  * @property {any[]} lines of the log
+ * @property {any[]} messages that have passed, each with a number n
  * @property {number} dropped events
  * @property {{at: number, total: number}[]} totals calls so far, for the chart
  */
 
 /** @returns {State} */
-export const empty = () => ({ calls: new Map(), lines: [], dropped: 0, totals: [] });
+export const empty = () => ({ calls: new Map(), lines: [], messages: [], dropped: 0, totals: [] });
 
 /** @param {Map<string, any>|any[]} rows */
 function trim(rows) {
@@ -64,7 +67,7 @@ export function apply(state, type, data) {
       const rows = new Map((state.status?.servers ?? []).map((/** @type {any} */ s) => [s.name, s]));
       for (const name of removed) rows.delete(name);
       for (const s of servers) rows.set(s.name, s);
-      state.status = { ...state.status, reason: undefined, draining: undefined, ...rest, servers: [...rows.values()] };
+      state.status = { ...state.status, reason: undefined, draining: undefined, drained: undefined, ...rest, servers: [...rows.values()] };
       total(state, data);
       break;
     }
@@ -82,7 +85,12 @@ export function apply(state, type, data) {
     }
     case 'sessions': state.sessions = data; break;
     case 'log': state.lines.push(data); trim(state.lines); break;
+    case 'message':
+      state.messages.push({ ...data, n: (state.messages.at(-1)?.n ?? 0) + 1 });
+      if (state.messages.length > mostMessages) state.messages.shift();
+      break;
     case 'dropped': state.dropped += data.count; break;
+    case 'resumed': state.dropped += data.missed; break;
     default:
   }
 }
@@ -105,19 +113,21 @@ export class Store extends EventTarget {
   paused = false;
   /** @type {string[]} */
   #topics = [];
+  #query = '';
   /** @type {{close: () => void}|undefined} */
   #stream;
   /** @type {any} */
   #timer;
   #due = false;
 
-  /** Follows these topics from now on, and no others. @param {string[]} topics */
-  watch(topics) {
-    if (topics.join() === this.#topics.join()) return;
+  /** Follows these topics from now on, and no others. @param {string[]} topics @param {string} [query] what else is asked for */
+  watch(topics, query = '') {
+    if (topics.join() === this.#topics.join() && query === this.#query) return;
     this.stop();
     this.#topics = [...topics];
+    this.#query = query;
     if (!topics.length) return;
-    this.#stream = follow(topics, (type, data) => { apply(this.state, type, data); this.changed(); }, (live) => { this.live = live; this.changed(); });
+    this.#stream = follow(topics, (type, data) => { apply(this.state, type, data); this.changed(); }, (live) => { this.live = live; this.changed(); }, query);
     this.#ask();
   }
 
@@ -126,6 +136,7 @@ export class Store extends EventTarget {
     this.#stream?.close();
     clearTimeout(this.#timer);
     this.#topics = [];
+    this.#query = '';
     this.live = false;
   }
 

@@ -1,10 +1,10 @@
 // One tool, prompt, resource or template in Try: its form, the call, and what came of it.
-import { sure } from './ask.js';
-import { root } from './api.js';
+import { dialog, sure } from './ask.js';
 import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
 import { paramHeaders } from './mcp.js';
-import { address, copy, fault } from './parts.js';
+import { address, command, copy, fault } from './parts.js';
+import { save } from './saved.js';
 import { fieldOf, initial, problems } from './schema-form.js';
 import { expand, variables } from './uri-template.js';
 import { duration } from './text.js';
@@ -32,6 +32,10 @@ class TryItem extends View {
   #running = undefined;
   /** @type {any[]} */
   #progress = [];
+  /** The task that the call has become. @type {any} */
+  #task = undefined;
+  /** Whether a tool that can be is called as a task (2025-11-25). */
+  #asTask = false;
   /** @type {any} */
   #outcome = undefined;
   #tab = 'result';
@@ -70,9 +74,31 @@ class TryItem extends View {
   /** What is sent, and by which method. @returns {[string, any]} */
   #request() {
     const e = this.entry;
-    if (this.kind === 'tools') return ['tools/call', { name: e.name, arguments: this.#value }];
+    if (this.kind === 'tools') return ['tools/call', { name: e.name, arguments: this.#value, ...(this.#tasks() === 'required' || this.#asTask ? { task: { ttl: 3600000 } } : {}) }];
     if (this.kind === 'prompts') return ['prompts/get', { name: e.name, arguments: this.#value }];
     return ['resources/read', { uri: this.kind === 'templates' ? expand(e.uriTemplate, this.#value) : e.uri }];
+  }
+
+  /** Whether the tool can be called as a task: required, optional, or nothing. In the modern era the server decides. */
+  #tasks() {
+    const support = this.entry.execution?.taskSupport;
+    return !this.client.modern && this.client.server.capabilities?.tasks?.requests?.tools?.call && ['required', 'optional'].includes(support) ? support : '';
+  }
+
+  async #save() {
+    let name = this.entry.name;
+    const given = await dialog('Save this call', (close) => html`<form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); close(name); }}>
+      <div class="field"><label for="saved">name</label><input id="saved" .value=${name} required @input=${(/** @type {any} */ e) => { name = e.target.value; }} /></div>
+      <p class="quiet">It is kept in this browser, with its arguments.</p>
+      <div class="actions"><button type="button" @click=${() => close(undefined)}>cancel</button><button type="submit" class="act">save</button></div></form>`);
+    if (!given) return;
+    try {
+      save(this.page.store.me?.principal ?? '', { name: given, server: this.page.server, tool: this.entry.name, revision: this.client.o.revision, arguments: stringify(this.#value) });
+    } catch (e) {
+      this.#outcome = { error: e, took: 0, messages: [] };
+      this.update();
+    }
+    this.page.update();
   }
 
   async #call() {
@@ -91,6 +117,7 @@ class TryItem extends View {
     const before = this.page.messages[from - 1];
     const stop = this.#running = new AbortController();
     this.#progress = [];
+    this.#task = undefined;
     this.#forget();
     this.#outcome = undefined;
     this.#strict = true;
@@ -102,6 +129,7 @@ class TryItem extends View {
       outcome.result = await this.client.request(method, params, {
         signal: stop.signal, headers: this.kind === 'tools' ? paramHeaders(this.#schema, this.#value) : {},
         progress: (p) => { this.#progress.push(p); this.update(); },
+        task: (t) => { this.#task = t; this.update(); },
       });
       if (params.uri) this.page.changed.delete(params.uri);
     } catch (e) {
@@ -158,6 +186,8 @@ class TryItem extends View {
       <div class="actions">
         <button type="button" class="act" disabled=${Boolean(this.#running || wrongText)} title="Ctrl+Enter" @click=${() => this.#call()}>${this.kind === 'tools' ? 'call' : this.kind === 'prompts' ? 'get' : 'read'}</button>
         ${this.#running ? html`<button type="button" @click=${() => this.#running?.abort()}>cancel</button>` : ''}
+        ${this.kind === 'tools' ? html`<button type="button" disabled=${Boolean(wrongText)} @click=${() => { if (this.#text === undefined || this.#taken(this.#text)) this.#save(); }}>save…</button>` : ''}
+        ${this.#tasks() ? html`<label><input type="checkbox" .checked=${this.#asTask || this.#tasks() === 'required'} disabled=${this.#tasks() === 'required'} @change=${(/** @type {any} */ c) => { this.#asTask = c.target.checked; this.update(); }} /> as a task</label>` : ''}
         ${this.kind === 'resources' && this.client.server.capabilities?.resources?.subscribe ? html`<button type="button" aria-pressed=${String(this.#subscribed)} @click=${() => this.#toggle()}>${this.#subscribed ? 'unsubscribe' : 'subscribe'}</button>` : ''}
       </div>
       ${this.#bar()}
@@ -181,7 +211,7 @@ class TryItem extends View {
     if (!this.#running) return '';
     const n = Number(p?.progress ?? 0);
     const of = p?.total === undefined ? undefined : Number(p.total);
-    return html`<div class="line" role="status"><progress aria-label="progress" max=${of ?? 1} value=${of === undefined ? undefined : n}></progress><span>${p ? `${p.progress}${p.total === undefined ? '' : ` of ${p.total}`} ${p.message ?? ''}` : 'waiting…'}</span></div>`;
+    return html`<div class="line" role="status"><progress aria-label="progress" max=${of ?? 1} value=${of === undefined ? undefined : n}></progress><span>${p ? `${p.progress}${p.total === undefined ? '' : ` of ${p.total}`} ${p.message ?? ''}` : this.#task ? '' : 'waiting…'}${this.#task ? ` task ${this.#task.taskId}: ${this.#task.status} ${this.#task.statusMessage ?? ''}` : ''}</span></div>`;
   }
 
   #shown() {
@@ -194,7 +224,7 @@ class TryItem extends View {
       const wrong = r.structuredContent === undefined ? ['there is none'] : problems(fieldOf(this.entry.outputSchema), r.structuredContent).map((p) => `${p.path.join('.')} ${p.message}`);
       fits = wrong.length ? `output does not fit its schema ✘ (${wrong[0]})` : 'output fits its schema ✔';
     }
-    const head = [duration(o.took), verdict, this.#progress.length ? `${this.#progress.length} progress` : '', fits].filter(Boolean).join(' · ');
+    const head = [duration(o.took), verdict, this.#progress.length ? `${this.#progress.length} progress` : '', this.#task ? `task ${this.#task.taskId}` : '', fits].filter(Boolean).join(' · ');
     /** @param {string} id @param {string} label */
     const tab = (id, label) => html`<button type="button" class="tab" aria-pressed=${String(this.#tab === id)} @click=${() => { this.#tab = id; this.update(); }}>${label}</button>`;
     return html`<div class="outcome">
@@ -251,10 +281,7 @@ class TryItem extends View {
   #as() {
     if (this.kind !== 'tools' || this.#value === undefined) return '';
     const args = stringify(this.#value);
-    const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
-    const base = root.replace(/ui\/$/, '');
-    const at = this.page.server === '*' ? `${base}mcp` : `${base}${encodeURIComponent(this.page.server)}/mcp`;
-    const call = `mcp-bridge call ${quote(at)} ${quote(this.entry.name)} --json ${quote(args)}`;
+    const call = command(this.page.server, this.entry.name, args);
     return html`<details class="card"><summary>the same in a terminal</summary><pre tabindex="0">${call}</pre><div class="actions">${copy('copy the command', call)}${copy('copy the arguments', args)}</div></details>`;
   }
 }

@@ -7,6 +7,7 @@ import { Client, legacy, modern, revisions } from './mcp.js';
 import { Page, to } from './page.js';
 import { fault } from './parts.js';
 import { parse, stringify } from './json.js';
+import { addressOf, saved, unsave } from './saved.js';
 import './try-item.js';
 
 /** The name under which all servers are one. */
@@ -30,7 +31,7 @@ class Try extends Page {
   #error = /** @type {any} */ (undefined);
   #opening = false;
   /** What the client says it can. */
-  #can = { elicitation: true, sampling: true, roots: false };
+  #can = { elicitation: true, sampling: true, roots: false, tasks: true };
   #roots = 'file:///';
   #search = '';
   /** The messages of the wire, the oldest first. @type {{at: number, to: string, message: any}[]} */
@@ -76,6 +77,7 @@ class Try extends Page {
     if (this.#can.elicitation) capabilities.elicitation = { form: {}, url: {} };
     if (this.#can.sampling) capabilities.sampling = {};
     if (this.#can.roots) capabilities.roots = {};
+    if (this.#can.tasks && this.revision === modern) capabilities.extensions = { 'io.modelcontextprotocol/tasks': {} };
     const name = this.server === together ? 'the bridge' : this.server;
     const client = new Client({
       url: this.server === together ? `${root}mcp` : `${root}mcp/${encodeURIComponent(this.server)}`,
@@ -139,16 +141,23 @@ class Try extends Page {
     queueMicrotask(() => this.#open());
     const servers = this.store.state.status?.servers ?? [];
     const go = (/** @type {any} */ e) => { location.hash = to('try', e.target.value) + (this.revision === modern ? '' : `?revision=${this.revision}`); };
-    /** @param {'elicitation'|'sampling'|'roots'} name */
+    /** @param {'elicitation'|'sampling'|'roots'|'tasks'} name */
     const ability = (name) => html`<label><input type="checkbox" .checked=${this.#can[name]} @change=${(/** @type {any} */ e) => { this.#can = { ...this.#can, [name]: e.target.checked }; this.update(); }} /> ${name}</label>`;
     return html`<h1>Try</h1>
       <div class="line options">
         <label for="server">server</label><select id="server" .value=${this.server} @change=${go}><option value="">choose</option>${servers.map((/** @type {any} */ s) => html`<option value=${s.name} selected=${s.name === this.server}>${s.name}</option>`)}<option value=${together} selected=${this.server === together}>all as one</option></select>
         <label for="revision">speak as</label><select id="revision" .value=${this.revision} @change=${(/** @type {any} */ e) => this.ask('revision', e.target.value === modern ? '' : e.target.value)}>${revisions.map((r) => html`<option value=${r} selected=${r === this.revision}>${r}${r === legacy ? ' (with a session)' : ''}</option>`)}</select>
-        <span class="choices" role="group" aria-label="the client's capabilities">${ability('elicitation')}${ability('sampling')}${ability('roots')}</span>
+        <span class="choices" role="group" aria-label="the client's capabilities">${ability('elicitation')}${ability('sampling')}${ability('roots')}${this.revision === modern ? ability('tasks') : ''}</span>
         ${this.#can.roots ? html`<span class="line"><label for="roots">roots</label><input id="roots" .value=${this.#roots} @change=${(/** @type {any} */ e) => { this.#roots = e.target.value; }} /></span>` : ''}
       </div>
-      ${this.#body()}`;
+      ${this.#saved()}${this.#body()}`;
+  }
+
+  /** Calls that somebody has saved, in this browser. */
+  #saved() {
+    const who = this.store.me?.principal ?? '';
+    const all = saved(who).filter((c) => !this.server || c.server === this.server);
+    return all.length ? html`<details class="card"><summary>${all.length} saved calls</summary><ul class="entries">${all.map((c) => html`<li key=${c.name}><a href=${addressOf(c)}>${c.name}</a> <span class="quiet">${c.server} ${c.tool}</span> <button type="button" class="small" aria-label=${`remove ${c.name}`} @click=${() => { unsave(who, c.name); this.update(); }}>remove</button></li>`)}</ul></details>` : '';
   }
 
   #body() {

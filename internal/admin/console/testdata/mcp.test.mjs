@@ -197,7 +197,7 @@ test('errors', async () => {
     [() => new Response('no such thing', { status: 404 }), (e) => e instanceof HttpError && /404: no such thing/.test(e.message)],
     [() => json({ error: { code: 'denied', message: 'not for you' } }, { status: 403 }), (e) => e instanceof HttpError && /403: not for you/.test(e.message)],
     [() => sse({ jsonrpc: '2.0', method: 'notifications/message', params: {} }), (e) => /before the answer/.test(e.message)],
-    [(m) => json(result(m.id, { resultType: 'task', taskId: '1' })), (e) => /type task/.test(e.message)],
+    [(m) => json(result(m.id, { resultType: 'odd', taskId: '1' })), (e) => /type odd/.test(e.message)],
   ]) {
     const { client } = rig(modern, (m) => m.method === 'tools/call' && response(m));
     await assert.rejects(client.request('tools/call', { name: 'x' }), check);
@@ -233,4 +233,69 @@ test('streams of events, however they are cut', async () => {
     for await (const e of events(body)) got.push(`${e.id ?? ''}|${e.event}|${e.data}`);
     assert.deepEqual(got, ['1|a|x\ny', '|message|z', '2|message|ü'], `in parts of ${size}`);
   }
+});
+
+test('a task of 2025-11-25 is asked for until it ends, and its result is that of the call', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const states = ['working', 'working', 'completed'];
+  const { client, seen } = rig(legacy, (m) => {
+    if (m.method === 'tools/call') return json(result(m.id, { task: { taskId: 't1', status: states.shift(), pollInterval: 5 } }));
+    if (m.method === 'tasks/get') { assert.equal(m.params.taskId, 't1'); return json(result(m.id, { taskId: 't1', status: states.shift(), statusMessage: 'soon' })); }
+    return m.method === 'tasks/result' && json(result(m.id, { content: [{ type: 'text', text: 'done' }] }));
+  });
+  await client.open();
+  const told = [];
+  const call = client.request('tools/call', { name: 'x', task: { ttl: 1 } }, { task: (s) => told.push(s.status) });
+  const ended = { value: false };
+  call.finally(() => { ended.value = true; });
+  while (!ended.value) {
+    await new Promise((done) => setImmediate(done));
+    t.mock.timers.tick(100);
+  }
+  assert.equal((await call).content[0].text, 'done');
+  assert.deepEqual(told, ['working', 'working', 'completed']);
+  assert.deepEqual(seen.slice(3).map((s) => s.m.method), ['tools/call', 'tasks/get', 'tasks/get', 'tasks/result']);
+  await client.close();
+});
+
+test('a task of 2026-07-28 has its result with it, and asks by it', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const question = { method: 'elicitation/create', params: { message: 'who?' } };
+  const states = [{ status: 'input_required', inputRequests: { a: question } }, { status: 'input_required', inputRequests: { a: question } }, { status: 'completed', result: { content: [], isError: false } }];
+  const asked = [];
+  const { client, seen } = rig(modern, (m, init) => {
+    if (m.method === 'tools/call') return json(result(m.id, { resultType: 'task', taskId: 't1', status: 'working', pollIntervalMs: 100 }));
+    if (!m.method?.startsWith('tasks/')) return undefined;
+    assert.equal(init.headers['Mcp-Name'], 't1');
+    return json(result(m.id, m.method === 'tasks/get' ? { resultType: 'complete', taskId: 't1', ...states.shift() } : { resultType: 'complete' }));
+  }, { ask: async (r) => { asked.push(r.method); return { action: 'accept', content: { name: 'kim' } }; } });
+  await client.open();
+  const call = client.request('tools/call', { name: 'x' });
+  const ended = { value: false };
+  call.finally(() => { ended.value = true; });
+  while (!ended.value) {
+    await new Promise((done) => setImmediate(done));
+    t.mock.timers.tick(1000);
+  }
+  assert.deepEqual(await call, { content: [], isError: false });
+  assert.deepEqual(asked, ['elicitation/create'], 'each question is asked once');
+  assert.deepEqual(seen.slice(1).map((s) => s.m.method), ['tools/call', 'tasks/get', 'tasks/update', 'tasks/get', 'tasks/get']);
+  assert.deepEqual(seen.find((s) => s.m.method === 'tasks/update').m.params.inputResponses, { a: { action: 'accept', content: { name: 'kim' } } });
+  await client.close();
+});
+
+test('who cancels a call cancels its task, and a task that fails says why', async () => {
+  for (const [revision, first] of [[legacy, { task: { taskId: 't1', status: 'working' } }], [modern, { resultType: 'task', taskId: 't1', status: 'working' }]]) {
+    const stop = new AbortController();
+    const { client, seen } = rig(revision, (m) => m.method === 'tools/call' && json(result(m.id, first)));
+    await client.open();
+    await assert.rejects(client.request('tools/call', { name: 'x', task: {} }, { signal: stop.signal, task: () => stop.abort() }), { name: 'AbortError' });
+    assert.deepEqual(seen.at(-1).m.method, 'tasks/cancel');
+    assert.equal(seen.at(-1).m.params.taskId, 't1');
+    await client.close();
+  }
+  const { client } = rig(modern, (m) => m.method === 'tools/call' && json(result(m.id, { resultType: 'task', taskId: 't1', status: 'failed', error: { code: -32000, message: 'no disk' } })));
+  await client.open();
+  await assert.rejects(client.request('tools/call', { name: 'x' }), { message: 'no disk', code: -32000 });
+  await client.close();
 });

@@ -30,12 +30,33 @@ test('who signs in next sees nothing of who has signed out, and has a stream', a
   store.forget();
   assert.equal(streams[0].readyState, 2);
   assert.deepEqual([store.me, store.paused, store.live], [undefined, false, false]);
-  assert.deepEqual({ ...store.state }, { calls: new Map(), lines: [], dropped: 0, totals: [] });
+  assert.deepEqual({ ...store.state }, { calls: new Map(), lines: [], messages: [], dropped: 0, totals: [] });
 
   store.watch(['servers', 'log']); // the same page of somebody else
   assert.equal(streams.length, 2, 'the same topics are followed again');
   streams[1].tell('snapshot', { status: { servers: [] } });
   assert.ok(store.live);
+  store.stop();
+});
+
+test('messages have numbers and a bound, and what is missed is counted', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const store = new Store();
+  store.watch(['traffic'], '&payloads=true');
+  const stream = streams.at(-1);
+  assert.match(stream.address, /topics=traffic&payloads=true$/);
+  stream.tell('snapshot', {});
+  for (let i = 0; i < 2100; i++) stream.tell('message', { id: String(i) });
+  assert.equal(store.state.messages.length, 2000);
+  assert.deepEqual([store.state.messages[0].id, store.state.messages.at(-1).n], ['100', 2100]);
+  stream.dispatchEvent(new Event('error'));
+  assert.equal(store.live, false);
+  stream.tell('resumed', { missed: 7 });
+  assert.deepEqual([store.live, store.state.dropped], [true, 7]);
+  store.watch(['traffic'], '&payloads=true');
+  assert.equal(streams.at(-1), stream, 'the same is not followed anew');
+  store.watch(['traffic']);
+  assert.notEqual(streams.at(-1), stream, 'another query is');
   store.stop();
 });
 

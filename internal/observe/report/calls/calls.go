@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/report/traffic"
 	"github.com/mcp-bridge/bridge/internal/ring"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -56,7 +57,23 @@ type Row struct {
 	In      int      `json:"bytes_in"`
 	Out     int      `json:"bytes_out,omitempty"`
 	Marks   []Mark   `json:"marks,omitempty"`
+
+	// Carried is what it asked, and was answered; nil unless that is kept.
+	Carried *Carried `json:"-"`
 }
+
+// Carried is what a call asked and was answered: JSON without what may be a secret, cut
+// where it is long.
+type Carried struct {
+	Arguments string `json:"arguments,omitempty"`
+	Result    string `json:"result,omitempty"`
+}
+
+// maxCarried bounds each of them, in bytes; what is larger than maxLooked is not kept.
+const (
+	maxCarried = 4 << 10
+	maxLooked  = 64 << 10
+)
 
 // Mark is something that has happened during a call.
 type Mark struct {
@@ -78,6 +95,12 @@ type Watcher interface {
 
 // Calls are those of all servers. Its methods may be called concurrently.
 type Calls struct {
+	// Traffic is told of the messages of clients. Who looks at that looks at calls too.
+	Traffic *traffic.Traffic
+	// Keeps reports whether what calls carry is kept while somebody looks; nil means no. It
+	// is set before the first call.
+	Keeps func() bool
+
 	on       atomic.Bool
 	watchers atomic.Pointer[[]Watcher]
 
@@ -90,6 +113,7 @@ type Calls struct {
 	under    map[key]*call
 	recent   ring.Ring[*Row]
 	failures map[string]*ring.Ring[*Row]
+	times    map[string]*times // of servers
 }
 
 // key tells a call from others: one for the lists of several servers goes to each.
@@ -100,7 +124,7 @@ type key struct {
 
 // New returns the calls of a bridge at which nobody looks.
 func New() *Calls {
-	return &Calls{under: map[key]*call{}, failures: map[string]*ring.Ring[*Row]{}, recent: ring.New[*Row](maxRecent)}
+	return &Calls{Traffic: &traffic.Traffic{}, under: map[key]*call{}, failures: map[string]*ring.Ring[*Row]{}, recent: ring.New[*Row](maxRecent)}
 }
 
 // Look has calls watched until done is called, and a minute longer. w is told of them; nil
@@ -154,7 +178,7 @@ func (c *Calls) off() {
 		return
 	}
 	c.on.Store(false)
-	c.under, c.recent, c.timer, c.since = map[key]*call{}, ring.New[*Row](maxRecent), nil, time.Time{}
+	c.under, c.recent, c.timer, c.since, c.times = map[key]*call{}, ring.New[*Row](maxRecent), nil, time.Time{}, nil
 }
 
 // Close ends it for good.
@@ -192,7 +216,39 @@ func (w *watched) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message
 		return w.Upstream.Call(ctx, q)
 	}
 	defer one.left()
-	return w.Upstream.Call(ctx, &one.request)
+	one.exchange = w.c.Traffic.Asked(w.server, one.row.Session, one.row.Principal, q.Message)
+	a, err := w.Upstream.Call(ctx, &one.request)
+	if err != nil {
+		one.exchange.Failed(told(err))
+	} else {
+		one.exchange.Answered(a)
+	}
+	return a, err
+}
+
+// Notify passes on what a client tells.
+func (w *watched) Notify(ctx context.Context, q *bridge.Request) error {
+	if w.c.on.Load() && q.From != nil {
+		w.c.Passed(w.server, "", q.From, true, nil, q.Message)
+	}
+	return w.Upstream.Notify(ctx, q)
+}
+
+// Tap returns what makes the taps of the connections to that server; nil if nobody ever
+// looks.
+func (c *Calls) Tap(server string) func(principal string) bridge.Tap {
+	if c == nil {
+		return nil
+	}
+	return func(principal string) bridge.Tap { return c.Traffic.Wire(server, principal) }
+}
+
+// Passed tells who looks at messages of one between a client and the bridge that belongs to
+// no request of the client's. id stands in the place of its own.
+func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
+	if c != nil && c.on.Load() {
+		c.Traffic.Pass(traffic.Where{Side: traffic.Client, Server: server, Principal: from.Principal, Session: session}, toServer, id, m, nil)
+	}
 }
 
 // call is one that is under way, and the Client of it.
@@ -204,6 +260,8 @@ type call struct {
 	marks   []Mark // guarded by c.mu
 	request bridge.Request
 	cancel  context.CancelCauseFunc
+
+	exchange *traffic.Exchange // nil while nobody looks at messages
 }
 
 // begin notes that a call begins. It returns nil when there are too many.
@@ -291,6 +349,7 @@ func (o *call) Notify(n *jsonrpc.Message) {
 		}
 		o.mark("progress", text)
 	}
+	o.exchange.Said(n)
 	o.Client.Notify(n)
 }
 
@@ -326,6 +385,9 @@ func (c *Calls) Take(p *report.Report) {
 	case on && p.Request.Method == "tools/call" && p.Answer != nil && gjson.GetBytes(p.Answer.Result, "isError").Bool():
 		row.Outcome, failed = ToolError, true
 	}
+	if on && c.Keeps != nil && c.Keeps() {
+		row.Carried = c.carried(p)
+	}
 	c.mu.Lock()
 	k := key{p.Call, p.Server}
 	if one := c.under[k]; one != nil {
@@ -337,6 +399,7 @@ func (c *Calls) Take(p *report.Report) {
 	}
 	if on {
 		c.recent.Add(row)
+		c.took(row, p.Outcome)
 	}
 	if failed {
 		c.fail(row)
@@ -345,6 +408,22 @@ func (c *Calls) Take(p *report.Report) {
 	if on {
 		c.tell(func(w Watcher) { w.Ended(row) })
 	}
+}
+
+// carried returns what a call carried.
+func (c *Calls) carried(p *report.Report) *Carried {
+	shown := func(raw []byte) string {
+		if len(raw) == 0 || len(raw) > maxLooked {
+			return ""
+		}
+		text, _ := c.Traffic.Mask(raw, maxCarried)
+		return string(text)
+	}
+	out := &Carried{Arguments: shown([]byte(gjson.GetBytes(p.Request.Params, "arguments").Raw))}
+	if p.Answer != nil && p.Answer.Error == nil {
+		out.Result = shown(p.Answer.Whole())
+	}
+	return out
 }
 
 // fail notes a failure. The caller holds c.mu.

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/report/traffic"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -208,6 +209,59 @@ func TestShow(t *testing.T) {
 	})
 }
 
+// It is known how long the last calls of a server took that it has answered, while somebody
+// looks, of 15 minutes at most.
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took time.Duration
+		var fails error
+		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+			time.Sleep(took)
+			return jsonrpc.NewResult(nil, []byte(`{}`)), fails
+		})
+		call := func(d time.Duration) {
+			took = d
+			_, _ = r.call(t.Context(), "dev", "x")
+		}
+		is := func(when string, p50, p95 float64, known bool) {
+			t.Helper()
+			if a, b, ok := r.c.Times("one"); ok != known || ok && (a != p50 || b != p95) {
+				t.Errorf("%s: %v, %v, %t; want %v, %v, %t", when, a, b, ok, p50, p95, known)
+			}
+		}
+		call(time.Second)
+		is("nobody looks", 0, 0, false)
+		done := r.c.Look(nil, none)
+		is("no call yet", 0, 0, false)
+		call(7 * time.Millisecond)
+		is("one call", 7, 7, true)
+		for n := range 99 { // 8 ms, and 1 to 99
+			call(time.Duration(n+1) * time.Millisecond)
+		}
+		is("100 calls", 49, 94, true)
+		fails = bridge.ErrLost
+		for range 50 {
+			call(time.Hour / 1000)
+		}
+		fails = nil
+		is("calls without an answer", 49, 94, true)
+		if _, _, ok := r.c.Times("two"); ok {
+			t.Error("of a server that nobody has called")
+		}
+		for range 3 * maxTimed {
+			call(2 * time.Millisecond)
+		}
+		is("the last of many", 2, 2, true)
+		time.Sleep(timedFor + recount)
+		is("long after", 0, 0, false)
+		call(4 * time.Millisecond)
+		is("again", 4, 4, true)
+		done()
+		time.Sleep(2 * linger)
+		is("nobody looks any more", 0, 0, false)
+	})
+}
+
 // What is kept is bounded.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +295,11 @@ func BenchmarkCall(b *testing.B) {
 		name string
 		wrap bool
 		look Watcher
-	}{{"without", false, nil}, {"nobody looks", true, nil}, {"somebody looks", true, quiet{}}} {
+		// messages says that somebody looks at these too, and carried that it is with what
+		// they carry.
+		messages, carried bool
+	}{{"without", false, nil, false, false}, {"nobody looks", true, nil, false, false}, {"somebody looks", true, quiet{}, false, false},
+		{"somebody looks at messages", true, quiet{}, true, false}, {"and at what they carry", true, quiet{}, true, true}} {
 		b.Run(tc.name, func(b *testing.B) {
 			c := New()
 			defer c.Close()
@@ -253,6 +311,10 @@ func BenchmarkCall(b *testing.B) {
 			if tc.look != nil {
 				defer c.Look(tc.look, none)()
 			}
+			if tc.messages {
+				c.Traffic.Mask = func(raw []byte, most int) ([]byte, bool) { return raw[:min(len(raw), most)], len(raw) <= most }
+				defer c.Traffic.Look(reader(tc.carried))()
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				came := reports.Arrive(new(report.Arrival), "1f0c9a7e", nil)
@@ -263,6 +325,12 @@ func BenchmarkCall(b *testing.B) {
 		})
 	}
 }
+
+// reader looks at messages; true with what they carry.
+type reader bool
+
+func (r reader) Wants(string, string) (it, payload bool) { return true, bool(r) }
+func (reader) Passed(*traffic.Message)                   {}
 
 type quiet struct{}
 

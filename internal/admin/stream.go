@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/mcp-bridge/bridge/internal/observe/logs"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
+	"github.com/mcp-bridge/bridge/internal/observe/report/traffic"
 )
 
 // How many streams of events there may be.
@@ -53,17 +55,24 @@ func (s *Streams) Enter(c *Caller, alone bool) (leave func(), ok bool) {
 type Looker struct {
 	*Feed
 	Who *Caller
+	// Server and Session are those whose messages it wants; empty means all.
+	Server, Session string
+	// Payloads reports whether it gets what messages carry.
+	Payloads func() bool
 }
 
-var _ calls.Watcher = Looker{}
+var (
+	_ calls.Watcher   = (*Looker)(nil)
+	_ traffic.Watcher = (*Looker)(nil)
+)
 
 // Begun implements calls.Watcher.
-func (l Looker) Begun(r *calls.Row) { l.row("call.begin", r) }
+func (l *Looker) Begun(r *calls.Row) { l.row("call.begin", r) }
 
 // Ended implements calls.Watcher.
-func (l Looker) Ended(r *calls.Row) { l.row("call.end", r) }
+func (l *Looker) Ended(r *calls.Row) { l.row("call.end", r) }
 
-func (l Looker) row(kind string, r *calls.Row) {
+func (l *Looker) row(kind string, r *calls.Row) {
 	if l.Who.Sees(r.Principal) {
 		l.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks)})
 	}
@@ -76,14 +85,27 @@ type markEvent struct {
 }
 
 // Marked implements calls.Watcher.
-func (l Looker) Marked(r *calls.Row, m calls.Mark) {
+func (l *Looker) Marked(r *calls.Row, m calls.Mark) {
 	if l.Who.Sees(r.Principal) {
 		l.Put(Event{Type: "call.mark", Data: markEvent{r.ID, m}, Size: 80 + len(m.Text)})
 	}
 }
 
+// Wants implements traffic.Watcher.
+func (l *Looker) Wants(server, session string) (it, payload bool) {
+	if !l.Who.Look || l.Server != "" && l.Server != server || l.Session != "" && !strings.HasPrefix(session, l.Session) {
+		return false, false
+	}
+	return true, l.Payloads()
+}
+
+// Passed implements traffic.Watcher.
+func (l *Looker) Passed(m *traffic.Message) {
+	l.Put(Event{Type: "message", Data: m, Size: m.Weight()})
+}
+
 // Line takes a line of the log.
-func (l Looker) Line(one *logs.Line) {
+func (l *Looker) Line(one *logs.Line) {
 	n := 120 + len(one.Text)
 	for name, text := range one.Attrs {
 		n += len(name) + len(text)

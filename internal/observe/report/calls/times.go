@@ -1,0 +1,87 @@
+package calls
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/ring"
+)
+
+// Of how many calls of a server it is known how long they took, and for how long.
+const (
+	maxTimed = 256
+	timedFor = 15 * time.Minute
+)
+
+// times is how long the last calls of a server took.
+type times struct {
+	last ring.Ring[timed]
+	// How it was when it was counted last.
+	p50, p95 float64
+	counted  time.Time
+	fresh    bool // nothing has come since
+}
+
+// timed is one call.
+type timed struct {
+	ended time.Time
+	took  float64 // in milliseconds
+}
+
+// took notes how long a call took that its server has answered. Subscriptions last as long
+// as somebody listens. The caller holds c.mu.
+func (c *Calls) took(r *Row, outcome bridge.Outcome) {
+	if r.Server == "" || r.Method == era.Listen || outcome != bridge.Answered && outcome != bridge.ErrorAnswer {
+		return
+	}
+	of := c.times[r.Server]
+	if of == nil {
+		if c.times == nil || len(c.times) >= maxServers {
+			c.times = map[string]*times{}
+		}
+		of = &times{last: ring.New[timed](maxTimed)}
+		c.times[r.Server] = of
+	}
+	of.last.Add(timed{time.Now(), *r.Took})
+	of.fresh = false
+}
+
+// recount is how often it is counted at most when nothing has come.
+const recount = 10 * time.Second
+
+// Times returns within which time half of the last calls of a server were answered, and 95 of
+// 100, in milliseconds. ok is false if nothing is known of any: nobody looks, or nobody calls.
+func (c *Calls) Times(server string) (p50, p95 float64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.times[server]
+	if of == nil {
+		return 0, 0, false
+	}
+	now := time.Now()
+	if !of.fresh || now.Sub(of.counted) >= recount {
+		var all []float64
+		of.last.Newest(func(t timed) bool {
+			if now.Sub(t.ended) > timedFor {
+				return false
+			}
+			all = append(all, t.took)
+			return true
+		})
+		of.counted, of.fresh, of.p50, of.p95 = now, true, -1, -1
+		if len(all) > 0 {
+			slices.Sort(all)
+			of.p50, of.p95 = quantile(all, 0.5), quantile(all, 0.95)
+		}
+	}
+	return of.p50, of.p95, of.p50 >= 0
+}
+
+// quantile returns the smallest of the values, which are sorted, that so large a part of them
+// does not exceed.
+func quantile(sorted []float64, part float64) float64 {
+	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
+}
