@@ -424,12 +424,12 @@ await step('traffic', async () => {
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   const rows = page.locator('.row.traffic');
-  await rows.filter({ hasText: /→ client .*tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /→ odd .*tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← odd .*result of tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← client .*result of tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /→ client \w+\s*tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /→ odd\s*tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).waitFor();
+  await rows.filter({ hasText: /← client \w+\s*result of tools\/call markup/ }).waitFor();
   await shot('traffic');
-  await rows.filter({ hasText: /← odd .*result of tools\/call markup/ }).getByRole('button').click();
+  await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
   const card = page.getByRole('region', { name: 'the chosen message' });
   await card.getByText('after its request').waitFor();
   assert.equal(await page.getByText('what they carry').count(), 0, 'payloads are not switched on here');
@@ -592,7 +592,7 @@ await step('signing in and out', async () => {
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   await other.close();
-  await page.locator('.row.traffic', { hasText: /← odd .*result of tools\/call markup/ }).getByRole('button').click();
+  await page.locator('.row.traffic', { hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
   await page.locator('section.card pre', { hasText: '<script>window.hurt=1</script>' }).waitFor();
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await audit(), []);

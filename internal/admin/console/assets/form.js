@@ -26,6 +26,8 @@ export class SchemaForm extends View {
   #typed = new Map();
   /** @type {Map<string, string[]>} */
   #completions = new Map();
+  /** What is wrong, by path. @type {Map<string, string>} */
+  found = new Map();
   /** @type {any} */
   #made = {};
 
@@ -36,12 +38,11 @@ export class SchemaForm extends View {
   }
 
   view() {
-    const found = new Map();
+    this.found = new Map();
     for (const p of problems(this.field, this.value)) {
       const key = stringify(p.path);
-      if (this.strict || p.message !== 'is needed') found.set(key, p.message);
+      if (this.strict || p.message !== 'is needed') this.found.set(key, p.message);
     }
-    this.found = found;
     const root = this.field;
     if (root.kind === 'object') {
       const inner = this.#members(root, []);

@@ -40,6 +40,8 @@ class TryItem extends View {
   #outcome = undefined;
   #tab = 'result';
   #subscribed = false;
+  /** Completes what is typed, the same function each time: so the form is not shown anew. @type {((name: string, text: string) => Promise<string[]>)|undefined} */
+  completes = undefined;
   /** @type {any} */
   #schema = undefined;
   /** @type {string[]} addresses of blobs */
@@ -169,7 +171,7 @@ class TryItem extends View {
     const said = [a.readOnlyHint ? 'reads only' : a.destructiveHint ? '! destructive' : '', a.idempotentHint ? 'may be repeated' : '', a.openWorldHint === false ? 'closed world' : '', e.mimeType ?? ''].filter(Boolean).join(' · ');
     const wrongText = this.#text === undefined || this.#taken(this.#text) ? '' : 'This is no JSON yet.';
     const completes = this.kind === 'prompts' || this.kind === 'templates' ? (/** @type {string} */ n, /** @type {string} */ t) => this.#complete(n, t) : undefined;
-    this.completes ??= completes; // the same function each time, so that the form is not shown anew
+    this.completes ??= completes;
     return html`<section class="item" aria-label=${e.name} @keydown=${(/** @type {any} */ k) => { if (k.key === 'Enter' && (k.ctrlKey || k.metaKey)) { k.preventDefault(); this.#call(); } }}>
       <h2>${e.title ?? e.name}</h2>
       ${e.title && e.title !== e.name ? html`<p><code>${e.name}</code></p>` : ''}
