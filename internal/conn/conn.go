@@ -122,7 +122,7 @@ func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
 // passed tells who looks of a message.
 func (c *Conn) passed(toServer bool, id []byte, m *jsonrpc.Message) {
 	if c.tap != nil && c.tap.On() {
-		c.tap.Passed(toServer, id, m)
+		c.tap.Passed(toServer, bytes.Clone(id), m) // a copy, so that ids of calls need no memory of their own while nobody looks
 	}
 }
 

@@ -26,13 +26,14 @@ func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	if err != nil {
 		return nil, err
 	}
-	up = s.tools.Wrap(up)                                                    // above what is kept, which it asks for lists as they are now
-	up = l.Wrap(up)                                                          // below it are the server's words, and its era
-	up = s.rates.Wrap(up)                                                    // what clients ask, not what lift asks for them; by the server's own names
-	up = s.tasks.Wrap(up)                                                    // a principal's own tasks; stateless clients have sealed handles
-	up = s.filter.Wrap(up)                                                   // from here on the names that clients see,
-	up = s.filter.Granted(up)                                                // which grants are about
-	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(up))), nil // what is refused is reported too
+	up = s.tools.Wrap(up)     // above what is kept, which it asks for lists as they are now
+	up = l.Wrap(up)           // below it are the server's words, and its era
+	up = s.rates.Wrap(up)     // what clients ask, not what lift asks for them; by the server's own names
+	up = s.tasks.Wrap(up)     // a principal's own tasks; stateless clients have sealed handles
+	up = s.filter.Wrap(up)    // from here on the names that clients see,
+	up = s.filter.Granted(up) // which grants are about
+	up = s.drained.Wrap(up)   // what it refuses is reported, and what the bridge asks for passes below it
+	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(up)), nil
 }
 
 // stateless returns what the calls of all stateless clients go to. The pool finds
@@ -85,7 +86,8 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 func (s *server) asMember() *aggregate.Server {
 	return &aggregate.Server{
 		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Remembers: s.cache != nil && len(s.o.Forward) == 0,
-		Stateless: s.statelessCalls, Session: s.session, Serves: s.filter.Serves, Shows: s.filter.Shows, Greeting: s.health.Greeting, Failing: func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
+		Stateless: s.statelessCalls, Session: s.session, Serves: s.filter.Serves, Shows: s.filter.Shows, Greeting: s.health.Greeting,
+		Failing: func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
 		Await: func(from *bridge.Caller, told func()) (stop func()) {
 			return s.drained.Await(told, func() func() { return s.health.Await(s.caller(from), told) })
 		},

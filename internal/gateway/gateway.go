@@ -229,9 +229,10 @@ func New(o Options) *Gateway {
 	b := &Gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
 		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
-		version: cmp.Or(o.Version, "dev"),
-		offer:   cmp.Or(o.Offer, OfferAll),
-		workers: workers.New(), drains: drain.New(o.Calls != nil),
+		version:  cmp.Or(o.Version, "dev"),
+		offer:    cmp.Or(o.Offer, OfferAll),
+		workers:  workers.New(),
+		drains:   drain.New(o.Calls != nil),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error

@@ -234,8 +234,9 @@ func newPool(s *server, lanes int) *stateless.Pool {
 			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
 		},
 		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
-		Open:   func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
-		Refuse: s.tools.Misheaded, Heard: s.cache.Heard,
+		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
+		Refuse:  s.tools.Misheaded,
+		Heard:   s.cache.Heard,
 		Leaving: func() (context.Context, func()) { return s.b.force, s.lane.Budget.Leaving() },
 		Places:  s.b.cluster.Places, Homed: s.o.Homed, Process: s.o.Process,
 	})
