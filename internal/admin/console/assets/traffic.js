@@ -1,6 +1,7 @@
 // Traffic: messages as they pass, on both sides of the bridge, for as long as this page is open.
 import { html } from './dom.js';
 import { passes, terms } from './filter.js';
+import { parse, stringify } from './json.js';
 import { Page } from './page.js';
 import { badge, copy } from './parts.js';
 import { bytes, clock, duration } from './text.js';
@@ -67,9 +68,14 @@ class Traffic extends Page {
       <h2>${arrow(m)} ${what(m)} ${m.name ?? ''}</h2>
       <dl class="facts">${fact('at', m.at)}${fact('between', m.side === 'client' ? 'a client and the bridge' : 'the bridge and the server')}${fact('server', m.server)}${fact('caller', m.principal)}${fact('session', m.session)}
         ${fact('kind', m.kind)}${fact('id', m.id)}${fact('size', bytes(m.bytes))}${fact('after its request', m.took_ms === undefined ? '' : duration(m.took_ms))}${fact('code', m.code)}</dl>
-      ${m.payload ? html`<h3>what it carries${m.cut ? ', cut' : ''}</h3><long-text .text=${m.payload}></long-text>` : m.cut ? html`<p>It is too large to be shown.</p>` : ''}
+      ${m.payload ? html`<h3>what it carries${m.cut ? ', cut' : ''}</h3><long-text .text=${spread(m.payload)}></long-text>` : m.cut ? html`<p>It is too large to be shown.</p>` : ''}
       <div class="actions">${m.payload ? copy('copy it', m.payload) : ''}<button type="button" @click=${() => this.#open(m.n)}>close</button></div></section>`;
   }
+}
+
+/** JSON with line breaks, to be read. @param {string} text */
+function spread(text) {
+  try { return stringify(parse(text), 2); } catch { return text; }
 }
 
 /** Saves messages as lines of JSON. @param {any[]} rows */
