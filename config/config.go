@@ -149,14 +149,14 @@ type Server struct {
 	// as inprocess makes of one written with the official SDK.
 	Adapter bridge.Adapter `yaml:"-"`
 	// Stdio runs the server as a child process.
-	Stdio *stdio.Config `yaml:"stdio" effect:"next"`
+	Stdio *stdio.Config `yaml:"stdio" effect:"renew"`
 	// HTTP reaches a remote server over Streamable HTTP, or HTTP+SSE if it speaks
 	// only that.
-	HTTP *httpclient.Config `yaml:"http" effect:"next"`
+	HTTP *httpclient.Config `yaml:"http" effect:"renew"`
 	// SSE reaches a remote server over HTTP+SSE.
-	SSE *httpclient.Config `yaml:"sse" effect:"next"`
+	SSE *httpclient.Config `yaml:"sse" effect:"renew"`
 	// Rest makes a server of an HTTP API.
-	Rest *rest.Config `yaml:"rest" effect:"next"`
+	Rest *rest.Config `yaml:"rest" effect:"renew"`
 	// Era says in which era of the protocol the server is spoken to: EraAuto (the
 	// default), EraLegacy or EraModern. HTTP+SSE is always legacy.
 	Era string `yaml:"era" effect:"next"`
@@ -180,7 +180,7 @@ type Server struct {
 	Scopes Scopes `yaml:"scopes" effect:"live"`
 	// Identity has claims of the caller's token that the server is told, by the names of
 	// headers, or of environment variables of a child process. Default: nothing.
-	Identity map[string]string `yaml:"identity" effect:"next"`
+	Identity map[string]string `yaml:"identity" effect:"renew"`
 	// Prefix stands before the names of the server's tools and prompts where
 	// several servers are offered as one: up to 40 letters, digits, '_', '.' and
 	// '-'; empty means none. Default: the server's name and the separator.

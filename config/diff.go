@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -21,6 +22,10 @@ type Effect string
 const (
 	// EffectLive counts for the next call. Nothing is closed.
 	EffectLive Effect = "live"
+	// EffectRenew counts at once: open sessions get another connection as soon as they
+	// call, and the former one is closed when its calls have ended. With it, other
+	// settings of the server that have changed count, too.
+	EffectRenew Effect = "renew"
 	// EffectNext counts for sessions that begin from now on at the server's own address,
 	// for clients without sessions, and for sessions that have all servers as one. Other
 	// sessions keep the former settings until they end.
@@ -146,7 +151,7 @@ func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
 	case a.Kind() == reflect.Struct && len(keyed(a.Type())) > 0:
 		n := len(d.all)
 		for _, f := range keyed(a.Type()) {
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), cmp.Or(f.effect, effect))
 		}
 		if len(d.all) == n { // what has no key of its own, such as a document that stands in the file
 			d.add(path, reflect.Value{}, reflect.Value{}, effect)
@@ -193,7 +198,7 @@ func same(a, b reflect.Value) bool {
 type field struct {
 	index  int
 	key    string
-	effect Effect // empty but for those of Config and Server
+	effect Effect // empty if it is that of the key above
 }
 
 // fields has the fields of each type of struct that was asked for.
@@ -312,7 +317,11 @@ func (d *diff) server(path string, was, now *Server) {
 	if !same(a, b) {
 		n := len(d.all)
 		for _, f := range keyed(a.Type()) {
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), f.effect)
+			effect := f.effect
+			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(h bridge.Forward) bool { return !slices.Contains(now.Forward, h) }) {
+				effect = EffectRenew
+			}
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
 		}
 		if len(d.all) == n { // the Adapter of a program
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})
@@ -320,7 +329,7 @@ func (d *diff) server(path string, was, now *Server) {
 	}
 	for _, file := range was.read() {
 		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.read(), file) {
-			d.all = append(d.all, Change{Path: path + "." + file.key, From: "content", To: "another content", Effect: EffectNext})
+			d.all = append(d.all, Change{Path: path + "." + file.key, From: "content", To: "another content", Effect: EffectRenew})
 		}
 	}
 }

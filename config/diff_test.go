@@ -88,14 +88,14 @@ func TestDiff(t *testing.T) {
 		{"servers", func(c *Config) { c.Servers[1].Name = "three" }, "servers.two there → removed (live)\nservers.three none → added (live)"},
 		{"servers", func(c *Config) { c.Servers = c.Servers[1:] }, "servers.one there → removed (live)\nservers 2 → 1 (next)"},
 		{"servers", func(c *Config) { slices.Reverse(c.Servers) }, "servers order → another order (live)"},
-		{".stdio", func(c *Config) { c.Servers[0].Stdio.Env = map[string]string{"TOKEN": "s3cr3t"} }, "servers.one.stdio.env (next)"},
-		{".stdio", func(c *Config) { c.Servers[0].Stdio.Args = []string{"s3cr3t"} }, "servers.one.stdio.args (next)"},
+		{".stdio", func(c *Config) { c.Servers[0].Stdio.Env = map[string]string{"TOKEN": "s3cr3t"} }, "servers.one.stdio.env (renew)"},
+		{".stdio", func(c *Config) { c.Servers[0].Stdio.Args = []string{"s3cr3t"} }, "servers.one.stdio.args (renew)"},
 		{".stdio", func(c *Config) { c.Servers[0].Stdio.StopTerm = time.Minute }, "servers.one.stdio.stop_term 0s → 1m0s (next)"},
 		{".http", func(c *Config) {
 			c.Servers[0].Stdio, c.Servers[0].HTTP = nil, &httpclient.Config{URL: "http://s3cr3t"}
-		}, "servers.one.stdio (next)\nservers.one.http (next)"},
-		{".sse", func(c *Config) { c.Servers[0].SSE = &httpclient.Config{} }, "servers.one.sse (next)"},
-		{".rest", func(c *Config) { c.Servers[0].Rest = &rest.Config{} }, "servers.one.rest (next)"},
+		}, "servers.one.stdio (renew)\nservers.one.http (renew)"},
+		{".sse", func(c *Config) { c.Servers[0].SSE = &httpclient.Config{} }, "servers.one.sse (renew)"},
+		{".rest", func(c *Config) { c.Servers[0].Rest = &rest.Config{} }, "servers.one.rest (renew)"},
 		{".era", func(c *Config) { c.Servers[0].Era = EraLegacy }, "servers.one.era auto → legacy (next)"},
 		{".revision", func(c *Config) { c.Servers[0].Revision = "2025-06-18" }, "servers.one.revision none → 2025-06-18 (next)"},
 		{".offer", func(c *Config) { c.Servers[0].Offer = OfferLegacy }, "servers.one.offer none → legacy (next)"},
@@ -104,7 +104,7 @@ func TestDiff(t *testing.T) {
 		{".forward", func(c *Config) { c.Servers[0].Forward = []bridge.Forward{{From: "A", To: "A"}} }, "servers.one.forward (next)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.Tools = map[string]Words{"*": {"a"}} }, "servers.one.scopes.tools (live)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.All = Words{"a"} }, "servers.one.scopes.all (live)"},
-		{".identity", func(c *Config) { c.Servers[0].Identity = map[string]string{"X-User": "sub"} }, "servers.one.identity (next)"},
+		{".identity", func(c *Config) { c.Servers[0].Identity = map[string]string{"X-User": "sub"} }, "servers.one.identity (renew)"},
 		{".prefix", func(c *Config) { c.Servers[0].Prefix = "" }, "servers.one.prefix one__ → none (next)"},
 		{".tools", func(c *Config) { c.Servers[0].Tools.Deny = []string{"a"} }, "servers.one.tools (next)"},
 		{".prompts", func(c *Config) { c.Servers[0].Prompts.Allow = []string{"a"} }, "servers.one.prompts (next)"},
@@ -147,7 +147,7 @@ func TestDiff(t *testing.T) {
 			if !tested[dot+key] {
 				t.Errorf("%s%s has no case here", dot, key)
 			}
-			if !slices.Contains([]Effect{EffectLive, EffectNext, EffectRestart}, effect) {
+			if !slices.Contains([]Effect{EffectLive, EffectRenew, EffectNext, EffectRestart}, effect) {
 				t.Errorf("%s%s has the effect %q", dot, key, effect)
 			}
 		}
@@ -211,6 +211,12 @@ func TestDiffCases(t *testing.T) {
 		t.Errorf("in a cluster: %s", got)
 	}
 	was, now = two(), two()
+	was.Servers[0].Forward = []bridge.Forward{{From: "A", To: "A"}, {From: "B", To: "B"}}
+	now.Servers[0].Forward = was.Servers[0].Forward[1:]
+	if got := lines(Diff(was, now)); got != "servers.one.forward (renew)" {
+		t.Errorf("a header that is not passed on any more: %s", got)
+	}
+	was, now = two(), two()
 	was.Servers[0].Adapter, now.Servers[0].Adapter = program{1}, program{1}
 	if got := Diff(was, now); len(got) > 0 {
 		t.Errorf("the same part of a program: %s", lines(got))
@@ -230,7 +236,7 @@ func TestDiffSecrets(t *testing.T) {
 		return c
 	}
 	got := lines(Diff(read("40001"), read("40002")))
-	if got != "listen 127.0.0.1:${PORT} → 127.0.0.1:${PORT} (restart)\nservers.one.stdio.env (next)" {
+	if got != "listen 127.0.0.1:${PORT} → 127.0.0.1:${PORT} (restart)\nservers.one.stdio.env (renew)" {
 		t.Errorf("changes: %s", got)
 	}
 }
@@ -285,7 +291,7 @@ func TestDiffFiles(t *testing.T) {
 	}
 	write("a.env", "A=2\n")
 	write("ca.pem", "second")
-	if got := lines(Diff(was, read())); got != "servers.one.stdio.env (next)\nservers.two.http.ca_file content → another content (next)" {
+	if got := lines(Diff(was, read())); got != "servers.one.stdio.env (renew)\nservers.two.http.ca_file content → another content (renew)" {
 		t.Errorf("changes: %s", got)
 	}
 }
@@ -303,7 +309,7 @@ func TestDiffDocumented(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "\n#")
 		said := map[string]Effect{}
-		for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\| (live|next|restart)\\b.* \\|$").FindAllStringSubmatch(section, -1) {
+		for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\| (live|renew|next|restart)\\b.* \\|$").FindAllStringSubmatch(section, -1) {
 			for _, key := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[1], -1) {
 				said[key[1]] = Effect(row[2])
 			}

@@ -155,32 +155,13 @@ const (
 	unreadLimit = 5 * time.Second
 )
 
-// complaints counts what is not worth a line each.
-type complaints struct {
-	mu   sync.Mutex // guards the rest
-	next time.Time  // when there may be another line
-	more int        // since the last one
-}
-
 // complainEvery is how often a line may be logged about who was turned away.
 const complainEvery = 10 * time.Second
-
-// due reports whether it is time for a line, and how many had none before it.
-func (c *complaints) due(now time.Time) (more int, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Before(c.next) {
-		c.more++
-		return 0, false
-	}
-	more, c.more, c.next = c.more, 0, now.Add(complainEvery)
-	return more, true
-}
 
 // complain logs that somebody showed no key, or a wrong one. Nothing of what was
 // shown is logged.
 func (s *Server) complain(r *http.Request, path string, why error) {
-	more, ok := s.complaints.due(time.Now())
+	more, ok := s.complaints.Due(complainEvery)
 	if !ok {
 		return
 	}

@@ -111,6 +111,7 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 // nothing.
 func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOptions, settings *gateway.Settings) error {
 	was := s.now.Load()
+	s.claimed()                                      // it remembers the names that c may change
 	before := &table{reached: map[string]*reached{}} // of those that were there and stay: nobody finds the others
 	gone := map[string]*reached{}
 	for name, r := range was.reached {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/openfiles"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 )
 
 // connections bounds the connections of clients that are open at once: anybody can
@@ -21,7 +22,7 @@ type connections struct {
 	log        *slog.Logger
 	most, each int
 	exempt     func(netip.Addr) bool // whose connections may be all
-	complaints complaints
+	complaints sparse.Lines
 	refused    atomic.Uint64
 
 	mu   sync.Mutex // guards the rest
@@ -100,7 +101,7 @@ func (l bounded) Accept() (net.Conn, error) {
 			return &clientConn{Conn: conn, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
 		}
 		l.c.refused.Add(1)
-		if more, ok := l.c.complaints.due(time.Now()); ok {
+		if more, ok := l.c.complaints.Due(complainEvery); ok {
 			l.c.log.Warn("a connection was refused", "from", from.Addr().String(), "err", why, "max_connections", l.c.most, "more", more)
 		}
 		_ = conn.Close()

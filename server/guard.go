@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 )
 
 // guard refuses what a web page in a victim's browser could send: requests
@@ -28,13 +28,13 @@ type guard struct {
 	keyed   bool           // all that is worth reading takes a key, which no page of another site has
 
 	log      *slog.Logger
-	refusals *complaints // when there may be another line about what was refused
+	refusals *sparse.Lines // when there may be another line about what was refused
 }
 
 // newGuard returns the guard of a configuration. It is not changed: another takes its
 // place.
 func newGuard(c *config.Config, log *slog.Logger) *guard {
-	return &guard{log: log, refusals: new(complaints), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus}
+	return &guard{log: log, refusals: new(sparse.Lines), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus}
 }
 
 // What browsers' scripts need of us.
@@ -138,7 +138,7 @@ func mirrors(wanted []string) string {
 // deny refuses a request for the value of a header, and logs that, so that the
 // operator learns why a page cannot call. It returns false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
-	if more, due := g.refusals.due(time.Now()); due {
+	if more, due := g.refusals.Due(complainEvery); due {
 		g.log.Info("a request was refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
 	}
 	refuse(w, http.StatusForbidden, why)

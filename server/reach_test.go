@@ -280,7 +280,7 @@ func TestOptions(t *testing.T) {
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(want), reflect.ValueOf(want.Filter)} {
 		for f, field := range v.Fields() {
-			if f.Name != "Check" && field.IsZero() {
+			if f.Name != "Check" && f.Name != "Renew" && field.IsZero() { // Apply sets Renew
 				t.Errorf("%s is not set by this test", f.Name)
 			}
 		}

@@ -106,14 +106,18 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 			return err
 		}
 	}
-	changed := map[string]bool{}
+	changed, renewed := map[string]bool{}, map[string]bool{}
 	for _, change := range changes {
 		if of, ok := strings.CutPrefix(change.Path, "servers."); ok {
 			name, _, key := strings.Cut(of, ".")
 			changed[name] = changed[name] || !key || change.Effect != config.EffectLive
+			renewed[name] = renewed[name] || change.Effect == config.EffectRenew
 		}
 	}
 	m.table, m.fresh = s.tableOf(next.Servers, changed)
+	for i := range m.fresh {
+		m.fresh[i].Renew = renewed[m.fresh[i].Name]
+	}
 	var faults []error
 	for i := range next.Servers {
 		name := next.Servers[i].Name

@@ -225,6 +225,56 @@ func TestApplyTools(t *testing.T) {
 	}
 }
 
+// A server gets another command: the sessions at its address go on with that, each of them
+// is told, and the former process stops.
+func TestApplyRenew(t *testing.T) {
+	for _, share := range []string{config.ShareSession, config.ShareAll} {
+		one := func(word string) config.Server {
+			c := tells("one", word)
+			c.Share = share
+			return c
+		}
+		s := newSiteOf(t, func(c *config.Config) { c.Offer = config.OfferLegacy }, one("1")) // clients with sessions
+		changed := make(chan struct{}, 1)
+		sessions := []*mcp.ClientSession{s.connect("/one/mcp", changed), s.connect("/one/sse", nil), s.connect("/mcp", nil)}
+		for _, session := range sessions {
+			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "1 ") {
+				t.Fatal(got)
+			}
+		}
+		changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[0] = one("2") }))
+		if err != nil || len(changes) != 1 || changes[0].String() != "servers.one.stdio.args (renew)" {
+			t.Fatalf("%v, %v", changes, err)
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody was told")
+		}
+		for _, session := range sessions {
+			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "2 ") {
+				t.Errorf("share: %s: the former process answers: %s", share, got)
+			}
+		}
+		for late := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			s.changing.Lock()
+			left := len(s.leaving)
+			s.changing.Unlock()
+			if left == 0 {
+				break
+			}
+			if time.Now().After(late) {
+				t.Fatal("the former settings are in use")
+			}
+		}
+		for _, session := range sessions {
+			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "2 ") {
+				t.Errorf("share: %s: when the former process has ended: %s", share, got)
+			}
+		}
+	}
+}
+
 // newSiteOf is newSite, of another configuration.
 func newSiteOf(t testing.TB, change func(*config.Config), servers ...config.Server) *site {
 	s := newSite(t, servers...)

@@ -72,9 +72,11 @@ func (now *claimed) take(c *config.Config) {
 	}
 	for i := range c.Servers {
 		one := &c.Servers[i]
-		its := scopes.Names{Tools: one.Tools.Rename, Prompts: one.Prompts.Rename}
+		its := scopes.Names{Tools: one.Tools.Rename, Prompts: one.Prompts.Rename, Prefix: one.Prefix}
 		had := now.former[one.Name]
-		if !slices.ContainsFunc(had, func(n scopes.Names) bool { return maps.Equal(n.Tools, its.Tools) && maps.Equal(n.Prompts, its.Prompts) }) {
+		if !slices.ContainsFunc(had, func(n scopes.Names) bool {
+			return n.Prefix == its.Prefix && maps.Equal(n.Tools, its.Tools) && maps.Equal(n.Prompts, its.Prompts)
+		}) {
 			now.former[one.Name] = append(had[max(0, len(had)-maxFormer):len(had):len(had)], its)
 		}
 		for _, name := range one.Identity {

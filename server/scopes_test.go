@@ -339,6 +339,37 @@ func TestScopesOfFormer(t *testing.T) {
 	})
 }
 
+// A tool needs its scopes also under the name with a former prefix.
+func TestScopesOfFormerPrefix(t *testing.T) {
+	identified(t, func(c *config.Config) {
+		for i := range c.Servers {
+			c.Servers[i].Stdio = &config.Stdio{Command: "true"}
+		}
+		c.Servers[0].Prefix = "first."
+		c.Servers[0].Scopes.Tools = map[string]config.Words{"delete": {"delete"}}
+	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		check := func(name, want string) {
+			t.Helper()
+			got, _ := r.s.needs("", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s needs %v, want %s", name, got, want)
+			}
+		}
+		check("first.delete", "delete")
+		check("second.delete", "")
+		for _, prefix := range []string{"second.", "third."} { // without a request between them
+			if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.Servers[0].Prefix = prefix })); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"first.delete", "second.delete", "third.delete"} {
+			check(name, "delete")
+		}
+		check("fourth.delete", "")
+		check("second.read", "")
+	})
+}
+
 // An operation of an HTTP API needs its scopes also when it is called by its id.
 func TestScopesOfOperations(t *testing.T) {
 	identified(t, func(c *config.Config) {

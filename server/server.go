@@ -42,6 +42,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 	"github.com/mcp-bridge/bridge/internal/reload"
 	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 )
 
 // Server is a bridge and the HTTP server in front of it.
@@ -62,7 +63,7 @@ type Server struct {
 	front      *front.Front   // gives tokens to users of an issuer; nil when there is none
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
-	complaints complaints     // about requests without a good key
+	complaints sparse.Lines   // about requests without a good key
 	wrong      *wrongKeys
 	strange    *wrongKeys // tokens that their issuer knows nothing of, and that look like some
 	lives      lives

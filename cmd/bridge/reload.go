@@ -31,9 +31,9 @@ func newReload(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "reload [URL]",
 		Short: "Have a running bridge read its configuration file again",
 		Long: `reload has the bridge at URL read its file again, and prints what has changed, a
-line each, with when that counts: live, at once; next, for sessions that begin from
-now on; restart, after a restart of the bridge. A file with faults changes nothing:
-they are printed, and the exit code is 2.
+line each, with when that counts: live, at once; renew, at once, with a new connection
+to the server; next, for sessions that begin from now on; restart, after a restart of
+the bridge. A file with faults changes nothing: they are printed, and the exit code is 2.
 
 The default of URL is where the configuration file says that it is served. With
 access rules it takes the key of somebody who is listed in admin: see --token-env.`,

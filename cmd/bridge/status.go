@@ -39,9 +39,8 @@ type asked struct {
 const maxStatus = 16 << 20
 
 func newStatus(stdout io.Writer) *cobra.Command {
-	var file, tokenEnv string
+	var l looker
 	var health bool
-	a := asked{}
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show how a running bridge and its servers fare",
@@ -56,39 +55,18 @@ for containers that have no curl.`,
   mcp-bridge status http://127.0.0.1:8808
   mcp-bridge status https://mcp.example.com/tools --token-env OPS_TOKEN
   mcp-bridge status --health -c /etc/mcp-bridge/bridge.yaml`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if tokenEnv != "" {
-				if a.key = os.Getenv(tokenEnv); a.key == "" {
-					return exit.Usagef("--token-env %s: the variable is not set", tokenEnv)
-				}
-			}
-			var err error
-			switch {
-			case len(args) == 0:
-				var c *config.Config
-				if c, err = flags.Load(file); err == nil {
-					err = a.own(c)
-				}
-			case cmd.Flags().Changed("config"):
-				err = exit.Usagef("--config is of use without a URL only")
-			default:
-				err = a.at(args[0])
-			}
-			if err != nil {
+			if err := l.find(cmd, args); err != nil {
 				return err
 			}
 			if health {
-				return a.health(cmd.Context())
+				return l.health(cmd.Context())
 			}
-			return a.show(cmd.Context(), stdout)
+			return l.show(cmd.Context(), stdout)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
-	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with a key of the bridge, which shows more")
-	f.BoolVar(&health, "health", false, "check that the bridge answers, and print nothing")
-	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long to wait for the answer")
+	l.add(cmd, "a key of the bridge, which shows more", 5*time.Second)
+	cmd.Flags().BoolVar(&health, "health", false, "check that the bridge answers, and print nothing")
 	return cmd
 }
 
@@ -219,11 +197,12 @@ type looker struct {
 	file, tokenEnv string
 }
 
-func (l *looker) add(cmd *cobra.Command) {
+// add gives a command its flags. what is in the variable of --token-env.
+func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 	f := cmd.Flags()
 	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
-	f.StringVar(&l.tokenEnv, "token-env", "", "NAME of a variable with the key to show to the bridge")
-	f.DurationVar(&l.timeout, "timeout", 5*time.Second, "how long to wait for the answer")
+	f.StringVar(&l.tokenEnv, "token-env", "", "NAME of a variable with "+what)
+	f.DurationVar(&l.timeout, "timeout", timeout, "how long to wait for the answer")
 	cmd.Args = cobra.MaximumNArgs(1)
 }
 
@@ -318,7 +297,7 @@ all sessions. Where the console is on, others see their own.`,
 			return err
 		},
 	}
-	l.add(cmd)
+	l.add(cmd, "the key to show to the bridge", 5*time.Second)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
 	return cmd
 }
@@ -420,7 +399,7 @@ all calls. Where the console is on, others see their own.`,
 			}
 		},
 	}
-	l.add(cmd)
+	l.add(cmd, "the key to show to the bridge", 5*time.Second)
 	cmd.Flags().BoolVar(&once, "once", false, "show it once")
 	cmd.Flags().DurationVar(&every, "every", every, "how long to wait until it is shown again")
 	return cmd

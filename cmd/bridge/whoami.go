@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -15,16 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
-	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
-	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/server"
 )
 
 func newWhoami(stdout io.Writer) *cobra.Command {
-	var file, tokenEnv string
+	var l looker
 	var asJSON bool
-	a := asked{}
 	cmd := &cobra.Command{
 		Use:   "whoami [URL]",
 		Short: "Show what a running bridge makes of a key or a token",
@@ -36,39 +32,20 @@ without it, the configuration file says so. The exit code is 1 if the caller is 
 let in, and 3 if the bridge cannot be reached.`,
 		Example: `  mcp-bridge whoami --token-env MY_TOKEN
   mcp-bridge whoami https://mcp.example.com/files/mcp --token-env MY_TOKEN`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if tokenEnv != "" {
-				if a.key = os.Getenv(tokenEnv); a.key == "" {
-					return exit.Usagef("--token-env %s: the variable is not set", tokenEnv)
-				}
-			}
 			endpoint := ""
-			var err error
-			switch {
-			case len(args) == 0:
-				var c *config.Config
-				if c, err = flags.Load(file); err == nil {
-					err = a.own(c)
-				}
-			case cmd.Flags().Changed("config"):
-				err = exit.Usagef("--config is of use without a URL only")
-			default:
-				if err = a.at(args[0]); err == nil {
-					endpoint, err = a.split(cmd.Context(), args[0])
-				}
+			err := l.find(cmd, args)
+			if err == nil && len(args) > 0 {
+				endpoint, err = l.split(cmd.Context(), args[0])
 			}
 			if err != nil {
 				return err
 			}
-			return a.whoami(cmd.Context(), stdout, endpoint, asJSON)
+			return l.whoami(cmd.Context(), stdout, endpoint, asJSON)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
-	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key or the token")
-	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
-	f.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for the answer")
+	l.add(cmd, "the key or the token", 15*time.Second)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }
 

@@ -14,10 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
@@ -132,30 +132,11 @@ type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err
 type API struct {
 	o       Options
 	routes  []Route
-	refused refused
+	refused sparse.Lines // about the pages of others
 }
 
-// refused counts the pages of others that had no line in the log: there may be one every
-// refusedEvery.
-type refused struct {
-	mu   sync.Mutex // guards the rest
-	next time.Time
-	more int
-}
-
+// refusedEvery is how often there may be a line about the pages of others.
 const refusedEvery = 10 * time.Second
-
-// due reports whether it is time for a line, and how many had none before it.
-func (c *refused) due(now time.Time) (more int, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Before(c.next) {
-		c.more++
-		return 0, false
-	}
-	more, c.more, c.next = c.more, 0, now.Add(refusedEvery)
-	return more, true
-}
 
 // New returns an API without routes.
 func New(o Options) *API { return &API{o: o} }
@@ -241,7 +222,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 // something. Others it has answered.
 func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	if !own(r, a.o.Host(r)) {
-		if more, due := a.refused.due(time.Now()); due {
+		if more, due := a.refused.Due(refusedEvery); due {
 			a.o.Log.Warn("a web page was refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
 		}
 		Refuse(w, http.StatusForbidden, "origin", "web pages other than the bridge's own may not do this")

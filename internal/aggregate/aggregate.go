@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -74,6 +75,7 @@ type view struct {
 	rivals   map[*server]bool   // whose prefixes are such that names can be the same
 	prefixes map[string]*server // by the prefix that only they have
 	lengths  []int              // of those, the longest first
+	former   []former           // the newest last
 }
 
 // server is one of the servers, and what it has listed.
@@ -116,6 +118,39 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	}
 }
 
+// former is a prefix that a server had until a moment ago: who still uses it finds what
+// nobody else has.
+type former struct {
+	prefix, server string
+	until          time.Time
+}
+
+const (
+	formerKept = 5 * time.Minute
+	maxFormer  = 8 // of all servers
+)
+
+// formerly returns the prefixes that servers had before next, for as long as they count.
+func (v *view) formerly(next *view, now time.Time) (all []former) {
+	stays := func(f former) bool {
+		s := next.named[f.server]
+		return s != nil && s.Prefix != f.prefix && now.Before(f.until)
+	}
+	was := v.former
+	for _, s := range v.servers {
+		f := former{s.Prefix, s.Name, now.Add(formerKept)}
+		if stays(f) {
+			was = append(slices.DeleteFunc(slices.Clone(was), func(o former) bool { return o.server == s.Name && o.prefix == s.Prefix }), f)
+		}
+	}
+	for _, f := range was {
+		if stays(f) {
+			all = append(all, f)
+		}
+	}
+	return all[max(0, len(all)-maxFormer):]
+}
+
 // with returns the view of those servers. What is known of those in v stays known.
 func (v *view) with(servers []*Server) *view {
 	next := &view{named: map[string]*server{}, rivals: map[*server]bool{}, prefixes: map[string]*server{}}
@@ -146,6 +181,7 @@ func (v *view) with(servers []*Server) *view {
 	slices.Sort(next.lengths)
 	next.lengths = slices.Compact(next.lengths)
 	slices.Reverse(next.lengths)
+	next.former = v.formerly(next, time.Now())
 	return next
 }
 

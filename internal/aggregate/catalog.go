@@ -88,6 +88,22 @@ func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	return own, ok
 }
 
+// behind returns the server's name of what clients would call external if the server had
+// that prefix.
+func (c *catalog) behind(k list.Kind, prefix, external string) (string, bool) {
+	if !strings.HasPrefix(external, prefix) && !hashed(external) {
+		return "", false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, own := range c.each[k].names {
+		if externalName(prefix, own) == external {
+			return own, true
+		}
+	}
+	return "", false
+}
+
 // listed reports whether the whole list has been seen.
 func (c *catalog) listed(k list.Kind) bool {
 	c.mu.Lock()

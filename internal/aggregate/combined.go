@@ -238,7 +238,8 @@ func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 // calls it. As a rule the prefix tells; otherwise what was listed does.
 func (g *combined) find(ctx context.Context, k list.Kind, external string) (*member, string) {
 	by := g.byPrefix(external)
-	if by != nil && !by.rivals() && !hashed(external) {
+	formers := g.formers(by)
+	if by != nil && !by.rivals() && !hashed(external) && len(formers) == 0 {
 		return by, external[len(by.s.Prefix):]
 	}
 	look := func() (*member, string) {
@@ -261,10 +262,28 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 	if m, own := look(); m != nil {
 		return m, own
 	}
+	for _, f := range formers {
+		m := g.named(f.server)
+		g.fetch(short, k, func(o *member) bool { return o == m })
+		if own, ok := m.catalog.behind(k, f.prefix, external); ok {
+			return m, own
+		}
+	}
 	if by != nil {
 		return by, external[len(by.s.Prefix):] // it may have what it does not list
 	}
 	return nil, ""
+}
+
+// formers returns the prefixes that servers had before, the newest first, under which
+// something may be found that has the prefix of by now: of that server only.
+func (g *combined) formers(by *member) (all []former) {
+	for _, f := range slices.Backward(g.now.Load().former) {
+		if m := g.named(f.server); m != nil && (by == nil || by == m) && time.Now().Before(f.until) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // byPrefix returns the server with the longest prefix that the name has.

@@ -53,10 +53,11 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	}
 	b.revoked.Regranted(changed)
 	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
-		if err := b.allowed(o.at, "", o.caller.Principal); o.at != nil && err != nil {
+		at := o.ways.Now().At
+		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
 		} else {
-			receiver{o}.Notify(jsonrpc.NewNotification(list.Tools.Changed(), nil))
+			receiver{o, nil}.Notify(jsonrpc.NewNotification(list.Tools.Changed(), nil))
 		}
 	}
 	b.wg.Go(func() {

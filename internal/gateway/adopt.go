@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+	"github.com/mcp-bridge/bridge/internal/gateway/way"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
@@ -25,7 +26,7 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 		return nil, err
 	}
 	s := b.newSession(h.Key, h.Server, adopted.Caller(&h.Record))
-	s.held, s.ready, s.used, s.adopted = h, true, true, adopted.New()
+	s.held, s.ready, s.used, s.ways.Now().Adopted = h, true, true, adopted.New()
 	if stay, ok := s.caller.Stay.(*adopted.Stay); ok {
 		stay.Resume(&h)
 	}
@@ -40,9 +41,9 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 	return s, nil
 }
 
-// resume readies an adopted session for its first call.
-func (s *Session) resume(ctx context.Context) error {
-	err := s.adopted.Resume(ctx, s.up, s.caller, s.record, s.log, s.changes.Tell)
+// resume readies a session for its first call that goes that way.
+func (s *Session) resume(ctx context.Context, w *way.Way[*server]) error {
+	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Tell)
 	if errors.Is(err, bridge.ErrReplaced) {
 		s.End(err)
 	}
@@ -100,7 +101,7 @@ func (b *Gateway) MoveIdle() (left int) {
 		left++
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.adopted != nil) // initialize is no entered call
+		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.used) // initialize is no entered call
 	})
 	return left
 }

@@ -121,12 +121,7 @@ func (s *Session) finish(err error) bool {
 // wind closes what belongs to the session. Its connection is closed even when
 // calls that wait for it have not returned yet.
 func (s *Session) wind(ctx context.Context) {
-	s.mu.Lock()
-	up := s.up
-	s.mu.Unlock()
-	if up != nil {
-		_ = up.Close(ctx) // what matters is logged where it happens
-	}
+	s.ways.Close(ctx)
 	s.wg.Wait()
 	s.unkeep()
 	s.b.mu.Lock()
@@ -137,4 +132,5 @@ func (s *Session) wind(ctx context.Context) {
 		s.b.quota.Depart(s.caller)
 	}
 	close(s.ended)
+	s.ways.Over()
 }

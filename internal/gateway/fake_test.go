@@ -381,7 +381,7 @@ func (p *pendingCall) over() bool {
 
 // below returns what makes a session's calls below all wrappers.
 func below(s *Session) bridge.Upstream {
-	up := s.up
+	up := s.ways.Now().Up
 	for {
 		inner := reflect.ValueOf(up).Elem().FieldByName("Upstream")
 		if !inner.IsValid() {

@@ -119,6 +119,9 @@ type ServerOptions struct {
 	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options
+	// Renew says that open sessions at a server of that name go on with these settings, as
+	// after the loss of their connection, and do not keep the former ones.
+	Renew bool
 	// Process says that opening a connection starts a process: a list that is kept
 	// is no reason for that.
 	Process bool

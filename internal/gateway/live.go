@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
 	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
+	"github.com/mcp-bridge/bridge/internal/gateway/way"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/observe/conns"
@@ -37,12 +38,11 @@ import (
 type Session struct {
 	b      *Gateway
 	id     string
-	server string  // its name; empty means all as one
-	at     *server // nil means several as one
+	server string // its name; empty means all as one
 	log    *slog.Logger
 	caller *bridge.Caller
-	up     bridge.Upstream
-	ctx    context.Context // of the session's life
+	ways   way.Ways[*server] // the servers are nil where several are as one
+	ctx    context.Context   // of the session's life
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // calls and other goroutines of the session
 	seen   atomic.Int64   // last use, Unix nanoseconds
@@ -64,14 +64,14 @@ type Session struct {
 	streams   []*attachment // open for what belongs to no call; the newest is used
 	pending   *replay.Log   // what waits for such a stream
 	onEnd     []func()
-	held      session.Held      // what is kept of it, and the right to change that
-	adopted   *adopted.Adoption // nil unless another instance has begun it
+	held      session.Held // what is kept of it, and the right to change that
 }
 
 // Call is one request of the client, entered among those under way or refused. It
 // is the Client that its progress goes to.
 type Call struct {
 	s          *Session
+	way        *way.Way[*server]
 	m          *jsonrpc.Message
 	header     http.Header
 	id         []byte // the client's own, raw
@@ -174,6 +174,7 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 		caller.Stay = adopted.NewStay(lease, key, s.keep, s.moves)
 	}
 	s.changes = list.NewChanges(s.tell)
+	s.ways.Begin(nil, s.way, s.End)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()
 	return s
@@ -220,13 +221,13 @@ func (b *Gateway) enroll(s *Session) error {
 		s.held = held
 	}
 	b.mu.Lock()
-	s.at = b.table.Load().at(s.server)
-	no := b.allowed(s.at, s.server, s.caller.Principal) // it may have left meanwhile
+	at := b.table.Load().at(s.server)
+	no := b.allowed(at, s.server, s.caller.Principal) // it may have left meanwhile
 	if b.closed {
 		no = bridge.ErrShutdown
 	}
-	if s.at != nil { // before others see the session
-		s.log = s.at.log
+	if at != nil { // before others see the session
+		s.ways.Now().At, s.log = at, at.log
 	}
 	if no == nil {
 		b.sessions[s] = struct{}{}
@@ -249,7 +250,7 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	a, err := s.up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
+	a, err := s.ways.Now().Up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
 	if !stop() { // the client has gone; with it, so has the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -271,24 +272,20 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 }
 
 // reach makes what the calls of the session go to.
-func (s *Session) reach(ctx context.Context) (err error) {
-	var up bridge.Upstream
-	if s.at == nil {
-		up = s.b.aggregate.Session(s.caller, receiver{s})
-	} else if up, err = s.at.session(s.caller, receiver{s}); err != nil {
-		return err
+func (s *Session) reach(ctx context.Context) error {
+	ok, err := s.ways.Reach(ctx)
+	if !ok && err == nil {
+		err = context.Cause(s.ctx)
 	}
-	s.mu.Lock()
-	ending := s.ending
-	if !ending {
-		s.up = up
+	return err
+}
+
+// way makes what calls go to.
+func (s *Session) way(w *way.Way[*server]) (bridge.Upstream, error) {
+	if w.At == nil {
+		return s.b.aggregate.Session(s.caller, receiver{s, w}), nil
 	}
-	s.mu.Unlock()
-	if ending { // wind has not seen it
-		_ = up.Close(ctx)
-		return context.Cause(s.ctx)
-	}
-	return nil
+	return w.At.session(s.caller, receiver{s, w})
 }
 
 // Server returns the name of the session's server; empty means all as one.
@@ -369,11 +366,11 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer func() { tracing.End(c.span, a, err) }()
 	s := c.s
 	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.header)
-	if !s.adopted.Done() {
-		err = s.resume(c.ctx)
+	if !c.way.Adopted.Done() {
+		err = s.resume(c.ctx, c.way)
 	}
 	if err == nil {
-		a, err = s.up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
+		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {
 		if change := adopted.Note(c.m); change != nil {
@@ -416,11 +413,12 @@ func (b *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message
 func (s *Session) enter(c *Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
+	c.way = s.ways.Now()
+	switch at := c.way.At; {
 	case s.ending:
 		return bridge.ErrEnded
-	case s.at != nil && s.at.left.Err() != nil:
-		return context.Cause(s.at.left)
+	case at != nil && at.left.Err() != nil:
+		return context.Cause(at.left)
 	case s.callCount >= maxCallsPerClient:
 		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls under way", maxCallsPerClient)}
 	}
@@ -477,10 +475,11 @@ func (s *Session) Notify(m *jsonrpc.Message, h http.Header) {
 		}
 		m = theirs
 	}
-	if !s.adopted.Done() {
+	w := s.ways.Now()
+	if !w.Adopted.Done() {
 		return // there is no connection yet that it could be about
 	}
-	if err := s.up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
+	if err := w.Up.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(h)}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }
@@ -516,7 +515,7 @@ func (c *Call) Notify(n *jsonrpc.Message) {
 		return
 	}
 	if n.Method != "notifications/progress" && n.Method != "notifications/message" {
-		receiver{c.s}.Notify(n)
+		receiver{c.s, nil}.Notify(n)
 	}
 }
 

@@ -31,8 +31,8 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 	a := &attachment{st}
 	s.streams = append(s.streams, a)
 	s.flush()
-	if !s.adopted.Done() && len(s.held.Subs) > 0 && !s.ending {
-		s.wg.Go(func() { _ = s.resume(s.ctx) }) // the next call says what is wrong
+	if w := s.ways.Now(); !w.Adopted.Done() && len(s.held.Subs) > 0 && !s.ending {
+		s.wg.Go(func() { _ = s.resume(s.ctx, w) }) // the next call says what is wrong
 	}
 	return func() {
 		s.mu.Lock()

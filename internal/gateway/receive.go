@@ -10,13 +10,17 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/gateway/way"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
-// receiver is a session as its server's connection sees it.
-type receiver struct{ s *Session }
+// receiver is a session as its server's connection sees it, which is part of way.
+type receiver struct {
+	s   *Session
+	way *way.Way[*server]
+}
 
 var (
 	_ bridge.Client = receiver{}
@@ -66,7 +70,11 @@ func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 }
 
 // Gone ends the session: its server has ended and will not be replaced.
-func (r receiver) Gone(err error) { r.s.End(err) }
+func (r receiver) Gone(err error) {
+	if r.way.Counts() { // otherwise the session goes on with another connection
+		r.s.End(err)
+	}
+}
 
 // ask numbers a question and puts it to the client, on the stream of the call
 // that it is about when that is known.

@@ -23,8 +23,8 @@ func (b *Gateway) Status() []Status {
 	b.mu.Lock()
 	for s := range b.sessions {
 		var of context.Context // none: all servers as one
-		if s.at != nil {
-			of = s.at.left
+		if at := s.ways.Now().At; at != nil {
+			of = at.left
 		}
 		sessions[of]++
 	}
@@ -66,7 +66,7 @@ func (b *Gateway) Totals() Totals {
 	defer b.mu.Unlock()
 	t.Sessions = len(b.sessions)
 	for s := range b.sessions {
-		if s.at == nil {
+		if s.ways.Now().At == nil {
 			t.Together++
 		}
 	}

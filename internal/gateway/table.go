@@ -7,7 +7,8 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/aggregate"
-	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+	"github.com/mcp-bridge/bridge/internal/gateway/way"
 )
 
 // table is the servers of a moment. It is not changed: another takes its place, and
@@ -70,12 +71,16 @@ func (b *Gateway) Apply(c Change) error {
 	was := b.table.Load()
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
+	var renewed []*server
 	for _, name := range c.Names {
 		s := was.named[name]
 		if i := slices.IndexFunc(c.Servers, func(o ServerOptions) bool { return o.Name == name }); i >= 0 {
 			former := s
 			if s = newServer(b, c.Servers[i]); former != nil {
 				s.left, s.leave = former.left, former.leave
+				if s.o.Renew {
+					renewed = append(renewed, s)
+				}
 				s.breaker.Force(former.breaker.Forced())
 			}
 		}
@@ -97,46 +102,61 @@ func (b *Gateway) Apply(c Change) error {
 			s.leave(&bridge.Error{Server: s.o.Name, Kind: bridge.ErrEnded, Public: "it is not served any more"})
 		}
 		if next != s {
-			b.wg.Go(func() { b.retire(s, c, leave) })
+			ways := b.ways(func(w *way.Way[*server]) bool { return w.At == s })
+			b.wg.Go(func() { b.retire(s, c, leave, ways) })
 		}
+	}
+	for _, s := range renewed {
+		b.renew(s, c.Drain)
 	}
 	return nil
 }
 
 // retire ends a server that has left, or whose place another has taken. leave ends
-// what sessions at all servers as one have of it.
-func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server)) {
-	replaced := s.left.Err() == nil
+// what sessions at all servers as one have of it, and ways are those of its sessions.
+func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server), ways []*way.Way[*server]) {
 	s.stopListening()
 	s.drain(c.Drain)
 	leave(b.force, s.member)
 	_ = s.pool.Close(b.force)
-	open := b.open(func(o *Session) bool { return o.at == s })
-	for _, o := range open {
-		select {
-		case <-o.ended:
-		case <-s.left.Done():
-		}
-	}
-	if replaced { // and has left since
+	if way.Await(ways, s.left.Done()) { // and calls have begun since
 		s.drain(c.Drain)
 	}
-	for _, o := range open {
-		o.End(context.Cause(s.left))
-		<-o.ended
-	}
+	way.End(b.force, ways, context.Cause(s.left))
 	s.close(b.force)
 	c.Gone(s.o.Name)
 }
 
-// settle is how long a call may take from finding its server to being one of its calls.
-const settle = time.Second
+// ways returns what the calls of sessions go to, of which that is true.
+func (b *Gateway) ways(which func(*way.Way[*server]) bool) (all []*way.Way[*server]) {
+	for _, s := range b.open(func(s *Session) bool { return which(s.ways.Now()) }) {
+		all = append(all, s.ways.Now())
+	}
+	return all
+}
 
-// drain waits until no calls to the server are under way, for as long as that.
-func (s *server) drain(within time.Duration) {
-	ctx, cancel := context.WithTimeout(s.b.life, max(within, time.Nanosecond))
-	defer cancel()
-	_ = pause.For(ctx, settle) // who has found it a moment ago is not counted yet
-	for s.reports.Calls() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
+// renew has the open sessions at servers of that name go on at next, as after the loss of
+// their connection. Where that is the end of a session, it ends as soon as the server has no
+// calls, at the latest after drain.
+func (b *Gateway) renew(next *server, drain time.Duration) {
+	for _, s := range b.open(func(s *Session) bool {
+		at := s.ways.Now().At
+		return at != nil && at != next && at.o.Name == next.o.Name
+	}) {
+		if was := s.ways.Now().At; was.o.EndWithServer {
+			b.wg.Go(func() {
+				was.drain(drain)
+				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings have changed, and with restart: false a session ends with its connection"})
+			})
+		} else if w := s.ways.Renew(b.force, next); w != nil {
+			record := s.record()
+			adopted.Announce(record.Greeting, s.changes.Tell)
+			if len(record.Subs) > 0 {
+				s.Go(func() { _ = s.resume(s.ctx, w) }) // the next call says what is wrong
+			}
+		}
 	}
 }
+
+// drain waits until no calls to the server are under way, for as long as that.
+func (s *server) drain(within time.Duration) { s.reports.Drain(s.b.life, within) }

@@ -20,14 +20,18 @@ import (
 )
 
 // Names are how the settings of a server have named things: by its own names, those that
-// clients see.
-type Names struct{ Tools, Prompts map[string]string }
+// clients see, and what stood before these where all servers are one.
+type Names struct {
+	Tools, Prompts map[string]string
+	Prefix         string
+}
 
 // Need is what the messages of a request need, as scopes. Only Grant has to be set.
 type Need struct {
 	// Grant tells whether the rule of the caller lets it use a server, or a tool of it.
 	Grant func(server, tool string) bool
-	// Former are names by servers that open sessions may go on with.
+	// Former are names by servers that open sessions may go on with, and prefixes that
+	// may be used still.
 	Former map[string][]Names
 	// All are the scopes so far.
 	All []string
@@ -181,7 +185,7 @@ func (n *Need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	prefixed := map[string]bool{} // names that begin with the prefix of a server
 	for i := range servers {
 		for _, a := range about {
-			prefixed[a.name] = prefixed[a.name] || begins(&servers[i], a.name)
+			prefixed[a.name] = prefixed[a.name] || n.begins(&servers[i], a.name)
 		}
 	}
 	for i := range servers {
@@ -199,7 +203,7 @@ func (n *Need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 				n.match(c, &a, a.name)
 				continue
 			}
-			for _, prefix := range []string{c.Prefix, c.Name + "__"} {
+			for _, prefix := range n.prefixes(c) {
 				own, whole := strings.CutPrefix(a.name, prefix)
 				if whole {
 					n.Add(c.Scopes.All)
@@ -226,9 +230,21 @@ func ofTask(servers []config.Server, id string) string {
 	return ""
 }
 
+// prefixes returns what may stand before the names of a server, where all are one. A name
+// without a prefix may be that of anybody.
+func (n *Need) prefixes(c *config.Server) []string {
+	all := []string{c.Prefix, c.Name + "__"}
+	for _, was := range n.Former[c.Name] {
+		if was.Prefix != "" && !slices.Contains(all, was.Prefix) {
+			all = append(all, was.Prefix)
+		}
+	}
+	return all
+}
+
 // begins reports whether a name may be that of something of a server, where all are one.
-func begins(c *config.Server, name string) bool {
-	return slices.ContainsFunc([]string{c.Prefix, c.Name + "__"}, func(prefix string) bool {
+func (n *Need) begins(c *config.Server, name string) bool {
+	return slices.ContainsFunc(n.prefixes(c), func(prefix string) bool {
 		return strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)])
 	})
 }

@@ -45,7 +45,7 @@ type Config struct {
 	Proxy string `yaml:"proxy"`
 	// IdleTimeout is how long an unused connection is kept; it should be shorter
 	// than the server's own limit, which is 5 s for Node. 0 means 4 s.
-	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	IdleTimeout time.Duration `yaml:"idle_timeout" effect:"next"`
 	// OAuth says how the bridge gets tokens for the server; nil means that it gets none.
 	OAuth *oauth.Settings `yaml:"oauth"`
 	// Auth, if not nil, gives requests their tokens. The bridge makes it of OAuth; only a

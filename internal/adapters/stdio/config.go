@@ -27,9 +27,9 @@ type Config struct {
 	Cwd string `yaml:"cwd"`
 	// StopStdin is how long a child may take to end after its stdin was
 	// closed, before SIGTERM; 0 means 2 s.
-	StopStdin time.Duration `yaml:"stop_stdin"`
+	StopStdin time.Duration `yaml:"stop_stdin" effect:"next"`
 	// StopTerm is how long it may take after SIGTERM, before SIGKILL; 0 means 3 s.
-	StopTerm time.Duration `yaml:"stop_term"`
+	StopTerm time.Duration `yaml:"stop_term" effect:"next"`
 }
 
 // Validate reports what is wrong with the settings. It only looks: no file is

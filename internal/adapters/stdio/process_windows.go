@@ -2,33 +2,32 @@ package stdio
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	jobs "github.com/mcp-bridge/bridge/internal/job"
 )
 
-// group is a leader and what it started: a job. Nobody can leave it, and when
-// the bridge dies its handle is closed and Windows ends all members.
+// group is a leader and what it started: a job.
 type group struct {
 	pid int
 
-	mu     sync.Mutex     // guards the handles, which release closes
+	mu     sync.Mutex     // guards the rest, which release closes
 	leader windows.Handle // 0 when closed
-	job    windows.Handle // 0 when closed
+	job    *jobs.Job      // nil when closed
 }
 
 // spawn starts the program at path with the three files as its standard
 // streams, as the first member of a new job.
 func spawn(path string, c command, files []*os.File) (_ *group, err error) {
-	job, err := newJob()
+	members, err := jobs.New()
 	if err != nil {
-		return nil, fmt.Errorf("job object: %w", err)
+		return nil, err
 	}
 	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{
 		// Suspended, so that it starts nothing before it is in the job.
@@ -41,59 +40,16 @@ func spawn(path string, c command, files []*os.File) (_ *group, err error) {
 	pid, handle, err := syscall.StartProcess(path, append([]string{c.path}, c.args...), attr)
 	runtime.KeepAlive(files)
 	if err != nil {
-		windows.CloseHandle(job)
+		members.Close()
 		return nil, os.NewSyscallError("CreateProcess", err)
 	}
-	g := &group{pid: pid, leader: windows.Handle(handle), job: job}
-	if err := g.enclose(); err != nil {
+	g := &group{pid: pid, leader: windows.Handle(handle), job: members}
+	if err := members.Run(pid); err != nil {
 		windows.TerminateProcess(g.leader, 1)
 		g.release()
-		return nil, fmt.Errorf("job object: %w", err)
+		return nil, err
 	}
 	return g, nil
-}
-
-func newJob() (windows.Handle, error) {
-	job, err := windows.CreateJobObject(nil, nil)
-	if err != nil {
-		return 0, err
-	}
-	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
-		windows.CloseHandle(job)
-		return 0, err
-	}
-	return job, nil
-}
-
-// enclose puts the suspended leader into the job and lets it run.
-func (g *group) enclose() error {
-	if err := windows.AssignProcessToJobObject(g.job, g.leader); err != nil {
-		return err
-	}
-	// CreateProcess had the handle of the leader's thread; package syscall
-	// closes it, so the thread is looked for. There is exactly one.
-	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
-	if err != nil {
-		return err
-	}
-	defer windows.CloseHandle(snapshot)
-	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
-	for err = windows.Thread32First(snapshot, &entry); err == nil; err = windows.Thread32Next(snapshot, &entry) {
-		if entry.OwnerProcessID != uint32(g.pid) {
-			continue
-		}
-		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
-		if err != nil {
-			return err
-		}
-		defer windows.CloseHandle(thread)
-		_, err = windows.ResumeThread(thread)
-		return err
-	}
-	return fmt.Errorf("thread of process %d: %w", g.pid, err)
 }
 
 // wait returns when the leader has ended. It holds a thread meanwhile.
@@ -126,8 +82,8 @@ func (g *group) terminate() {
 func (g *group) kill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.job != 0 {
-		windows.TerminateJobObject(g.job, 1)
+	if g.job != nil {
+		_ = g.job.Kill()
 	}
 }
 
@@ -135,14 +91,7 @@ func (g *group) kill() {
 func (g *group) empty() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
-	var info struct {
-		TotalUserTime, TotalKernelTime, ThisPeriodTotalUserTime, ThisPeriodTotalKernelTime int64
-		TotalPageFaultCount, TotalProcesses, ActiveProcesses, TotalTerminatedProcesses     uint32
-	}
-	err := windows.QueryInformationJobObject(g.job, windows.JobObjectBasicAccountingInformation,
-		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
-	return err == nil && info.ActiveProcesses == 0
+	return g.job != nil && g.job.Empty()
 }
 
 // release closes the handles; closing the job ends whoever is still in it.
@@ -150,8 +99,8 @@ func (g *group) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	windows.CloseHandle(g.leader)
-	windows.CloseHandle(g.job)
-	g.leader, g.job = 0, 0
+	g.job.Close()
+	g.leader, g.job = 0, nil
 }
 
 // hint says what to do about a failed start, where the bare error does not.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/sparse"
 )
 
 const (
@@ -67,7 +68,7 @@ type Endpoint struct {
 	seeks  chan struct{} // closed when that is known again; nil when nobody looks
 	fault  string        // why the last question had no answer
 	warned bool          // that was logged
-	next   time.Time     // when it may be again
+	lines  sparse.Lines  // about that
 	asked  uint64
 	failed uint64
 }
@@ -210,15 +211,13 @@ func (e *Endpoint) say(err error) {
 	e.mu.Lock()
 	e.asked++
 	e.fault = ""
-	now, was := time.Now(), e.warned
-	if err != nil {
+	was := e.warned
+	if e.warned = err != nil && e.warned; err != nil {
 		e.fault = err.Error()
 		e.failed++
-		if !e.warned && !now.Before(e.next) {
-			e.warned, e.next = true, now.Add(sayEvery)
+		if !e.warned {
+			_, e.warned = e.lines.Due(sayEvery)
 		}
-	} else {
-		e.warned = false
 	}
 	warned := e.warned
 	e.mu.Unlock()

@@ -26,12 +26,21 @@ import (
 type Adoption struct {
 	turn chan struct{} // holds one; whoever has it tells the server
 	done atomic.Bool
+	told bool // the client knows already what may have changed for it
 }
 
 // New makes an Adoption.
 func New() *Adoption {
 	a := &Adoption{turn: make(chan struct{}, 1)}
 	a.turn <- struct{}{}
+	return a
+}
+
+// Again makes the Adoption of a session of this instance whose connection is made anew, and
+// whose client was told: see Announce.
+func Again() *Adoption {
+	a := New()
+	a.told = true
 	return a
 }
 
@@ -127,7 +136,7 @@ func (a *Adoption) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	m, err := own("initialize", from.Params)
 	if err == nil && m.Error != nil {
 		m.Release()
-		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it does not take its client again, whose session has moved to another instance of the bridge"}
+		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it does not take its client again over a new connection"}
 	}
 	if err != nil {
 		return err
@@ -154,12 +163,23 @@ func (a *Adoption) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 		tell("resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
 	}
 	a.done.Store(true)
+	if !a.told {
+		announce(now, changed)
+	}
+	return nil
+}
+
+// Announce tells a client what may have changed for it; kept is the Greeting of its record.
+func Announce(kept []byte, changed func(what string, n *jsonrpc.Message)) {
+	announce(read(kept), changed)
+}
+
+func announce(of *bridge.Greeting, changed func(what string, n *jsonrpc.Message)) {
 	for _, k := range list.Announced {
-		if k.Announces(now.Capabilities) {
+		if k.Announces(of.Capabilities) {
 			changed(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
-	return nil
 }
 
 // Greeting returns what is kept of the result of initialize.

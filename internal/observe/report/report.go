@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -181,6 +182,18 @@ func (r *Reporter) Server(name string, speaks func() string) *Server {
 // Calls returns how many requests of clients are under way at the server. They are
 // counted only if somebody gets the reports.
 func (s *Server) Calls() int64 { return s.calls.Load() }
+
+// settle is how long a call may take from finding its server to being one of its calls.
+const settle = time.Second
+
+// Drain waits until none of them is under way, for as long as within, and not beyond ctx.
+func (s *Server) Drain(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))
+	defer cancel()
+	_ = pause.For(ctx, settle) // who has found it a moment ago is not counted yet
+	for s.Calls() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
+	}
+}
 
 // Wrap returns an Upstream that reports what becomes of the requests of clients
 // that pass it.

@@ -154,7 +154,6 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
-	lead(c)
 	c.WaitDelay = time.Second // for a child of its own that holds stdout
 	c.Env = []string{}
 	for _, name := range base {
@@ -167,7 +166,7 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	}
 	said, told := &bounded{limit: maxAnswer + 1, full: cancel}, &bounded{limit: maxTold}
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(asked), said, told
-	err := c.Run()
+	err := together(c)
 	if len(said.data) > maxAnswer {
 		return said.data, nil
 	}

@@ -7,9 +7,10 @@ import (
 	"syscall"
 )
 
-// lead makes a program the leader of a process group, which ends as a whole with the
+// together runs a program as the leader of a process group, which ends as a whole with the
 // program's context: a script is seldom one process.
-func lead(c *exec.Cmd) {
+func together(c *exec.Cmd) error {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	return c.Run()
 }

@@ -1,0 +1,159 @@
+// Package way has what the calls of a session go to: a connection to its server, and the
+// next one when the server gets settings that connections are made with.
+package way
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+)
+
+// Way is what calls go to from one moment to another.
+type Way[S any] struct {
+	At      S                 // the server
+	Up      bridge.Upstream   // nil until Reach
+	Adopted *adopted.Adoption // nil unless the server has to be told what one before it was
+	of      *Ways[S]
+	over    chan struct{}
+}
+
+// Ways are those of a session, of which one counts.
+type Ways[S any] struct {
+	make func(*Way[S]) (bridge.Upstream, error)
+	end  func(error)
+	now  atomic.Pointer[Way[S]]
+
+	mu    sync.Mutex // guards the rest, and Up until it is there
+	ended bool
+}
+
+// Begin has the calls of a session go to at, which is not reached yet. make makes what calls
+// go to and opens nothing, and end ends the session and returns at once.
+func (s *Ways[S]) Begin(at S, make func(*Way[S]) (bridge.Upstream, error), end func(error)) {
+	s.make, s.end = make, end
+	s.now.Store(s.way(at))
+}
+
+func (s *Ways[S]) way(at S) *Way[S] { return &Way[S]{At: at, of: s, over: make(chan struct{})} }
+
+// Now returns the one that counts.
+func (s *Ways[S]) Now() *Way[S] { return s.now.Load() }
+
+// Counts reports whether new calls go this way.
+func (w *Way[S]) Counts() bool { return w.of.Now() == w }
+
+// Reach makes what calls go to. It reports false when the session has ended.
+func (s *Ways[S]) Reach(ctx context.Context) (ok bool, err error) {
+	for {
+		w := s.Now()
+		up, err := s.make(w)
+		if err != nil {
+			return false, err
+		}
+		s.mu.Lock()
+		ended, counts := s.ended, w.Counts()
+		if counts && !ended {
+			w.Up = up
+		}
+		s.mu.Unlock()
+		if counts && !ended {
+			return true, nil
+		}
+		_ = up.Close(ctx) // nobody else has seen it
+		if ended {
+			return false, nil
+		}
+	}
+}
+
+// Renew has calls go to at from now on. It returns the way there, which knows nothing yet
+// of what the server was told, or nil if there is nothing to tell: the session has not
+// begun, or has ended. Those under way go on: see End.
+func (s *Ways[S]) Renew(ctx context.Context, at S) *Way[S] {
+	was, w := s.Now(), s.way(at)
+	up, err := s.make(w)
+	if err != nil {
+		s.end(err)
+		return nil
+	}
+	s.mu.Lock()
+	begun := was.Up != nil && !s.ended
+	if begun {
+		w.Up, w.Adopted = up, adopted.Again()
+	} else {
+		w.Adopted = was.Adopted
+	}
+	if !s.ended {
+		s.now.Store(w)
+		close(was.over)
+	}
+	s.mu.Unlock()
+	if !begun { // Reach makes it
+		_ = up.Close(ctx)
+		return nil
+	}
+	return w
+}
+
+// Close closes what calls go to, and has Reach and Renew change nothing any more.
+func (s *Ways[S]) Close(ctx context.Context) {
+	s.mu.Lock()
+	s.ended = true
+	up := s.Now().Up
+	s.mu.Unlock()
+	if up != nil {
+		_ = up.Close(ctx) // what matters is logged where it happens
+	}
+}
+
+// Over says that nothing is left of the session. It comes after Close.
+func (s *Ways[S]) Over() { close(s.Now().over) }
+
+// End ends the session if its calls go this way still, and waits for that; err says why.
+// Otherwise it closes what they went to.
+func (w *Way[S]) End(ctx context.Context, err error) {
+	if w.Counts() {
+		w.of.end(err)
+		<-w.over
+		return
+	}
+	w.of.mu.Lock()
+	up := w.Up
+	w.of.mu.Unlock()
+	if up != nil {
+		_ = up.Close(ctx)
+	}
+}
+
+// Await waits until new calls go none of those ways, or left is closed. It reports whether
+// it had to wait.
+func Await[S any](ways []*Way[S], left <-chan struct{}) (waited bool) {
+	for _, w := range ways {
+		select {
+		case <-w.over:
+			continue
+		case <-left:
+			return waited
+		default:
+		}
+		waited = true
+		select {
+		case <-w.over:
+		case <-left:
+			return waited
+		}
+	}
+	return waited
+}
+
+// End ends all of them.
+func End[S any](ctx context.Context, ways []*Way[S], err error) {
+	var wg sync.WaitGroup
+	for _, w := range ways {
+		wg.Go(func() { w.End(ctx, err) })
+	}
+	wg.Wait()
+}
