@@ -17,7 +17,7 @@ export GORACE ?= atexit_sleep_ms=0
 # The version of make dist: that of the last tag of git, unless it is given.
 VERSION   ?=
 
-.PHONY: help build dist check packages format tidy vet lint test bench fuzz
+.PHONY: help build dist check packages format tidy vet cross lint test bench fuzz
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ build: ## the static binary, as bin/mcp-bridge
 dist: ## the archives of a release, in dist: the same bytes for the same commit
 	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))
 
-check: format tidy vet lint test ## all that must pass
+check: format tidy vet cross lint test ## all that must pass
 
 packages: ## the Helm chart and the image, whose tests are a module of their own
 	@echo '== deploy/check'
@@ -46,6 +46,13 @@ tidy: ## go.mod and go.sum say what the code needs
 vet: ## go vet for each system that is supported
 	@set -e; for system in $(SYSTEMS); do \
 		echo "== go vet, $$system"; GOOS=$$system $(GO) vet ./...; \
+	done
+
+# After vet this only links. The tests are those of packages with code for one system.
+cross: ## the program, and tests of it, for the systems that this is not
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; for system in $(filter-out $(shell $(GO) env GOOS),$(SYSTEMS)); do \
+		echo "== go build, $$system"; GOOS=$$system CGO_ENABLED=0 $(GO) build -o "$$dir/" ./cmd/bridge; \
+		GOOS=$$system CGO_ENABLED=0 $(GO) test -c -ldflags=-w -o "$$dir/" ./cmd/bridge ./internal/adapters/stdio ./internal/adapters/rest/sign; \
 	done
 
 lint: ## staticcheck, in the version that go.mod names

@@ -84,9 +84,9 @@ func render(t *testing.T, c *v2.Chart, vals map[string]any) (map[string]string, 
 
 // An object of Kubernetes, as it was rendered.
 type object struct {
-	kind, name string
-	text       []byte // JSON
-	typed      any    // decoded strictly
+	version, kind, name string
+	text                []byte // JSON
+	typed               any    // decoded strictly
 }
 
 // arkServer is an MCPServer of ARK, ark.mckinsey.com/v1alpha1, as far as we use it.
@@ -164,9 +164,8 @@ var kinds = map[string]func() any{
 	"ark.mckinsey.com/v1alpha1/Query":         func() any { return new(arkQuery) },
 }
 
-// decode reads the objects of a template. A field that their type does not have is an
-// error.
-func decode(text string) (all []object, err error) {
+// parse reads the objects of a template, of whatever types they are.
+func parse(text string) (all []object, err error) {
 	r := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	for {
 		doc, err := r.Read()
@@ -190,18 +189,31 @@ func decode(text string) (all []object, err error) {
 		if err := json.Unmarshal(raw, &head); err != nil {
 			return nil, err
 		}
-		make := kinds[head.APIVersion+"/"+head.Kind]
-		if make == nil || head.Metadata.Name == "" {
-			return nil, fmt.Errorf("%s/%s %q is not known", head.APIVersion, head.Kind, head.Metadata.Name)
-		}
-		typed := make()
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		if err := d.Decode(typed); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", head.Kind, head.Metadata.Name, err)
-		}
-		all = append(all, object{head.Kind, head.Metadata.Name, raw, typed})
+		all = append(all, object{head.APIVersion, head.Kind, head.Metadata.Name, raw, nil})
 	}
+}
+
+// decode reads the objects of a template. A field that their type does not have is an
+// error.
+func decode(text string) ([]object, error) {
+	all, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		o := &all[i]
+		make := kinds[o.version+"/"+o.kind]
+		if make == nil || o.name == "" {
+			return nil, fmt.Errorf("%s/%s %q is not known", o.version, o.kind, o.name)
+		}
+		o.typed = make()
+		d := json.NewDecoder(bytes.NewReader(o.text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(o.typed); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", o.kind, o.name, err)
+		}
+	}
+	return all, nil
 }
 
 // objects renders a chart and returns its objects.
@@ -533,12 +545,11 @@ func TestBroken(t *testing.T) {
 	} {
 		c := load(t, folder)
 		changed := false
-		for _, f := range c.Templates {
-			if f.Name == "templates/"+tc.template {
-				now := bytes.ReplaceAll(f.Data, []byte(tc.from), []byte(tc.to))
-				changed, f.Data = !bytes.Equal(now, f.Data), now
-			}
-		}
+		change(c, tc.template, func(text []byte) []byte {
+			now := bytes.ReplaceAll(text, []byte(tc.from), []byte(tc.to))
+			changed = !bytes.Equal(now, text)
+			return now
+		})
 		if !changed {
 			t.Errorf("%s has no %s", tc.template, tc.from)
 			continue
