@@ -232,12 +232,13 @@ func TestIdleChildrenHoldNoThreads(t *testing.T) {
 }
 
 func TestFailedStartLeaksNothing(t *testing.T) {
+	nowhere := t.TempDir() + "/nowhere"
 	leaksNothing(t)
 	for range 20 {
 		for _, c := range []command{
-			{path: "/proc/self/cmdline"},                     // not executable
-			{path: "sh", env: os.Environ(), dir: "/nowhere"}, // before the pipes
-			{path: os.Args[0], args: []string{"\x00"}},       // after them, in fork
+			{path: "/proc/self/cmdline"},                  // not executable
+			{path: "sh", env: os.Environ(), dir: nowhere}, // before the pipes
+			{path: os.Args[0], args: []string{"\x00"}},    // after them, in fork
 		} {
 			if _, err := start(c); err == nil {
 				t.Fatalf("start(%v) succeeded", c)
