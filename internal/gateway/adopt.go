@@ -34,7 +34,7 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 		s.cancel(err)
 		return nil, err
 	}
-	if err := s.reach(b.force); err != nil {
+	if err := s.ways.Reach(b.force, s.ctx); err != nil {
 		s.End(err)
 		return nil, err
 	}

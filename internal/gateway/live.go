@@ -246,7 +246,7 @@ func (b *Gateway) enroll(s *Session) error {
 // initialize opens the connection to the server and makes the client's answer
 // of the server's. ctx is the client's request's, life the session's.
 func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
-	if err := s.reach(ctx); err != nil {
+	if err := s.ways.Reach(ctx, s.ctx); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
@@ -269,15 +269,6 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 		result = append(spliced, result[v.Index+len(v.Raw):]...)
 	}
 	return jsonrpc.NewResult(nil, result), nil
-}
-
-// reach makes what the calls of the session go to.
-func (s *Session) reach(ctx context.Context) error {
-	ok, err := s.ways.Reach(ctx)
-	if !ok && err == nil {
-		err = context.Cause(s.ctx)
-	}
-	return err
 }
 
 // way makes what calls go to.

@@ -102,7 +102,10 @@ func (b *Gateway) Apply(c Change) error {
 			s.leave(&bridge.Error{Server: s.o.Name, Kind: bridge.ErrEnded, Public: "it is not served any more"})
 		}
 		if next != s {
-			ways := b.ways(func(w *way.Way[*server]) bool { return w.At == s })
+			var ways []*way.Way[*server]
+			for _, o := range b.open(func(o *Session) bool { return o.ways.Now().At == s }) {
+				ways = append(ways, o.ways.Now())
+			}
 			b.wg.Go(func() { b.retire(s, c, leave, ways) })
 		}
 	}
@@ -125,14 +128,6 @@ func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggre
 	way.End(b.force, ways, context.Cause(s.left))
 	s.close(b.force)
 	c.Gone(s.o.Name)
-}
-
-// ways returns what the calls of sessions go to, of which that is true.
-func (b *Gateway) ways(which func(*way.Way[*server]) bool) (all []*way.Way[*server]) {
-	for _, s := range b.open(func(s *Session) bool { return which(s.ways.Now()) }) {
-		all = append(all, s.ways.Now())
-	}
-	return all
 }
 
 // renew has the open sessions at servers of that name go on at next, as after the loss of

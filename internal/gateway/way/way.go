@@ -45,13 +45,13 @@ func (s *Ways[S]) Now() *Way[S] { return s.now.Load() }
 // Counts reports whether new calls go this way.
 func (w *Way[S]) Counts() bool { return w.of.Now() == w }
 
-// Reach makes what calls go to. It reports false when the session has ended.
-func (s *Ways[S]) Reach(ctx context.Context) (ok bool, err error) {
+// Reach makes what calls go to. The error may be why life, the session's, has ended.
+func (s *Ways[S]) Reach(ctx, life context.Context) error {
 	for {
 		w := s.Now()
 		up, err := s.make(w)
 		if err != nil {
-			return false, err
+			return err
 		}
 		s.mu.Lock()
 		ended, counts := s.ended, w.Counts()
@@ -60,11 +60,11 @@ func (s *Ways[S]) Reach(ctx context.Context) (ok bool, err error) {
 		}
 		s.mu.Unlock()
 		if counts && !ended {
-			return true, nil
+			return nil
 		}
 		_ = up.Close(ctx) // nobody else has seen it
 		if ended {
-			return false, nil
+			return context.Cause(life)
 		}
 	}
 }
