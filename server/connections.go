@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/openfiles"
+	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/sparse"
 )
 
@@ -24,6 +25,7 @@ type connections struct {
 	exempt     func(netip.Addr) bool // whose connections may be all
 	complaints sparse.Lines
 	refused    atomic.Uint64
+	waiting    atomic.Int64 // connections that are open for a client's next request
 
 	mu   sync.Mutex // guards the rest
 	open int
@@ -98,7 +100,7 @@ func (l bounded) Accept() (net.Conn, error) {
 		from := addressOf(conn.RemoteAddr().String())
 		why := l.c.enter(from)
 		if why == "" {
-			return &clientConn{Conn: conn, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
+			return &clientConn{Conn: conn, all: l.c, leave: sync.OnceFunc(func() { l.c.leave(from) })}, nil
 		}
 		l.c.refused.Add(1)
 		if more, ok := l.c.complaints.Due(complainEvery); ok {
@@ -111,8 +113,10 @@ func (l bounded) Accept() (net.Conn, error) {
 // clientConn is a connection that is counted.
 type clientConn struct {
 	net.Conn
+	all   *connections
 	leave func()
 	known atomic.Bool // a good key was shown on it
+	waits bool        // for the next request; only follow uses it
 	idle  atomic.Pointer[time.Timer]
 }
 
@@ -134,6 +138,26 @@ func (c *clientConn) heed(state http.ConnState) {
 	}
 	if state == http.StateIdle && !c.known.Load() {
 		c.idle.Store(time.AfterFunc(strangerIdle, func() { _ = c.Close() }))
+	}
+}
+
+// follow counts the connections that wait for a request.
+func (c *clientConn) follow(state http.ConnState) {
+	if waits := state == http.StateIdle; waits != c.waits {
+		c.waits = waits
+		if waits {
+			c.all.waiting.Add(1)
+		} else {
+			c.all.waiting.Add(-1)
+		}
+	}
+}
+
+// quiet waits until no connection is open for another request, or until ctx ends. A
+// request that comes just when its connection is closed gets no answer, and a proxy does
+// not repeat a POST: so an instance that goes ends each connection with an answer.
+func (c *connections) quiet(ctx context.Context) {
+	for c.waiting.Load() > 0 && pause.For(ctx, 10*time.Millisecond) == nil {
 	}
 }
 

@@ -3,12 +3,15 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,6 +53,47 @@ func TestMaxConnections(t *testing.T) {
 		if i == 1000 {
 			t.Fatal("no place has become free")
 		}
+	}
+}
+
+// An instance that goes waits for connections that are open for another request: until
+// they end, or until its time is over.
+func TestQuiet(t *testing.T) {
+	c := newConnections(8, func() *guard { return &guard{} }, slog.New(slog.DiscardHandler))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.waiting.Load() != 0 {
+			t.Error("a connection with a request waits for one")
+		}
+		if r.URL.Path == "/last" {
+			w.Header().Set("Connection", "close")
+		}
+	}))
+	s.Listener = bounded{s.Listener, c}
+	s.Config.ConnState = func(conn net.Conn, state http.ConnState) { clientOf(conn).follow(state) }
+	s.Start()
+	defer s.Close()
+	get := func(path string) {
+		t.Helper()
+		res, err := s.Client().Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+	}
+	get("/")
+	for end := time.Now().Add(30 * time.Second); c.waiting.Load() == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("no connection waits for its next request")
+		}
+	}
+	over, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if c.quiet(over); over.Err() == nil {
+		t.Error("one connection waits, and is not waited for")
+	}
+	get("/last")
+	if c.quiet(t.Context()); c.waiting.Load() != 0 {
+		t.Error("a connection still waits")
 	}
 }
 

@@ -180,9 +180,14 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	}
 	if s.keys != nil {
 		s.http.ConnContext = withClient
+	}
+	if s.keys != nil || s.instance != nil {
 		s.http.ConnState = func(c net.Conn, state http.ConnState) {
 			if client := clientOf(c); client != nil {
-				client.heed(state)
+				client.follow(state)
+				if s.keys != nil {
+					client.heed(state)
+				}
 			}
 		}
 	}
@@ -356,6 +361,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	drain, cancel := context.WithTimeout(context.Background(), s.c().Drain)
 	if s.instance != nil {
 		s.instance.leave(drain, s)
+		last, stop := context.WithTimeout(drain, lastRequests)
+		s.clients.quiet(last)
+		stop()
 		s.shut(closeLimit) // only then are calls refused
 	}
 	if err := s.b.Drain(drain); err != nil {
@@ -423,6 +431,10 @@ func (s *Server) serve(l net.Listener) error {
 // closeLimit bounds how long responses may take to end once the bridge has
 // closed, and how long the access log may after that.
 const closeLimit = 2 * time.Second
+
+// lastRequests bounds how long an instance that goes waits for requests on connections
+// that are open: each ends with its answer.
+const lastRequests = time.Second
 
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
