@@ -153,11 +153,16 @@ func (c *clientConn) follow(state http.ConnState) {
 	}
 }
 
-// quiet waits until no connection is open for another request, or until ctx ends. A
-// request that comes just when its connection is closed gets no answer, and a proxy does
-// not repeat a POST: so an instance that goes ends each connection with an answer.
-func (c *connections) quiet(ctx context.Context) {
-	for c.waiting.Load() > 0 && pause.For(ctx, 10*time.Millisecond) == nil {
+// quiet waits until no connection is open for another request, none has got one for as
+// long as still, or ctx ends. A request that comes just when its connection is closed gets
+// no answer, and a proxy does not repeat a POST: so an instance that goes ends each
+// connection with an answer.
+func (c *connections) quiet(ctx context.Context, still time.Duration) {
+	open, since := c.waiting.Load(), time.Now()
+	for open > 0 && time.Since(since) < still && pause.For(ctx, 10*time.Millisecond) == nil {
+		if n := c.waiting.Load(); n != open {
+			open, since = n, time.Now()
+		}
 	}
 }
 

@@ -361,9 +361,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	drain, cancel := context.WithTimeout(context.Background(), s.c().Drain)
 	if s.instance != nil {
 		s.instance.leave(drain, s)
-		last, stop := context.WithTimeout(drain, lastRequests)
-		s.clients.quiet(last)
-		stop()
+		s.clients.quiet(drain, lastRequests)
 		s.shut(closeLimit) // only then are calls refused
 	}
 	if err := s.b.Drain(drain); err != nil {
@@ -432,7 +430,7 @@ func (s *Server) serve(l net.Listener) error {
 // closed, and how long the access log may after that.
 const closeLimit = 2 * time.Second
 
-// lastRequests bounds how long an instance that goes waits for requests on connections
+// lastRequests is how long an instance that goes waits for another request on connections
 // that are open: each ends with its answer.
 const lastRequests = time.Second
 
