@@ -3,6 +3,7 @@ package inner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -103,8 +104,8 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	m, err := l.Upstream.Call(ctx, &its)
-	if err != nil && httpclient.Unsent(err) {
-		err = &bridge.Error{Server: l.server, Kind: bridge.ErrUnsent, Err: errors.Join(bridge.ErrLost, err), Public: "the instance of the bridge that has its connection cannot be reached"}
+	if err != nil && httpclient.Unsent(err) { // which says nothing about the server
+		err = &bridge.Error{Server: l.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that has its connection cannot be reached"}
 	}
 	if errors.Is(err, bridge.ErrUnsent) {
 		l.refused.Store(true)
