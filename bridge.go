@@ -31,6 +31,7 @@ package bridge
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -148,6 +149,9 @@ type Forward struct {
 	// or an environment variable of a child process. Empty means the header From, or for
 	// a child process the variable of that name, such as X_TENANT.
 	To string
+	// Fleeting says that it may be another with each request of the same caller, such as a
+	// token that is renewed: it tells no callers apart, and is not kept with sessions.
+	Fleeting bool
 }
 
 // Forwarded returns what the allow-list forwards of h, under the names that the
@@ -164,6 +168,19 @@ func Forwarded(h http.Header, list []Forward) http.Header {
 		}
 	}
 	return out
+}
+
+// Lasting returns the entries of an allow-list that tell callers apart.
+func Lasting(list []Forward) []Forward {
+	if !Personal(list) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(f Forward) bool { return f.Fleeting })
+}
+
+// Personal reports whether each caller shows the server something of its own.
+func Personal(list []Forward) bool {
+	return slices.ContainsFunc(list, func(f Forward) bool { return f.Fleeting })
 }
 
 // Greeting is what a handshake said about a server.

@@ -40,7 +40,7 @@ func (d *decoder) visit(sec *strict.Section, v any) {
 		d.visitAccess(sec, c)
 	case *OAuth:
 		d.visitOAuth(sec, c)
-	case looker: // oauth.Client and front.Settings
+	case looker: // clients of OAuth, and front.Settings
 		d.visitKey(sec, c)
 	case *AccessLog:
 		if c.To != "" && c.To != "stdout" && c.To != "stderr" {

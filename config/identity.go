@@ -26,10 +26,13 @@ type Scopes struct {
 // Forwards returns what reaches the server of a client's request: what Forward lists, and
 // what Identity makes of its token, which is in the header that claim.Header names.
 func (s *Server) Forwards() []bridge.Forward {
-	if len(s.Identity) == 0 {
+	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward
 	}
 	all := slices.Clone(s.Forward)
+	if s.Exchanges() {
+		all = append(all, bridge.Forward{From: claim.Token, To: claim.Token, Fleeting: true})
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
 		to := name
 		if s.Stdio == nil {
@@ -38,6 +41,12 @@ func (s *Server) Forwards() []bridge.Forward {
 		all = append(all, bridge.Forward{From: claim.Header(s.Identity[name]), To: to})
 	}
 	return all
+}
+
+// Exchanges reports whether the tokens of callers are exchanged for tokens of the server.
+func (s *Server) Exchanges() bool {
+	r := s.Remote()
+	return r != nil && r.OAuth != nil && r.OAuth.Exchange != "" || s.Rest != nil && s.Rest.Auth.Exchanges()
 }
 
 // credentials are headers in which servers look for one.
@@ -68,12 +77,20 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 			check("scopes: "+[]string{"tools", "prompts", "resources"}[n]+": "+pattern, by[pattern])
 		}
 	}
-	switch {
-	case len(s.Identity) == 0:
-	case len(c.OAuth) == 0:
-		all.add("identity", needs)
-	case s.Share == ShareAll:
-		all.with("identity", "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be")
+	exchange := "rest: auth"
+	if s.Remote() != nil {
+		exchange = map[bool]string{true: "http", false: "sse"}[s.HTTP != nil] + ": oauth: exchange"
+	}
+	for key, set := range map[string]bool{"identity": len(s.Identity) > 0, exchange: s.Exchanges()} {
+		switch {
+		case !set:
+		case len(c.OAuth) == 0:
+			all.add(key, needs)
+		case s.Share == ShareAll:
+			all.with(key, "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be")
+		case s.Cache.Shared && key == exchange:
+			all.with(key, "cache", "has each caller act with a token of its own: what one may see is not for all, so cache cannot be shared")
+		}
 	}
 	taken := map[string]bool{}
 	for _, f := range s.Forward {

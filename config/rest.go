@@ -111,7 +111,7 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 		return nil, false
 	}
 	kinds, places := 0, 0
-	for _, set := range []bool{k.Key != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil, k.AWS != nil, k.Hook != nil} {
+	for _, set := range []bool{k.Key != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil || k.Login, k.AWS != nil, k.Hook != nil} {
 		if set {
 			kinds++
 		}
@@ -124,15 +124,19 @@ func (d *decoder) credential(x *strict.Slot, n ast.Node) (*wire.Credential, bool
 	wrong := ""
 	switch {
 	case kinds != 1:
-		wrong = "needs one of value, bearer, user and password, client, aws, and hook"
+		wrong = "needs one of value, bearer, user and password, client, login, aws, and hook"
 	case places > 1 || places > 0 && k.Key == "":
 		wrong = "needs one of header, query and cookie beside value, and with nothing else"
-	case k.Client != nil && (k.Client.ID == "" || k.Client.Secret == ""):
-		wrong = "needs id and secret in client"
 	case k.AWS != nil:
 		wrong = d.awsFromEnvironment(k.AWS)
 	case k.Hook != nil:
 		wrong = hookFault(k.Hook)
+	}
+	if wrong == "" && k.Exchange != "" && k.Client == nil {
+		wrong = "needs a client with exchange"
+	}
+	if err := k.CheckTokens(); wrong == "" && err != nil {
+		wrong, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	if wrong != "" {
 		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)

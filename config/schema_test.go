@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -96,7 +97,7 @@ func or(all ...any) object { return object{"anyOf": all} }
 var enums = map[string][]string{
 	"place": {PlaceHere, PlaceWorkers}, "role": {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
 	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsolePayloads, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
-	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
+	"transport": {httpclient.TransportAuto, httpclient.TransportStreamable, httpclient.TransportSSE}, "exchange": {oauth.ExchangeStandard, oauth.ExchangeOnBehalfOf}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
 }
 
 // fields is the schema of a struct's keys.

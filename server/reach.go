@@ -132,7 +132,7 @@ func mayCall(grants *filter.Grants, renamed map[string]string) func(principal st
 // RestOptions makes the options of an HTTP API of its server's settings.
 func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
 	o := rest.Options{Log: log, Breaker: c.Breaker, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
-	for _, f := range c.Forwards() {
+	for _, f := range bridge.Lasting(c.Forwards()) {
 		o.Forward = append(o.Forward, f.To)
 	}
 	for name := range c.Identity {

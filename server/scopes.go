@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/claim"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/scopes"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -28,6 +29,7 @@ type claimed struct {
 	claims  []string          // that servers are told
 	headers []string          // in which they are told these
 	scoped  bool              // calls of some server need scopes
+	tokens  bool              // of callers are exchanged for those of some server
 	known   map[string]bool   // the scopes that the configuration names
 	former  map[string][]scopes.Names
 }
@@ -85,6 +87,7 @@ func (now *claimed) take(c *config.Config) {
 				now.headers = append(now.headers, claim.Header(name))
 			}
 		}
+		now.tokens = now.tokens || one.Exchanges()
 		know(one.Scopes.All)
 		now.scoped = now.scoped || len(one.Scopes.All) > 0
 		for _, by := range []map[string]config.Words{one.Scopes.Tools, one.Scopes.Prompts, one.Scopes.Resources} {
@@ -110,6 +113,9 @@ func (s *Server) identify(r *http.Request, to place) *http.Request {
 	t := auth.TokenOf(r.Context())
 	if t == nil {
 		return r
+	}
+	if _, shown, _ := strings.Cut(r.Header.Get("Authorization"), " "); want.tokens && shown != "" {
+		(&oauth.Subject{Token: strings.TrimLeft(shown, " "), Issuer: t.Issuer, Principal: auth.Principal(r.Context()), Until: t.Until}).Put(r.Header)
 	}
 	for i, name := range want.claims {
 		if text := claim.Text(token.At(t.Claims, name)); text != "" {

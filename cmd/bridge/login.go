@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -44,6 +46,29 @@ func show(stderr io.Writer, browser []string, server, address string) {
 	fmt.Fprintf(stderr, "mcp-bridge: %s wants you to sign in: %s\n  %s\n", visible.Text(server), what, visible.Text(address))
 }
 
+// showCode tells a person how to sign in on another device.
+func showCode(stderr io.Writer, server, address, code, both string) {
+	if u, err := url.Parse(server); err == nil {
+		server = u.Host
+	}
+	fmt.Fprintf(stderr, "mcp-bridge: to sign in at %s, open this address on any device:\n  %s\nand enter the code:\n  %s\n", visible.Text(server), visible.Text(address), visible.Text(code))
+	if both != "" {
+		fmt.Fprintf(stderr, "or open this one, which has the code:\n  %s\n", visible.Text(both))
+	}
+}
+
+// typed returns the lines of a terminal. Nothing ends a read of it but the end of the
+// process, which is the end of the command that wants them.
+func typed(in io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		for s := bufio.NewScanner(in); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return lines
+}
+
 // askOf has the servers of a configuration that need a sign-in ask the person who is here,
 // and whose client alone calls.
 func askOf(c *config.Config, ask func(server, address string)) {
@@ -76,22 +101,26 @@ func signInTarget(target, file string, f *flags.SignIn) (*httpclient.Config, err
 	var names []string
 	for _, s := range c.Servers {
 		r := s.Remote()
+		if s.Rest != nil {
+			r = s.Rest.SignIn()
+		}
 		signs := r != nil && r.OAuth != nil && r.OAuth.Login
 		switch {
 		case s.Name == target && signs:
 			return r, nil
 		case s.Name == target:
-			return nil, exit.Usagef("%s: server %s has no oauth: { login: true }", file, target)
+			return nil, exit.Usagef("%s: server %s has no login: true in its oauth, or in the auth of its API", file, target)
 		case signs:
 			names = append(names, s.Name)
 		}
 	}
-	return nil, exit.Usagef("%s has no server %q: %s", file, target, similar.Hint(target, names, "it has none with oauth: { login: true }"))
+	return nil, exit.Usagef("%s has no server %q: %s", file, target, similar.Hint(target, names, "it has none with login: true in its oauth, or in the auth of an API"))
 }
 
 func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var file string
 	var f flags.SignIn
+	var device bool
 	cmd := &cobra.Command{
 		Use:   "login [flags] URL|SERVER",
 		Short: "Sign in at a server, in a browser",
@@ -100,11 +129,14 @@ the server's authorization server in a browser, and keeps what comes of it for y
 connect, run, serve and the other commands use it from then on, and renew it by
 themselves. SERVER is the name of one in the configuration file.
 
-The address of the page is printed too. The browser has to be on this machine: it
-comes back to an address of it. $BROWSER is the command that opens pages.`,
+The address of the page is printed too. The browser comes back to an address of this
+machine. One on another machine cannot: copy the address at which it ends, and paste it
+on this terminal. With --device, sign in on any device by a code, where the
+authorization server has that. $BROWSER is the command that opens pages.`,
 		Example: `  mcp-bridge login https://tools.example.com/mcp
   mcp-bridge login notes -c bridge.yaml
   mcp-bridge login https://tools.example.com/mcp --scope read --scope write
+  mcp-bridge login https://tools.example.com/mcp --device
   mcp-bridge login https://tools.example.com/mcp --client-id my-client --callback http://localhost:7777/callback`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +157,19 @@ comes back to an address of it. $BROWSER is the command that opens pages.`,
 			if err != nil {
 				return err
 			}
-			p, err := person(r, store, log, func(address string) { show(stderr, login.Browser(), r.URL, address) })
+			how := login.Options{Store: store}
+			if on, _ := terminal.Is(os.Stdin); on && !device {
+				how.Typed = typed(os.Stdin)
+			}
+			how.Ask = func(address string) {
+				if show(stderr, login.Browser(), r.URL, address); how.Typed != nil {
+					fmt.Fprintln(stderr, "if the browser is on another machine, paste here the address at which it ends:")
+				}
+			}
+			if device {
+				how.Device = func(address, code, both string) { showCode(stderr, r.URL, address, code, both) }
+			}
+			p, err := person(r, how, log)
 			if err != nil {
 				return err
 			}
@@ -143,6 +187,7 @@ comes back to an address of it. $BROWSER is the command that opens pages.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device: open an address there, and enter a code")
 	f.AddAlways(cmd.Flags())
 	return cmd
 }
@@ -158,8 +203,8 @@ func ends(l *login.Login) string {
 	return "; until " + l.Until.Format(time.DateTime)
 }
 
-// person makes what signs in at a server.
-func person(r *httpclient.Config, store *login.Store, log *slog.Logger, ask func(string)) (*login.Person, error) {
+// person makes what signs in at a server, as how says.
+func person(r *httpclient.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
 	at, err := url.Parse(r.URL)
 	if err != nil {
 		return nil, errors.New("url: not a URL")
@@ -168,7 +213,8 @@ func person(r *httpclient.Config, store *login.Store, log *slog.Logger, ask func
 	if err != nil {
 		return nil, err
 	}
-	return login.New(login.Options{Options: oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log}, Store: store, Ask: ask}), nil
+	how.Options = oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log}
+	return login.New(how), nil
 }
 
 // kept is a login with its name in the store.

@@ -117,7 +117,7 @@ func TestLoginByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"login other -c ": "has no oauth: { login: true }", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope is of use with a URL only",
+		"login other -c ": "has no login: true", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope is of use with a URL only",
 	} {
 		if code, _, errs := command(t, append(strings.Fields(args), file)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
@@ -135,6 +135,37 @@ func TestLoginByName(t *testing.T) {
 	}
 	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, p.URL) {
 		t.Errorf("logout = %d %s", code, out)
+	}
+}
+
+// I-302: an HTTP API of a file signs in by its name, too. Its calls are made as that person.
+func TestLoginOfAPI(t *testing.T) {
+	p := signed(t, true)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if _, ok := p.Issuer.Good(token); !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte("the page"))
+	}))
+	defer api.Close()
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := "servers:\n  wiki:\n    rest:\n      base_url: " + api.URL + "\n      auth: { login: true, client: { issuer: \"" + p.Issuer.URL + "\" } }\n      tools: { page: { request: GET /page } }\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code == 0 || !strings.Contains(out+errs, "nobody has signed in at it") {
+		t.Errorf("call before the login = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "login", "wiki", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at "+p.Issuer.URL+" for "+api.URL) {
+		t.Fatalf("login = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code != 0 || !strings.Contains(out, "the page") {
+		t.Errorf("call = %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "logout", "wiki", "-c", file); code != 0 || p.Issuer.Asked("/revoke") != 1 {
+		t.Errorf("logout = %d %s%s", code, out, errs)
 	}
 }
 

@@ -169,7 +169,7 @@ func (s *Session) who() []any {
 // newSession makes a session that nobody knows yet.
 func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
 	s := &Session{b: b, id: key, server: server, log: b.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
-	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: caller.Header}
+	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: adopted.Kept(caller.Header)}
 	if lease, ok := b.store.(session.Leased); ok {
 		caller.Stay = adopted.NewStay(lease, key, s.keep, s.moves)
 	}

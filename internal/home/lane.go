@@ -35,7 +35,7 @@ func (p *placed) alike(from *bridge.Caller) string {
 		return ""
 	}
 	alike := "sessions\x00" + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
-	for _, f := range p.forward {
+	for _, f := range bridge.Lasting(p.forward) {
 		for _, value := range from.Header[f.To] {
 			alike += "\x00" + f.To + ":" + value
 		}

@@ -9,16 +9,17 @@ import (
 // connect opens a connection, or goes on with the one that another instance of the bridge
 // has had for the session.
 func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
+	from := l.from()
 	if r, ok := l.o.Adapter.(bridge.Resumer); ok && l.stay != nil {
 		if carry, above := l.stay.Carry(l.o.Name); carry != nil {
-			up, err := r.Resume(ctx, l.caller, c, carry, above)
+			up, err := r.Resume(ctx, from, c, carry, above)
 			if err == nil || l.o.EndWithServer {
 				return up, err
 			}
 			l.o.Log.Warn("the connection of another instance cannot be gone on with", "err", err)
 		}
 	}
-	return l.o.Adapter.Open(ctx, l.caller, c)
+	return l.o.Adapter.Open(ctx, from, c)
 }
 
 // carried notes what another instance needs to go on with the connection, which is open;

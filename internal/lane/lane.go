@@ -16,6 +16,8 @@ package lane
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -68,6 +70,7 @@ type Lane struct {
 	began   time.Time           // when the open connection was opened
 	ended   time.Time           // when the last one was lost
 	reopens []time.Time         // within the last minute
+	latest  http.Header         // what the last request has brought of fleeting headers
 }
 
 // opening is one attempt to open the connection.
@@ -155,12 +158,41 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
-	r.Header = bridge.Forwarded(r.Header, l.o.Forward)
+	r.Header = l.forwarded(r.Header)
 	m, err := l.call(ctx, r)
 	if errors.Is(err, bridge.ErrUnsent) && ctx.Err() == nil {
 		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
 	}
 	return m, err
+}
+
+// forwarded returns what the allow-list forwards of headers. What is fleeting of them is
+// noted: the next connection is opened with it.
+func (l *Lane) forwarded(h http.Header) http.Header {
+	out := bridge.Forwarded(h, l.o.Forward)
+	for _, f := range l.o.Forward {
+		if values := out[f.To]; f.Fleeting && len(values) > 0 {
+			l.mu.Lock()
+			l.latest = http.Header{f.To: values}
+			l.mu.Unlock()
+		}
+	}
+	return out
+}
+
+// from is on whose behalf a connection is opened now.
+func (l *Lane) from() *bridge.Caller {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest == nil {
+		return l.caller
+	}
+	now := *l.caller
+	if now.Header = maps.Clone(l.caller.Header); now.Header == nil {
+		now.Header = http.Header{}
+	}
+	maps.Copy(now.Header, l.latest)
+	return &now
 }
 
 // call makes the call once. A connection that turns out to be of no use is
@@ -194,7 +226,7 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	} else {
 		m, err = l.perform(ctx, c, r)
 	}
-	l.o.Health.Fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0)
+	l.o.Health.Fared(err, len(r.Header) > 0 || len(l.caller.Header) > 0 || bridge.Personal(l.o.Forward))
 	if errors.Is(err, bridge.ErrUnsent) {
 		c.Gone(err) // in case that the news of it have not come yet
 	}
@@ -271,7 +303,7 @@ const (
 // Notify sends a notification. While there is no connection it is opened in
 // the background.
 func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
-	r.Header = bridge.Forwarded(r.Header, l.o.Forward)
+	r.Header = l.forwarded(r.Header)
 	l.mu.Lock()
 	if c := l.conn; c != nil {
 		l.mu.Unlock()

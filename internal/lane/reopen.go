@@ -32,7 +32,7 @@ const (
 // it was started; the gate about the server, whose connections have failed
 // again and again: then none is opened, however new.
 func (l *Lane) attempt() (*conn, error) {
-	if err := l.gate.Pass(l.ctx, l.caller); err != nil {
+	if err := l.gate.Pass(l.ctx, l.from()); err != nil {
 		return nil, err
 	}
 	if err := l.backOff(); err != nil {
@@ -46,7 +46,7 @@ func (l *Lane) attempt() (*conn, error) {
 	if err != nil {
 		return nil, err // no fault of the server's
 	}
-	opened, err := l.gate.Opening(l.ctx, l.caller) // others have tried meanwhile
+	opened, err := l.gate.Opening(l.ctx, l.from()) // others have tried meanwhile
 	if err != nil {
 		release()
 		l.o.Budget.release(l.caller.Principal)
@@ -82,7 +82,7 @@ func (l *Lane) attempt() (*conn, error) {
 
 // failed notes that the server could not be opened, unless the attempt was
 // given up because nobody needs it any more, or failed by what the caller had
-// forwarded: one wrong token is no failure of the server for others.
+// forwarded, or shows of its own: one wrong token is no failure of the server for others.
 func (l *Lane) failed(err error) {
 	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find one at once
 		l.o.Health.Lacked(err)
@@ -95,7 +95,7 @@ func (l *Lane) failed(err error) {
 		l.losses++
 	}
 	l.mu.Unlock()
-	switch own := len(l.caller.Header) > 0 && errors.Is(err, bridge.ErrCredentials); {
+	switch own := (len(l.caller.Header) > 0 || bridge.Personal(l.o.Forward)) && errors.Is(err, bridge.ErrCredentials); {
 	case closed, own:
 	case errors.Is(err, errNoRoom):
 		l.o.Health.Lacked(err)

@@ -4,14 +4,11 @@ package oauth
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
-	"runtime"
 	"slices"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
-	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 )
 
 // Settings say how the bridge gets tokens for one server.
@@ -24,6 +21,9 @@ type Settings struct {
 	// Login has the bridge act as the person who has signed in at the server: by
 	// "mcp-bridge login", or when the server asks for it and a person is there.
 	Login bool `yaml:"login"`
+	// Exchange has the bridge exchange the token of each caller for one of the server, as
+	// Client: ExchangeStandard or ExchangeOnBehalfOf. Empty means that it does not.
+	Exchange string `yaml:"exchange"`
 	// ClientMetadataURL is where the metadata of the bridge as a client is, for Login at an
 	// authorization server that takes that in place of a registration.
 	ClientMetadataURL string `yaml:"client_metadata_url"`
@@ -43,6 +43,10 @@ type Settings struct {
 	// Ask shows a person the address of a page to sign in on, for the server of that URL; nil
 	// means that nobody is there. Only a program can set it.
 	Ask func(server, address string) `yaml:"-"`
+	// API says that the server is no MCP server, but an HTTP API: its metadata is read only if
+	// nothing else says who gives tokens, and no resource is asked for unless that or Resource
+	// names one. Only a program can set it.
+	API bool `yaml:"-"`
 	// Own says that all callers are the person whom Ask asks: errors may have the address of
 	// the page. With it, another could sign in there as somebody else. Only a program can
 	// set it.
@@ -95,8 +99,6 @@ const ResourceOff = "off"
 // PKCEAssume is the value of Settings.PKCE.
 const PKCEAssume = "assume"
 
-var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-
 // Validate reports what is wrong with the settings. It only looks. Values are not shown.
 func (s *Settings) Validate() error {
 	var errs []error
@@ -118,6 +120,9 @@ func (s *Settings) Validate() error {
 	}
 	if s.Login && s.Client != nil && len(s.Client.Params) > 0 {
 		errs = append(errs, errors.New("client: params are of no use with login"))
+	}
+	if err := s.validExchange(); err != nil {
+		errs = append(errs, err)
 	}
 	for _, k := range []struct{ name, value string }{{"client_metadata_url", s.ClientMetadataURL}, {"redirect_uri", s.RedirectURI}, {"pkce", s.PKCE}} {
 		if k.value != "" && !s.Login {
@@ -169,8 +174,8 @@ func (c *Client) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is of use with key_file only", k.name))
 		}
 	}
-	if c.Algorithm != "" && !slices.Contains(algorithms, c.Algorithm) {
-		errs = append(errs, fmt.Errorf("algorithm must be one of %v", algorithms))
+	if c.Algorithm != "" && !slices.Contains(assertion.Algorithms, c.Algorithm) {
+		errs = append(errs, fmt.Errorf("algorithm must be one of %v", assertion.Algorithms))
 	}
 	if c.InBody && c.Secret == "" {
 		errs = append(errs, errors.New("in_body is of use with secret only"))
@@ -181,33 +186,16 @@ func (c *Client) Validate() error {
 		}
 	}
 	for name := range c.Params {
-		if slices.Contains([]string{"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "scope", "resource"}, name) {
+		if slices.Contains([]string{"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "scope", "resource", "subject_token", "assertion"}, name) {
 			errs = append(errs, fmt.Errorf("params must not have %s: it has a setting of its own", name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Look reads the file of the key, if there is one, and notes its absolute path: fault is
-// why it is of no use, and remark what else is to be said of it. Neither shows what is in it.
+// Look looks at the file of the key, as assertion.Look does.
 func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
-	if c.KeyFile == "" {
-		return "", nil
-	}
-	c.KeyFile = absolute(c.KeyFile)
-	info, err := os.Stat(c.KeyFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("does not exist")
-	} else if err != nil {
-		return "", errors.New("cannot be read")
-	}
-	if _, err := grant.ReadKey(c.KeyFile); err != nil {
-		return "", err
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		remark = "others on this machine can read it: chmod 600"
-	}
-	return remark, nil
+	return assertion.Look(&c.KeyFile, absolute)
 }
 
 // safe returns what is wrong with an address that secrets go to.

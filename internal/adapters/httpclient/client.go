@@ -16,6 +16,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/auth/claim"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // ErrOtherTransport says that the server does not speak the transport that was
@@ -116,6 +119,10 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 		r.Header[name] = values
 	}
 	for name, values := range forward {
+		if name == claim.Token { // it goes out to nobody
+			r = r.WithContext(oauth.WithSubject(ctx, forward))
+			continue
+		}
 		r.Header[name] = values
 	}
 	for _, name := range repeats {

@@ -111,6 +111,16 @@ type Auth struct {
 	Schemes map[string]wire.Credential
 }
 
+// Exchanges reports whether the tokens of callers are exchanged for those of the API.
+func (a *Auth) Exchanges() bool {
+	for _, one := range a.Schemes {
+		if one.Exchange != "" {
+			return true
+		}
+	}
+	return a.Default != nil && a.Default.Exchange != ""
+}
+
 // Values of Config.Mode.
 const (
 	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit
@@ -211,6 +221,11 @@ func (c *Config) Validate() error {
 	if c.Refresh < 0 || c.Refresh != 0 && c.Refresh < time.Second {
 		add("refresh must be at least 1s")
 	}
+	if names := c.signsIn(); len(names) > 0 && c.BaseURL == "" {
+		add("auth: login needs base_url: the address of the API, for which a person signs in")
+	} else if len(names) > 1 {
+		add("auth: login is there for several schemes: a person signs in at the API once")
+	}
 	own := httpclient.Config{URL: "http://localhost", CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
 	if err := own.Validate(); err != nil {
 		errs = append(errs, err)
@@ -238,6 +253,27 @@ func headerFaults(headers map[string]string) []string {
 		}
 	}
 	return all
+}
+
+// signsIn returns the credentials that a person signs in for.
+func (c *Config) signsIn() (all []*wire.Credential) {
+	for _, name := range slices.Sorted(maps.Keys(c.Auth.Schemes)) {
+		if one := c.Auth.Schemes[name]; one.Login {
+			all = append(all, &one)
+		}
+	}
+	if d := c.Auth.Default; d != nil && d.Login {
+		all = append(all, d)
+	}
+	return all
+}
+
+// SignIn returns how a person signs in at the API; nil if nobody does.
+func (c *Config) SignIn() *httpclient.Config {
+	if all := c.signsIn(); len(all) > 0 {
+		return all[0].SignIn(c.BaseURL, c.http())
+	}
+	return nil
 }
 
 // isBase reports whether s is an address that paths can be put behind.

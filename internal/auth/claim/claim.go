@@ -4,6 +4,7 @@ package claim
 
 import (
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,6 +27,21 @@ func Header(name string) string {
 // fleeting are claims that are others in each token.
 var fleeting = []string{"exp", "iat", "nbf", "jti", "auth_time"}
 
+// Token is the header of a request in which the bridge keeps the token that was shown with
+// it, for servers where that is exchanged for another one. No client can write it, and it
+// goes out to no server.
+const Token = prefix + "Token" // which is no name of Header's: those are hexadecimal
+
+// Lasting returns headers without the token.
+func Lasting(h http.Header) http.Header {
+	if len(h[Token]) == 0 {
+		return h
+	}
+	h = maps.Clone(h)
+	delete(h, Token)
+	return h
+}
+
 // Check returns what is wrong with the name of a claim that a server is to be told.
 func Check(name string) (rule string) {
 	switch {
@@ -36,6 +52,10 @@ func Check(name string) (rule string) {
 	}
 	return ""
 }
+
+// Own reports whether a header is one that the bridge itself writes: its name is for no
+// allow-list of a file.
+func Own(name string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(name), prefix) }
 
 // Strip takes from headers what a client has written there.
 func Strip(h http.Header) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/sparse"
 )
@@ -49,6 +50,7 @@ type Options struct {
 	// Authorization, or with InBody in the body.
 	ID, Secret string
 	InBody     bool
+	Key        assertion.Key // that signs, in place of Secret
 	// Metadata fetches the metadata of the issuer.
 	Metadata func(context.Context) (*jwks.Metadata, error)
 	Client   *http.Client // see jwks.Client
@@ -109,7 +111,12 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 		return nil, err
 	}
 	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
-	if e.o.InBody {
+	switch {
+	case e.o.Key.File != "":
+		if err := e.o.Key.Show(form, e.o.ID, e.o.Issuer, nil); err != nil {
+			return nil, err
+		}
+	case e.o.InBody:
 		form.Set("client_id", e.o.ID)
 		form.Set("client_secret", e.o.Secret)
 	}
@@ -119,7 +126,7 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	if !e.o.InBody { // encoded as RFC 6749, section 2.3.1 has it
+	if !e.o.InBody && e.o.Key.File == "" { // encoded as RFC 6749, section 2.3.1 has it
 		r.SetBasicAuth(url.QueryEscape(e.o.ID), url.QueryEscape(e.o.Secret))
 	}
 	a, err := e.o.Client.Do(r)

@@ -3,15 +3,23 @@ package introspect
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
@@ -129,4 +137,47 @@ func TestSay(t *testing.T) {
 			t.Errorf("%d lines:\n%s", n, &r.log)
 		}
 	})
+}
+
+// I-024, I-301: a key signs in place of a secret, for this issuer alone, anew for each question.
+func TestAskSigned(t *testing.T) {
+	key := authtest.NewKey(t, "k7", "ES256")
+	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, place)
+	r.o.Secret, r.o.Key = "", assertion.Key{File: file, ID: "k7"}
+	seen := map[string]bool{}
+	r.answer = func(q *http.Request) {
+		_ = q.ParseForm()
+		text := q.PostForm.Get("client_assertion")
+		signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.ES256})
+		if err != nil || signed.Signatures[0].Header.KeyID != "k7" || q.PostForm.Has("client_id") || q.Header.Get("Authorization") != "" || q.PostForm.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
+			t.Errorf("asked with %v %v: %v", q.Header, q.PostForm, err)
+			return
+		}
+		claims, err := signed.Verify(key.Private.Public())
+		var c struct{ Iss, Sub, Aud, Jti string }
+		if err != nil || json.Unmarshal(claims, &c) != nil || c.Iss != "a" || c.Sub != "a" || c.Aud != "https://idp.example.com" || seen[c.Jti] {
+			t.Errorf("the assertion says %s: %v", claims, err)
+		}
+		seen[c.Jti] = true
+	}
+	for range 2 {
+		if _, err := r.Ask(t.Context(), "x", false); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("%d assertions, want 2", len(seen))
+	}
+	r.o.Key.File += ".gone"
+	if _, err := r.Ask(t.Context(), "x", false); !errors.Is(err, ErrUnavailable) || !strings.Contains(r.log.String(), "key_file") {
+		t.Errorf("without the file: %v; the log: %s", err, r.log.String())
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/introspect"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
@@ -34,8 +36,19 @@ type Client struct {
 	// ID and Secret are what the issuer has registered.
 	ID     string `yaml:"id"`
 	Secret string `yaml:"secret"`
+	// KeyFile names a file with the PEM private key that signs in place of a secret. KeyID is
+	// the name that the issuer has for it, and Algorithm what it signs by. Default: the usual
+	// one for the key.
+	KeyFile   string `yaml:"key_file"`
+	KeyID     string `yaml:"key_id"`
+	Algorithm string `yaml:"algorithm"`
 	// InBody sends both in the body, in place of the header Authorization. Default false.
 	InBody bool `yaml:"in_body"`
+}
+
+// Look looks at the file of the key, as assertion.Look does.
+func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
+	return assertion.Look(&c.KeyFile, absolute)
 }
 
 // Wrong returns the rule that the settings break, and the key that it is about, such as
@@ -44,8 +57,14 @@ func (in *Introspection) Wrong() (key, rule string) {
 	switch {
 	case in.Client.ID == "":
 		return ": client: id", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }`
-	case in.Client.Secret == "":
-		return ": client: secret", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }`
+	case in.Client.Secret == "" && in.Client.KeyFile == "":
+		return ": client: secret", `is missing: the bridge needs an id and a secret of its own at the issuer: client: { id: bridge, secret: "${IDP_SECRET}" }, or a key_file in place of the secret`
+	case in.Client.KeyFile != "" && (in.Client.Secret != "" || in.Client.InBody):
+		return ": client: key_file", "is in the place of secret and in_body: remove these"
+	case in.Client.KeyFile == "" && in.Client.KeyID+in.Client.Algorithm != "":
+		return ": client", "has key_id or algorithm, which are of use with key_file only"
+	case in.Client.Algorithm != "" && !slices.Contains(assertion.Algorithms, in.Client.Algorithm):
+		return ": client: algorithm", "must be one of " + strings.Join(assertion.Algorithms, ", ")
 	case in.URL != "" && jwks.Safe(in.URL) != nil:
 		return ": url", "must be https, as tokens and the secret of the client go there; http is for this machine only"
 	case in.Cache < 0 || in.Cache > MaxCache:

@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/introspect"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
@@ -203,6 +204,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 		if how := o.Introspection; how != nil {
 			i.asks = newAsker(v, i, introspect.New(introspect.Options{
 				Issuer: o.URL, URL: how.URL, ID: how.Client.ID, Secret: how.Client.Secret, InBody: how.Client.InBody,
+				Key:      assertion.Key{File: how.Client.KeyFile, ID: how.Client.KeyID, Algorithm: how.Client.Algorithm},
 				Metadata: i.keys.Metadata, Client: jwks.Client(o.Transport), Log: log,
 			}), how.Cache)
 			v.opaque = i.asks

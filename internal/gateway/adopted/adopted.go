@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/auth/claim"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -53,6 +55,10 @@ const MaxIntroduction = 256 << 10
 
 // tooMuchSaid is what a client is told that says more.
 var tooMuchSaid = bridge.OverLimit("what the client says of itself is too long", MaxIntroduction)
+
+// Kept returns what of a caller's headers is kept with its session: all but its token, which
+// each request shows anew.
+func Kept(h http.Header) http.Header { return claim.Lasting(h) }
 
 // NewCaller reads what initialize says about the client, or says what is wrong with it.
 func NewCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {

@@ -58,7 +58,7 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 	public := len(text)
 	if !p.everybody {
 		text = append(append(text, 0), p.principal...)
-		for _, f := range u.cache.server.Forward {
+		for _, f := range bridge.Lasting(u.cache.server.Forward) {
 			for _, value := range u.from.Header[f.To] {
 				text = append(append(append(append(text, 0), f.To...), ':'), value...)
 			}

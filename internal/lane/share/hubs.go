@@ -55,7 +55,7 @@ func (s *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
 	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
 	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
-	for _, f := range s.o.Forward {
+	for _, f := range bridge.Lasting(s.o.Forward) {
 		for _, value := range from.Header[f.To] {
 			key += "\x00" + f.To + ":" + value
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
@@ -42,9 +43,7 @@ type Client struct {
 	Secret string // empty without one
 	// Method is how it shows who it is; empty means as the issuer wants it.
 	Method string
-	// KeyFile names a file with the PEM key that signs, in place of a secret; KeyID is the
-	// key's name, and Algorithm what it signs by. Empty means the usual one for the key.
-	KeyFile, KeyID, Algorithm string
+	Key    assertion.Key // that signs, in place of a secret
 }
 
 // Token is what an authorization server has given.
@@ -159,7 +158,7 @@ func (a *Asker) do(r *http.Request) (status int, data []byte, err error) {
 
 // secrets are the values of a form that nobody else may see.
 func secrets(form url.Values) (all []string) {
-	for _, name := range []string{"client_secret", "client_assertion", "refresh_token", "code", "code_verifier", "subject_token", "token", "device_code"} {
+	for _, name := range []string{"client_secret", "client_assertion", "refresh_token", "code", "code_verifier", "subject_token", "assertion", "token", "device_code"} {
 		all = append(all, form.Get(name))
 	}
 	return all
@@ -200,12 +199,9 @@ func (c *Client) show(at *find.Issuer, form url.Values, h http.Header) (url.Valu
 		out.Set("client_id", c.ID)
 		out.Set("client_secret", c.Secret)
 	case Key:
-		signed, err := c.assertion(at)
-		if err != nil {
+		if err := c.Key.Show(out, c.ID, at.Name, at.Algorithms); err != nil {
 			return nil, err
 		}
-		out.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
-		out.Set("client_assertion", signed)
 	default:
 		return nil, fmt.Errorf("%q is no way in which the bridge can show an authorization server who it is", visible.Text(method))
 	}
@@ -215,7 +211,7 @@ func (c *Client) show(at *find.Issuer, form url.Values, h http.Header) (url.Valu
 // method returns how the client shows who it is.
 func (c *Client) method(at *find.Issuer) string {
 	switch {
-	case c.KeyFile != "":
+	case c.Key.File != "":
 		return Key
 	case c.Secret == "":
 		return None

@@ -65,8 +65,9 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 	return &callback{redirect: u.String(), path: u.Path, listener: l, got: make(chan answer, 1)}, nil
 }
 
-// await serves the callback until the answer to one authorization request is there.
-func (c *callback) await(ctx context.Context, state string, issuer *find.Issuer) (code string, err error) {
+// await serves the callback until the answer to one authorization request is there. It may
+// also be in a line that the person has typed.
+func (c *callback) await(ctx context.Context, state string, issuer *find.Issuer, typed <-chan string) (code string, err error) {
 	c.mu.Lock()
 	c.state, c.issuer = state, issuer
 	c.mu.Unlock()
@@ -82,11 +83,20 @@ func (c *callback) await(ctx context.Context, state string, issuer *find.Issuer)
 		}
 		wg.Wait()
 	}()
-	select {
-	case a := <-c.got:
-		return a.code, a.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	for {
+		select {
+		case a := <-c.got:
+			return a.code, a.err
+		case line, more := <-typed:
+			if u, err := url.Parse(strings.TrimSpace(line)); err == nil && u.Path == c.path && loopbackHost(u.Host) {
+				c.take(u.Query())
+			}
+			if !more {
+				typed = nil
+			}
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	}
 }
 
@@ -110,7 +120,14 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	q := r.URL.Query()
+	page, status := c.take(r.URL.Query())
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, page)
+}
+
+// take takes an answer, if it is the one that is waited for (I-213, I-222). It returns what
+// its page says.
+func (c *callback) take(q url.Values) (page string, status int) {
 	c.mu.Lock()
 	expected, issuer := c.state, c.issuer
 	mine := expected != "" && len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(expected)) == 1
@@ -119,16 +136,14 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Unlock()
 	if !mine {
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, pageEnded)
-		return
+		return pageEnded, http.StatusNotFound
 	}
 	a, page := answered(q, issuer)
-	if a.err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-	}
-	_, _ = io.WriteString(w, page)
 	c.got <- a
+	if a.err != nil {
+		return page, http.StatusBadRequest
+	}
+	return page, http.StatusOK
 }
 
 // answered reads an answer whose state is right: who it comes from counts before anything

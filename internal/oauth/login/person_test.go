@@ -814,7 +814,7 @@ func (r *rig) change(f func(*login.Login)) {
 	}
 }
 
-// A token whose time lies ahead, since the clock was set back, is no new one: it is renewed.
+// N-73: a token whose time lies ahead, since the clock was set back, is no new one: it is renewed.
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
@@ -827,6 +827,29 @@ func TestClockSetBack(t *testing.T) {
 	r.issuer.Revoke(false)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
 		t.Errorf("call = %d, %v, %d windows", status, err, r.opened.Load())
+	}
+	defer login.Aged()()
+	// What another process keeps while this one could not counts, though it seems to be older.
+	s := login.Open(r.dir)
+	p = r.person(func(o *login.Options) { o.Store = s })
+	s.Full()
+	r.issuer.Revoke(false)
+	if status, err := r.call(p); status != http.StatusOK || err != nil {
+		t.Fatalf("the disk is full: %d, %v", status, err)
+	}
+	s.Room()
+	if _, err := r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }).SignIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.change(func(l *login.Login) { l.Obtained, l.Until = l.Obtained.Add(-time.Hour), l.Until.Add(-time.Hour) })
+	r.issuer.Revoke(false)
+	if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
+		t.Errorf("after a sign-in elsewhere: %d, %v, %d tokens used twice", status, err, r.issuer.Reused())
+	}
+	if token, _ := p.Token(t.Context()); token != "" {
+		if g, _ := r.issuer.Good(token); g.Scope != "fresh" {
+			t.Errorf("the token is for %q, of the older login", g.Scope)
+		}
 	}
 }
 
@@ -960,6 +983,14 @@ func TestProcesses(t *testing.T) {
 	r := newRig(t)
 	if out := r.processes(1, "LOGIN_TEST_DIES=1"); out != "window\n" {
 		t.Errorf("the one that is killed: %q", out)
+	}
+	file, _ := r.attempt() // whose window is forgotten: nobody comes back from it
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(aged(t, 3*time.Minute)(string(text))), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	out := r.processes(10)
 	if strings.Count(out, "200 <nil>") != 10 || strings.Count(out, "window") != 1 {

@@ -43,7 +43,7 @@ func (p *Person) client(ctx context.Context, at *find.Issuer, was *Login) (c Cli
 		err = open()
 		return c, back, err
 	}
-	if was != nil && was.Client.Registered && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) {
+	if was != nil && was.Client.Registered && was.Client.Redirect != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)) && (p.o.RedirectURI == "" || was.Client.Redirect == p.o.RedirectURI) {
 		// The same port again. If somebody else has it, another client is registered (I-217).
 		if back, err := listen(ctx, was.Client.Redirect); err == nil {
 			return was.Client, back, nil
@@ -62,7 +62,8 @@ func (p *Person) client(ctx context.Context, at *find.Issuer, was *Login) (c Cli
 	return c, back, nil
 }
 
-// register makes a client (I-210; RFC 7591).
+// register makes a client (I-210; RFC 7591); without an address to come back to, one for the
+// device flow.
 func (p *Person) register(ctx context.Context, at *find.Issuer, redirect string) (Client, error) {
 	method := grant.Basic // what it is without metadata (RFC 8414 §2)
 	for _, m := range []string{grant.None, grant.Post, grant.Basic} {
@@ -74,10 +75,14 @@ func (p *Person) register(ctx context.Context, at *find.Issuer, redirect string)
 	if len(at.Methods) == 0 && at.Assumed {
 		method = grant.None
 	}
-	data, err := p.ask.Register(ctx, at.Registration, map[string]any{
+	metadata := map[string]any{
 		"client_name": "mcp-bridge", "redirect_uris": []string{redirect}, "application_type": "native", "token_endpoint_auth_method": method,
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-	})
+	}
+	if redirect == "" {
+		metadata["redirect_uris"], metadata["response_types"], metadata["grant_types"] = []string{}, []string{}, []string{deviceGrant, "refresh_token"}
+	}
+	data, err := p.ask.Register(ctx, at.Registration, metadata)
 	if err != nil {
 		return Client{}, fmt.Errorf("the authorization server %s does not register the bridge: %w", at.Name, err)
 	}

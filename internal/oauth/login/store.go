@@ -17,6 +17,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
 	"github.com/mcp-bridge/bridge/internal/oauth/grant"
@@ -62,13 +63,21 @@ type Client struct {
 
 func (c *Client) grant(s *oauth.Client) *grant.Client {
 	if !c.Registered && s != nil && s.KeyFile != "" {
-		return &grant.Client{ID: c.ID, KeyFile: s.KeyFile, KeyID: s.KeyID, Algorithm: s.Algorithm}
+		return &grant.Client{ID: c.ID, Key: assertion.Key{File: s.KeyFile, ID: s.KeyID, Algorithm: s.Algorithm}}
 	}
 	secret := c.Secret
 	if !c.Registered && s != nil {
 		secret = s.Secret // which is in nobody's file but the operator's
 	}
 	return &grant.Client{ID: c.ID, Secret: secret, Method: c.Method}
+}
+
+// access returns the token; empty without a login.
+func (l *Login) access() string {
+	if l == nil {
+		return ""
+	}
+	return l.Access
 }
 
 // good reports whether the token can be used.
@@ -181,6 +190,19 @@ var errBroken = errors.New("it holds no login that this version can read")
 // Read returns a login; nil if there is none.
 func (s *Store) Read(key string) (*Login, error) {
 	name := s.file(key)
+	data, err := s.get(name)
+	if data == nil {
+		return nil, err
+	}
+	l := &Login{}
+	if json.Unmarshal(data, l) != nil || l.Format != format || l.Server == "" {
+		return nil, fmt.Errorf("%s: %w", name, errBroken)
+	}
+	return l, nil
+}
+
+// get reads a file that nobody else can read; nil if there is none.
+func (s *Store) get(name string) ([]byte, error) {
 	info, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -192,24 +214,21 @@ func (s *Store) Read(key string) (*Login, error) {
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("others on this machine can read %s, in which a login is: run chmod 600 %[1]s, or remove it and sign in again", name)
 	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	l := &Login{}
-	if json.Unmarshal(data, l) != nil || l.Format != format || l.Server == "" {
-		return nil, fmt.Errorf("%s: %w", name, errBroken)
-	}
-	return l, nil
+	return os.ReadFile(name)
 }
 
 // Write keeps a login. It is there whole, or as it was before.
-func (s *Store) Write(key string, l *Login) (err error) {
+func (s *Store) Write(key string, l *Login) error {
+	l.Format = format
+	return s.put(s.file(key), l)
+}
+
+// put writes a file that nobody else can read.
+func (s *Store) put(name string, v any) (err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	l.Format = format
-	data, err := json.MarshalIndent(l, "", " ")
+	data, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return err
 	}
@@ -232,7 +251,7 @@ func (s *Store) Write(key string, l *Login) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.replace(f.Name(), s.file(key))
+	return s.replace(f.Name(), name)
 }
 
 // replace puts a file in the place of another. Windows refuses that as long as somebody

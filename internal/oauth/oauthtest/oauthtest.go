@@ -122,16 +122,24 @@ type Registered struct {
 // Grant is what a token is good for.
 type Grant struct {
 	Client, Resource, Scope string
+	Subject                 string // the token that was exchanged for it
 	Until                   time.Time
 }
 
 // Issuer is an authorization server.
+//
+// It has many fields: what tests change about it, and what it has given.
 type Issuer struct {
 	URL string // its name, without a slash at the end
 	// Change, if not nil, changes its metadata before it is sent.
 	Change func(map[string]any)
 	// Life is how long tokens live; 0 means an hour.
 	Life time.Duration
+	// Device, if not nil, lets it sign people in on any device. It returns the error that the
+	// n-th question has for an answer; empty when they have.
+	Device func(n int) string
+	// Takes, if not nil, reports whether a token may be exchanged.
+	Takes func(subject string) bool
 	// Authorized, if not nil, changes the answer to an authorization request.
 	Authorized func(url.Values)
 
@@ -145,6 +153,7 @@ type Issuer struct {
 	override map[string]http.HandlerFunc
 	asked    map[string]int
 	reused   int
+	polls    int
 	asserted map[string]bool
 }
 
@@ -234,10 +243,15 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"revocation_endpoint": i.URL + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"},
 			"authorization_response_iss_parameter_supported": true,
 		}
+		if i.Device != nil {
+			m["device_authorization_endpoint"] = i.URL + "/device"
+		}
 		if i.Change != nil {
 			i.Change(m)
 		}
 		JSON(w, http.StatusOK, m)
+	case "/device":
+		i.device(w, r)
 	case "/register":
 		i.register(w, r)
 	case "/authorize":
@@ -258,8 +272,9 @@ func (i *Issuer) register(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Redirects []string `json:"redirect_uris"`
 		Method    string   `json:"token_endpoint_auth_method"`
+		Grants    []string `json:"grant_types"`
 	}
-	if json.NewDecoder(r.Body).Decode(&in) != nil || len(in.Redirects) == 0 {
+	if json.NewDecoder(r.Body).Decode(&in) != nil || len(in.Redirects) == 0 && !slices.Contains(in.Grants, deviceGrant) {
 		JSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
 		return
 	}
@@ -297,6 +312,25 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	to.RawQuery = answer.Encode()
 	http.Redirect(w, r, to.String(), http.StatusFound)
+}
+
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
+// device answers with a code for a person to enter.
+func (i *Issuer) device(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	c := i.client(r)
+	if c == nil {
+		JSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+		return
+	}
+	code := "device-" + rand.Text()
+	i.codes[code] = url.Values{"client_id": {c.ID}, "scope": {r.PostForm.Get("scope")}, "resource": {r.PostForm.Get("resource")}}
+	JSON(w, http.StatusOK, map[string]any{
+		"device_code": code, "user_code": "BCDF-GHJK", "verification_uri": i.URL + "/activate", "verification_uri_complete": i.URL + "/activate?user_code=BCDF-GHJK", "expires_in": 600, "interval": 1,
+	})
 }
 
 // client returns the client that a request shows itself to be.
@@ -371,6 +405,18 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		g.Scope, renews = q.Get("scope"), true
+	case deviceGrant:
+		q := i.codes[f.Get("device_code")]
+		if q == nil || q.Get("client_id") != c.ID || q.Get("resource") != f.Get("resource") {
+			refuse("invalid_grant")
+			return
+		}
+		if i.polls++; i.Device(i.polls) != "" {
+			refuse(i.Device(i.polls))
+			return
+		}
+		delete(i.codes, f.Get("device_code"))
+		g.Scope, renews = q.Get("scope"), true
 	case "refresh_token":
 		old := f.Get("refresh_token")
 		was, ok := i.refresh[old]
@@ -386,6 +432,17 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		i.used[old] = true
 		delete(i.refresh, old)
 		g.Scope, renews = was.Scope, true
+	case "urn:ietf:params:oauth:grant-type:token-exchange", "urn:ietf:params:oauth:grant-type:jwt-bearer":
+		g.Subject = f.Get("subject_token")
+		if f.Get("requested_token_use") == "on_behalf_of" {
+			g.Subject = f.Get("assertion")
+		} else if f.Get("subject_token_type") != "urn:ietf:params:oauth:token-type:access_token" || f.Has("assertion") {
+			g.Subject = ""
+		}
+		if g.Subject == "" || i.Takes == nil || !i.Takes(g.Subject) {
+			refuse("invalid_grant")
+			return
+		}
 	default:
 		refuse("unsupported_grant_type")
 		return

@@ -130,7 +130,7 @@ func (p *Pool) Revoke(principal string, why error) { p.legacy.Revoke(principal, 
 // the principal, and what is forwarded of the headers.
 func (p *Pool) identify(r *bridge.Request) string {
 	key := r.From.Principal
-	for _, f := range p.o.Forward {
+	for _, f := range bridge.Lasting(p.o.Forward) {
 		for _, value := range r.From.Header[f.From] {
 			key += "\x00" + f.To + ":" + value
 		}

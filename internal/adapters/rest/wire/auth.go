@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -33,25 +34,17 @@ type Credential struct {
 	Password string `yaml:"password"`
 	// Bearer is a token.
 	Bearer string `yaml:"bearer"`
-	// Client gets tokens by OAuth 2's client credentials.
+	// Client gets tokens by OAuth 2's client credentials. With Login, tokens are those of the
+	// person who has run "mcp-bridge login"; Client may be nil then, or say at which
+	// authorization server, and as which client.
 	Client *Client `yaml:"client"`
+	Login  bool    `yaml:"login"`
+	// Exchange has Client exchange the token of each caller for one of the API: see
+	// oauth.Settings.
+	Exchange string `yaml:"exchange"`
 	// AWS signs requests, and so does Hook.
 	AWS  *sign.AWS  `yaml:"aws"`
 	Hook *sign.Hook `yaml:"hook"`
-}
-
-// Client is who asks for tokens (RFC 6749, section 4.4).
-type Client struct {
-	ID     string `yaml:"id"`     // required
-	Secret string `yaml:"secret"` // required
-	// TokenURL is where. Empty means what the scheme says.
-	TokenURL string `yaml:"token_url"`
-	// Scopes are asked for. Empty means those that the operation needs.
-	Scopes []string `yaml:"scopes"`
-	// Params are added to the request, such as audience.
-	Params map[string]string `yaml:"params"`
-	// InBody sends ID and Secret in the body and not by basic authentication.
-	InBody bool `yaml:"in_body"`
 }
 
 // use is a credential in its place.
@@ -61,9 +54,10 @@ type use struct {
 	value  string   // of the whole header, parameter or cookie
 	scopes []string // that this operation needs
 
-	client  *Client // who gets tokens, in place of value, and where
-	at      endpoint
-	refused string // why the client shows itself to nobody
+	gets    bool       // tokens, in place of value
+	from    Credential // that says how
+	at      endpoint   // and where; no URL with Login
+	refused string     // why the client shows itself to nobody
 	tokens  *tokens
 
 	signs  Credential   // AWS or Hook, in place of value
@@ -114,7 +108,7 @@ func (r *Reach) newKeyring() (*keyring, error) {
 		return k, nil
 	}
 	var from *openapi.SecurityScheme
-	if c := o.Default.Client; c != nil && c.TokenURL == "" {
+	if c := o.Default.Client; c != nil && c.TokenURL == "" && c.Issuer == "" && !o.Default.Login {
 		schemes := r.tokenSchemes()
 		for _, scheme := range schemes {
 			if from = scheme; clientFlow(scheme).TokenURL != clientFlow(schemes[0]).TokenURL {
@@ -150,9 +144,16 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 	switch {
 	case c.AWS != nil, c.Hook != nil:
 		return use{signs: c}, nil
-	case c.Client != nil && is("oauth2", "openIdConnect", "bearer"):
-		at, refused, err := r.tokenURL(c.Client, scheme)
-		return use{place: openapi.InHeader, name: "Authorization", client: c.Client, at: at, refused: refused}, err
+	case (c.Client != nil || c.Login) && is("oauth2", "openIdConnect", "bearer"):
+		u := use{place: openapi.InHeader, name: "Authorization", gets: true, from: c, at: endpoint{URL: &url.URL{}}}
+		err := c.CheckTokens()
+		switch {
+		case c.Login && r.o.BaseURL == "":
+			err = errors.New("login needs base_url: the address of the API, for which a person signs in")
+		case err == nil && !c.Login:
+			u.at, u.refused, err = r.tokenURL(c.Client, scheme)
+		}
+		return u, err
 	case c.Bearer != "" && is("bearer", "oauth2", "openIdConnect"):
 		return headerUse("Authorization", "Bearer "+c.Bearer)
 	case (c.User != "" || c.Password != "") && is("basic"):
@@ -182,7 +183,7 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 		return headerUse("Authorization", c.Key)
 	}
 	if kind == "" {
-		return use{}, errors.New("there is none: set value, bearer, user and password, client, aws or hook")
+		return use{}, errors.New("there is none: set value, bearer, user and password, client, login, aws or hook")
 	}
 	return use{}, fmt.Errorf("they do not suit a scheme of type %s", kind)
 }

@@ -1,58 +1,96 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 
-	"github.com/tidwall/gjson"
-	"golang.org/x/net/http/httpguts"
-
-	"github.com/mcp-bridge/bridge/internal/adapters/media"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire/param"
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-const (
-	// tokenMargin is how long before its end a token is not used any more.
-	tokenMargin = 30 * time.Second
-	// tokenLife is taken when the server does not say how long a token lives.
-	tokenLife    = 5 * time.Minute
-	tokenTimeout = 30 * time.Second
-	maxToken     = 1 << 20
-	// firstRefusal is how long after a token was not to be had the next is asked
-	// for, twice as long each time, but no longer than maxRefusal.
-	firstRefusal = time.Second
-	maxRefusal   = 30 * time.Second
-	// maxScopes bounds the tokens that are kept, one for each set of scopes.
-	maxScopes = 64
-)
-
-// tokens gets tokens by client credentials and keeps them until shortly before
-// they end. Those who need one at the same time share one request.
-type tokens struct {
-	s      *Source
-	client *Client
-	at     endpoint
-
-	mu   sync.Mutex // guards kept
-	kept map[string]*token
+// Client is who asks for tokens (RFC 6749, section 4.4), or who a person signs in with.
+type Client struct {
+	ID     string `yaml:"id"`     // required, but for a person
+	Secret string `yaml:"secret"` // required, unless there is a key
+	// KeyFile names a file with the PEM private key that signs in place of a secret. KeyID is
+	// the name that the authorization server has for it, and Algorithm what it signs by;
+	// empty means the usual one for the key.
+	KeyFile   string `yaml:"key_file"`
+	KeyID     string `yaml:"key_id"`
+	Algorithm string `yaml:"algorithm"`
+	// Issuer is the authorization server: its metadata says where tokens come from. Empty
+	// means TokenURL.
+	Issuer string `yaml:"issuer"`
+	// TokenURL is where. Empty means what the metadata of Issuer says, or the scheme.
+	TokenURL string `yaml:"token_url"`
+	// Resource is what tokens are asked for. Empty leaves it out.
+	Resource string `yaml:"resource"`
+	// Scopes are asked for. Empty means those that the operation needs.
+	Scopes []string `yaml:"scopes"`
+	// Params are added to the request, such as audience.
+	Params map[string]string `yaml:"params"`
+	// InBody sends ID and Secret in the body and not by basic authentication.
+	InBody bool `yaml:"in_body"`
+	// RedirectURI is where the browser of a person comes back to, and PKCE is "assume" for an
+	// authorization server that has it and does not say so: see oauth.Settings.
+	RedirectURI string `yaml:"redirect_uri"`
+	PKCE        string `yaml:"pkce"`
 }
 
-// token is one that there is or that is asked for.
-type token struct {
-	done  chan struct{} // closed when value or err is there
-	value string
-	until time.Time
-	err   error
-	fails int // how many before this one were not to be had
+// settings returns how the bridge gets tokens with a credential that has a client, or has a
+// person sign in.
+func (c *Credential) settings() oauth.Settings {
+	o := oauth.Settings{Login: c.Login, Exchange: c.Exchange, API: true}
+	if of := c.Client; of != nil {
+		o.Issuer, o.Resource, o.Scopes, o.RedirectURI, o.PKCE = of.Issuer, of.Resource, of.Scopes, of.RedirectURI, of.PKCE
+		if of.ID != "" || !c.Login {
+			o.Client = &oauth.Client{ID: of.ID, Secret: of.Secret, KeyFile: of.KeyFile, KeyID: of.KeyID, Algorithm: of.Algorithm, TokenURL: of.TokenURL, Params: of.Params, InBody: of.InBody}
+		}
+	}
+	return o
+}
+
+// CheckTokens reports what is wrong with how tokens are to be got. Values are not shown.
+func (c *Credential) CheckTokens() error {
+	if c.Client == nil && !c.Login {
+		return nil
+	}
+	o := c.settings()
+	if c.Client != nil && !c.Login {
+		// Where the secret goes is checked with the document, which may say it.
+		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
+		o.Client.TokenURL, o.Client.Params = "", nil
+	}
+	err := o.Validate()
+	if o.Client != nil {
+		if wrong := o.Client.Validate(); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("client: %w", wrong))
+		}
+	}
+	return err
+}
+
+// SignIn returns how a person signs in at an API at that address, which is reached as by
+// says.
+func (c *Credential) SignIn(address string, by httpclient.Config) *httpclient.Config {
+	o := c.settings()
+	by.URL, by.OAuth = address, &o
+	return &by
+}
+
+// Look looks at the file of the key, as assertion.Look does.
+func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
+	return assertion.Look(&c.KeyFile, absolute)
 }
 
 // tokenURL returns where tokens come from. The document may name the place. Then
@@ -60,13 +98,14 @@ type token struct {
 // at a URL may name no place that gets no credentials otherwise: refused says why
 // the secret does not go there.
 func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
-	text := c.TokenURL
-	if text == "" {
+	text := cmp.Or(c.TokenURL, c.Issuer)
+	named := text != ""
+	if !named {
 		f := clientFlow(scheme)
 		text, at.far = f.TokenURL, f.Far
 	}
 	if text == "" {
-		return at, "", errors.New("client: set token_url: the document does not name it")
+		return at, "", errors.New("client: set token_url: the document does not name it; or issuer, whose metadata does")
 	}
 	home := r.home
 	if at.URL, err = url.Parse(text); err != nil {
@@ -80,7 +119,7 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 		return at, "", errors.New("client: token_url must be an address such as https://login.example.com/token")
 	case r.stranger(at), r.guarded(at) && Blocked(at.URL):
 		refused = fmt.Sprintf("the document has tokens come from %s, and was itself read elsewhere. The client's secret does not go there; whoever runs the bridge can allow it with token_url or trusted", originOf(at.URL))
-	case c.TokenURL == "" && at.Scheme != "https" && !r.trusted.has(at.URL):
+	case !named && at.Scheme != "https" && !r.trusted.has(at.URL):
 		return at, "", errors.New("client: the document has tokens come over http from another server: if that is meant, set token_url")
 	}
 	return at, refused, nil
@@ -109,155 +148,121 @@ func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
 	return slices.DeleteFunc(slices.Clone(r.o.Document.Schemes), func(s *openapi.SecurityScheme) bool { return clientFlow(s).TokenURL == "" })
 }
 
+// tokens gives the requests of some credentials their tokens.
+type tokens struct {
+	by    httpclient.Authorizer
+	hide  func(string)
+	last  atomic.Pointer[string] // that was hidden
+	login func()                 // says in the log that nobody has signed in; nil if nobody has to
+}
+
+// get returns a token; empty as long as nobody knows who gives some.
+func (t *tokens) get(ctx context.Context) (string, error) {
+	token, err := t.by.Token(ctx)
+	if err != nil {
+		return "", publicly(err)
+	}
+	if token == "" && t.login != nil {
+		t.login()
+		return "", errors.New("nobody has signed in at it: whoever runs the bridge has to do that")
+	}
+	if last := t.last.Load(); last == nil || *last != token {
+		t.hide(token)
+		t.last.Store(&token)
+	}
+	return token, nil
+}
+
+// refused hears that the API does not accept a token, and reports whether there is another.
+func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool, error) {
+	again, err := t.by.Refused(ctx, token, h, http.StatusUnauthorized, 0)
+	return again, publicly(err)
+}
+
+// publicly leaves of an error what a client may know. The log has the rest.
+func publicly(err error) error {
+	if f, ok := errors.AsType[*oauth.Failure](err); ok {
+		return errors.New(f.Public)
+	}
+	return err
+}
+
 // equipTokens gives the credentials that need tokens what gets them. Those of the
 // same client from the same place share it.
-func (s *Source) equipTokens() {
+func (s *Source) equipTokens() (wrong error) {
 	type key struct {
 		client *Client
 		at     string
 	}
 	all := map[key]*tokens{}
 	s.reach.keys.each(func(u *use) {
-		if u.client == nil {
+		if !u.gets || wrong != nil {
 			return
 		}
-		k := key{u.client, u.at.String()}
+		k := key{u.from.Client, u.at.String()}
 		if all[k] == nil {
-			all[k] = &tokens{s: s, client: u.client, at: u.at, kept: map[string]*token{}}
+			t := &tokens{hide: s.hide}
+			var end func()
+			if t.by, end, wrong = s.authorizer(&u.from, u.at); wrong != nil {
+				return
+			}
+			if u.from.Login {
+				t.login = sync.OnceFunc(func() { s.log.Warn("calls need a sign-in", "err", "run 'mcp-bridge login "+s.o.Name+"'") })
+			}
+			all[k] = t
+			inner := s.closeIdle
+			s.closeIdle = func() {
+				end()
+				inner()
+			}
 		}
 		u.tokens = all[k]
 	})
+	return wrong
 }
 
-// get returns a token for scopes.
-func (t *tokens) get(ctx context.Context, scopes []string) (string, error) {
-	if len(t.client.Scopes) > 0 {
-		scopes = t.client.Scopes
+// authorizer makes what gets tokens for a credential.
+func (s *Source) authorizer(c *Credential, at endpoint) (by httpclient.Authorizer, end func(), err error) {
+	o := oauth.Options{Settings: c.settings(), Server: &url.URL{Scheme: "https"}, Log: s.log}
+	switch home := s.reach.home.URL; {
+	case c.Login: // as SignIn has it
+		o.Server, err = url.Parse(s.o.BaseURL)
+	case home != nil:
+		o.Server = home
 	}
-	scope := strings.Join(scopes, " ")
-	t.mu.Lock()
-	one := t.kept[scope]
-	if one == nil || one.over(time.Now()) {
-		if len(t.kept) >= maxScopes {
-			clear(t.kept) // who waits has what it waits for
-		}
-		fails := 0
-		if one != nil && one.err != nil {
-			fails = one.fails + 1
-		}
-		one = &token{done: make(chan struct{}), fails: fails}
-		if !t.s.start(func() { t.fetch(one, scope) }) {
-			t.mu.Unlock()
-			return "", errClosed
-		}
-		t.kept[scope] = one
-	}
-	t.mu.Unlock()
-	select {
-	case <-one.done:
-		return one.value, one.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
-// over reports whether a token has to be asked for anew.
-func (o *token) over(now time.Time) bool {
-	select {
-	case <-o.done:
-		return !now.Before(o.until)
-	default:
-		return false
-	}
-}
-
-// drop forgets a token that the API does not accept. Another that has come
-// meanwhile stays.
-func (t *tokens) drop(value string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for scope, one := range t.kept {
-		select {
-		case <-one.done:
-			if one.value == value {
-				delete(t.kept, scope)
-			}
-		default:
-		}
-	}
-}
-
-// fetch asks for a token. It is nobody's in particular, so the end of one call
-// does not end it.
-func (t *tokens) fetch(one *token, scope string) {
-	defer close(one.done)
-	ctx, cancel := context.WithTimeout(t.s.life, tokenTimeout)
-	defer cancel()
-	one.value, one.until, one.err = t.ask(ctx, scope)
-	if one.err == nil {
-		t.s.hide(one.value)
-		return
-	}
-	// Who asks meanwhile is told the same: a server that refuses or is down is not
-	// asked with each call.
-	one.until = time.Now().Add(min(firstRefusal<<min(one.fails, 10), maxRefusal))
-}
-
-func (t *tokens) ask(ctx context.Context, scope string) (string, time.Time, error) {
-	form := []string{"grant_type=client_credentials"}
-	add := func(name, value string) {
-		form = append(form, param.Escape(name, param.Unreserved)+"="+param.Escape(value, param.Unreserved))
-	}
-	if scope != "" {
-		add("scope", scope)
-	}
-	var params []string
-	for name := range t.client.Params {
-		params = append(params, name)
-	}
-	slices.Sort(params)
-	for _, name := range params {
-		add(name, t.client.Params[name])
-	}
-	if t.client.InBody {
-		add("client_id", t.client.ID)
-		add("client_secret", t.client.Secret)
-	}
-	p := &Plan{Method: http.MethodPost, URL: t.at.URL, Body: []byte(strings.Join(form, "&")), Header: http.Header{
-		"Content-Type": {media.Form}, "Accept": {media.JSON},
-	}}
-	r := p.request(ctx)
-	if !t.client.InBody { // encoded as RFC 6749, section 2.3.1 has it
-		r.SetBasicAuth(url.QueryEscape(t.client.ID), url.QueryEscape(t.client.Secret))
-	}
-	asked := time.Now()
-	res, err := t.s.way(false, t.s.reach.guarded(t.at)).Do(r)
 	if err != nil {
-		return "", asked, errors.New("no token: the server that gives them " + wordsOf(ctx, err))
+		return nil, nil, errors.New("base_url is not a URL")
 	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxToken))
-	if err != nil {
-		return "", asked, errors.New("no token: the server that gives them " + wordsOf(ctx, err))
-	}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
-		why := ""
-		if code := gjson.GetBytes(b, "error").String(); code != "" && len(code) < 60 && httpguts.ValidHeaderFieldName(code) {
-			why = ": " + code // one of RFC 6749's words
+	if o.Issuer == "" && !c.Login {
+		o.Client.TokenURL = at.String() // the document may have said it
+		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.way(false, s.reach.guarded(at)).Do(r) })
+	} else {
+		out := s.o.HTTP
+		out.URL = o.Server.String()
+		if o.Transport, err = httpclient.Outward(out, o.Private, o.Trusted()...); err != nil {
+			return nil, nil, err
 		}
-		return "", asked, fmt.Errorf("no token: the server that gives them says %d%s", res.StatusCode, why)
 	}
-	value := gjson.GetBytes(b, "access_token").String()
-	if !gjson.ValidBytes(b) || value == "" || !httpguts.ValidHeaderFieldValue(value) {
-		return "", asked, errors.New("no token: the server that gives them says something else")
+	if !c.Login {
+		m := oauth.NewMachine(o)
+		return m, m.Close, nil
 	}
-	if kind := gjson.GetBytes(b, "token_type").String(); kind != "" && !strings.EqualFold(kind, "bearer") {
-		return "", asked, errors.New("no token: the server gives tokens of another type than bearer")
+	p, err := login.NewOwn(login.Options{Options: o, Command: "mcp-bridge login " + s.o.Name})
+	if err != nil {
+		return nil, nil, fmt.Errorf("credentials: login: %w", err)
 	}
-	life := tokenLife
-	if n := gjson.GetBytes(b, "expires_in"); n.Exists() && n.Num > 0 && n.Num < 1e9 {
-		life = time.Duration(n.Num) * time.Second
+	return p, p.Close, nil
+}
+
+// tripper sends requests, of which an error is all that is left if there is one.
+type tripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t(r)
+	if err != nil && res != nil {
+		_ = res.Body.Close()
+		res = nil
 	}
-	// A token that lives shorter than the margin serves those who wait for it.
-	return value, asked.Add(max(life-tokenMargin, 0)), nil
+	return res, err
 }

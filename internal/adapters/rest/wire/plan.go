@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/wire/param"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 // Plan is one request as it will be sent. Credentials are added on the way, so
@@ -28,10 +29,11 @@ type Plan struct {
 	Body   []byte // nil when there is none
 
 	op          *openapi.Operation
-	path, query string // of the operation, encoded
-	base        string // the query of the server's address
-	uses        []use  // credentials; none when the server is another than they are for
-	guarded     bool   // the server's address is looked at when it is dialled
+	path, query string      // of the operation, encoded
+	base        string      // the query of the server's address
+	subject     http.Header // what of the caller's headers its token is in
+	uses        []use       // credentials; none when the server is another than they are for
+	guarded     bool        // the server's address is looked at when it is dialled
 	forwarded   []string
 	fixed       []string // names of configured headers
 	settings    Settings
@@ -63,21 +65,31 @@ func (p *Plan) request(ctx context.Context) *http.Request {
 	return r
 }
 
+// used is a token that a request has shown, and whose it is.
+type used struct {
+	use   *use
+	token string
+}
+
 // authorize adds the credentials to a request. It returns the tokens that it
 // has used.
-func (p *Plan) authorize(ctx context.Context, r *http.Request) (used []string, err error) {
-	for _, u := range p.uses {
+func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, err error) {
+	for i := range p.uses {
+		u := &p.uses[i]
 		if u.place == openapi.InHeader && slices.Contains(p.forwarded, u.name) {
 			continue // the caller's own wins
 		}
 		value := u.value
 		if u.tokens != nil {
-			token, err := u.tokens.get(ctx, u.scopes)
+			token, err := u.tokens.get(p.on(ctx, u))
 			if err != nil {
 				return nil, err
 			}
+			shown = append(shown, used{u, token})
+			if token == "" {
+				continue // the API has not said yet who gives some
+			}
 			value = "Bearer " + token
-			used = append(used, token)
 		}
 		switch u.place {
 		case openapi.InHeader:
@@ -97,7 +109,12 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (used []string, e
 			r.Header.Set("Cookie", cookie)
 		}
 	}
-	return used, p.sign(ctx, r)
+	return shown, p.sign(ctx, r)
+}
+
+// on returns the context in which the tokens of a credential are got for a request.
+func (p *Plan) on(ctx context.Context, u *use) context.Context {
+	return oauth.WithSubject(oauth.WithScopes(ctx, u.scopes), p.subject)
 }
 
 // masked stands for secrets.

@@ -101,7 +101,7 @@ func (r *Reach) Stranger(op *openapi.Operation, settings Settings) (origin strin
 func (r *Reach) Tokens() (used, refused []string) {
 	r.keys.each(func(u *use) {
 		switch {
-		case u.client == nil:
+		case !u.gets || u.from.Login:
 		case u.refused != "":
 			refused = append(refused, originOf(u.at.URL))
 		default:

@@ -38,20 +38,17 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 			return nil, err
 		}
 		res, used, tell, err := s.attempt(ctx, p)
-		if err == nil && res.StatusCode == http.StatusUnauthorized && len(used) > 0 && !refreshed {
+		if err == nil && res.StatusCode == http.StatusUnauthorized && !refreshed {
 			// The token may have been withdrawn. The server has refused the request,
 			// so it can be sent again whatever it is.
-			tell(true)
-			refreshed = true
-			drain(res)
-			for _, u := range p.uses {
-				for _, token := range used {
-					if u.tokens != nil {
-						u.tokens.drop(token)
-					}
+			if refreshed, err = s.renewed(ctx, p, res.Header, used); refreshed || err != nil {
+				tell(true)
+				drain(res)
+				if err != nil {
+					return nil, err
 				}
+				continue
 			}
-			continue
 		}
 		if tries++; tries > s.retries(p) {
 			tell(true)
@@ -72,13 +69,26 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	}
 }
 
+// renewed hears that the API refuses tokens, and reports whether to send the request again
+// with others. The error is that nobody gives any.
+func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []used) (again bool, err error) {
+	for _, one := range shown {
+		more, err := one.use.tokens.refused(p.on(ctx, one.use), one.token, h)
+		if err != nil {
+			return false, &Fault{Text: "is refused by the API: " + err.Error()}
+		}
+		again = again || more
+	}
+	return again, nil
+}
+
 // attempt sends a request once, and once more where a 303 says that the answer
 // is. used are the tokens that went with it, if their refusal is the request's.
 // tell is to be called once: with whether the attempt says something of the host.
-func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used []string, tell func(counts bool), err error) {
+func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, shown []used, tell func(counts bool), err error) {
 	tell = func(bool) {}
 	r := p.request(ctx)
-	if used, err = p.authorize(ctx, r); err != nil {
+	if shown, err = p.authorize(ctx, r); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errClosed) {
 			if hook, ok := errors.AsType[*sign.HookError](err); ok && hook.Detail != "" {
 				s.log.Warn("a request was not signed", "err", hook, "said", s.hookSaid(hook))
@@ -90,7 +100,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used
 	r = p.resigned(r)
 	settle, err := s.breakers.allow(r.URL.Host)
 	if err != nil {
-		return nil, used, tell, err
+		return nil, shown, tell, err
 	}
 	// Answers are decompressed here, within a limit.
 	r.Header.Set("Accept-Encoding", "gzip")
@@ -99,7 +109,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used
 		settle(nil)
 		to, lerr := res.Location()
 		if lerr != nil {
-			return nil, used, tell, err
+			return nil, shown, tell, err
 		}
 		if res.StatusCode == http.StatusSeeOther && httpclient.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
 			// No tokens are named: what the server thinks of them now says nothing
@@ -107,7 +117,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used
 			next, _, tell, err := s.attempt(ctx, p.see(to))
 			return next, nil, tell, err
 		}
-		return nil, used, tell, &redirect{status: res.StatusCode, to: to}
+		return nil, shown, tell, &redirect{status: res.StatusCode, to: to}
 	}
 	var outcome error
 	switch {
@@ -120,7 +130,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, used
 	default:
 		outcome = verdict(res.StatusCode)
 	}
-	return res, used, func(counts bool) {
+	return res, shown, func(counts bool) {
 		if !counts {
 			outcome = errExcluded
 		}

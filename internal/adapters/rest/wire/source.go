@@ -103,7 +103,7 @@ type Source struct {
 	mu     sync.Mutex // guards secret, closed
 	secret []string   // the configuration's first, and then tokens
 	closed bool
-	wg     sync.WaitGroup // of calls and of what start runs
+	wg     sync.WaitGroup // of calls
 }
 
 // manner is how a server is reached that is not trusted as others are.
@@ -171,8 +171,7 @@ func New(o Options) (*Source, error) {
 	}
 	s.breakers = newBreakers(o.Breaker, s.log)
 	s.life, s.stop = context.WithCancel(context.Background())
-	s.equipTokens()
-	if err := s.equipSigners(); err != nil {
+	if err := errors.Join(s.equipTokens(), s.equipSigners()); err != nil {
 		s.stop()
 		s.closeIdle()
 		return nil, err
@@ -272,17 +271,6 @@ func (s *Source) Close() {
 	s.stop()
 	s.wg.Wait()
 	s.closeIdle()
-}
-
-// start runs f, which ends with s.life, unless the source is closed.
-func (s *Source) start(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.wg.Go(f)
-	return true
 }
 
 // Call is one call of a tool.
@@ -431,7 +419,7 @@ func (s *Source) equip(p *Plan, from http.Header) {
 			p.forwarded = append(p.forwarded, to)
 		}
 	}
-	p.uses = s.reach.keys.of(p.op)
+	p.uses, p.subject = s.reach.keys.of(p.op), from
 }
 
 // once logs something about a tool, the first time.

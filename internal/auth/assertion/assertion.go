@@ -1,4 +1,6 @@
-package grant
+// Package assertion signs who the bridge is, for authorization servers that know its key in
+// place of a secret (RFC 7523: private_key_jwt).
+package assertion
 
 import (
 	"crypto"
@@ -11,54 +13,94 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/mcp-bridge/bridge/internal/oauth/find"
 )
 
-// assertionLife is for how long an assertion is good: it is sent at once.
-const assertionLife = 60 * time.Second
+// life is for how long an assertion is good: it is sent at once.
+const life = 60 * time.Second
 
-// assertion signs who the client is (RFC 7523 §2.2, §3). It is for that issuer alone, so
-// that no other can use it (I-301). The file is read each time: it may have been replaced.
-func (c *Client) assertion(at *find.Issuer) (string, error) {
-	key, err := ReadKey(c.KeyFile)
+// Algorithms are all that a key may sign by.
+var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// Key is what signs.
+type Key struct {
+	// File names a file with the PEM private key. ID is the name that the authorization server
+	// has for it, and Algorithm what it signs by; empty means the usual one for the key.
+	File, ID, Algorithm string
+}
+
+// Show puts into a form who the client is (RFC 7523 §2.2, §3). It is for that issuer alone,
+// so that no other can use it (I-301). taken are the algorithms that the issuer takes; nil if
+// it does not say. The file is read each time: it may have been replaced.
+func (k *Key) Show(form url.Values, client, issuer string, taken []string) error {
+	key, err := Read(k.File)
 	if err != nil {
-		return "", fmt.Errorf("key_file: %w", err)
+		return fmt.Errorf("key_file: %w", err)
 	}
-	alg, err := algorithm(key, c.Algorithm, at.Algorithms)
+	alg, err := algorithm(key, k.Algorithm, taken)
 	if err != nil {
-		return "", err
+		return err
 	}
 	o := (&jose.SignerOptions{}).WithType("JWT")
-	if c.KeyID != "" {
-		o = o.WithHeader("kid", c.KeyID)
+	if k.ID != "" {
+		o = o.WithHeader("kid", k.ID)
 	}
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, o)
 	if err != nil {
-		return "", err
+		return err
 	}
 	now := time.Now()
 	claims, err := json.Marshal(map[string]any{
-		"iss": c.ID, "sub": c.ID, "aud": at.Name, "jti": rand.Text(), "iat": now.Unix(), "exp": now.Add(assertionLife).Unix(),
+		"iss": client, "sub": client, "aud": issuer, "jti": rand.Text(), "iat": now.Unix(), "exp": now.Add(life).Unix(),
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
 	signed, err := s.Sign(claims)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return signed.CompactSerialize()
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		return err
+	}
+	form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+	form.Set("client_assertion", text)
+	return nil
 }
 
-// ReadKey reads a private key: PEM of PKCS #8, PKCS #1 or SEC 1, without a password.
-func ReadKey(path string) (crypto.Signer, error) {
+// Look reads the file of a key, if one is named, and notes its absolute path: fault is why it
+// is of no use, and remark what else is to be said of it. Neither shows what is in it.
+func Look(file *string, absolute func(string) string) (remark string, fault error) {
+	if *file == "" {
+		return "", nil
+	}
+	*file = absolute(*file)
+	info, err := os.Stat(*file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("does not exist")
+	} else if err != nil {
+		return "", errors.New("cannot be read")
+	}
+	if _, err := Read(*file); err != nil {
+		return "", err
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		remark = "others on this machine can read it: chmod 600"
+	}
+	return remark, nil
+}
+
+// Read reads a private key: PEM of PKCS #8, PKCS #1 or SEC 1, without a password.
+func Read(path string) (crypto.Signer, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,210 @@
+package oauth_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+)
+
+// exchanging are settings by which the tokens of callers are exchanged.
+func exchanging(how string) oauth.Settings {
+	s := configured()
+	s.Exchange = how
+	return s
+}
+
+// shown returns the context of a request of a caller who has shown a token.
+func shown(t *testing.T, principal, token string, life time.Duration) context.Context {
+	h := http.Header{}
+	(&oauth.Subject{Token: token, Issuer: idp, Principal: principal, Until: time.Now().Add(life)}).Put(h)
+	return oauth.WithSubject(t.Context(), h)
+}
+
+// I-303: who asks with the token of one caller gets what that was exchanged for: one request
+// for all who ask at a time, kept until shortly before it ends or the caller's own does. A new token
+// of the caller starts anew.
+func TestExchange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.issuer.Takes = func(s string) bool { return strings.HasPrefix(s, "of-") }
+		m := r.machine(t, exchanging(oauth.ExchangeStandard))
+		ann, bob := shown(t, "staff/ann b", "of-ann-1", 2*time.Hour), shown(t, "staff/bob", "of-bob-1", 20*time.Minute)
+		var wg sync.WaitGroup
+		for range 50 {
+			for want, ctx := range map[string]context.Context{"of-ann-1": ann, "of-bob-1": bob} {
+				wg.Go(func() {
+					token, err := m.Token(ctx)
+					if g, _ := r.issuer.Good(token); err != nil || g.Subject != want || g.Client != "the bridge" || g.Resource != server {
+						t.Errorf("%s: %v, %v", want, g, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		asked := func(want int) {
+			t.Helper()
+			if n := r.issuer.Asked("/token"); n != want {
+				t.Errorf("%d tokens were exchanged, want %d", n, want)
+			}
+		}
+		asked(2)
+		again := shown(t, "staff/ann b", "of-ann-2", 2*time.Hour)
+		if token, err := m.Token(again); err != nil {
+			t.Error(err)
+		} else if g, _ := r.issuer.Good(token); g.Subject != "of-ann-2" {
+			t.Errorf("a new token of the caller: %v", g)
+		}
+		if _, err := m.Token(ann); err != nil {
+			t.Error(err)
+		}
+		asked(3)
+		// What was given for an hour is not kept for longer than the caller's own token lives.
+		<-time.After(19 * time.Minute)
+		for _, ctx := range []context.Context{ann, bob} {
+			if _, err := m.Token(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		asked(3)
+		<-time.After(45 * time.Second)
+		if _, err := m.Token(bob); err != nil {
+			t.Error(err)
+		}
+		asked(4)
+		// The caller's own has ended: what it has shown since counts, and nobody else's.
+		<-time.After(time.Minute)
+		if _, err := m.Token(bob); err == nil || !strings.Contains(err.Error(), "the token of its caller has ended") {
+			t.Errorf("with a token that has ended: %v", err)
+		}
+		asked(4)
+		if _, err := m.Token(shown(t, "staff/bob", "of-bob-2", time.Hour)); err != nil {
+			t.Error(err)
+		}
+		token, err := m.Token(bob)
+		if g, _ := r.issuer.Good(token); err != nil || g.Subject != "of-bob-2" {
+			t.Errorf("with a token that has ended, after another: %v, %v", g, err)
+		}
+		asked(5)
+		if strings.Contains(r.log.String(), "of-ann") || strings.Contains(r.log.String(), "of-bob") {
+			t.Errorf("the log has a caller's token: %s", r.log)
+		}
+	})
+}
+
+// I-303: what is never exchanged, and that one caller's refusal is nobody else's.
+func TestExchangeRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.issuer.Takes = func(s string) bool { return s == "good" }
+		m := r.machine(t, exchanging(oauth.ExchangeStandard))
+		other := http.Header{}
+		(&oauth.Subject{Token: "good", Issuer: "https://other.example.com", Principal: "staff/ann", Until: time.Now().Add(time.Hour)}).Put(other)
+		for want, ctx := range map[string]context.Context{
+			"this one has shown none": t.Context(),
+			"of another issuer":       oauth.WithSubject(t.Context(), other),
+			"invalid_grant":           shown(t, "staff/eve", "bad-token-of-eve", time.Hour),
+		} {
+			_, err := m.Token(ctx)
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "bad-token") {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		if n := r.issuer.Asked("/token"); n != 1 {
+			t.Errorf("the issuer was asked %d times, want 1", n)
+		}
+		if _, err := m.Token(shown(t, "staff/ann", "good", time.Hour)); err != nil {
+			t.Errorf("after others were refused: %v", err)
+		}
+		if _, err := m.Token(shown(t, "staff/eve", "bad-token-of-eve", time.Hour)); err == nil || r.issuer.Asked("/token") != 2 {
+			t.Errorf("again, at once: %v, %d requests", err, r.issuer.Asked("/token"))
+		}
+		// Where the file says to which address tokens go, they may be of any issuer.
+		s := exchanging(oauth.ExchangeStandard)
+		s.Client.TokenURL = idp + "/token"
+		if _, err := r.machine(t, s).Token(oauth.WithSubject(t.Context(), other)); err != nil {
+			t.Errorf("with token_url: %v", err)
+		}
+	})
+}
+
+// A server that refuses a token gets another one for the same caller, once in a while.
+func TestExchangeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.issuer.Takes = func(string) bool { return true }
+		m := r.machine(t, exchanging(oauth.ExchangeStandard))
+		ann, bob := shown(t, "ann", "a", time.Hour), shown(t, "bob", "b", time.Hour)
+		for _, ctx := range []context.Context{ann, bob} {
+			first, err := m.Token(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := m.Refused(ctx, first, nil, http.StatusUnauthorized, 0); !again || err != nil {
+				t.Fatalf("refused: %v, %v", again, err)
+			}
+			second, err := m.Token(ctx)
+			if err != nil || second == first {
+				t.Errorf("the same token again: %v", err)
+			}
+			if again, _ := m.Refused(ctx, second, nil, http.StatusUnauthorized, 0); again {
+				t.Error("a third token at once")
+			}
+		}
+	})
+}
+
+// I-304: the form that Microsoft Entra wants.
+func TestOnBehalfOf(t *testing.T) {
+	r := newRig(t)
+	r.issuer.Takes = func(s string) bool { return s == "of-ann" }
+	s := exchanging(oauth.ExchangeOnBehalfOf)
+	s.Resource, s.Scopes = oauth.ResourceOff, []string{"api://crm/.default"}
+	token, err := r.machine(t, s).Token(shown(t, "staff/ann", "of-ann", time.Hour))
+	if g, _ := r.issuer.Good(token); err != nil || g.Subject != "of-ann" || g.Resource != "" || g.Scope != "api://crm/.default" {
+		t.Errorf("%v, %v", g, err)
+	}
+}
+
+// I-303: what is kept is bounded.
+func TestExchangeBounded(t *testing.T) {
+	r := newRig(t)
+	r.issuer.Takes = func(string) bool { return true }
+	s := exchanging(oauth.ExchangeStandard)
+	s.Resource, s.Scopes = oauth.ResourceOff, []string{"a"}
+	m := r.machine(t, s)
+	for i := range oauth.MaxKept + 100 {
+		if _, err := m.Token(shown(t, fmt.Sprint("p", i), fmt.Sprint("t", i), time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tokens, callers := m.Kept(); tokens > oauth.MaxKept || callers > oauth.MaxKept {
+		t.Errorf("%d tokens of %d callers are kept", tokens, callers)
+	}
+}
+
+// Faults of the settings.
+func TestExchangeSettings(t *testing.T) {
+	for want, change := range map[string]func(*oauth.Settings){
+		"exchange must be standard":         func(s *oauth.Settings) { s.Exchange = "yes" },
+		"exchange is of no use with login":  func(s *oauth.Settings) { s.Login = true },
+		"issuer is missing: the tokens of ": func(s *oauth.Settings) { s.Issuer, s.Client.Secret, s.Client.KeyFile = "", "", "key.pem" },
+		"client is missing":                 func(s *oauth.Settings) { s.Client = nil },
+	} {
+		s := exchanging(oauth.ExchangeStandard)
+		s.Client = &oauth.Client{ID: "a", Secret: "b"}
+		if change(&s); s.Validate() == nil || !strings.Contains(s.Validate().Error(), want) {
+			t.Errorf("%v, want %s", s.Validate(), want)
+		}
+	}
+	c := oauth.Client{ID: "a", Secret: "b", Params: map[string]string{"subject_token": "x"}}
+	if err := c.Validate(); err == nil {
+		t.Error("params may set the subject")
+	}
+}

@@ -1,0 +1,194 @@
+package login_test
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+)
+
+// begun has a process begin a sign-in, and ends it as soon as the person was asked. It returns
+// the address that was shown.
+func (r *rig) begun() (address string) {
+	shown := make(chan string, 1)
+	p := login.New(r.options(func(o *login.Options) { o.Ask = func(address string) { shown <- address } }))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = r.call(p)
+	}()
+	select {
+	case address = <-shown:
+	case <-time.After(time.Minute):
+		r.t.Fatal("nobody was asked")
+	}
+	p.Close() // as the end of the process does
+	<-done
+	return address
+}
+
+func (r *rig) attempt() (file string, has bool) {
+	all, err := filepath.Glob(filepath.Join(r.dir, "*.attempt"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(all) == 0 {
+		return "", false
+	}
+	return all[0], true
+}
+
+// I-254, N-69: a process is ended while the person signs in. The next one listens where the
+// browser comes back to, and finishes the sign-in without another window.
+func TestAttempt(t *testing.T) {
+	r := newRig(t)
+	address := r.begun()
+	file, has := r.attempt()
+	if !has {
+		t.Fatal("the attempt was not kept")
+	}
+	if info, err := os.Stat(file); err != nil || os.PathSeparator == '/' && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	asked := make(chan string, 2)
+	p := r.person(func(o *login.Options) { o.Ask = func(address string) { asked <- address } })
+	done := make(chan int)
+	go func() {
+		status, err := r.call(p)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- status
+	}()
+	back := callbackOf(t, address)
+	for begun := time.Now(); ; <-time.After(10 * time.Millisecond) { // until it listens
+		if res, err := http.Get(back); err == nil {
+			_ = res.Body.Close()
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal("nobody listens where the browser comes back to")
+		}
+	}
+	browse(t, address) // the window that is open yet
+	if status := <-done; status != http.StatusOK || len(asked) != 0 || r.issuer.Asked("/register") != 1 {
+		t.Errorf("call = %d, %d more windows, %d registrations", status, len(asked), r.issuer.Asked("/register"))
+	}
+	if _, has := r.attempt(); has {
+		t.Error("the attempt is there after its end")
+	}
+}
+
+// callbackOf returns where the browser comes back to.
+func callbackOf(t *testing.T, address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Query().Get("redirect_uri")
+}
+
+// I-254, N-73: an attempt that is old, of another client, or from a clock that was set back,
+// is not gone on with; one that is not new is shown again.
+func TestAttemptUseless(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(text string) string
+		again  bool // the same attempt, in another window
+	}{
+		"older":           {aged(t, 5*time.Minute), true},
+		"too old":         {aged(t, 11*time.Minute), false},
+		"clock set back":  {aged(t, -time.Hour), false},
+		"other issuer":    {func(s string) string { return strings.Replace(s, `"name": "http`, `"name": "https`, 1) }, false},
+		"other server":    {func(s string) string { return strings.Replace(s, `/mcp"`, `/other"`, 1) }, false},
+		"not ours":        {func(s string) string { return strings.Replace(s, `"registered": true`, `"registered": false`, 1) }, false},
+		"broken":          {func(s string) string { return s[:len(s)/2] }, false},
+		"no state":        {func(s string) string { return strings.Replace(s, `"state": "`, `"other": "`, 1) }, false},
+		"of another time": {func(s string) string { return strings.Replace(s, `"format": 1`, `"format": 7`, 1) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			first := r.begun()
+			file, _ := r.attempt()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := tc.change(string(text))
+			if changed == string(text) {
+				t.Fatalf("nothing to change in %s", text)
+			}
+			if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			second := ""
+			status, err := r.call(r.person(func(o *login.Options) {
+				o.Ask = func(address string) {
+					second = address
+					go browse(t, address)
+				}
+			}))
+			if status != http.StatusOK || err != nil || second == "" || (second == first) != tc.again {
+				t.Errorf("call = %d, %v, the same address: %t, want %t", status, err, second == first, tc.again)
+			}
+		})
+	}
+}
+
+// aged returns what makes an attempt older.
+func aged(t *testing.T, by time.Duration) func(string) string {
+	return func(text string) string {
+		before, rest, ok := strings.Cut(text, `"began": "`)
+		was, after, more := strings.Cut(rest, `"`)
+		at, err := time.Parse(time.RFC3339Nano, was)
+		if !ok || !more || err != nil {
+			t.Fatal(text, err)
+		}
+		return before + `"began": "` + at.Add(-by).Format(time.RFC3339Nano) + `"` + after
+	}
+}
+
+// I-222: the address at which a browser on another machine has ended is typed in. What is not
+// the answer to this sign-in counts for nothing.
+func TestTyped(t *testing.T) {
+	r := newRig(t)
+	lines := make(chan string)
+	p := r.person(func(o *login.Options) {
+		o.Typed = lines
+		o.Ask = func(address string) {
+			elsewhere := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+			res, err := elsewhere.Get(address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = res.Body.Close()
+			end := res.Header.Get("Location")
+			go func() {
+				for _, line := range []string{"", "what now?", strings.Replace(end, "state=", "state=x", 1), strings.Replace(end, "127.0.0.1", "evil.example.com", 1), strings.Replace(end, "/callback", "/other", 1), "  " + end + "\r"} {
+					lines <- line
+				}
+				close(lines)
+			}()
+		}
+	})
+	if l, err := p.SignIn(t.Context()); err != nil || l.Access == "" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	// Who answers, counts first: an answer of another authorization server ends it.
+	one := make(chan string, 1)
+	p = r.person(func(o *login.Options) {
+		o.Typed = one
+		o.Ask = func(address string) {
+			u, _ := url.Parse(address)
+			one <- callbackOf(t, address) + "?code=c&iss=https%3A%2F%2Fevil.example.com&state=" + u.Query().Get("state")
+		}
+	})
+	if _, err := p.SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "another authorization server") {
+		t.Errorf("an answer of another: %v", err)
+	}
+}

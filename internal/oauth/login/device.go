@@ -1,0 +1,121 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+	"github.com/mcp-bridge/bridge/internal/pause"
+)
+
+const (
+	// deviceLimit is how long a sign-in on another device may take, whatever the
+	// authorization server allows.
+	deviceLimit = 30 * time.Minute
+	// usualInterval is how often the authorization server is asked if it does not say, and by
+	// how much less often when it wants that (RFC 8628 §3.5). It is asked once in maxInterval
+	// at least.
+	usualInterval = 5 * time.Second
+	maxInterval   = time.Minute
+	maxUserCode   = 100
+)
+
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
+// byDevice has the person sign in on any device, and returns the token (I-221; RFC 8628).
+func (p *Person) byDevice(ctx context.Context, _ *work, l, was *Login, scopes []string) (*grant.Token, error) {
+	client, err := p.deviceClient(ctx, l, was)
+	if err != nil {
+		return nil, err
+	}
+	l.Client = client
+	form := url.Values{}
+	if len(scopes) > 0 {
+		form.Set("scope", strings.Join(scopes, " "))
+	}
+	if l.Resource != "" {
+		form.Set("resource", l.Resource)
+	}
+	began := time.Now()
+	data, err := p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
+	if err != nil {
+		return nil, err
+	}
+	address, code, both := gjson.GetBytes(data, "verification_uri").String(), gjson.GetBytes(data, "user_code").String(), gjson.GetBytes(data, "verification_uri_complete").String()
+	device := gjson.GetBytes(data, "device_code").String()
+	if _, err := p.find.Address(address); err != nil || code == "" || len(code) > maxUserCode || device == "" {
+		return nil, errors.New("the authorization server does not say where to enter which code")
+	}
+	if _, err := p.find.Address(both); err != nil {
+		both = ""
+	}
+	life := deviceLimit
+	if n := gjson.GetBytes(data, "expires_in").Float(); n > 0 && n < life.Seconds() {
+		life = time.Duration(n * float64(time.Second))
+	}
+	interval := usualInterval
+	if n := gjson.GetBytes(data, "interval").Float(); n > 0 {
+		interval = time.Duration(min(n, maxInterval.Seconds()) * float64(time.Second))
+	}
+	p.o.Device(address, code, both)
+	ctx, cancel := context.WithDeadline(ctx, began.Add(life))
+	defer cancel()
+	form = url.Values{"grant_type": {deviceGrant}, "device_code": {device}}
+	if l.Resource != "" {
+		form.Set("resource", l.Resource)
+	}
+	late := fmt.Errorf("nobody has signed in within %v: begin again", life.Round(time.Second))
+	for {
+		if err := pause.For(ctx, interval); errors.Is(err, context.DeadlineExceeded) {
+			return nil, late
+		} else if err != nil {
+			return nil, err
+		}
+		t, err := p.token(ctx, l, form)
+		if err == nil {
+			return t, nil
+		}
+		e, answered := errors.AsType[*grant.Error](err)
+		switch {
+		case !answered, e.Status >= 500, e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooManyRequests && e.Code == "":
+			interval = min(2*interval, maxInterval) // it cannot be reached, or is overloaded
+		case e.Code == "authorization_pending":
+		case e.Code == "slow_down":
+			interval = min(interval+usualInterval, maxInterval)
+		case e.Code == "access_denied":
+			return nil, errors.New("the sign-in was refused")
+		case e.Code == "expired_token":
+			return nil, late
+		default:
+			return nil, err
+		}
+	}
+}
+
+// deviceClient returns who asks: a client of the settings, else one of an earlier sign-in on
+// a device, else a new one.
+func (p *Person) deviceClient(ctx context.Context, l, was *Login) (Client, error) {
+	at := &l.Issuer
+	switch {
+	case p.o.Client != nil:
+		c := Client{ID: p.o.Client.ID}
+		if p.o.Client.InBody {
+			c.Method = grant.Post
+		}
+		return c, nil
+	case at.Documents && p.o.ClientMetadataURL != "":
+		return Client{ID: p.o.ClientMetadataURL}, nil
+	case was != nil && was.Client.Registered && was.Client.Redirect == "" && was.Client.ID != "" && (was.Client.Ends.IsZero() || time.Now().Before(was.Client.Ends)):
+		return was.Client, nil
+	case at.Registration == "":
+		return Client{}, fmt.Errorf("the authorization server %s registers no clients by itself: register one there for the device flow, and name it with client: { id: … } or --client-id", at.Name)
+	}
+	return p.register(ctx, at, "")
+}

@@ -1,0 +1,134 @@
+package login_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/login"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// on is a server and its authorization server without a network, and a person with a device.
+type on struct {
+	net    *oauthtest.Net
+	issuer *oauthtest.Issuer
+	store  *login.Store
+	log    bytes.Buffer
+	shown  []string
+}
+
+func newDevice(t *testing.T, answers func(n int) string) *on {
+	d := &on{net: &oauthtest.Net{}, issuer: oauthtest.NewIssuer(t, "https://idp.example.com"), store: login.Open(filepath.Join(t.TempDir(), "logins"))}
+	d.issuer.Device = answers
+	d.net.Put("idp.example.com", d.issuer)
+	d.net.Put("tools.example.com", &oauthtest.Resource{URL: "https://tools.example.com/mcp", Issuer: d.issuer})
+	return d
+}
+
+func (d *on) person(t *testing.T, change func(*login.Options)) *login.Person {
+	u, err := url.Parse("https://tools.example.com/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := login.Options{
+		Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: d.net, Log: slog.New(slog.NewTextHandler(&d.log, nil))},
+		Store:   d.store, Device: func(address, code, both string) { d.shown = append(d.shown, address+" "+code+" "+both) },
+	}
+	if change != nil {
+		change(&o)
+	}
+	p := login.New(o)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// I-221: a person signs in on another device by a code. The authorization server is asked as
+// often as it wants, and what comes of it is a login as any other.
+func TestDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDevice(t, func(n int) string {
+			return map[int]string{1: "authorization_pending", 2: "slow_down", 3: "authorization_pending"}[n]
+		})
+		began := time.Now()
+		l, err := d.person(t, nil).SignIn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != (1+1+6+6)*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if want := "https://idp.example.com/activate BCDF-GHJK https://idp.example.com/activate?user_code=BCDF-GHJK"; len(d.shown) != 1 || d.shown[0] != want {
+			t.Errorf("the person was shown %q", d.shown)
+		}
+		if g, ok := d.issuer.Good(l.Access); !ok || g.Resource != "https://tools.example.com/mcp" || l.Refresh == "" || !l.Client.Registered || l.Client.Redirect != "" {
+			t.Errorf("the login is %+v for %+v", l, g)
+		}
+		if _, err := d.person(t, nil).SignIn(t.Context()); err != nil || d.issuer.Asked("/register") != 1 {
+			t.Errorf("again: %v, %d registrations", err, d.issuer.Asked("/register"))
+		}
+		if strings.Contains(d.log.String(), "device-") {
+			t.Error("the log has the code of the device")
+		}
+	})
+}
+
+// I-221: denial, the end of the code, and an authorization server that cannot do it, or is away for a while.
+func TestDeviceFails(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		answers func(int) string
+		change  func(*on)
+		want    string
+		took    time.Duration
+	}{
+		{"denied", func(int) string { return "access_denied" }, nil, "the sign-in was refused", time.Second},
+		{"expired", func(int) string { return "expired_token" }, nil, "nobody has signed in within 10m0s", time.Second},
+		{"nobody", func(int) string { return "authorization_pending" }, nil, "nobody has signed in within 10m0s", 10 * time.Minute},
+		{"nonsense", func(int) string { return "invalid_grant" }, nil, "invalid_grant", time.Second},
+		{"none", nil, nil, "has no device flow", 0},
+		{"no address", func(int) string { return "" }, func(d *on) {
+			d.issuer.Answer("/device", func(w http.ResponseWriter, _ *http.Request) {
+				oauthtest.JSON(w, 200, map[string]any{"device_code": "d", "user_code": "u", "verification_uri": "http://evil.example.com/"})
+			})
+		}, "does not say where to enter which code", 0},
+		{"registers nobody", func(int) string { return "" }, func(d *on) {
+			d.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
+		}, "register one there for the device flow", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDevice(t, tc.answers)
+				if tc.change != nil {
+					tc.change(d)
+				}
+				began := time.Now()
+				_, err := d.person(t, nil).SignIn(t.Context())
+				if err == nil || !strings.Contains(err.Error(), tc.want) || time.Since(began) != tc.took {
+					t.Errorf("%v after %v, want %s after %v", err, time.Since(began), tc.want, tc.took)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := newDevice(t, func(int) string { return "" })
+		away := 0
+		d.issuer.Answer("/token", func(w http.ResponseWriter, _ *http.Request) {
+			if away++; away == 2 {
+				d.issuer.Answer("/token", nil)
+			}
+			w.WriteHeader(http.StatusBadGateway)
+		})
+		began := time.Now()
+		if _, err := d.person(t, nil).SignIn(t.Context()); err != nil || time.Since(began) != (1+2+4)*time.Second {
+			t.Errorf("an authorization server that is away for a while: %v after %v", err, time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+)
+
+// obtain gets a token that is not the refused one. Only one process on this machine does
+// it at a time, and what another has got meanwhile is taken (I-253, I-254).
+func (p *Person) obtain(ctx context.Context, w *work, n need) error {
+	unlock, err := p.o.Store.Lock(ctx, p.key)
+	if err != nil {
+		return fmt.Errorf("the folder of logins cannot be used: %w", err)
+	}
+	defer unlock()
+	l, err := p.o.Store.Read(p.key)
+	switch {
+	case errors.Is(err, errBroken):
+		p.o.Log.Warn("a login is of no use, and is replaced", "err", err)
+	case err != nil:
+		return err
+	}
+	p.mu.Lock()
+	var held *Login
+	if p.unkept != nil && p.login != nil && l.access() == p.over {
+		copied := *p.login // what is in the file is what could not be replaced
+		held = &copied
+	}
+	p.mu.Unlock()
+	if held != nil {
+		p.keep(held) // there may be room by now
+		mine := *held
+		l = &mine
+	}
+	if l.serves(n) {
+		if held == nil {
+			p.take(l, nil)
+		}
+		return nil
+	}
+	var r *find.Resource
+	known := false
+	if n.refused != "" && l != nil && !n.widen { // the server may have moved to another issuer (I-257)
+		if r, err = p.metadata(ctx, n.challenge); err != nil {
+			return err
+		}
+		known = true
+		if p.left(l, r) {
+			p.o.Log.Info("the server has another authorization server now", "was", l.Issuer.Name)
+			l = nil
+		}
+	}
+	if l != nil && !n.widen && n.refused != "" && l.Access == n.refused && l.fresh(time.Now()) {
+		if l.Renewed || l.Refresh == "" { // another window would not help either
+			return errors.New("it refuses a token that its authorization server has just given")
+		}
+	}
+	if l != nil && l.Refresh != "" && !n.widen {
+		w.renews = true
+		again, err := p.renew(ctx, l)
+		if err != nil && !again && p.lost(err) { // perhaps its address is another one now
+			if !known {
+				if r, err = p.metadata(ctx, n.challenge); err != nil {
+					return err
+				}
+				known = true
+			}
+			if p.left(l, r) {
+				err, again = fmt.Errorf("the server has another authorization server now: it was %s", l.Issuer.Name), true
+				l = nil
+			} else {
+				again, err = p.renewElsewhere(ctx, l, r)
+			}
+		}
+		if err == nil || !again {
+			return err
+		}
+		w.renews = false
+		p.o.Log.Info("the login for the server has ended", "err", err)
+	}
+	if !n.signs {
+		return nil
+	}
+	if p.o.Ask == nil {
+		what := "its login has ended"
+		if l == nil {
+			what = "it wants a sign-in"
+		} else if n.widen {
+			what = "this needs the scopes " + strings.Join(n.challenge.Scopes, " ")
+		}
+		return &oauth.Failure{Public: what + ": whoever runs the bridge has to sign in", Err: fmt.Errorf("run '%s'", p.o.Command), SignIn: true}
+	}
+	if !known {
+		if r, err = p.metadata(ctx, n.challenge); err != nil {
+			return err
+		}
+	}
+	return p.signIn(ctx, w, l, r, n.challenge, n.widen)
+}
+
+// take has a login be the one that is used.
+func (p *Person) take(l *Login, unkept error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.login, p.unkept = l, unkept
+}
+
+// keep writes a login before its token is used. A disk that is full costs no login: it is
+// kept in memory (I-253).
+func (p *Person) keep(l *Login) {
+	err := p.o.Store.Write(p.key, l)
+	if err != nil {
+		kept, _ := p.o.Store.Read(p.key)
+		p.mu.Lock()
+		p.over = kept.access()
+		p.mu.Unlock()
+		p.o.Log.Error("the login for the server could not be kept: others will have to sign in again", "err", err)
+	}
+	p.take(l, err)
+}
+
+// renew gets a new token by the one that renews. again says that a sign-in has to follow.
+func (p *Person) renew(ctx context.Context, was *Login) (again bool, err error) {
+	l := *was
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}}
+	if l.Resource != "" {
+		form.Set("resource", l.Resource)
+	}
+	t, err := p.token(ctx, &l, form)
+	switch code := grant.Refused(err); {
+	case err == nil:
+		l.filled(t, l.Asked)
+		l.Renewed = true
+		p.keep(&l)
+		return false, nil
+	case code == "invalid_client" && !l.Client.Registered:
+		return false, &oauth.Failure{Public: "its authorization server refuses the client that is configured", Err: err, SignIn: true}
+	case code == "invalid_client":
+		l.Client = Client{}
+		fallthrough
+	case code == "invalid_grant": // the login has ended; the client is as good as before (I-256)
+		l.end()
+		p.keep(&l)
+		*was = l
+		return true, err
+	default: // no other answer says anything about the token that renews
+		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
+	}
+}
+
+// lost reports whether a renewal has failed as if the authorization server had gone: what
+// answers is none, or nothing answers time and again.
+func (p *Person) lost(err error) bool {
+	if e, ok := errors.AsType[*grant.Error](err); ok {
+		return e.Strange()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.renewals.fails >= strangeAfter
+}
+
+// left reports whether the server names authorization servers, but not that of the login
+// (I-257).
+func (p *Person) left(l *Login, r *find.Resource) bool {
+	return p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) })
+}
+
+// renewElsewhere renews at the address that the authorization server of the login has now.
+func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *find.Resource) (again bool, err error) {
+	at, err := p.issuer(ctx, l, r)
+	if err == nil && (!same(at.Name, l.Issuer.Name) || at.Token == l.Issuer.Token) {
+		err = errors.New("its authorization server does not answer as one, and its metadata names no other address")
+	}
+	if err != nil {
+		return false, &oauth.Failure{Public: "its token could not be renewed", Err: err}
+	}
+	p.o.Log.Info("the authorization server has another address for tokens now", "issuer", at.Name)
+	l.Issuer = *at
+	return p.renew(ctx, l)
+}
+
+// filled puts a token into a login.
+func (l *Login) filled(t *grant.Token, asked []string) {
+	l.Access, l.Obtained, l.Until, l.Asked = t.Access, time.Now(), time.Time{}, asked
+	if t.Refresh != "" {
+		l.Refresh = t.Refresh
+	}
+	if t.Lives > 0 {
+		l.Until = l.Obtained.Add(t.Lives)
+	}
+	if t.Scopes != nil {
+		l.Granted = t.Scopes
+	} else if l.Granted == nil {
+		l.Granted = asked
+	}
+}

@@ -1,0 +1,271 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+)
+
+// SignIn signs in now, whether it is needed or not.
+func (p *Person) SignIn(ctx context.Context) (*Login, error) {
+	limit := Limit
+	if p.o.Device != nil {
+		limit = deviceLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	n := need{signs: true}
+	if h, err := p.probe(ctx); err != nil {
+		return nil, err
+	} else if c, ok := find.Bearer(h); ok {
+		n.challenge = c
+	}
+	unlock, err := p.o.Store.Lock(ctx, p.key)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of logins cannot be used: %w", err)
+	}
+	defer unlock()
+	was, err := p.o.Store.Read(p.key)
+	if err != nil && !errors.Is(err, errBroken) {
+		return nil, err
+	}
+	r, err := p.metadata(ctx, n.challenge)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.signIn(ctx, &work{insists: true}, was, r, n.challenge, false); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unkept != nil {
+		return nil, fmt.Errorf("you have signed in, but the login could not be kept: %w", p.unkept)
+	}
+	return p.login, nil
+}
+
+// probe asks the server for nothing in particular, to hear what it wants.
+func (p *Person) probe(ctx context.Context) (http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, find.Limit)
+	defer cancel()
+	method, ping := http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	if p.o.API {
+		method, ping = http.MethodGet, ""
+	}
+	r, err := http.NewRequestWithContext(ctx, method, p.o.Server.String(), strings.NewReader(ping))
+	if err != nil {
+		return nil, errors.New("the address of the server is not a URL")
+	}
+	r.Header = http.Header{"Accept": {"application/json, text/event-stream"}, "User-Agent": {"mcp-bridge"}}
+	if ping != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := p.o.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("the server cannot be reached: %w", find.Reason(err))
+	}
+	_ = res.Body.Close()
+	return res.Header, nil
+}
+
+// signIn has the person sign in. was is the login before, or nil; r the metadata of the
+// server, or nil.
+func (p *Person) signIn(ctx context.Context, w *work, was *Login, r *find.Resource, c find.Challenge, widen bool) error {
+	at, err := p.issuer(ctx, was, r)
+	if err != nil {
+		return err
+	}
+	if was != nil && was.Issuer.Name != at.Name {
+		was = nil // what one issuer has given is never shown to another (I-209)
+	}
+	l := &Login{Server: p.find.Server(), Issuer: *at, Resource: p.resource(r)}
+	scopes := p.scopes(at, was, r, c, widen)
+	way := p.byBrowser
+	if p.o.Device != nil {
+		way = p.byDevice
+	}
+	t, err := way(ctx, w, l, was, scopes)
+	if err != nil {
+		if grant.Refused(err) == "invalid_client" && l.Client.Registered {
+			l.Client = Client{} // it is registered anew the next time
+			p.keep(l)
+		}
+		return err
+	}
+	l.filled(t, scopes)
+	p.keep(l)
+	p.o.Log.Info("signed in", "issuer", at.Name)
+	return nil
+}
+
+// byBrowser has the person sign in in a browser on this machine, and returns the token. What
+// is asked for is in the file of the attempt: if this process is ended, the next one waits
+// where the browser comes back to (I-254).
+func (p *Person) byBrowser(ctx context.Context, w *work, l, was *Login, scopes []string) (*grant.Token, error) {
+	a, back := p.resumed(ctx, l, scopes)
+	asked := a != nil && !w.insists && time.Since(a.Began) < askAgain
+	if a == nil {
+		client, opened, err := p.client(ctx, &l.Issuer, was)
+		if err != nil {
+			return nil, err
+		}
+		l.Client, back = client, opened
+		a = &attempt{Login: *l, Scopes: scopes, Verifier: rand.Text() + rand.Text(), State: rand.Text() + rand.Text(), Began: time.Now()}
+		if err := p.o.Store.begin(p.key, a); err != nil {
+			p.o.Log.Warn("a sign-in is not kept while it goes on", "err", err)
+		}
+	}
+	l.Client = a.Login.Client
+	address, err := p.address(l, a.Scopes, a.Verifier, a.State)
+	if err != nil {
+		_ = back.listener.Close()
+		return nil, err
+	}
+	w.mu.Lock()
+	w.address = address
+	w.mu.Unlock()
+	if asked {
+		p.o.Log.Info("a sign-in that another process has begun goes on here")
+	} else {
+		p.o.Ask(address)
+	}
+	code, err := back.await(ctx, a.State, &l.Issuer, p.o.Typed)
+	if !errors.Is(err, context.Canceled) { // otherwise the person may still come back
+		p.o.Store.forget(p.key)
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("nobody has signed in within %d minutes", int(Limit.Minutes()))
+		}
+		return nil, err
+	}
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.Client.Redirect}, "code_verifier": {a.Verifier}}
+	if l.Resource != "" {
+		form.Set("resource", l.Resource)
+	}
+	return p.token(ctx, l, form)
+}
+
+// issuer returns the authorization server: that of the settings, or one that the server
+// names; one of an earlier login first (I-204).
+func (p *Person) issuer(ctx context.Context, was *Login, r *find.Resource) (*find.Issuer, error) {
+	name := p.o.Issuer
+	switch {
+	case name != "":
+	case r != nil:
+		name = r.Issuers[0]
+		if was != nil {
+			if i := slices.IndexFunc(r.Issuers, func(name string) bool { return same(name, was.Issuer.Name) }); i >= 0 {
+				name = r.Issuers[i]
+			}
+		}
+	case p.o.API:
+		return nil, errors.New("the API does not say who gives tokens for it (RFC 9728): name the issuer")
+	default:
+		name = p.find.Origin()
+	}
+	at, err := p.find.Issuer(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case at == nil && r == nil && p.o.Issuer == "":
+		return p.find.Assumed(), nil
+	case at == nil:
+		return nil, fmt.Errorf("the authorization server %s has no metadata", name)
+	case p.o.Device != nil && at.Device == "":
+		return nil, fmt.Errorf("the authorization server %s has no device flow: sign in without --device, in a browser on this machine", name)
+	case p.o.Device != nil:
+	case at.Authorization == "":
+		return nil, fmt.Errorf("the authorization server %s signs nobody in: it has no authorization_endpoint", name)
+	case !slices.Contains(at.Challenges, "S256") && p.o.PKCE != oauth.PKCEAssume: // (I-208)
+		return nil, fmt.Errorf("the authorization server %s does not say that it supports PKCE with S256: if it does all the same, set pkce: assume", name)
+	}
+	return at, nil
+}
+
+// same reports whether two names are of one issuer: a slash at the end makes no other (I-206).
+func same(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+
+func (p *Person) resource(r *find.Resource) string {
+	switch {
+	case p.o.Resource == oauth.ResourceOff:
+		return ""
+	case p.o.Resource != "":
+		return p.o.Resource
+	case r != nil:
+		return r.Name
+	}
+	if p.o.API {
+		return ""
+	}
+	return p.find.Server()
+}
+
+// metadata returns that of the server; nil if it has none, or nobody needs it.
+func (p *Person) metadata(ctx context.Context, c find.Challenge) (*find.Resource, error) {
+	if p.o.API && p.o.Issuer != "" {
+		return nil, nil
+	}
+	return p.find.Resource(ctx, c.Metadata)
+}
+
+// scopes returns what is asked for: of the settings, else of the challenge, else of the
+// server's metadata, else nothing. Widening adds to what was asked for before (I-211, I-212).
+func (p *Person) scopes(at *find.Issuer, was *Login, r *find.Resource, c find.Challenge, widen bool) []string {
+	var all []string
+	switch {
+	case widen:
+		if was != nil {
+			all = append(all, was.Asked...)
+		}
+		all = append(append(all, p.o.Scopes...), c.Scopes...)
+	case len(p.o.Scopes) > 0:
+		all = append(all, p.o.Scopes...)
+	case len(c.Scopes) > 0:
+		all = append(all, c.Scopes...)
+	case r != nil:
+		all = append(all, r.Scopes...)
+	}
+	if slices.Contains(at.Scopes, "offline_access") {
+		all = append(all, "offline_access")
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(s string) bool {
+		twice := seen[s]
+		seen[s] = true
+		return twice
+	})
+}
+
+// address makes the address of the authorization request.
+func (p *Person) address(l *Login, scopes []string, verifier, state string) (string, error) {
+	u, err := p.find.Address(l.Issuer.Authorization)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(verifier))
+	q := u.Query()
+	for name, value := range map[string]string{
+		"response_type": "code", "client_id": l.Client.ID, "redirect_uri": l.Client.Redirect, "state": state,
+		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
+		"resource": l.Resource, "scope": strings.Join(scopes, " "),
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}

@@ -1,0 +1,40 @@
+package login
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/grant"
+)
+
+// SignOut takes the tokens of a login back where the authorization server can do that
+// (RFC 7009), and forgets it in any case (I-258). o are the settings, or nil: their client is
+// shown to their issuer only. The error says whether the login is still there.
+func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTripper, o *oauth.Settings) error {
+	unlock, err := s.Lock(ctx, key)
+	if err != nil {
+		return fmt.Errorf("the folder of logins cannot be used: %w", err)
+	}
+	defer unlock()
+	l, err := s.Read(key)
+	if err == nil && l != nil && l.Issuer.Revocation != "" && cmp.Or(l.Refresh, l.Access) != "" {
+		var client *oauth.Client
+		if o != nil && o.Client != nil && o.Client.ID == l.Client.ID && same(o.Issuer, l.Issuer.Name) {
+			client = o.Client
+		}
+		form := url.Values{"token": {cmp.Or(l.Refresh, l.Access)}}
+		if _, err = grant.New(transport).Send(ctx, &l.Issuer, l.Issuer.Revocation, l.Client.grant(client), form); err != nil {
+			err = fmt.Errorf("the tokens are forgotten here, but could not be taken back: %w", err)
+		}
+	} else if err != nil {
+		err = fmt.Errorf("the login is removed, but its tokens could not be taken back: %w", err)
+	}
+	if removed := s.Remove(key); removed != nil {
+		return fmt.Errorf("the login cannot be removed: %w", removed)
+	}
+	return err
+}
