@@ -122,6 +122,18 @@ func (f *family) note(children map[int][]procStat) []string {
 	return names
 }
 
+// ever looks and returns all who were ever seen.
+func (f *family) ever() []string {
+	f.look()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for _, p := range f.seen {
+		names = append(names, p.String())
+	}
+	return names
+}
+
 // left returns those of the family that still live.
 func (f *family) left() []string {
 	all := processes()
