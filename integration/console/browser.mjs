@@ -489,17 +489,21 @@ await step('configuration', async () => {
   await go('#/config');
   await heading('Configuration');
   await see('Nothing: the file is as it counts.');
+  const write = (/** @type {string} */ text) => { // at once: the page may look meanwhile
+    fs.writeFileSync(`${o.file}.new`, text);
+    fs.renameSync(`${o.file}.new`, o.file);
+  };
   const text = fs.readFileSync(o.file, 'utf8');
-  fs.writeFileSync(o.file, text.replace('session_idle: 31m', 'session_idle: 32m'));
+  write(text.replace('session_idle: 31m', 'session_idle: 32m'));
   await button('look again').click();
   await page.getByRole('row', { name: /session_idle/ }).waitFor();
   await button('reload now').click();
   await see(/^reloaded, with 1 changes/);
-  fs.writeFileSync(o.file, `${text}\nnonsense: true\n`);
+  write(`${text}\nnonsense: true\n`);
   meant.push(/status of 422/);
   await button('look again').click();
   await page.getByRole('alert').getByText(/nonsense/).waitFor();
-  fs.writeFileSync(o.file, text.replace('session_idle: 31m', 'session_idle: 32m'));
+  write(text.replace('session_idle: 31m', 'session_idle: 32m'));
 });
 
 await step('by keyboard alone', async () => {
