@@ -4,8 +4,7 @@ import { html } from './dom.js';
 import { passes, terms } from './filter.js';
 import { Page } from './page.js';
 import { badge, command, copy, fault, table, time } from './parts.js';
-import { parse } from './json.js';
-import { bytes, duration } from './text.js';
+import { bytes, duration, notWhole } from './text.js';
 
 /** @param {any} c what the filter knows of a call */
 const fields = (c) => ({ server: c.server, method: c.method, name: c.name, principal: c.principal, session: c.session, status: c.outcome ?? 'running', error: c.error, code: c.code, duration: c.took_ms ?? Date.now() - Date.parse(c.began), size: c.bytes_out, revision: c.revision });
@@ -68,7 +67,8 @@ class Calls extends Page {
   #one(id) {
     const c = { ...this.#detail, ...this.store.state.calls.get(id) };
     if (!c.id) return this.#error ? fault(this.#error) : html`<p>reading…</p>`;
-    const args = this.#detail?.arguments;
+    const why = notWhole(this.#detail);
+    const args = why ? undefined : this.#detail?.arguments;
     /** @param {string} title @param {string|undefined} text */
     const payload = (title, text) => (text ? html`<h3>${title}</h3><long-text .text=${text}></long-text>` : '');
     return html`<section class="card" aria-label="the chosen call">
@@ -76,7 +76,7 @@ class Calls extends Page {
       <p>${badge(c.outcome ?? 'running')} ${c.error ?? ''} ${c.code ? `(${c.code})` : ''}</p>
       <p>${c.principal ? `by ${c.principal}, ` : ''}${c.session ? `session ${c.session}, ` : ''}client ${c.revision ?? '–'} → server ${c.server ?? '–'} ${c.speaks ?? ''}${c.revision && c.speaks && (c.revision >= '2026') !== (c.speaks >= '2026') ? ': translated' : ''}; ${bytes(c.bytes_in)} in, ${bytes(c.bytes_out)} out</p>
       ${table('what happened', ['at', 'what', ''], [html`<tr><td>${time(c.began)}</td><td>arrives</td><td></td></tr>`, ...(c.marks ?? []).map((/** @type {any} */ m) => html`<tr><td class="n">+${duration(m.at_ms)}</td><td>${m.what}</td><td>${m.text ?? ''}</td></tr>`), c.outcome ? html`<tr><td class="n">+${duration(c.took_ms)}</td><td>ends</td><td>${c.outcome}</td></tr>` : ''])}
-      ${payload('arguments', args)}${payload('result', this.#detail?.result)}
+      ${payload('arguments', this.#detail?.arguments)}${why ? html`<p class="quiet">${why}</p>` : ''}${payload('result', this.#detail?.result)}
       <div class="actions">
         ${!c.outcome && this.store.has('calls/{}/cancel') ? html`<act-button .label=${'cancel'} .path=${`calls/${part(id)}/cancel`}></act-button>` : ''}
         ${c.method === 'tools/call' && c.server ? html`<a class="button" href=${openInTry(c, args)}>open in Try</a>` : ''}
@@ -88,9 +88,7 @@ class Calls extends Page {
 
 /** @param {any} c @param {string|undefined} args */
 function openInTry(c, args) {
-  let text = '';
-  try { text = args && parse(args) ? `?arguments=${part(args)}` : ''; } catch { /* it was cut */ }
-  return `#/try/${part(c.server)}/tools/${part(c.name)}${text}`;
+  return `#/try/${part(c.server)}/tools/${part(c.name)}${args ? `?arguments=${part(args)}` : ''}`;
 }
 
 /** The time of a call: until it had its place, at the server, waiting for its user. @param {any} c @param {number} longest */

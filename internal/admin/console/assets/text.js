@@ -74,3 +74,10 @@ export function link(address) {
 
 /** How much of a payload is shown at once, in characters. */
 export const most = 65536;
+
+/** Why what a call asked cannot be used for another one; empty if it can. @param {any} detail a call, as the admin API tells it */
+export function notWhole(detail) {
+  if (detail?.cut?.includes('arguments')) return 'The arguments are too long to be kept whole: they cannot be used again from here.';
+  if (detail?.arguments?.includes('[redacted]')) return 'The arguments are shown without what looks like a secret: they cannot be used again from here.';
+  return '';
+}

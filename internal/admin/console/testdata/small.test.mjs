@@ -3,7 +3,7 @@ import test from 'node:test';
 import { passes, terms } from '../assets/filter.js';
 import { Draft, Exact, exact, parse, same, stringify } from '../assets/json.js';
 import { apply, empty, mostRows, rates } from '../assets/store.js';
-import { bytes, duration, link, visible } from '../assets/text.js';
+import { bytes, duration, link, notWhole, visible } from '../assets/text.js';
 import { expand, variables } from '../assets/uri-template.js';
 
 test('JSON keeps its digits', () => {
@@ -91,4 +91,11 @@ test('events become the state', () => {
   assert.equal(s.lines.at(-1).msg, String(mostRows + 9));
   assert.equal(s.calls.size, mostRows);
   assert.deepEqual(rates([{ at: 0, total: 0 }, { at: 2000, total: 10 }, { at: 3000, total: 10 }]), [5, 0]);
+});
+
+test('arguments that are not whole are not used again', () => {
+  for (const whole of [undefined, {}, { arguments: '{"a":1}' }, { arguments: '{"a":1}', result: '{"b":"[redacted]"}', cut: ['result'] }]) assert.equal(notWhole(whole), '', JSON.stringify(whole));
+  assert.match(notWhole({ arguments: '{"text":"x…"}', cut: ['arguments', 'result'] }), /too long/);
+  assert.match(notWhole({ cut: ['arguments'] }), /too long/);
+  assert.match(notWhole({ arguments: '{"password":"[redacted]"}' }), /secret/);
 });

@@ -67,6 +67,8 @@ type Row struct {
 type Carried struct {
 	Arguments string `json:"arguments,omitempty"`
 	Result    string `json:"result,omitempty"`
+	// Cut names those of them that are not whole: arguments, result.
+	Cut []string `json:"cut,omitempty"`
 }
 
 // maxCarried bounds each of them, in bytes; what is larger than maxLooked is not kept.
@@ -412,16 +414,24 @@ func (c *Calls) Take(p *report.Report) {
 
 // carried returns what a call carried.
 func (c *Calls) carried(p *report.Report) *Carried {
-	shown := func(raw []byte) string {
-		if len(raw) == 0 || len(raw) > maxLooked {
+	out := &Carried{}
+	shown := func(what string, raw []byte) string {
+		if len(raw) == 0 {
 			return ""
 		}
-		text, _ := c.Traffic.Mask(raw, maxCarried)
+		var text []byte
+		whole := false
+		if len(raw) <= maxLooked {
+			text, whole = c.Traffic.Mask(raw, maxCarried)
+		}
+		if !whole {
+			out.Cut = append(out.Cut, what)
+		}
 		return string(text)
 	}
-	out := &Carried{Arguments: shown([]byte(gjson.GetBytes(p.Request.Params, "arguments").Raw))}
+	out.Arguments = shown("arguments", []byte(gjson.GetBytes(p.Request.Params, "arguments").Raw))
 	if p.Answer != nil && p.Answer.Error == nil {
-		out.Result = shown(p.Answer.Whole())
+		out.Result = shown("result", p.Answer.Whole())
 	}
 	return out
 }

@@ -176,6 +176,27 @@ func TestLeft(t *testing.T) {
 	})
 }
 
+// What of a call is not whole is told, so that nobody repeats it as if it were.
+func TestCut(t *testing.T) {
+	c := New()
+	defer c.Close()
+	c.Traffic.Mask = func(raw []byte, most int) ([]byte, bool) { return raw[:min(len(raw), most)], len(raw) <= most }
+	long := `{"a":"` + strings.Repeat("x", maxCarried) + `"}`
+	large := `{"a":"` + strings.Repeat("x", maxLooked) + `"}`
+	for _, tc := range []struct {
+		arguments, result string
+		cut               []string
+	}{{`{"a":1}`, `{}`, nil}, {long, `{}`, []string{"arguments"}}, {`{}`, long, []string{"result"}}, {large, large, []string{"arguments", "result"}}} {
+		got := c.carried(&report.Report{
+			Request: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":`+tc.arguments+`}}`),
+			Answer:  jsonrpc.NewResult(nil, []byte(tc.result)),
+		})
+		if !slices.Equal(got.Cut, tc.cut) || len(tc.arguments) > maxLooked && got.Arguments+got.Result != "" {
+			t.Errorf("%.20s, %.20s: cut %q, arguments %.20q", tc.arguments, tc.result, got.Cut, got.Arguments)
+		}
+	}
+}
+
 // Who may see a few calls only gets so many of these, whatever the others do; and calls do
 // not wait until somebody has chosen.
 func TestShow(t *testing.T) {
