@@ -173,9 +173,9 @@ func (e *Events) begin(wants wanted, c *Call) *stream {
 	s := &stream{e: e, key: rand.Text(), wants: wants, looker: l}
 	switch {
 	case wants.has("calls"):
-		s.ends = append(s.ends, e.Calls.Look(l, e.Bridge.Activity))
+		s.ends = append(s.ends, e.Calls.Look(l, c.Act, e.Bridge.Activity))
 	case wants.has("traffic"):
-		s.ends = append(s.ends, e.Calls.Look(nil, e.Bridge.Activity)) // which has clients' messages seen
+		s.ends = append(s.ends, e.Calls.Look(nil, false, e.Bridge.Activity)) // which has clients' messages seen
 	}
 	if wants.has("traffic") {
 		s.ends = append(s.ends, e.Calls.Traffic.Look(l))

@@ -90,7 +90,7 @@ func (o *Operator) showCalls(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Calls.Look(nil, o.Bridge.Activity)()
+	o.Calls.Look(nil, c.Act, o.Bridge.Activity)()
 	server, session, principal, status := c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("principal"), c.Query.Get("status")
 	is := func(want, has string) bool { return want == "" || want == has }
 	return o.Calls.Show(limit, func(r *calls.Row) bool {

@@ -104,6 +104,7 @@ type Calls struct {
 	Keeps func() bool
 
 	on       atomic.Bool
+	carries  atomic.Bool // what calls carry is kept, where Keeps says so
 	watchers atomic.Pointer[[]Watcher]
 
 	mu       sync.Mutex // guards the rest
@@ -111,11 +112,19 @@ type Calls struct {
 	timer    *time.Timer
 	since    time.Time
 	before   int64 // calls that were under way then
+	carriers carriers
 	last     uint64
 	under    map[key]*call
 	recent   ring.Ring[*Row]
 	failures map[string]*ring.Ring[*Row]
 	times    map[string]*times // of servers
+}
+
+// carriers are those who look and may see what calls carry.
+type carriers struct {
+	looks int
+	kept  bool        // some calls have what they carried
+	timer *time.Timer // while there are none any more
 }
 
 // key tells a call from others: one for the lists of several servers goes to each.
@@ -130,8 +139,9 @@ func New() *Calls {
 }
 
 // Look has calls watched until done is called, and a minute longer. w is told of them; nil
-// for who only asks. now returns how many are under way.
-func (c *Calls) Look(w Watcher, now func() (under int, all uint64)) (done func()) {
+// for who only asks. now returns how many are under way. carried says that the one who looks
+// may see what they carry: for others, that is not kept.
+func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holds++
@@ -144,13 +154,21 @@ func (c *Calls) Look(w Watcher, now func() (under int, all uint64)) (done func()
 		c.since, c.before = time.Now(), int64(under)
 		c.on.Store(true)
 	}
+	if carried {
+		c.carriers.looks++
+		c.carries.Store(true)
+		if c.carriers.timer != nil {
+			c.carriers.timer.Stop()
+			c.carriers.timer = nil
+		}
+	}
 	c.watch(func(all []Watcher) []Watcher {
 		if w == nil {
 			return all
 		}
 		return append(all, w)
 	})
-	return sync.OnceFunc(func() { c.leave(w) })
+	return sync.OnceFunc(func() { c.leave(w, carried) })
 }
 
 // watch exchanges the watchers. The caller holds c.mu.
@@ -163,13 +181,62 @@ func (c *Calls) watch(change func([]Watcher) []Watcher) {
 	c.watchers.Store(&all)
 }
 
-func (c *Calls) leave(w Watcher) {
+func (c *Calls) leave(w Watcher, carried bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch(func(all []Watcher) []Watcher { return slices.DeleteFunc(all, func(o Watcher) bool { return o == w }) })
+	if carried {
+		if c.carriers.looks--; c.carriers.looks == 0 {
+			c.carriers.timer = time.AfterFunc(linger, c.fade)
+		}
+	}
 	if c.holds--; c.holds == 0 {
 		c.timer = time.AfterFunc(linger, c.off)
 	}
+}
+
+// fade ends that what calls carry is kept, unless somebody looks again who may see it.
+func (c *Calls) fade() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.carriers.looks == 0 {
+		c.carries.Store(false)
+		c.empty()
+	}
+}
+
+// empty forgets what calls have carried. The caller holds c.mu.
+func (c *Calls) empty() {
+	if !c.carriers.kept {
+		return
+	}
+	c.carriers.kept = false
+	c.recent = emptied(c.recent, maxRecent)
+	for name, of := range c.failures {
+		r := emptied(*of, maxFailures)
+		c.failures[name] = &r
+	}
+}
+
+// emptied returns the rows without what their calls have carried. Others may hold the rows.
+func emptied(rows ring.Ring[*Row], most int) ring.Ring[*Row] {
+	var all []*Row
+	rows.Newest(func(r *Row) bool { all = append(all, r.Bare()); return true })
+	out := ring.New[*Row](most)
+	for _, r := range slices.Backward(all) {
+		out.Add(r)
+	}
+	return out
+}
+
+// Bare returns the row without what its call has carried.
+func (r *Row) Bare() *Row {
+	if r.Carried == nil {
+		return r
+	}
+	bare := *r
+	bare.Carried = nil
+	return &bare
 }
 
 // off ends it, unless somebody looks again.
@@ -180,6 +247,8 @@ func (c *Calls) off() {
 		return
 	}
 	c.on.Store(false)
+	c.carries.Store(false)
+	c.empty()
 	c.under, c.recent, c.timer, c.since, c.times = map[key]*call{}, ring.New[*Row](maxRecent), nil, time.Time{}, nil
 }
 
@@ -187,8 +256,10 @@ func (c *Calls) off() {
 func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timer != nil {
-		c.timer.Stop()
+	for _, timer := range []*time.Timer{c.timer, c.carriers.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	c.on.Store(false)
 }
@@ -387,10 +458,20 @@ func (c *Calls) Take(p *report.Report) {
 	case on && p.Request.Method == "tools/call" && p.Answer != nil && gjson.GetBytes(p.Answer.Result, "isError").Bool():
 		row.Outcome, failed = ToolError, true
 	}
-	if on && c.Keeps != nil && c.Keeps() {
+	keeps := c.Keeps != nil && c.Keeps()
+	if on && keeps && c.carries.Load() {
 		row.Carried = c.carried(p)
 	}
 	c.mu.Lock()
+	switch {
+	case !keeps:
+		c.empty() // the file does not say so any more
+	case row.Carried == nil:
+	case c.carries.Load():
+		c.carriers.kept = true
+	default: // it has ended since
+		row.Carried = nil
+	}
 	k := key{p.Call, p.Server}
 	if one := c.under[k]; one != nil {
 		row.ID, row.Marks = one.row.ID, one.marks
@@ -408,7 +489,8 @@ func (c *Calls) Take(p *report.Report) {
 	}
 	c.mu.Unlock()
 	if on {
-		c.tell(func(w Watcher) { w.Ended(row) })
+		bare := row.Bare()
+		c.tell(func(w Watcher) { w.Ended(bare) }) // who reads slowly keeps no more than is counted
 	}
 }
 

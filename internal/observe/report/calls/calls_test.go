@@ -98,7 +98,7 @@ func TestLook(t *testing.T) {
 			t.Errorf("while nobody looks: %+v", got)
 		}
 		var w heard
-		done := r.c.Look(&w, func() (int, uint64) { return 7, 99 })
+		done := r.c.Look(&w, false, func() (int, uint64) { return 7, 99 })
 		for _, tool := range []string{"good", "bad", "error"} {
 			_, _ = r.call(t.Context(), "dev", tool)
 		}
@@ -144,7 +144,7 @@ func TestLook(t *testing.T) {
 		}
 		time.Sleep(linger / 2)
 		_, _ = r.call(t.Context(), "dev", "good")
-		r.c.Look(nil, none)()
+		r.c.Look(nil, false, none)()
 		time.Sleep(linger - time.Second)
 		if got := r.c.Show(10, everything); len(got.Recent) != 5 || len(w.all) != len(want) {
 			t.Errorf("before it ends: %+v", got)
@@ -161,7 +161,7 @@ func TestLook(t *testing.T) {
 func TestLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		defer r.c.Look(nil, none)()
+		defer r.c.Look(nil, false, none)()
 		up := r.c.Wrap("one", end{do: func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { // nothing is reported
 			if n := len(r.c.Show(10, everything).Under); n != 1 {
 				t.Errorf("%d under way", n)
@@ -172,6 +172,95 @@ func TestLeft(t *testing.T) {
 		_, _ = up.Call(t.Context(), &bridge.Request{Message: m, Call: new(report.Arrival)})
 		if got := r.c.Show(10, everything); len(got.Under) != 0 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// ender is a Watcher that keeps what has ended.
+type ender struct {
+	quiet
+	rows []*Row
+}
+
+func (e *ender) Ended(r *Row) { e.rows = append(e.rows, r) }
+
+// What calls carry is kept only while somebody looks who may see it, and a minute longer,
+// also that of failures; and where the file says so.
+func TestCarried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
+			return jsonrpc.NewResult(nil, []byte(`{"isError":true}`)), nil
+		})
+		r.c.Traffic.Mask = func(raw []byte, _ int) ([]byte, bool) { return slices.Clone(raw), true }
+		keeps := true
+		r.c.Keeps = func() bool { return keeps }
+		kept := func(when string, recent, failures int) {
+			t.Helper()
+			var got [2]int
+			all := r.c.Show(100, everything)
+			for n, rows := range [][]*Row{all.Recent, all.Failures} {
+				for _, row := range rows {
+					if row.Carried != nil {
+						got[n]++
+					}
+				}
+			}
+			if got != [2]int{recent, failures} {
+				t.Errorf("%s: %d calls and %d failures have what they carried, want %d and %d", when, got[0], got[1], recent, failures)
+			}
+		}
+		call := func() { _, _ = r.call(t.Context(), "dev", "x") }
+		e := &ender{}
+		defer r.c.Look(e, false, none)() // of one who may not
+		call()
+		kept("nobody looks who may see it", 0, 0)
+		done := r.c.Look(nil, true, none)
+		call()
+		call()
+		kept("an operator looks", 2, 2)
+		keeps = false
+		call()
+		kept("the file does not say so any more", 0, 0)
+		keeps = true
+		call()
+		kept("the file says so again", 1, 1)
+		done()
+		time.Sleep(linger - time.Second)
+		call()
+		kept("within a minute", 2, 2)
+		time.Sleep(2 * time.Second)
+		kept("after a minute", 0, 0)
+		call()
+		kept("long after", 0, 0)
+		if all := r.c.Show(100, everything); len(all.Recent) != 7 || len(all.Failures) != 7 || all.Recent[0].ID != "7" {
+			t.Errorf("%d calls, %d failures", len(all.Recent), len(all.Failures))
+		}
+		if len(e.rows) != 7 {
+			t.Errorf("%d calls were told", len(e.rows))
+		}
+		for _, row := range e.rows {
+			if row.Carried != nil {
+				t.Error("who is told of a call holds what it carried")
+			}
+		}
+	})
+}
+
+// What failures carried goes also when nobody looks at all any more.
+func TestCarriedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
+		r.c.Traffic.Mask = func(raw []byte, _ int) ([]byte, bool) { return slices.Clone(raw), true }
+		r.c.Keeps = func() bool { return true }
+		done := r.c.Look(nil, true, none)
+		_, _ = r.call(t.Context(), "dev", "x")
+		if all := r.c.Show(1, everything); len(all.Failures) != 1 || all.Failures[0].Carried == nil {
+			t.Fatal("nothing is kept")
+		}
+		done()
+		time.Sleep(2 * linger)
+		if all := r.c.Show(1, everything); len(all.Failures) != 1 || all.Failures[0].Carried != nil {
+			t.Error("it is kept for ever")
 		}
 	})
 }
@@ -202,7 +291,7 @@ func TestCut(t *testing.T) {
 func TestShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
-		defer r.c.Look(nil, none)()
+		defer r.c.Look(nil, false, none)()
 		for range 3 {
 			_, _ = r.call(t.Context(), "dev", "mine")
 			time.Sleep(time.Second)
@@ -252,7 +341,7 @@ func TestTimes(t *testing.T) {
 		}
 		call(time.Second)
 		is("nobody looks", 0, 0, false)
-		done := r.c.Look(nil, none)
+		done := r.c.Look(nil, false, none)
 		is("no call yet", 0, 0, false)
 		call(7 * time.Millisecond)
 		is("one call", 7, 7, true)
@@ -287,7 +376,7 @@ func TestTimes(t *testing.T) {
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) { return nil, bridge.ErrLost })
-		defer r.c.Look(nil, none)()
+		defer r.c.Look(nil, false, none)()
 		for range 2 * maxRecent {
 			_, _ = r.call(t.Context(), "", strings.Repeat("x", 10*maxText))
 		}
@@ -330,7 +419,7 @@ func BenchmarkCall(b *testing.B) {
 				up = c.Wrap("one", up)
 			}
 			if tc.look != nil {
-				defer c.Look(tc.look, none)()
+				defer c.Look(tc.look, tc.carried, none)()
 			}
 			if tc.messages {
 				c.Traffic.Mask = func(raw []byte, most int) ([]byte, bool) { return raw[:min(len(raw), most)], len(raw) <= most }
