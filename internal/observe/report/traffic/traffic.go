@@ -3,6 +3,8 @@
 package traffic
 
 import (
+	"encoding/json"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +44,7 @@ type Message struct {
 	Kind      string `json:"kind"`              // request, notification, result or error
 	// Method is also that of what an answer is to, if it is known.
 	Method string   `json:"method,omitempty"`
-	Name   string   `json:"name,omitempty"` // of the tool, prompt or resource, or how far something is
+	Name   string   `json:"name,omitempty"` // of the tool or prompt, the URI of the resource, or how far something is
 	ID     string   `json:"id,omitempty"`   // as it is on the wire
 	Bytes  int      `json:"bytes"`
 	Took   *float64 `json:"took_ms,omitempty"` // of an answer, since its request passed
@@ -110,8 +112,16 @@ type Where struct {
 
 // about is what an answer is an answer to.
 type about struct {
-	method, name string
-	at           time.Time
+	method string
+	named
+	at time.Time
+}
+
+// named is what a message is about. The URI of a resource is a part of what the message
+// carries: it can have a path, an id or a token in it.
+type named struct {
+	name string // for all
+	uri  string // for those who get what messages carry; empty unless it is about a resource
 }
 
 // Pass tells of a message. id stands in the place of the message's own. of is what an answer
@@ -128,21 +138,22 @@ func (t *Traffic) Pass(w Where, toServer bool, id []byte, m *jsonrpc.Message, of
 		case !it:
 		case payload && t.Mask != nil:
 			if long == nil {
-				long = describe(w, toServer, id, m, of)
+				long = describe(w, toServer, id, m, of, t.uri)
 				long.Payload, long.Cut = t.payload(m)
 			}
 			one.Passed(long)
 		default:
 			if short == nil {
-				short = describe(w, toServer, id, m, of)
+				short = describe(w, toServer, id, m, of, nil)
 			}
 			one.Passed(short)
 		}
 	}
 }
 
-// describe says what a message is.
-func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about) *Message {
+// describe says what a message is. uri says what is shown of the URI of a resource; nil
+// shows no more than where it is.
+func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about, uri func(string) string) *Message {
 	out := &Message{
 		At: time.Now(), Side: w.Side, To: "client", Server: w.Server, Principal: w.Principal, Session: w.Session,
 		Method: clip(m.Method, maxText), ID: clip(string(id[:min(len(id), maxID)]), maxID), Bytes: m.Len(),
@@ -162,7 +173,7 @@ func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about) 
 	}
 	switch {
 	case m.IsResponse() && of != nil:
-		out.Method, out.Name = of.method, of.name
+		out.Method, out.Name = of.method, of.shown(uri)
 		took := float64(out.At.Sub(of.at).Microseconds()) / 1000
 		out.Took = &took
 	case m.IsResponse():
@@ -172,17 +183,46 @@ func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about) 
 			out.Name += "/" + clip(p[1].Raw, maxID)
 		}
 	default:
-		out.Name = clip(nameOf(m), maxText)
+		out.Name = nameOf(m).shown(uri)
 	}
 	return out
 }
 
 // nameOf returns what a message is about.
-func nameOf(m *jsonrpc.Message) string {
+func nameOf(m *jsonrpc.Message) named {
 	if name := m.Name(); name != "" {
-		return name
+		return named{name: clip(name, maxText)}
 	}
-	return m.URI()
+	text := m.URI()
+	if text == "" {
+		return named{}
+	}
+	out := named{uri: clip(text, maxText)}
+	if u, err := url.Parse(text); err == nil && u.Scheme != "" {
+		out.name = u.Scheme + ":"
+		if u.Opaque == "" {
+			out.name += "//" + u.Host
+		}
+		out.name = clip(out.name, maxText)
+	}
+	return out
+}
+
+func (n named) shown(uri func(string) string) string {
+	if n.uri == "" || uri == nil {
+		return n.name
+	}
+	return uri(n.uri)
+}
+
+// uri returns a URI without what may be a secret.
+func (t *Traffic) uri(text string) string {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return ""
+	}
+	raw, _ = t.Mask(raw, 2*maxText)
+	return clip(gjson.ParseBytes(raw).String(), maxText)
 }
 
 // payload returns what a message carries, without what may be a secret. What is very large
@@ -218,7 +258,7 @@ func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *
 	if !t.On() {
 		return nil
 	}
-	e := &Exchange{t, Where{Client, server, principal, session}, about{clip(m.Method, maxText), clip(nameOf(m), maxText), time.Now()}, append([]byte(nil), m.ID...)}
+	e := &Exchange{t, Where{Client, server, principal, session}, about{clip(m.Method, maxText), nameOf(m), time.Now()}, append([]byte(nil), m.ID...)}
 	t.Pass(e.w, true, e.id, m, nil)
 	return e
 }
@@ -285,7 +325,7 @@ func (c *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 		if c.asked == nil || len(c.asked) >= maxAsked { // of requests that have no answer, or had it while nobody looked
 			c.asked = map[string]about{}
 		}
-		c.asked[key] = about{clip(m.Method, maxText), clip(nameOf(m), maxText), time.Now()}
+		c.asked[key] = about{clip(m.Method, maxText), nameOf(m), time.Now()}
 	}
 	c.mu.Unlock()
 	c.t.Pass(c.w, toServer, id, m, of)

@@ -165,3 +165,33 @@ func TestPayload(t *testing.T) {
 		t.Errorf("without a mask: %q", got.Payload)
 	}
 }
+
+// The URI of a resource is shown to those who get what messages carry, without secrets; to
+// others, only its scheme and host.
+func TestURI(t *testing.T) {
+	all := Traffic{Mask: func(raw []byte, _ int) ([]byte, bool) {
+		return []byte(strings.ReplaceAll(string(raw), "hunter2hunter2", "[redacted]")), true
+	}}
+	with, without := &page{payload: true}, &page{}
+	defer all.Look(without)()
+	defer all.Look(with)()
+	for _, tc := range []struct{ uri, long, short string }{
+		{"https://files.example.com/people/ann?token=hunter2hunter2", "https://files.example.com/people/ann?token=[redacted]", "https://files.example.com"},
+		{"https://ann:hunter2@files.example.com/a", "https://ann:hunter2@files.example.com/a", "https://files.example.com"},
+		{"file:///home/ann/plan.txt", "file:///home/ann/plan.txt", "file://"},
+		{"urn:patient:17", "urn:patient:17", "urn:"}, {"patient 17", "patient 17", ""}, {"%zz://ann", "%zz://ann", ""},
+	} {
+		for _, method := range []string{"resources/read", "resources/subscribe", "notifications/resources/updated"} {
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"`+method+`","params":{"uri":"`+tc.uri+`"}}`)
+			all.Pass(Where{}, true, nil, m, nil)
+			if long, short := with.got[len(with.got)-1].Name, without.got[len(without.got)-1].Name; long != tc.long || short != tc.short {
+				t.Errorf("%s %s is shown as %q, and without what it carries as %q", method, tc.uri, long, short)
+			}
+		}
+		e := all.Asked("files", "", "", bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+tc.uri+`"}}`))
+		e.Answered(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`))
+		if long, short := with.got[len(with.got)-1].Name, without.got[len(without.got)-1].Name; long != tc.long || short != tc.short {
+			t.Errorf("the answer to %s is shown as %q, and without what it carries as %q", tc.uri, long, short)
+		}
+	}
+}
