@@ -270,9 +270,16 @@ func (s *stream) run(ctx context.Context) (ended bool) {
 
 // send writes an event.
 func (s *stream) send(kind string, data any) error {
+	one := s.note(kind, data)
+	s.beaten = time.Now()
+	return s.out.Send(one)
+}
+
+// note gives an event its number, and keeps it for a reader who comes back.
+func (s *stream) note(kind string, data any) eventstream.Event {
 	text, err := json.Marshal(data)
 	if err != nil {
-		return nil // nothing in it can fail
+		text = []byte("null") // nothing in it can fail
 	}
 	s.number++
 	one := eventstream.Event{ID: s.key + "." + strconv.Itoa(s.number), Type: kind, Data: visible.JSON(text)}
@@ -281,8 +288,7 @@ func (s *stream) send(kind string, data any) error {
 		s.bytes -= len(s.sent[0].Data)
 		s.sent = slices.Delete(s.sent, 0, 1)
 	}
-	s.beaten = time.Now()
-	return s.out.Send(one)
+	return one
 }
 
 // again goes on after the event of that number.
@@ -329,18 +335,23 @@ func (s *stream) snapshot() error {
 	return s.out.Flush()
 }
 
-// pass writes what has happened.
+// pass writes what has happened. What it cannot write any more has its number all the same:
+// a reader who comes back gets it, or is told that it was missed.
 func (s *stream) pass() error {
 	events, dropped := s.looker.Take()
+	if dropped > 0 {
+		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
+	}
+	var err error
 	for _, one := range events {
-		if err := s.send(one.Type, one.Data); err != nil {
-			return err
+		if err != nil {
+			s.note(one.Type, one.Data)
+		} else {
+			err = s.send(one.Type, one.Data)
 		}
 	}
-	if dropped > 0 {
-		if err := s.send("dropped", map[string]int{"count": dropped}); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	return s.out.Flush()
 }
