@@ -355,6 +355,17 @@ func TestTimes(t *testing.T) {
 		}
 		fails = nil
 		is("calls without an answer", 49, 94, true)
+		for _, method := range []string{"initialize", "tools/list", "subscriptions/listen"} {
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`)
+			for range 50 {
+				r.c.Take(&report.Report{Server: "one", Request: m, Took: time.Hour})
+			}
+		}
+		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+		for range 50 {
+			r.c.Take(&report.Report{Server: "one", Request: m, Took: time.Microsecond, Outcome: bridge.ErrorAnswer})
+		}
+		is("what the bridge may have answered", 49, 94, true)
 		if _, _, ok := r.c.Times("two"); ok {
 			t.Error("of a server that nobody has called")
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/ring"
 )
 
@@ -15,6 +14,9 @@ const (
 	maxTimed = 256
 	timedFor = 15 * time.Minute
 )
+
+// timedMethods are what is timed.
+var timedMethods = []string{"tools/call", "prompts/get", "resources/read"}
 
 // times is how long the last calls of a server took.
 type times struct {
@@ -31,10 +33,11 @@ type timed struct {
 	took  float64 // in milliseconds
 }
 
-// took notes how long a call took that its server has answered. Subscriptions last as long
-// as somebody listens. The caller holds c.mu.
+// took notes how long a call took that its server has answered. Others than these methods say
+// little about a server: the bridge answers lists by itself, initialize may start a program,
+// and subscriptions last as long as somebody listens. The caller holds c.mu.
 func (c *Calls) took(r *Row, outcome bridge.Outcome) {
-	if r.Server == "" || r.Method == era.Listen || outcome != bridge.Answered && outcome != bridge.ErrorAnswer {
+	if r.Server == "" || outcome != bridge.Answered || !slices.Contains(timedMethods, r.Method) {
 		return
 	}
 	of := c.times[r.Server]
