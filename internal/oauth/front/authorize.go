@@ -114,7 +114,7 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge"), At: time.Now().UnixMilli()}
-	if !c.takes(q.Redirect) {
+	if !f.takes(c, q.Redirect) {
 		page(w, http.StatusBadRequest, "The program that has sent you here wants you to be sent to an address that is not one of its own.")
 		return
 	}

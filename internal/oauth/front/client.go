@@ -45,8 +45,17 @@ func place(address string) (*url.URL, kind) {
 		strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) {
 		return nil, dangerous
 	}
+	// A host is shown to the user. Written as %E2%88%95, even a slash of another alphabet
+	// could be in it, and the host look like another one.
+	if strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' }) {
+		return nil, dangerous
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil { // some read it nevertheless, in their own way
+		return nil, dangerous
+	}
 	for _, name := range []string{"code", "state", "iss", "error"} { // which would be there twice
-		if u.Query().Has(name) {
+		if query.Has(name) {
 			return nil, dangerous
 		}
 	}
@@ -88,11 +97,12 @@ func (f *Front) programs() []string {
 	return Redirects
 }
 
-// takes reports whether users may be sent to an address: one that the client has given. Only
-// the port of one on the user's machine may be another (RFC 8252 §7.3).
-func (c *client) takes(address string) bool {
+// takes reports whether users may be sent to an address: one that the client has given, and
+// that is still allowed. Only the port of one on the user's machine may be another
+// (RFC 8252 §7.3).
+func (f *Front) takes(c *client, address string) bool {
 	u, k := place(address)
-	if k == dangerous {
+	if k == dangerous || k == own && !slices.Contains(f.programs(), address) {
 		return false
 	}
 	return slices.ContainsFunc(c.Redirects, func(given string) bool {
