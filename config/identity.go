@@ -86,6 +86,10 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 		case !set:
 		case len(c.OAuth) == 0:
 			all.add(key, needs)
+		case key == exchange && s.Remote() != nil && slices.ContainsFunc(c.OAuth, func(o OAuth) bool {
+			return o.Front != nil && strings.TrimSuffix(o.Issuer, "/") == strings.TrimSuffix(s.Remote().OAuth.Issuer, "/")
+		}):
+			all.add(key, "is of no use with the front of its issuer: clients have tokens of the bridge, which are never shown to anybody else")
 		case s.Share == ShareAll:
 			all.with(key, "share", "cannot be used with share: all: one connection serves everybody, so there is nobody whose identity this could be")
 		case s.Cache.Shared && key == exchange:

@@ -114,7 +114,7 @@ func (s *Server) identify(r *http.Request, to place) *http.Request {
 	if t == nil {
 		return r
 	}
-	if _, shown, _ := strings.Cut(r.Header.Get("Authorization"), " "); want.tokens && shown != "" {
+	if _, shown, _ := strings.Cut(r.Header.Get("Authorization"), " "); want.tokens && shown != "" && !t.Fronted() {
 		(&oauth.Subject{Token: strings.TrimLeft(shown, " "), Issuer: t.Issuer, Principal: auth.Principal(r.Context()), Until: t.Until}).Put(r.Header)
 	}
 	for i, name := range want.claims {

@@ -69,7 +69,7 @@ func WithSubject(ctx context.Context, h http.Header) context.Context {
 func (m *Machine) subject(ctx context.Context) (*Subject, error) {
 	s, _ := ctx.Value(subjectKey{}).(*Subject)
 	if s == nil {
-		return nil, &Failure{Public: "it is used with the token of each caller, and this one has shown none: a key is not enough"}
+		return nil, &Failure{Public: "it is used with the token of each caller, and this one has shown none: a key is not enough, nor is a token that the bridge itself has given"}
 	}
 	if m.o.Client.TokenURL == "" && strings.TrimSuffix(s.Issuer, "/") != strings.TrimSuffix(m.o.Issuer, "/") {
 		return nil, &Failure{Public: "the caller's token is of another issuer than the one that gives tokens for it"}

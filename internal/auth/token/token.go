@@ -141,6 +141,10 @@ func (t *Token) Gone() bool {
 	return t.key.Gone() || t.over != nil && t.over.Load()
 }
 
+// Fronted reports whether the token is one that the bridge has given itself to a user of
+// the issuer. It counts nowhere else, and must not be handed on.
+func (t *Token) Fronted() bool { return t.over != nil }
+
 // counts reports whether a token that was good needs no other look.
 func (t *Token) counts(now time.Time) bool {
 	return !t.Gone() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))

@@ -327,7 +327,7 @@ func (f *Front) opened(claims gjson.Result) (said []byte, over *atomic.Bool, err
 	if err != nil || len(user) < 2 {
 		return nil, nil, errors.New("what it says of its user is not ours")
 	}
-	also, err := json.Marshal(map[string]any{"iss": f.o.Provider, "client_id": claims.Get("client_id").Str, "scope": claims.Get("scope").Str})
+	also, err := json.Marshal(map[string]any{"iss": f.o.Provider}) // the client and the scopes are not the provider's word
 	if err != nil {
 		return nil, nil, err
 	}
