@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -82,6 +83,7 @@ const (
 	providerFor = time.Hour           // how long the metadata of the provider counts
 
 	maxBody  = 64 << 10
+	bodyWait = 10 * time.Second // until a body must be there
 	maxState = 1 << 10
 	maxEnded = 20_000
 	maxUsed  = 20_000
@@ -210,8 +212,30 @@ func (f *Front) Takes(path string) bool { return f != nil && f.routes[path] != n
 
 // ServeHTTP serves a request for a path that Takes has.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Anybody may send a body here, and could keep a connection by never ending it. The
+	// limit stays for one that is not read: net/http does so at the end. It sets another
+	// one for the next request.
+	c := http.NewResponseController(w)
+	if r.ContentLength != 0 && c.SetReadDeadline(time.Now().Add(bodyWait)) == nil {
+		r.Body = &limited{r.Body, c}
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	f.routes[r.URL.Path](w, r)
+}
+
+// limited is a body with a time limit, which goes when all of it is there: after that,
+// net/http would take it for the client's going.
+type limited struct {
+	io.ReadCloser
+	c *http.ResponseController
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = l.c.SetReadDeadline(time.Time{}) // it could be set: it can be taken away
+	}
+	return n, err
 }
 
 // only serves the pages of the front, for browsers that are led there.

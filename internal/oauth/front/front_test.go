@@ -380,6 +380,9 @@ func TestSignIn(t *testing.T) {
 		if token.At(tok.Claims, "email").Str != "ann@example.com" || token.Texts(token.At(tok.Claims, "groups"))[0] != "eng" || token.At(tok.Claims, "sub").Str != "ann" || token.At(tok.Claims, "iss").Str != provider {
 			t.Errorf("it says %s", tok.Claims.Raw)
 		}
+		if token.At(tok.Claims, "scope").Exists() || token.At(tok.Claims, "client_id").Exists() || !tok.Fronted() {
+			t.Errorf("it says what is not the provider's word, or does not say that it is the bridge's: %s", tok.Claims.Raw)
+		}
 		if until := time.Until(tok.Until); until > time.Hour+30*time.Second {
 			t.Errorf("I-109: it lives for %v", until)
 		}
@@ -480,6 +483,13 @@ func TestRedirects(t *testing.T) {
 			{[]string{"vbscript:x"}, "invalid_redirect_uri"},
 			{[]string{"https://app.example.com/?iss=x"}, "invalid_redirect_uri"},
 			{[]string{"https://app.example.com/\\evil"}, "invalid_redirect_uri"},
+			{[]string{"https://claude.ai%E2%88%95api%E2%88%95mcp.evil.example/cb"}, "invalid_redirect_uri"}, // a host that looks like claude.ai/api
+			{[]string{"https://%D1%81laude.ai/cb"}, "invalid_redirect_uri"},
+			{[]string{"https://evil.example%20/cb"}, "invalid_redirect_uri"},
+			{[]string{"http://[::1%25lo]/cb"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/cb?code=theirs;x"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/cb?iss=https://evil%zz"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/caf%C3%A9?x=%C3%A9"}, "https://app.example.com/caf%C3%A9?x=%C3%A9"},
 			{[]string{"/callback"}, "invalid_redirect_uri"},
 			{[]string{}, "invalid_redirect_uri"},
 			{slices.Repeat([]string{"https://app.example.com/a"}, 9), "invalid_redirect_uri"},
@@ -520,6 +530,57 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("two addresses: %d %s", a.Code, a.Header())
 		}
 	})
+}
+
+// An address that whoever runs the bridge has taken off the list is not gone to any more,
+// even for a client that has registered before.
+func TestWithdrawn(t *testing.T) {
+	const cursor = "cursor://anysphere.cursor-mcp/oauth/callback"
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id := r.join(cursor)
+		path := "/authorize?" + ask(id, "redirect_uri", cursor).Encode()
+		if a := r.do("GET", path, nil); a.Code != 200 {
+			t.Errorf("while it is allowed: %d %s", a.Code, a.Body)
+		}
+		later := newRig(t, r.p, func(o *Options) { o.Redirects = []string{"other://x/y"} })
+		if a := later.do("GET", path, nil); a.Code != 400 {
+			t.Errorf("when it is not: %d", a.Code)
+		}
+	})
+}
+
+// A body that does not end keeps no connection. The limit is for the body alone: what is
+// done with it may take longer.
+func TestUnread(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		for _, tc := range []struct {
+			method, path string
+			want         int // how often a deadline is set: the second time it is taken away
+		}{{"POST", "/token", 2}, {"POST", "/register", 2}, {"POST", "/oauth/consent", 2}, {"DELETE", "/token", 1}, {"GET", "/oauth/jwks", 0}} {
+			body := "a=b"
+			if tc.want == 0 {
+				body = ""
+			}
+			w, q := &deadlines{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(tc.method, tc.path, strings.NewReader(body))
+			q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.ServeHTTP(w, q)
+			switch {
+			case len(w.all) < tc.want || tc.want < 2 && len(w.all) > tc.want, tc.want > 0 && w.all[0] != time.Now().Add(bodyWait), tc.want == 2 && !w.all[len(w.all)-1].IsZero():
+				t.Errorf("%s %s: the deadlines are %v", tc.method, tc.path, w.all)
+			}
+		}
+	})
+}
+
+// deadlines notes those that are set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	all []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.all = append(d.all, at)
+	return nil
 }
 
 // I-104, N-81 and others: what is wrong with a request is told the client, when it is known
