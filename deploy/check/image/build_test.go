@@ -27,10 +27,16 @@ func need(t *testing.T, program string) {
 	if _, err := exec.LookPath(program); err == nil {
 		return
 	}
-	if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, program) || slices.Contains(all, "all") {
+	if required(program) {
 		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE", program)
 	}
 	t.Skipf("needs %s", program)
+}
+
+// required reports whether a test that needs a program must not be skipped.
+func required(program string) bool {
+	all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
+	return slices.Contains(all, program) || slices.Contains(all, "all")
 }
 
 // builder builds images by buildah, with neither a daemon nor a registry.
@@ -227,10 +233,13 @@ func (b *builder) files(container string) (all []string) {
 // Each image is built, without Docker: it has the settings that it should, it runs as its
 // user with what its Dockerfile says, is healthy by its own check, and ends by its signal.
 func TestBuild(t *testing.T) {
+	need(t, "buildah")
 	if os.Getuid() != 0 {
+		if required("buildah") {
+			t.Fatal("buildah is required by BRIDGE_TEST_REQUIRE, and only root may build an image without more ado: run the test as root")
+		}
 		t.Skip("only root may build an image without more ado")
 	}
-	need(t, "buildah")
 	b := newBuilder(t)
 	for _, target := range targets {
 		t.Run(target, func(t *testing.T) {
@@ -322,6 +331,9 @@ func (b *builder) serves(container string, s settings) {
 		case err := <-ended:
 			t.Fatalf("it has ended: %v\n%s", err, &log)
 		case <-late:
+			if pid := program(t, served.Process.Pid); pid != 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 			_ = served.Process.Kill()
 			t.Fatal("nothing is served")
 		case <-tick.C:
@@ -342,8 +354,15 @@ func (b *builder) serves(container string, s settings) {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("it ended with %v\n%s", err, &log)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("it ended with %v\n%s", err, &log)
+		}
+	case <-time.After(2 * time.Minute):
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = served.Process.Kill()
+		t.Fatal("SIGTERM does not end it")
 	}
 }
 
