@@ -104,7 +104,6 @@ type Calls struct {
 	Keeps func() bool
 
 	on       atomic.Bool
-	carries  atomic.Bool // what calls carry is kept, where Keeps says so
 	watchers atomic.Pointer[[]Watcher]
 
 	mu       sync.Mutex // guards the rest
@@ -122,6 +121,7 @@ type Calls struct {
 
 // carriers are those who look and may see what calls carry.
 type carriers struct {
+	on    atomic.Bool // what calls carry is kept, where Keeps says so; read without the lock
 	looks int
 	kept  bool        // some calls have what they carried
 	timer *time.Timer // while there are none any more
@@ -156,7 +156,7 @@ func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)
 	}
 	if carried {
 		c.carriers.looks++
-		c.carries.Store(true)
+		c.carriers.on.Store(true)
 		if c.carriers.timer != nil {
 			c.carriers.timer.Stop()
 			c.carriers.timer = nil
@@ -200,7 +200,7 @@ func (c *Calls) fade() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.carriers.looks == 0 {
-		c.carries.Store(false)
+		c.carriers.on.Store(false)
 		c.empty()
 	}
 }
@@ -247,7 +247,7 @@ func (c *Calls) off() {
 		return
 	}
 	c.on.Store(false)
-	c.carries.Store(false)
+	c.carriers.on.Store(false)
 	c.empty()
 	c.under, c.recent, c.timer, c.since, c.times = map[key]*call{}, ring.New[*Row](maxRecent), nil, time.Time{}, nil
 }
@@ -459,7 +459,7 @@ func (c *Calls) Take(p *report.Report) {
 		row.Outcome, failed = ToolError, true
 	}
 	keeps := c.Keeps != nil && c.Keeps()
-	if on && keeps && c.carries.Load() {
+	if on && keeps && c.carriers.on.Load() {
 		row.Carried = c.carried(p)
 	}
 	c.mu.Lock()
@@ -467,7 +467,7 @@ func (c *Calls) Take(p *report.Report) {
 	case !keeps:
 		c.empty() // the file does not say so any more
 	case row.Carried == nil:
-	case c.carries.Load():
+	case c.carriers.on.Load():
 		c.carriers.kept = true
 	default: // it has ended since
 		row.Carried = nil
