@@ -264,6 +264,9 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 	}
 	for _, f := range formers {
 		m := g.named(f.server)
+		if m == nil {
+			continue // it has gone meanwhile
+		}
 		g.fetch(short, k, func(o *member) bool { return o == m })
 		if own, ok := m.catalog.behind(k, f.prefix, external); ok {
 			return m, own

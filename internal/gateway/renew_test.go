@@ -260,3 +260,27 @@ func TestTablePrefix(t *testing.T) {
 		}, first, second)
 	}
 }
+
+// A server that leaves while a call waits for its list is not found any more.
+func TestTablePrefixLeaves(t *testing.T) {
+	_, first := sells("fake", "a")
+	_, second := sells("two", "c")
+	slow, next := sells("fake", "a")
+	next.Prefix = "new."
+	serve := slow.serve
+	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" || serve(w, m) }
+	for _, name := range []string{"fake__a", "new.a", "other"} {
+		shifting(t, func(t *testing.T, b *shift) {
+			s, _, _ := enter(t, b.Gateway)
+			b.apply("fake two", next)
+			call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+name+`"}}`)
+			if time.Sleep(time.Second); call.over() {
+				t.Fatalf("%s: it has not waited for the list: %s", name, call.answer)
+			}
+			b.apply("two")
+			if time.Sleep(time.Minute); !call.over() || !strings.Contains(call.answer, `"error"`) {
+				t.Errorf("%s: %s", name, call.answer)
+			}
+		}, first, second)
+	}
+}
