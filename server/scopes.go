@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -34,8 +35,12 @@ type claimed struct {
 	former  map[string][]scopes.Names
 }
 
-// maxFormer is of how many former settings of a server the names are known.
-const maxFormer = 8
+// maxFormer is of how many former settings of a server the names are known, and formerKept
+// how long their prefixes need scopes: longer than they are looked up in internal/aggregate.
+const (
+	maxFormer  = 8
+	formerKept = 6 * time.Minute
+)
 
 // claimed returns what the configuration wants to know that counts now.
 func (s *Server) claimed() *claimed {
@@ -55,8 +60,28 @@ func (s *Server) claimed() *claimed {
 			now.take(c)
 		}
 	}
+	now.end(time.Now().Add(formerKept))
 	s.wanted.Store(now)
 	return now
+}
+
+// end has the prefixes that count no more do so until then, unless they have an end.
+func (now *claimed) end(until time.Time) {
+	for name, all := range now.former {
+		all = slices.Clone(all)
+		for i := range all {
+			counts := slices.ContainsFunc(now.of[:], func(c *config.Config) bool {
+				return c != nil && slices.ContainsFunc(c.Servers, func(s config.Server) bool { return s.Name == name && s.Prefix == all[i].Prefix })
+			})
+			switch {
+			case counts:
+				all[i].Until = time.Time{}
+			case all[i].Until.IsZero():
+				all[i].Until = until
+			}
+		}
+		now.former[name] = all
+	}
 }
 
 // take adds what a configuration wants to know.

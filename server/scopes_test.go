@@ -370,6 +370,51 @@ func TestScopesOfFormerPrefix(t *testing.T) {
 	})
 }
 
+// A former prefix needs scopes for as long as something is found under it, and not those of
+// another server that has it now; a server that a caller may not use hides none of them.
+func TestScopesOfFormerPrefixes(t *testing.T) {
+	identified(t, func(c *config.Config) {
+		for i := range c.Servers {
+			c.Servers[i].Stdio = &config.Stdio{Command: "true"}
+		}
+		c.Servers[0].Prefix = "fs."
+		c.Servers[0].Scopes = config.Scopes{All: config.Words{"a"}, Tools: map[string]config.Words{"two__push": {"push"}}}
+		c.Servers[1].Scopes.All = config.Words{"b"}
+	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		check := func(who, name, want string) { // of staff and guests
+			t.Helper()
+			got, _ := r.s.needs("", who+"/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", name))})
+			if slices.Sort(got); strings.Join(got, " ") != want {
+				t.Errorf("%s of %s needs %v, want %s", name, who, got, want)
+			}
+		}
+		apply := func(one, two string) {
+			t.Helper()
+			if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.Servers[0].Prefix, c.Servers[1].Prefix = one, two })); err != nil {
+				t.Fatal(err)
+			}
+			check("staff", one+"x", "a")
+		}
+		apply("old.", "two__")
+		check("staff", "fs.x", "a")
+		apply("old.", "fs.")
+		check("staff", "fs.x", "b")
+		apply("old.", "two__")
+		check("staff", "fs.x", "a b")
+		time.Sleep(10 * time.Minute)
+		check("staff", "fs.x", "a b") // it is nobody's
+		check("staff", "old.x", "a")
+		apply("", "gh.")
+		apply("new.", "gh.")
+		check("staff", "two__push", "a b push")
+		check("guests", "two__push", "a push")
+		check("staff", "gh.x", "b")
+		check("guests", "gh.x", "a")
+		time.Sleep(10 * time.Minute)
+		check("staff", "two__push", "b")
+	})
+}
+
 // An operation of an HTTP API needs its scopes also when it is called by its id.
 func TestScopesOfOperations(t *testing.T) {
 	identified(t, func(c *config.Config) {

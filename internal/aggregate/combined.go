@@ -238,7 +238,7 @@ func (g *combined) use(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 // calls it. As a rule the prefix tells; otherwise what was listed does.
 func (g *combined) find(ctx context.Context, k list.Kind, external string) (*member, string) {
 	by := g.byPrefix(external)
-	formers := g.formers(by)
+	formers := g.formers(external)
 	if by != nil && !by.rivals() && !hashed(external) && len(formers) == 0 {
 		return by, external[len(by.s.Prefix):]
 	}
@@ -279,10 +279,12 @@ func (g *combined) find(ctx context.Context, k list.Kind, external string) (*mem
 }
 
 // formers returns the prefixes that servers had before, the newest first, under which
-// something may be found that has the prefix of by now: of that server only.
-func (g *combined) formers(by *member) (all []former) {
-	for _, f := range slices.Backward(g.now.Load().former) {
-		if m := g.named(f.server); m != nil && (by == nil || by == m) && time.Now().Before(f.until) {
+// a name may be found: of the one whose prefix it has now only, whoever may use that.
+func (g *combined) formers(external string) (all []former) {
+	r := g.now.Load()
+	holder := r.holder(external, func(*server) bool { return true })
+	for _, f := range slices.Backward(r.former) {
+		if s := r.named[f.server]; r.of[s] != nil && (holder == nil || holder == s) && time.Now().Before(f.until) {
 			all = append(all, f)
 		}
 	}
@@ -292,10 +294,15 @@ func (g *combined) formers(by *member) (all []former) {
 // byPrefix returns the server with the longest prefix that the name has.
 func (g *combined) byPrefix(external string) *member {
 	r := g.now.Load()
-	for _, n := range r.lengths {
+	return r.of[r.holder(external, func(s *server) bool { return r.of[s] != nil })]
+}
+
+// holder returns the server with the longest prefix that a name has, of those that may be.
+func (v *view) holder(external string, may func(*server) bool) *server {
+	for _, n := range v.lengths {
 		if n < len(external) {
-			if m := r.of[r.prefixes[external[:n]]]; m != nil {
-				return m
+			if s := v.prefixes[external[:n]]; s != nil && may(s) {
+				return s
 			}
 		}
 	}

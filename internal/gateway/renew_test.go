@@ -284,3 +284,31 @@ func TestTablePrefixLeaves(t *testing.T) {
 		}, first, second)
 	}
 }
+
+// Who may not use the server that has a prefix now does not get to the one that had it.
+func TestTablePrefixOfAnother(t *testing.T) {
+	for _, former := range []string{"prod.", ""} {
+		_, first := sells("one", "prod.a")
+		first.Prefix = former
+		_, second := sells("two", "a")
+		synctest.Test(t, func(t *testing.T) {
+			b := &shift{Gateway: New(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Grants: callers, Watch: func(report.Report) {}})}
+			ask, _ := asks(t, b.Gateway, "one", "", false)
+			_, next := sells("one", "prod.a")
+			if former != "" {
+				_, next = sells("one", "a")
+			}
+			next.Prefix = "new."
+			b.apply("one two", next)
+			call := func() string { return ask("tools/call", `"name":"prod.a"`) }
+			bridgetest.Contains(t, call(), `"by":"one"`)
+			_, its := sells("two", "a")
+			its.Prefix = "prod."
+			b.apply("one two", its)
+			if a := call(); strings.Contains(a, `"by"`) {
+				t.Errorf("with %q: %s", former, a)
+			}
+			b.Close(context.Background())
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -24,6 +25,7 @@ import (
 type Names struct {
 	Tools, Prompts map[string]string
 	Prefix         string
+	Until          time.Time // how long a former prefix counts; zero for one that counts now
 }
 
 // Need is what the messages of a request need, as scopes. Only Grant has to be set.
@@ -185,7 +187,8 @@ func (n *Need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 	prefixed := map[string]bool{} // names that begin with the prefix of a server
 	for i := range servers {
 		for _, a := range about {
-			prefixed[a.name] = prefixed[a.name] || n.begins(&servers[i], a.name)
+			prefixed[a.name] = prefixed[a.name] || n.Grant(servers[i].Name, "") && (begins(prefixes(&servers[i]), a.name) ||
+				begins(slices.DeleteFunc(n.formers(servers, &servers[i], a.name), func(p string) bool { return p == "" }), a.name))
 		}
 	}
 	for i := range servers {
@@ -203,7 +206,7 @@ func (n *Need) ofAll(servers []config.Server, m *jsonrpc.Message) {
 				n.match(c, &a, a.name)
 				continue
 			}
-			for _, prefix := range n.prefixes(c) {
+			for _, prefix := range append(prefixes(c), n.formers(servers, c, a.name)...) {
 				own, whole := strings.CutPrefix(a.name, prefix)
 				if whole {
 					n.Add(c.Scopes.All)
@@ -232,10 +235,22 @@ func ofTask(servers []config.Server, id string) string {
 
 // prefixes returns what may stand before the names of a server, where all are one. A name
 // without a prefix may be that of anybody.
-func (n *Need) prefixes(c *config.Server) []string {
-	all := []string{c.Prefix, c.Name + "__"}
+func prefixes(c *config.Server) []string { return []string{c.Prefix, c.Name + "__"} }
+
+// formers returns what stood before the names of a server until a moment ago, and may still
+// stand before that one: it may not where another server has a prefix that the name has.
+func (n *Need) formers(servers []config.Server, c *config.Server, name string) (all []string) {
+	var holder *config.Server // the one with the longest prefix
+	for i := range servers {
+		if p := servers[i].Prefix; p != "" && strings.HasPrefix(name, p) && (holder == nil || len(p) > len(holder.Prefix)) {
+			holder = &servers[i]
+		}
+	}
+	if holder != nil && holder.Name != c.Name {
+		return nil
+	}
 	for _, was := range n.Former[c.Name] {
-		if was.Prefix != "" && !slices.Contains(all, was.Prefix) {
+		if was.Prefix != c.Prefix && (was.Until.IsZero() || time.Now().Before(was.Until)) {
 			all = append(all, was.Prefix)
 		}
 	}
@@ -243,8 +258,8 @@ func (n *Need) prefixes(c *config.Server) []string {
 }
 
 // begins reports whether a name may be that of something of a server, where all are one.
-func (n *Need) begins(c *config.Server, name string) bool {
-	return slices.ContainsFunc(n.prefixes(c), func(prefix string) bool {
+func begins(prefixes []string, name string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		return strings.HasPrefix(name, prefix) || shortened(name) && strings.HasPrefix(name, prefix[:min(len(prefix), longest)])
 	})
 }
