@@ -13,8 +13,12 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 	if r, ok := l.o.Adapter.(bridge.Resumer); ok && l.stay != nil {
 		if carry, above := l.stay.Carry(l.o.Name); carry != nil {
 			up, err := r.Resume(ctx, from, c, carry, above)
-			if err == nil || l.o.EndWithServer {
+			switch {
+			case err == nil || l.o.EndWithServer && l.ctx.Err() != nil:
 				return up, err
+			case l.o.EndWithServer: // another connection would be another face (S-034)
+				l.client.Gone(err)
+				return nil, err
 			}
 			l.o.Log.Warn("the connection of another instance cannot be gone on with", "err", err)
 		}

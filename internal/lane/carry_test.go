@@ -84,9 +84,13 @@ func TestCarry(t *testing.T) {
 				if c.carry == "" {
 					st.carry = nil
 				}
-				l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: bridge.Nobody{}, Observer: unseen{}, Stay: st})
+				client := &leaver{}
+				l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: client, Observer: unseen{}, Stay: st})
 				if err := call(t, l, "ping", "{}"); (err != nil) != (c.want == nil) {
 					t.Errorf("ping = %v", err)
+				}
+				if ended := client.gone != nil; ended != (c.want == nil) {
+					t.Errorf("the session's end = %v", client.gone)
 				}
 				st.moves = c.moves
 				_ = l.Close(t.Context())
@@ -97,6 +101,14 @@ func TestCarry(t *testing.T) {
 		})
 	}
 }
+
+// leaver is a client that is told when its session ends with its server.
+type leaver struct {
+	bridge.Nobody
+	gone error
+}
+
+func (c *leaver) Gone(err error) { c.gone = err }
 
 // Where there is no connection any more there is nothing to go on with.
 func TestCarryLost(t *testing.T) {
