@@ -214,3 +214,20 @@ func TestWorkerFails(t *testing.T) {
 	fails = false
 	v.begin(v.all[0].base)
 }
+
+// A client that only listens where its session goes on has its process kept, too.
+func TestWorkerAttached(t *testing.T) {
+	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+	a, b := v.all[0], v.all[1]
+	id := v.begin(a.base)
+	if _, m := v.post(a.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+		t.Errorf("echo = %s", m.Raw)
+	}
+	a.stop()
+	<-a.done
+	v.stream("GET", b.base, id, "")
+	v.until("the next instance has the process", func() bool { return len(b.s.instance.works([]string{"files"}).Connections) == 1 })
+	if n := v.f.Opened(); n != 1 {
+		t.Errorf("the server was connected to %d times: the process did not go on", n)
+	}
+}

@@ -31,7 +31,7 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 	a := &attachment{st}
 	s.streams = append(s.streams, a)
 	s.flush()
-	if w := s.ways.Now(); !w.Adopted.Done() && len(s.held.Subs) > 0 && !s.ending {
+	if w := s.ways.Now(); !w.Adopted.Done() && len(s.held.Subs)+len(s.held.Carry) > 0 && !s.ending {
 		s.wg.Go(func() { _ = s.resume(s.ctx, w) }) // the next call says what is wrong
 	}
 	return func() {
