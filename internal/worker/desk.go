@@ -28,6 +28,11 @@ const (
 	maxOpening = 16
 	// failuresKept is how long a front may ask why its connection was not opened.
 	failuresKept = 10 * time.Second
+	// resting is for how long a worker takes no offers of a server that it has failed to start
+	// restAfter times in a row: another worker may do better. It is short, as those who
+	// wait are to learn why none can.
+	resting   = 3 * time.Second
+	restAfter = 3
 	// checkEvery is how often it is looked whether a server can be started here.
 	checkEvery = 5 * time.Second
 	// letGo is how long other instances have to notice that their lanes here have ended.
@@ -45,6 +50,7 @@ type desk struct {
 	mu       sync.Mutex // guards the rest
 	taken    map[string]*place
 	failures map[string]error // by ticket
+	bad      map[string]bad   // starts, by server
 	changed  chan struct{}    // closed when a place becomes free
 
 	checks map[string]check // of the goroutine that takes offers
@@ -67,6 +73,12 @@ type place struct {
 // use is a request of a place's front that is under way.
 type use struct{ end context.CancelFunc }
 
+// bad are starts of a server that have failed in a row.
+type bad struct {
+	n     int
+	until time.Time // of the rest after them
+}
+
 // check is whether a server can be started here.
 type check struct {
 	at  time.Time
@@ -74,7 +86,7 @@ type check struct {
 }
 
 func newDesk(o Options) *desk {
-	d := &desk{o: o, taken: map[string]*place{}, failures: map[string]error{}, checks: map[string]check{}, changed: make(chan struct{})}
+	d := &desk{o: o, taken: map[string]*place{}, failures: map[string]error{}, bad: map[string]bad{}, checks: map[string]check{}, changed: make(chan struct{})}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.inner = inner.NewSessions(inner.Options{
 		Adapter: d, Headers: []string{peer.TicketHeader, peer.ForwardHeader},
@@ -109,7 +121,7 @@ func (d *desk) Room() (servers []string, free int, changed <-chan struct{}) {
 		}
 	}
 	for _, name := range works {
-		if of[name] < most[name] {
+		if of[name] < most[name] && !time.Now().Before(d.bad[name].until) {
 			servers = append(servers, name)
 		}
 	}
@@ -306,7 +318,15 @@ func (d *desk) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client
 	defer d.mu.Unlock()
 	p.opening = false
 	if err != nil {
-		d.failures[ticket] = err
+		b := bad{n: d.bad[server].n + 1}
+		if bridge.Exhausted(err) { // here: another worker may have room
+			b.n = max(b.n, restAfter)
+			err = &bridge.Error{Server: server, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker has no room for another process: it has too many files or processes open, or too little memory"}
+		}
+		if b.n >= restAfter {
+			b.until = time.Now().Add(resting)
+		}
+		d.bad[server], d.failures[ticket] = b, err
 		time.AfterFunc(failuresKept, func() {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -316,6 +336,7 @@ func (d *desk) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client
 		return nil, err
 	}
 	p.rest = rest
+	delete(d.bad, server)
 	close(d.changed) // one less is being opened
 	d.changed = make(chan struct{})
 	d.o.Log.Info("a child process runs for another instance", "server", server, "front", tag(front))

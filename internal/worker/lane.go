@@ -74,7 +74,12 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 			_ = pause.For(waiting, again)
 			continue
 		}
-		return p.open(ctx, m, t, from, rest)
+		up, err := p.open(ctx, m, t, from, rest)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
+			return up, err
+		}
+		p.w.o.Log.Warn("a worker has not opened a connection: it is offered again", "server", p.s.Name, "worker", tag(m.ID), "err", err)
+		_ = pause.For(waiting, again)
 	}
 }
 
@@ -89,16 +94,21 @@ func (p *placed) way(m cluster.Member, key string, from *bridge.Caller, epoch in
 	return w
 }
 
-// open opens the connection that a ticket stands for.
+// open opens the connection that a ticket stands for. The error is bridge.ErrNoWorker when
+// it says nothing about the server: the worker has ended, or has no room for a process.
 func (p *placed) open(ctx context.Context, m cluster.Member, t offers.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	l, err := inner.Open(ctx, p.way(m, t.Key, from, 0), from, rest)
 	if err != nil {
-		if ctx.Err() == nil {
-			if why := p.w.o.Peers.WhyWorker(ctx, m, p.s.Name, t.Key); why != nil {
-				err = why
-			}
+		if ctx.Err() != nil {
+			return nil, err
 		}
-		return nil, err
+		if why := p.w.o.Peers.WhyWorker(ctx, m, p.s.Name, t.Key); why != nil {
+			return nil, why
+		}
+		if errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrInvalid) || errors.Is(err, bridge.ErrTooLarge) {
+			return nil, err // it was answered
+		}
+		return nil, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it has ended, or cannot be reached"}
 	}
 	return p.lane(l, t), nil
 }

@@ -172,7 +172,7 @@ var kinds = []struct {
 	name string
 	kind error
 }{
-	{"invalid", bridge.ErrInvalid}, {"open", bridge.ErrOpen}, {"sign-in", bridge.ErrSignIn}, {"credentials", bridge.ErrCredentials}, {"rejected", bridge.ErrRejected},
+	{"no_worker", bridge.ErrNoWorker}, {"invalid", bridge.ErrInvalid}, {"open", bridge.ErrOpen}, {"sign-in", bridge.ErrSignIn}, {"credentials", bridge.ErrCredentials}, {"rejected", bridge.ErrRejected},
 	{"no_handshake", bridge.ErrNoHandshake}, {"timeout", bridge.ErrTimeout}, {"too_large", bridge.ErrTooLarge}, {"lost", bridge.ErrLost},
 	{"revoked", bridge.ErrRevoked}, {"denied", bridge.ErrDenied}, {"limited", bridge.ErrLimited}, {"replaced", bridge.ErrReplaced},
 	{"unavailable", bridge.ErrUnavailable}, {"unsent", bridge.ErrUnsent}, {"overloaded", bridge.ErrOverloaded}, {"unknown_server", bridge.ErrUnknownServer},

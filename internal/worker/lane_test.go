@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/peer"
+	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/offers"
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// loop is the way of an instance to itself as a worker.
+type loop struct {
+	w    *Workers
+	url  string
+	told atomic.Int64
+}
+
+func (l *loop) Tell(_ context.Context, m cluster.Member, offer, ticket string) error {
+	l.told.Add(1)
+	if !l.w.Hand(offer, offers.Ticket{Worker: m.ID, Key: ticket}) {
+		return offers.ErrOver
+	}
+	return nil
+}
+
+func (l *loop) AskWorker(_ context.Context, m cluster.Member, ticket string, epoch int64) error {
+	return l.w.Claim(ticket, m.ID, epoch)
+}
+
+func (l *loop) WhyWorker(_ context.Context, _ cluster.Member, _, ticket string) error {
+	return l.w.Failed(ticket)
+}
+
+func (l *loop) WorkWay(cluster.Member) httpclient.Config { return httpclient.Config{URL: l.url} }
+
+// An opening that a worker cannot finish is offered again: it has ended, it stops, or it
+// has no room for a process. None of that is a failure of the server (S-051).
+func TestOfferedAgain(t *testing.T) {
+	for name, first := range map[string]func(*process, http.ResponseWriter) bool{
+		"ended":   func(*process, http.ResponseWriter) bool { panic(http.ErrAbortHandler) },
+		"stops":   func(_ *process, w http.ResponseWriter) bool { w.WriteHeader(http.StatusNotFound); return true },
+		"no room": func(a *process, _ http.ResponseWriter) bool { a.fails = syscall.EAGAIN; return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, l := &process{}, &loop{}
+			live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
+			node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
+			w := New(Options{
+				Node: node, ID: "WORKER1", Peers: l, Queue: offers.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
+				Local: func(string) (Local, bool) { return Local{Adapter: a, Most: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+			})
+			var requests atomic.Int64
+			s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				switch requests.Add(1) {
+				case 1:
+					if first(a, rw) {
+						return
+					}
+				default:
+					a.fails = nil
+				}
+				w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1"})
+			}))
+			defer s.Close()
+			l.w, l.url = w, s.URL
+			node.Start("127.0.0.1:1")
+			<-node.Joined()
+			w.Begin()
+			defer node.Close(context.Background())
+			defer w.Close(context.Background())
+			up, err := w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).Open(t.Context(), &bridge.Caller{Revision: "2025-06-18", Capabilities: []byte("{}"), Params: []byte(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}, bridge.Nobody{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer up.Close(context.Background())
+			if n := l.told.Load(); n != 2 {
+				t.Errorf("%d tickets were given, want 2", n)
+			}
+		})
+	}
+}
+
+// A worker that has failed to start a server some times in a row takes no offers of it for
+// a moment: others may do better.
+func TestRests(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		takes := func(what string, want bool) {
+			t.Helper()
+			if servers, _, _ := g.desk.Room(); (len(servers) > 0) != want {
+				t.Errorf("%s: offers of %v are taken", what, servers)
+			}
+		}
+		fail := func(err error) {
+			g.a.fails = err
+			ticket, _, _ := g.desk.Reserve("files")
+			if err := g.Claim(ticket, "FRONT-A", 0); err != nil {
+				t.Fatal(err)
+			}
+			g.post(t.Context(), peer.Claimed{Ticket: ticket, Front: "FRONT-A"}, "", initialize)
+		}
+		broken := &bridge.Error{Server: "files", Kind: bridge.ErrLost, Public: "it died"}
+		fail(broken)
+		fail(broken)
+		takes("two failures", true)
+		fail(broken)
+		takes("three failures", false)
+		time.Sleep(resting)
+		takes("after a rest", true)
+		fail(broken)
+		takes("one more", false)
+		time.Sleep(resting)
+		g.a.fails = nil
+		g.open("FRONT-A")
+		fail(broken)
+		takes("a failure after a good start", true)
+		fail(syscall.EAGAIN)
+		takes("no room at all", false)
+	})
+}
