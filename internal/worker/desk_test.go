@@ -28,6 +28,7 @@ import (
 type process struct {
 	running atomic.Int64
 	fails   error
+	modern  bool // it speaks 2026-07-28 only
 }
 
 func (a *process) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
@@ -43,7 +44,10 @@ type proc struct {
 	once sync.Once
 }
 
-func (*proc) Server() *bridge.Greeting {
+func (p *proc) Server() *bridge.Greeting {
+	if p.a.modern {
+		return &bridge.Greeting{Revision: "2026-07-28", Capabilities: []byte(`{"tools":{}}`), Result: []byte(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}`)}
+	}
 	return &bridge.Greeting{Revision: "2025-06-18", Capabilities: []byte(`{"tools":{}}`), Result: []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}`)}
 }
 
@@ -275,6 +279,21 @@ func TestClaimed(t *testing.T) {
 		time.Sleep(linger + time.Second)
 		g.runs("left by the next front too", 0)
 	})
+}
+
+// A front that asks for a sign of life reaches the process, whatever that speaks: the
+// worker's own answer would say nothing about it.
+func TestPing(t *testing.T) {
+	for modern, want := range map[bool]string{false: `"ping"`, true: `"server/discover"`} {
+		bubble(t, func(t *testing.T, g *rig) {
+			g.a.modern = modern
+			c, id := g.open("FRONT-A")
+			w := g.post(t.Context(), c, id, `{"jsonrpc":"2.0","id":2,"method":"`+pingMethod+`"}`)
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("modern %v: %d %s, want %s", modern, w.Code, w.Body, want)
+			}
+		})
+	}
 }
 
 // What could not be started leaves no place taken, and its front learns why.

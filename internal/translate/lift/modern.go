@@ -66,10 +66,11 @@ func shared(a, b gjson.Result) bool {
 
 // carries reports whether a request goes to the server: one that only the
 // session's era has or only the server's, or that belongs to tasks, does not
-// (D0.5, D8.10).
+// (D0.5, D8.10). What begins with bridge/ is for the adapter: one instance of the bridge
+// asks another.
 func (k *capabilities) carries(method string) bool {
 	switch {
-	case era.InBoth(method):
+	case era.InBoth(method), strings.HasPrefix(method, "bridge/"):
 		return true
 	case method == era.Listen, method == "server/discover", era.IsRemoved(method), strings.HasPrefix(method, "tasks/"):
 		return false
