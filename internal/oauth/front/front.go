@@ -162,8 +162,14 @@ func (f *Front) derive() (err error) {
 	var seals []string
 	var set jose.JSONWebKeySet
 	for i, secret := range f.o.Secrets {
-		seals = append(seals, string(seal.Derive(secret, "front seals", 32)))
-		key := signingKey(secret)
+		// What was said of users of one provider must not count for those of another, nor at
+		// another bridge with the same secret.
+		of, err := json.Marshal([]string{f.o.Root, f.o.Provider, f.client.ID})
+		if err != nil {
+			return err
+		}
+		seals = append(seals, string(seal.Derive(secret, "front seals "+string(of), 32)))
+		key := signingKey(secret, string(of))
 		jwk := jose.JSONWebKey{Key: key.Public(), Use: "sig", Algorithm: string(jose.ES256)}
 		sum, err := jwk.Thumbprint(crypto.SHA256)
 		if err != nil {
@@ -187,9 +193,9 @@ func (f *Front) derive() (err error) {
 }
 
 // signingKey returns the key that signs access tokens.
-func signingKey(secret string) *ecdsa.PrivateKey {
+func signingKey(secret, of string) *ecdsa.PrivateKey {
 	for n := 0; ; n++ { // one number in four thousand million is too large for the curve
-		raw := seal.Derive(secret, "front signing key "+strconv.Itoa(n), 32)
+		raw := seal.Derive(secret, "front signing key "+strconv.Itoa(n)+" "+of, 32)
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw); err == nil {
 			return key
 		}

@@ -690,19 +690,25 @@ func TestCodes(t *testing.T) {
 		code = b.signIn(ask(id)).Get("code")
 		var wg sync.WaitGroup
 		var mu sync.Mutex
-		good := 0
+		var good []string
 		for range 10 {
 			wg.Go(func() {
 				a := r.do("POST", "/token", form(id, code))
 				mu.Lock()
 				defer mu.Unlock()
 				if a.Code == 200 {
-					good++
+					good = append(good, a.Body.String())
 				}
 			})
 		}
-		if wg.Wait(); good != 1 {
-			t.Errorf("ten at once: %d got tokens", good)
+		if wg.Wait(); len(good) != 1 {
+			t.Fatalf("ten at once: %d got tokens", len(good))
+		}
+		if _, err := r.good(gjson.Get(good[0], "access_token").Str, files); err == nil {
+			t.Error("the token of a code that ten used goes on")
+		}
+		if _, _, fault := r.tokens(again(id, gjson.Get(good[0], "refresh_token").Str)); fault != "invalid_grant" {
+			t.Errorf("and is renewed: %q", fault)
 		}
 	})
 }
@@ -1280,6 +1286,16 @@ func TestKeys(t *testing.T) {
 		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
 		if got := (&browser{second, b.jar}).returns(to); got.Get("code") == "" {
 			t.Errorf("the sign-in: %v", got)
+		}
+		for name, change := range map[string]func(o *Options){
+			"client of the provider": func(o *Options) { o.Client = &oauth.Client{ID: "other", Secret: "the-secret"} },
+			"provider":               func(o *Options) { o.Provider = "https://other.example.com" },
+			"address":                func(o *Options) { o.Root = root + "/other" },
+		} {
+			other := newRig(t, r.p, change)
+			if other.registered(id) != nil || bytes.Equal(other.keys, r.keys) {
+				t.Errorf("with the same secret, what is for one %s counts for another one", name)
+			}
 		}
 		alone := newRig(t, r.p, func(o *Options) { o.Secrets = nil })
 		if !strings.Contains(alone.log.String(), "no key_file") {

@@ -150,16 +150,17 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 	case !meant(get("resource"), g.Request.Resource):
 		return nil, errTarget
 	}
+	// The login is there before the code is marked: whoever finds it used finds what to end.
+	if g.Login.Refresh != "" {
+		if _, err := f.o.Store.Swap(ctx, loginKey(g.ID), nil, []byte(f.sealed(loginKey(g.ID), g.Login)), loginLife); err != nil {
+			return nil, f.lost(err)
+		}
+	}
 	switch first, err := f.o.Store.Swap(ctx, key, raw, []byte(f.sealed(key, given{Used: g.ID})), usedLife); {
 	case err != nil:
 		return nil, f.lost(err)
 	case !first:
 		return nil, cmp.Or(f.revoke(ctx, g.ID), errCode)
-	}
-	if g.Login.Refresh != "" {
-		if _, err := f.o.Store.Swap(ctx, loginKey(g.ID), nil, []byte(f.sealed(loginKey(g.ID), g.Login)), loginLife); err != nil {
-			return nil, f.lost(err)
-		}
 	}
 	return f.issue(g.ID, &g.Login, g.Login.Scopes)
 }
