@@ -713,6 +713,42 @@ func TestCodes(t *testing.T) {
 	})
 }
 
+// A code that is used a second time just when it has been marked ends what comes of it, too.
+func TestCodeTwice(t *testing.T) {
+	store := &between{Memory: NewMemory()}
+	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+		id := r.join(back)
+		code := r.browser().signIn(ask(id)).Get("code")
+		second := ""
+		store.marked = func() { _, _, second = r.tokens(form(id, code)) }
+		access, refresh, fault := r.tokens(form(id, code))
+		if fault != "" || second != "invalid_grant" {
+			t.Fatalf("the first got %q, the second %q", fault, second)
+		}
+		if _, err := r.good(access, files); err == nil {
+			t.Error("the token goes on")
+		}
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+			t.Errorf("and is renewed: %q", fault)
+		}
+	})
+}
+
+// between calls marked once, when a code has been marked as used.
+type between struct {
+	*Memory
+	marked func()
+}
+
+func (b *between) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	ok, err := b.Memory.Swap(ctx, key, old, value, life)
+	if f := b.marked; f != nil && ok && old != nil && strings.HasPrefix(key, "code:") {
+		b.marked = nil
+		f()
+	}
+	return ok, err
+}
+
 // N-76, N-77 and I-105: nobody gets around the page, neither with another page nor with
 // another browser.
 func TestConsent(t *testing.T) {
