@@ -53,6 +53,9 @@ func TestClusterCarry(t *testing.T) {
 	}
 	owner.cmd.Process.Kill()
 	<-owner.exited
+	for _, p := range f.instances[1:] { // until then a call could be sent on a connection that ends under it
+		f.seesOnly(p, 2)
+	}
 	for i, c := range []*legacyClient{soft, strict, child} {
 		c.base = f.base + []string{"/remote", "/strict", "/child"}[i]
 	}

@@ -174,6 +174,17 @@ func (f *fleet) sees(p *process, members int) string {
 	return state
 }
 
+// seesOnly waits until an instance sees no more than so many members.
+func (f *fleet) seesOnly(p *process, members int) {
+	f.t.Helper()
+	if state, ok := eventually(func() (int64, bool) {
+		n := gjson.Parse(f.sees(p, 1)).Get("cluster.members.#").Int()
+		return n, n <= int64(members)
+	}); !ok {
+		f.t.Fatalf("the instance sees %d members, and not %d", state, members)
+	}
+}
+
 // legacyClient is a raw client with a session.
 type legacyClient struct {
 	base, session string
