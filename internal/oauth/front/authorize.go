@@ -365,6 +365,8 @@ var protocol = []string{"iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp"
 // request of the client.
 const maxClaims = 4 << 10
 
+var errOtherUser = errors.New("the provider says now that it is another user")
+
 // identify reads the ID token of a login: for the first time, or a newer one of the same
 // user.
 func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error {
@@ -384,7 +386,7 @@ func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error
 	})
 	subject := claims.Get("sub").Str
 	if l.Subject != "" && l.Subject != subject {
-		return errors.New("the provider says now that it is another user")
+		return errOtherUser
 	}
 	text, err := json.Marshal(user)
 	if err != nil {

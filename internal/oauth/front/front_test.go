@@ -1140,6 +1140,19 @@ func TestRenewal(t *testing.T) {
 		if tok, err := r.good(access, files); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
 			t.Errorf("without an ID token: %s %v", fault, err)
 		}
+		stranger := authtest.NewKey(t, "new", "ES256")
+		set(func() {
+			r.p.change = func(_ url.Values, out map[string]any) {
+				out["id_token"] = stranger.Sign(t, authtest.Claims{"typ": "JWT"}, r.p.Claims("bridge"))
+			}
+		})
+		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
+			t.Errorf("a key that is not known yet: %d %s", a.Code, a.Body)
+		}
+		set(func() { r.p.change = nil })
+		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
+			t.Errorf("when it is known: %s", fault)
+		}
 		set(func() { r.p.change, r.p.claims = nil, authtest.Claims{"sub": "bob"} })
 		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
 			t.Errorf("another user: %s", fault)

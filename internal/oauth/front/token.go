@@ -273,6 +273,8 @@ func (f *Front) again(ctx context.Context, l *login) *fault {
 		log.Warn("the provider did not renew a login", "err", err)
 		return errIdP
 	}
+	l.Refresh = cmp.Or(t.Refresh, l.Refresh) // the one before may be spent, whatever comes of this
+	l.Busy = 0
 	if t.ID != "" {
 		// One without the nonce of the first is good, too (OpenID Connect Core §12.2).
 		nonce := ""
@@ -281,13 +283,15 @@ func (f *Front) again(ctx context.Context, l *login) *fault {
 				nonce = l.Nonce
 			}
 		}
-		if err := f.identify(ctx, l, t.ID, nonce); err != nil {
+		switch err := f.identify(ctx, l, t.ID, nonce); {
+		case errors.Is(err, errOtherUser):
 			log.Warn("a renewed login was refused", "err", err)
 			return errTurn
+		case err != nil: // such as keys that are not there just now: that is no reason to sign in again
+			log.Warn("a login could not be renewed", "err", err)
+			return errIdP
 		}
 	}
-	l.Refresh = cmp.Or(t.Refresh, l.Refresh)
-	l.Busy = 0
 	return nil
 }
 
