@@ -73,6 +73,11 @@ func (s *Server) newFront() (*front.Front, error) {
 			Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
 				return s.keys.Identify(ctx, o.Issuer, raw, client, nonce)
 			},
+			Admits: func(ctx context.Context, text, resource string) bool {
+				root := c.PublicURL + c.BasePath
+				_, err := s.keys.Again(ctx, http.Header{"Authorization": {"Bearer " + text}}, token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
+				return !errors.Is(err, auth.ErrDenied)
+			},
 			Resource: s.scopesAt,
 			Scopes:   func() []string { return slices.Sorted(maps.Keys(s.claimed().known)) },
 			From:     func(r *http.Request) netip.Addr { return s.guard.Load().client(r) },

@@ -319,6 +319,10 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, q, "server_error", "the identity provider has let nobody in")
 		return
 	}
+	if !f.admits(r.Context(), &l) { // before anything is kept of somebody who is a stranger here
+		f.refuse(w, q, "access_denied", "no rule of this server lets you in")
+		return
+	}
 	code := rand.Text() + rand.Text()
 	key := codeKey(code)
 	ok, err = f.o.Store.Swap(r.Context(), key, nil, []byte(f.sealed(key, given{Request: *q, Login: l, ID: rand.Text(), At: time.Now().UnixMilli()})), usedLife)
@@ -329,6 +333,19 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	log.Info("a user has signed in", "issuer", f.o.Provider, "sub", l.Subject, "resource", q.Resource, "renewed", l.Refresh != "")
 	leave(w, f.address(q, url.Values{"code": {code}}))
+}
+
+// admits reports whether some rule lets the user of a login in.
+func (f *Front) admits(ctx context.Context, l *login) bool {
+	if f.o.Admits == nil {
+		return true
+	}
+	out, no := f.issue(rand.Text(), l, l.Scopes)
+	if no != nil {
+		return false
+	}
+	text, _ := out["access_token"].(string)
+	return f.o.Admits(ctx, text, l.Resource)
 }
 
 // signIn exchanges the code of the provider, and finds out who the user is.

@@ -57,6 +57,9 @@ type Options struct {
 	// Identify checks an ID token of the provider, and returns its claims. An empty nonce
 	// is not looked at.
 	Identify func(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
+	// Admits reports whether the holder of an access token may use a resource; nil means
+	// that everybody may.
+	Admits func(ctx context.Context, token, resource string) bool
 	// Resource returns the scopes that clients are told to ask for at an address; ok is
 	// false if it is none of the bridge.
 	Resource func(address string) (scopes []string, ok bool)
@@ -81,6 +84,7 @@ const (
 	loginLife   = 30 * 24 * time.Hour // of a refresh token that nobody uses
 	grace       = 10 * time.Second    // for which a refresh token counts that was used
 	providerFor = time.Hour           // how long the metadata of the provider counts
+	awayFor     = 10 * time.Second    // until it is asked for again if it cannot be had
 
 	maxBody  = 64 << 10
 	bodyWait = 10 * time.Second // until a body must be there
@@ -107,7 +111,8 @@ type Front struct {
 
 	mu       sync.Mutex // guards the rest
 	provider *find.Issuer
-	until    time.Time                            // how long that counts
+	away     error                                // why there is none
+	until    time.Time                            // how long these count
 	ended    *simplelru.LRU[string, *atomic.Bool] // logins that have ended, by their ids
 	used     *simplelru.LRU[[32]byte, struct{}]   // states that have come back
 }
@@ -302,12 +307,15 @@ func (f *Front) metadata(openid bool) map[string]any {
 // at returns the metadata of the provider. A former one counts while there is no other.
 func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 	f.mu.Lock()
-	had, fresh := f.provider, time.Now().Before(f.until)
+	had, away, fresh := f.provider, f.away, time.Now().Before(f.until)
 	f.mu.Unlock()
-	if fresh {
+	switch {
+	case fresh && had != nil:
 		return had, nil
+	case fresh:
+		return nil, away
 	}
-	now, err := f.find.Issuer(ctx, f.o.Provider)
+	now, err := f.find.Issuer(context.WithoutCancel(ctx), f.o.Provider) // for all who come after
 	switch {
 	case err == nil && now == nil:
 		err = errors.New("it has no metadata")
@@ -316,8 +324,11 @@ func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 	}
 	if err != nil {
 		f.o.Log.Warn("the provider of the front cannot be used", "issuer", f.o.Provider, "err", err)
-		if had != nil {
-			return had, nil
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.away, f.until = err, time.Now().Add(awayFor)
+		if f.provider != nil {
+			return f.provider, nil
 		}
 		return nil, err
 	}

@@ -1183,6 +1183,31 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
+// A user whom no rule lets in gets no code, and nothing of the sign-in is kept: everybody
+// may have an account at a public provider.
+func TestAdmits(t *testing.T) {
+	var asked []string
+	store := NewMemory()
+	fronted(t, func(o *Options) {
+		o.Store = store
+		o.Admits = func(_ context.Context, token, resource string) bool {
+			asked = append(asked, resource)
+			return strings.Count(token, ".") == 2 && len(asked) > 1
+		}
+	}, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		if got := b.signIn(ask(id)); got.Get("error") != "access_denied" || got.Get("code") != "" {
+			t.Errorf("a stranger gets %v", got)
+		}
+		if n := store.all.Len(); n != 0 {
+			t.Errorf("%d values are kept of a stranger", n)
+		}
+		if _, _, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code"))); fault != "" || len(asked) != 2 || asked[1] != files {
+			t.Errorf("a user gets %s, asked for %q", fault, asked)
+		}
+	})
+}
+
 // I-107: what the provider answers is believed only if it is the answer to what was asked.
 func TestProvider(t *testing.T) {
 	other := authtest.NewKey(t, "k1", "ES256")
@@ -1260,11 +1285,16 @@ func TestProvider(t *testing.T) {
 // A provider that cannot be reached is told the client, which can come back.
 func TestProviderAway(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
-		r.p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+		asked := 0
+		r.p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { asked++; w.WriteHeader(500) })
 		id, b := r.join(back), r.browser()
 		u, _ := url.Parse(b.agree(ask(id)).Header().Get("Location"))
 		if u.Query().Get("error") != "temporarily_unavailable" || u.Query().Get("iss") != root {
 			t.Errorf("the client is called back at %s", u)
+		}
+		first := asked
+		if b.agree(ask(id)); first == 0 || asked != first {
+			t.Errorf("the provider was asked %d times, and %d more by the next client", first, asked-first)
 		}
 		r.p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, r.p.meta) })
 		time.Sleep(time.Minute) // its keys are fetched again
