@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -132,20 +131,13 @@ func TestClusterRolling(t *testing.T) {
 	<-load
 	under.Wait()
 	close(faults)
-	failed, refused := 0, 0
+	failed := 0
 	for fault := range faults {
-		// The kernel resets a connection that it has taken and nobody has accepted when the
-		// listener closes, and one that is closed just when nginx writes to it.
-		if refused < len(f.instances) && strings.Contains(fault, "502 Bad Gateway") {
-			refused++
-			t.Log(fault)
-			continue
-		}
 		if failed++; failed <= 20 {
 			t.Error(fault)
 		}
 	}
-	t.Logf("%d calls, %d of them of new sessions, %d failed, %d lost by the proxy", calls.Load(), begun.Load(), failed, refused)
+	t.Logf("%d calls, %d of them of new sessions, %d failed", calls.Load(), begun.Load(), failed)
 	if began, ended := remote.sessions.Load(), remote.deleted.Load(); ended != 0 || int64(began) > int64(len(all)/2)+begun.Load() {
 		t.Errorf("the remote server has begun %d sessions for %d clients, and was told of the end of %d", began, len(all)/2, ended)
 	}

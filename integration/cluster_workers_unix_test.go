@@ -189,9 +189,7 @@ func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round in
 		calls.end(t, c, lost, turned)
 		staff = append(slices.DeleteFunc(slices.Clone(staff), func(w *process) bool { return w == its }), f.worker())
 	case "stopped worker":
-		if err := its.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		halt(t, its)
 		calls.goesOn(t, what, 4)
 		if err := its.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -218,8 +216,7 @@ func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round in
 	}
 	ear()
 	mine.base = f.instances[len(f.instances)-1].base
-	// A worker that was stopped may go on with what it has, unless it was taken for dead.
-	if after := f.call(mine, "pid", nil); (after == before) != same && !strings.HasSuffix(what, "stopped worker") {
+	if after := f.call(mine, "pid", nil); (after == before) != same {
 		t.Errorf("%s: the process %s before, and %s after", what, before, after)
 	}
 	mine.ends(t)

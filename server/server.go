@@ -33,6 +33,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/admin/console"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/backlog"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/metrics"
@@ -347,7 +348,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer stop()
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- s.serve(l) }()
+	door := backlog.New(l)
+	go func() { failed <- s.serve(door) }()
 	joined, stop := s.begun(ctx)
 	defer joined.Wait()
 	defer stop()
@@ -362,7 +364,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.instance != nil {
 		s.instance.leave(drain, s)
 		s.clients.quiet(drain, lastRequests)
-		s.shut(closeLimit) // only then are calls refused
+		s.shut(closeLimit, door) // only then are calls refused
 	}
 	if err := s.b.Drain(drain); err != nil {
 		s.log.Warn("calls were still under way after the time to drain")
@@ -401,10 +403,12 @@ func (s *Server) begun(ctx context.Context) (wait *sync.WaitGroup, stop context.
 // instances has joined the others by then: before, clients are turned away.
 func (s *Server) Serving() <-chan struct{} { return s.serving }
 
-// shut takes no connections any more, and waits for responses, for as long at most.
-func (s *Server) shut(most time.Duration) {
+// shut takes no connections any more but those that wait to be accepted, and waits for
+// responses, for as long at most.
+func (s *Server) shut(most time.Duration, door *backlog.Listener) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
+	door.Finish(ctx)
 	_ = s.http.Shutdown(ctx) // the others are waited for elsewhere
 }
 
@@ -413,9 +417,8 @@ func (s *Server) serve(l net.Listener) error {
 	if s.clients.most < s.c().MaxConnections {
 		s.log.Info("max_connections is lowered: half of the files that the process may open are for connections of clients", "max_connections", s.clients.most)
 	}
-	l = bounded{l, s.clients}
 	if s.cert == nil {
-		return s.http.Serve(l)
+		return s.http.Serve(bounded{l, s.clients})
 	}
 	if s.cert.current.Load() == nil { // a listener of somebody else's
 		if err := s.cert.load(); err != nil {
@@ -423,7 +426,7 @@ func (s *Server) serve(l net.Listener) error {
 			return fmt.Errorf("tls: %w", err)
 		}
 	}
-	return s.http.ServeTLS(l, "", "")
+	return s.http.ServeTLS(bounded{l, s.clients}, "", "")
 }
 
 // closeLimit bounds how long responses may take to end once the bridge has
