@@ -15,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
 )
 
@@ -77,26 +75,7 @@ func TestFrontGo(t *testing.T) {
 	for _, who := range []string{"eng-ann", "guest"} {
 		t.Run(who, func(t *testing.T) {
 			user := newBrowser(who)
-			h, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
-				RedirectURL: redirect,
-				DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
-					ClientName: "test", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, TokenEndpointAuthMethod: "none",
-				}},
-				AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-					ended, err := user.open(ctx, args.URL)
-					if err != nil {
-						return nil, err
-					}
-					q := ended.Query()
-					if q.Get("error") != "" {
-						return nil, fmt.Errorf("%s: %s", q.Get("error"), q.Get("error_description"))
-					}
-					return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
-				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := goSignIn(t, user.open, "authorization_code", "refresh_token")
 			client := mcp.NewClient(&mcp.Implementation{Name: "front", Version: "1"}, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()

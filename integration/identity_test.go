@@ -115,6 +115,33 @@ func identified(t *testing.T, issuer string) *process {
 	}))
 }
 
+// goSignIn is how a client of the Go SDK signs a user in whose browser is opened at an
+// address: it registers by itself.
+func goSignIn(t *testing.T, open func(context.Context, string) (*url.URL, error), grants ...string) auth.OAuthHandler {
+	t.Helper()
+	h, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+		RedirectURL: redirect,
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
+			ClientName: "test", RedirectURIs: []string{redirect}, GrantTypes: grants, ResponseTypes: []string{"code"}, TokenEndpointAuthMethod: "none",
+		}},
+		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+			ended, err := open(ctx, args.URL)
+			if err != nil {
+				return nil, err
+			}
+			q := ended.Query()
+			if q.Get("error") != "" {
+				return nil, fmt.Errorf("%s: %s", q.Get("error"), q.Get("error_description"))
+			}
+			return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // TestIdentityGo has the client of the Go SDK sign in at an identity provider that others
 // have made, and use the bridge with its tokens: with JSON Web Tokens and with opaque ones.
 // A tool needs one scope more, for which it asks its user again.
@@ -126,27 +153,10 @@ func TestIdentityGo(t *testing.T) {
 		for _, who := range []string{"eng-ann", "guest"} {
 			t.Run(name+" "+who, func(t *testing.T) {
 				user, opened := newBrowser(who), 0
-				h, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
-					RedirectURL: redirect,
-					DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
-						ClientName: "test", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code"}, ResponseTypes: []string{"code"}, TokenEndpointAuthMethod: "none",
-					}},
-					AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-						opened++
-						ended, err := user.open(ctx, args.URL)
-						if err != nil {
-							return nil, err
-						}
-						q := ended.Query()
-						if q.Get("error") != "" {
-							return nil, fmt.Errorf("%s: %s", q.Get("error"), q.Get("error_description"))
-						}
-						return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
-					},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := goSignIn(t, func(ctx context.Context, address string) (*url.URL, error) {
+					opened++
+					return user.open(ctx, address)
+				}, "authorization_code")
 				client := mcp.NewClient(&mcp.Implementation{Name: "identity", Version: "1"}, nil)
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()

@@ -14,7 +14,10 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/auth/claim"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
@@ -47,6 +50,7 @@ func TestFront(t *testing.T) {
 			identified(t, func(c *config.Config) {
 				c.PublicURL, c.BasePath = public, base
 				c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
+				c.Servers[1].HTTP = &httpclient.Config{URL: "https://tools.example.com/mcp", OAuth: &oauth.Settings{Exchange: "standard"}}
 			}, func(t *testing.T, r *rig, i *authtest.Issuer) {
 				signsIn(t, i, group)
 				do := func(method, path string, form url.Values, header ...string) *httptest.ResponseRecorder {
@@ -119,6 +123,19 @@ func TestFront(t *testing.T) {
 				}
 				if a := do("GET", base+"/whoami?for=/two/mcp", nil, as(token)...); a.Code != 401 {
 					t.Errorf("at another server: %d %s", a.Code, a.Body)
+				}
+				// Tokens of the issuer's are exchanged for those of servers, and ours are shown to
+				// nobody else (I-110).
+				for text, shown := range map[string]bool{token: false, i.Token(root+"/one/mcp", authtest.Claims{"groups": "eng"}): true} {
+					q := from(peer, loopback, "POST", base+"/one/mcp", as(text)...)
+					at := place{base, "/one/mcp"}
+					who, err := r.s.keys.Caller(q.Context(), q.Header, r.s.resource(q, at))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if q = r.s.identify(q.WithContext(auth.WithCaller(q.Context(), who)), at); (len(q.Header[claim.Token]) > 0) != shown {
+						t.Errorf("a token is handed on: %t, want %t", !shown, shown)
+					}
 				}
 				// One that the issuer itself has made out for the bridge counts, and is the same user.
 				if a := do("GET", base+"/whoami", nil, as(i.Token(root, authtest.Claims{"groups": "eng"}))...); gjson.Get(a.Body.String(), "principal").Str != "staff/https://idp.example.com#ann" {

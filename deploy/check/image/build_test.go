@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -309,39 +308,13 @@ func (b *builder) serves(container string, s settings) {
 		return b.command(append([]string{"run", "-v", config + ":/etc/mcp-bridge/bridge.yaml:ro", container, "--"}, args...)...)
 	}
 	health := s.Healthcheck.Test[1:]
-	if out, err := run(health...).CombinedOutput(); err == nil {
-		t.Errorf("the image is healthy before it serves: %s", out)
-	}
 	served := run(append(s.Entrypoint, s.Cmd...)...)
-	var log bytes.Buffer
-	served.Stdout, served.Stderr = &log, &log
-	if err := served.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- served.Wait() }()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(2 * time.Minute); ; {
-		if res, err := http.Get("http://" + at + "/healthz"); err == nil {
-			res.Body.Close()
-			break
+	ended, log, _ := begins(t, served, func() *exec.Cmd { return run(health...) }, at, func() {
+		if pid := program(t, served.Process.Pid); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		select {
-		case err := <-ended:
-			t.Fatalf("it has ended: %v\n%s", err, &log)
-		case <-late:
-			if pid := program(t, served.Process.Pid); pid != 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			_ = served.Process.Kill()
-			t.Fatal("nothing is served")
-		case <-tick.C:
-		}
-	}
-	if out, err := run(health...).CombinedOutput(); err != nil {
-		t.Errorf("the health check of the image: %v\n%s", err, out)
-	}
+		_ = served.Process.Kill()
+	})
 	pid := program(t, served.Process.Pid)
 	if pid == 0 {
 		_ = served.Process.Kill()
@@ -357,7 +330,7 @@ func (b *builder) serves(container string, s settings) {
 	select {
 	case err := <-ended:
 		if err != nil {
-			t.Errorf("it ended with %v\n%s", err, &log)
+			t.Errorf("it ended with %v\n%s", err, log)
 		}
 	case <-time.After(2 * time.Minute):
 		_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -255,16 +255,33 @@ func TestScratch(t *testing.T) {
 		t.Fatalf("version: %v\n%s", err, out)
 	}
 	health := []string{"status", "--health", "-c", "/etc/mcp-bridge/bridge.yaml"}
-	if out, err := command(health...).CombinedOutput(); err == nil {
+	served := command("serve", "-c", "/etc/mcp-bridge/bridge.yaml")
+	ended, log, said := begins(t, served, func() *exec.Cmd { return command(health...) }, at, func() { _ = served.Process.Kill() })
+	if len(said) > 0 {
+		t.Errorf("the health check of the image says %s", said)
+	}
+	if err := served.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v\n%s", err, log)
+	}
+}
+
+// begins starts a bridge, and waits until it answers at an address. Its health check says
+// no before, and yes then. It returns what tells how the bridge has ended, what the bridge
+// has said, and what the health check.
+func begins(t *testing.T, served *exec.Cmd, health func() *exec.Cmd, at string, kill func()) (ended chan error, log *bytes.Buffer, said []byte) {
+	t.Helper()
+	if out, err := health().CombinedOutput(); err == nil {
 		t.Errorf("the image is healthy before it serves: %s", out)
 	}
-	served := command("serve", "-c", "/etc/mcp-bridge/bridge.yaml")
-	var log bytes.Buffer
-	served.Stdout, served.Stderr = &log, &log
+	log = &bytes.Buffer{}
+	served.Stdout, served.Stderr = log, log
 	if err := served.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	ended = make(chan error, 1)
 	go func() { ended <- served.Wait() }()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -275,21 +292,18 @@ func TestScratch(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("serve has ended: %v\n%s", err, &log)
+			t.Fatalf("it has ended: %v\n%s", err, log)
 		case <-late:
+			kill()
 			t.Fatal("nothing is served")
 		case <-tick.C:
 		}
 	}
-	if out, err := command(health...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("the health check of the image: %v\n%s", err, out)
+	said, err := health().CombinedOutput()
+	if err != nil {
+		t.Errorf("the health check of the image: %v\n%s", err, said)
 	}
-	if err := served.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("it ended with %v\n%s", err, &log)
-	}
+	return ended, log, said
 }
 
 // What the base has in /etc/passwd stays.
