@@ -54,6 +54,7 @@ type Node struct {
 	good   atomic.Pointer[time.Time] // when the last good beat was sent
 	failed atomic.Bool               // the last beat has failed
 	frozen atomic.Pointer[time.Time] // when it was found out last that nobody reaches the store; nil when somebody may
+	thawed atomic.Pointer[time.Time] // when frozen became nil because somebody may
 	barred atomic.Int64              // sessions that may not be served yet
 	took   atomic.Int64              // the last good beat, in nanoseconds
 	drains atomic.Bool               // it is about to stop, and takes no sessions

@@ -11,9 +11,12 @@ import (
 
 // Answer answers the hello of another instance.
 func (n *Node) Answer(h Hello) Hello {
-	was := n.State() // one that was frozen up to now lives, and is about to look at the store
+	was := n.State()
+	if was == Isolated && n.hasThawed() { // it lives, and is about to look at the store
+		was = Frozen
+	}
 	if h.Store {
-		n.frozen.Store(nil)
+		n.thaw()
 	}
 	if h.Absent {
 		wake(n.kick)

@@ -43,10 +43,28 @@ func (n *Node) alone(err error) {
 	// Whoever was isolated for a moment may have lost sessions: only a beat tells.
 	if may := n.sure() || n.isFrozen(); may && store.Load() == 0 && 2*reached.Load() > int64(len(others)) {
 		n.frozen.Store(&asked)
-	} else {
-		n.frozen.Store(nil)
+	} else if n.thaw() {
+		wake(n.kick)
 	}
 	n.say(err)
+}
+
+// thaw ends the time in which nobody reached the store, and reports whether there was one.
+func (n *Node) thaw() bool {
+	if n.frozen.Load() == nil {
+		return false
+	}
+	now := time.Now()
+	n.thawed.Store(&now) // first: whoever finds frozen empty looks here
+	n.frozen.Store(nil)
+	return true
+}
+
+// hasThawed reports whether the instance was frozen a moment ago: what it has must not be
+// taken from it before it has had the time to reach the store itself.
+func (n *Node) hasThawed() bool {
+	at := n.thawed.Load()
+	return at != nil && time.Since(*at) < n.o.Lease/3
 }
 
 // say logs when the state has changed.
