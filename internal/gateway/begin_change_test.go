@@ -194,8 +194,7 @@ func begins(t *testing.T, b *Gateway, name string, session bool, c *changing) *a
 		filter = `"resourceSubscriptions":["x:a"]`
 	}
 	if session {
-		sessions++
-		s, first, err := b.Initialize(context.Background(), name, fmt.Sprint("id", sessions), "p", nil,
+		s, first, err := b.Initialize(context.Background(), name, fmt.Sprint("id", sessions.Add(1)), "p", nil,
 			bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)

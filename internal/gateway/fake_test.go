@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,12 +317,11 @@ func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *Gateway)) {
 	})
 }
 
-var sessions int // numbers the ids; tests run one after the other
+var sessions atomic.Int64 // numbers the ids
 
 func initialize(t testing.TB, b *Gateway, principal, params string) (*Session, string, error) {
 	t.Helper()
-	sessions++
-	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions), principal, nil,
+	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
 		bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
 	return s, bridgetest.Text(a), err
 }

@@ -67,7 +67,6 @@ func asks(t *testing.T, b *Gateway, principal, server string, modern bool) (ask 
 			return bridgetest.Text(a)
 		}, nil
 	}
-	sessions++
 	s, a, err := b.Initialize(context.Background(), server, "of "+principal+" at "+server, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 	if err != nil {
 		return func(string, string) string { return bridgetest.Text(a) }, err

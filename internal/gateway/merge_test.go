@@ -84,8 +84,7 @@ func all(t *testing.T, servers []stock, f func(t *testing.T, b *Gateway)) {
 // enter starts a session with all servers as one.
 func enter(t *testing.T, b *Gateway) (*Session, *stream, string) {
 	t.Helper()
-	sessions++
-	s, a, err := b.Initialize(context.Background(), "", fmt.Sprint("id", sessions), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, a, err := b.Initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 	if err != nil {
 		t.Fatalf("Initialize: %s, %v", bridgetest.Text(a), err)
 	}

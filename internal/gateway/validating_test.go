@@ -281,8 +281,7 @@ func TestValidateTogether(t *testing.T) {
 		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 			{Name: "checked", Prefix: "c__", Adapter: checked, Validate: true}, {Name: "free", Prefix: "f__", Adapter: free},
 		}})
-		sessions++
-		s, _, err := b.Initialize(context.Background(), "", fmt.Sprint("id", sessions), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := b.Initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
