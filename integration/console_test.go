@@ -18,6 +18,7 @@ var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
 // servers ask, forms of every shape, light and dark, a narrow window, the keyboard
 // alone, and what axe finds. console/browser.mjs has the steps.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	browser := need(t, "chromium")
 	folder := t.TempDir()
 	servers := fmt.Sprintf(`session_idle: 31m
@@ -66,6 +67,7 @@ func writeFile(t *testing.T, folder, name, text string) string {
 
 // What the modules of the console say of their types holds, as tsc sees it.
 func TestConsoleTypes(t *testing.T) {
+	t.Parallel()
 	if out := runNode(t, 5*time.Minute, "node_modules/typescript/bin/tsc", "-p", "console/tsconfig.json", "--pretty", "false"); len(out) > 0 {
 		t.Errorf("%s", out)
 	}
