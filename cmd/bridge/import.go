@@ -28,9 +28,10 @@ func newImport(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Make a configuration file out of that of another program",
 		Long: `import reads the MCP servers of another program's file and writes them as a
 configuration of mcp-bridge: of Claude, Cursor, VS Code, Windsurf, Zed, Cline, Roo,
-Gemini, Codex, Goose, opencode, Crush, Continue, mcpo, TBXark's mcp-proxy and
-others. The form of the file is told by its content. CLIENT stands for all files of
-that client on this machine; without an argument, import lists what it finds.
+Gemini, Codex, Goose, opencode, Crush, Continue, mcpo, TBXark's mcp-proxy,
+catalogs of Docker's MCP gateway and others. The content of a file tells its form.
+CLIENT stands for all files of that client on this machine. Without an argument,
+import lists what it finds.
 
 Secrets are not copied: ${NAME} stands in their place, and import says which
 variables to set. What restricts clients is taken over, or the server is left out.`,

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
@@ -65,12 +66,15 @@ func (im *Import) Add(from string, data []byte) error {
 			im.inputs[variable(text(o["id"]))] = text(o["description"])
 		}
 	}
-	proxy, _ := root["mcpProxy"].(object)
-	options, _ := proxy["options"].(object)
-	for _, table := range found {
-		for _, name := range slices.Sorted(maps.Keys(table)) {
+	gemini := ofGemini(from, root)
+	for _, t := range found {
+		t.tokens = texts(orEmpty(orEmpty(root["mcpProxy"])["options"])["authTokens"])
+		if gemini {
+			t.servers, t.timeout = braced(t.servers).(object), time.Millisecond
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.servers)) {
 			before := len(im.servers)
-			if im.add(from, name, table[name], texts(options["authTokens"])); len(im.servers) > before {
+			if im.add(from, name, t); len(im.servers) > before {
 				im.servers[before].unused(from, name, orEmpty(root["tools"]))
 			}
 		}
@@ -95,7 +99,10 @@ func decode(data []byte) (root object, err error) {
 	if toml.Unmarshal(data, &root) == nil && root != nil {
 		return root, nil
 	}
-	if len(data) <= 1<<20 && yaml.Unmarshal(data, &root) == nil && root != nil { // its parser is slow with some large inputs
+	if len(data) > 1<<20 { // its parser is slow with some large inputs
+		return nil, errors.New("neither JSON nor TOML, and as YAML it is too large: keep the servers that you want, in at most 1 MiB")
+	}
+	if yaml.Unmarshal(data, &root) == nil && root != nil {
 		return root, nil
 	}
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")
@@ -114,23 +121,29 @@ var places = [][]string{
 
 // tables returns the tables of servers in a file. Claude Code has one more for each
 // project.
-func tables(root object) []object {
-	var found []object
+func tables(root object) []table {
+	var found []table
 	for _, path := range places {
 		at := any(root)
 		for _, key := range path {
 			o, _ := at.(object)
 			at = o[key]
 		}
-		if table := servers(at); len(table) > 0 {
-			found = append(found, table)
+		if all := servers(at); len(all) > 0 {
+			found = append(found, table{servers: all})
+			if path[0] == "extensions" {
+				found[len(found)-1].timeout = time.Second
+			}
 		}
+	}
+	if all := catalog(root); len(all) > 0 {
+		found = append(found, table{servers: all})
 	}
 	projects, _ := root["projects"].(object)
 	for _, path := range slices.Sorted(maps.Keys(projects)) {
 		if p, ok := projects[path].(object); ok {
-			if table := servers(p["mcpServers"]); len(table) > 0 {
-				found = append(found, table)
+			if all := servers(p["mcpServers"]); len(all) > 0 {
+				found = append(found, table{servers: all})
 			}
 		}
 	}
@@ -164,36 +177,42 @@ func servers(v any) object {
 
 // aliases are the names that keys have in the files of others.
 var aliases = map[string][]string{
-	"command":           {"command", "cmd"},
-	"url":               {"url", "httpUrl", "serverUrl", "uri"},
-	"args":              {"args"},
-	"env":               {"env", "environment", "envs"},
-	"env_file":          {"envFile", "env_file"},
-	"cwd":               {"cwd"},
-	"headers":           {"headers", "http_headers"},
-	"type":              {"type", "transport", "transportType"},
-	"allow":             {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
-	"deny":              {"disabledTools", "disabled_tools", "excludeTools"},
-	"timeout":           {"tool_timeout_sec"},
-	"handshake_timeout": {"startup_timeout_sec"},
+	"command":  {"command", "cmd"},
+	"url":      {"url", "httpUrl", "serverUrl", "uri"},
+	"args":     {"args"},
+	"env":      {"env", "environment", "envs"},
+	"env_file": {"envFile", "env_file"},
+	"cwd":      {"cwd"},
+	"headers":  {"headers", "http_headers"},
+	"type":     {"type", "transport", "transportType"},
+	"allow":    {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
+	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
 	// What follows is read on its own, or means nothing here.
 	"": {
 		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "env_keys",
 		"autoApprove", "alwaysAllow", "icon", "trust", "version", "gallery", "dev", "source", "bundled", "display_name", "requestOptions",
+		"timeout", "tool_timeout_sec", "startup_timeout_sec",
 	},
 }
 
 // add takes one server.
-func (im *Import) add(from, key string, v any, tokens []string) {
+func (im *Import) add(from, key string, t table) {
 	name := config.NameOf(key)
 	if len(im.Only) > 0 && !slices.Contains(im.Only, key) && !slices.Contains(im.Only, name) {
 		return
 	}
 	s := server{name: name, from: from}
-	o, ok := v.(object)
+	o, ok := t.servers[key].(object)
+	d, inCatalog := t.servers[key].(docked)
+	if inCatalog {
+		o, s.notes, s.needs, s.login = d.keys, d.notes, d.needs, d.login
+	}
 	switch {
-	case !ok:
+	case !ok && !inCatalog:
 		im.leave(key, from, "it is no mapping")
+		return
+	case d.why != "":
+		im.leave(key, from, d.why)
 		return
 	case name == "":
 		im.leave(key, from, "its name has no letter and no digit")
@@ -206,7 +225,7 @@ func (im *Import) add(from, key string, v any, tokens []string) {
 		s.notes = append(s.notes, fmt.Sprintf("its name was %q", key))
 	}
 	before := im.state()
-	why := im.fill(&s, o, tokens)
+	why := im.fill(&s, o, t)
 	if why == "" {
 		why = s.check()
 	}
@@ -232,7 +251,7 @@ func (im *Import) state() state { return state{maps.Clone(im.values), slices.Clo
 func (im *Import) restore(s state) { im.values, im.tokens = s.values, s.tokens }
 
 // fill reads what a server's keys say, and returns why it cannot be taken.
-func (im *Import) fill(s *server, o object, tokens []string) string {
+func (im *Import) fill(s *server, o object, t table) string {
 	if old, ok := o["command"].(object); ok { // Zed, older: command: { path, args, env }
 		o = maps.Clone(o)
 		o["command"] = old["path"]
@@ -299,24 +318,39 @@ func (im *Import) fill(s *server, o object, tokens []string) string {
 		s.forward = append(s.forward, header+" as "+text(name))
 	}
 	slices.Sort(s.forward)
-	for _, limit := range []struct {
-		what string
-		into *string
-	}{{"timeout", &s.timeout}, {"handshake_timeout", &s.handshake}} {
-		if v := get(limit.what); v != nil {
-			*limit.into = fmt.Sprint(v, "s")
-		}
-	}
-	if why := s.options(orEmpty(o["options"]), &tokens); why != "" {
+	s.waits(o, t.timeout)
+	if why := s.options(orEmpty(o["options"]), &t.tokens); why != "" {
 		return why
 	}
-	for _, token := range tokens {
+	for _, token := range t.tokens {
 		im.admit(s, token)
 	}
 	return s.others(o)
 }
 
 func orEmpty(v any) object { o, _ := v.(object); return o }
+
+// waits reads how long calls and the start may take. unit is that of the key timeout.
+func (s *server) waits(o object, unit time.Duration) {
+	for _, limit := range []struct {
+		key  string
+		unit time.Duration
+		into *time.Duration
+	}{{"timeout", unit, &s.timeout}, {"tool_timeout_sec", time.Second, &s.timeout}, {"startup_timeout_sec", time.Second, &s.handshake}} {
+		switch v := o[limit.key]; {
+		case empty(v):
+		case limit.unit == 0:
+			s.notes = append(s.notes, limit.key+" is not taken over, because programs disagree about its unit")
+		default:
+			d, ok := wait(v, limit.unit)
+			if !ok {
+				s.notes = append(s.notes, fmt.Sprintf("%s is not taken over: %s is no time to wait", limit.key, quoted(text(v))))
+				continue
+			}
+			*limit.into = d
+		}
+	}
+}
 
 // restrict reads which tools of a server clients may use, and whether it is on.
 func (s *server) restrict(o object) string {
@@ -407,12 +441,10 @@ func (s *server) others(o object) string {
 		switch {
 		case slices.Contains(known, key):
 		case key == "oauth" && !empty(o[key]):
-			return "oauth is not supported yet: get a token elsewhere, and send it in headers"
+			return "oauth has another form here: write the server yourself, with http: { url: …, oauth: { login: true } }, and run mcp-bridge login NAME"
 		case mayRestrict(key, o[key]):
 			return key + " may be a restriction or a credential, and is not known here"
 		case empty(o[key]):
-		case key == "timeout":
-			s.notes = append(s.notes, "timeout is not taken over, because programs disagree about its unit")
 		default:
 			s.notes = append(s.notes, key+" is not taken over")
 		}

@@ -99,10 +99,39 @@ func TestAddRefuses(t *testing.T) {
 		{"no servers", `{"a": 1}`, "no servers in a form that is known"},
 		{"our own form", "servers: { a: { stdio: { command: npx } } }", "no servers in a form that is known"},
 		{"empty servers", `{"mcpServers": {}}`, "no servers in a form that is known"},
+		{"which servers of Docker's catalogs are on", "registry: { brave: { ref: '' } }", "no servers in a form that is known"},
+		{"a long list", strings.Repeat("- a\n", 300_000), "too large"},
 	} {
 		var im imports.Import
 		if err := im.Add("f", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+}
+
+// What a file means by its times and by $NAME depends on the program that has it.
+func TestForms(t *testing.T) {
+	const entry = `{ "mcpServers": { "a": { "command": "npx", "args": ["$HOME"], "timeout": 90000 } } }`
+	for _, test := range []struct{ name, from, text, want, not string }{
+		{"nobody knows whose", "mcp.json", entry, `["$HOME"]`, "    timeout:"},
+		{"a note of that", "mcp.json", entry, "programs disagree about its unit", "    timeout:"},
+		{"Gemini's by its folder", "/home/me/.gemini/settings.json", entry, "    timeout: 90s\n", `"$HOME"`},
+		{"of what was made of Gemini", ".qwen/settings.json", entry, `["${HOME}"]`, "disagree"},
+		{"Gemini's by a key of a server", "f", `{ "mcpServers": { "a": { "httpUrl": "https://example.com/$PATH_OF_IT", "timeout": 500 } } }`, "    timeout: 0.5s\n", "disagree"},
+		{"Gemini's by a key of its own", "f", `{ "excludeMCPServers": [], "mcpServers": { "a": { "command": "$program" } } }`, `command: "${program}"`, "disagree"},
+		{"more than max_timeout", ".gemini/f", `{ "mcpServers": { "a": { "command": "npx", "timeout": 5400000 } } }`, "    timeout: 5400s\n    max_timeout: 5400s\n", "disagree"},
+		{"no time", ".gemini/f", `{ "mcpServers": { "a": { "command": "npx", "timeout": "soon" } } }`, `timeout is not taken over: "soon" is no time to wait`, "    timeout:"},
+		{"less than a millisecond", ".gemini/f", `{ "mcpServers": { "a": { "command": "npx", "timeout": 0.01 } } }`, "is no time to wait", "    timeout:"},
+		{"Goose's", "f", "extensions: { a: { type: stdio, cmd: npx, args: [$HOME], timeout: 300 } }", "    timeout: 300s\n", "${HOME}"},
+		{"Codex's", "f", "[mcp_servers.a]\ncommand = 'npx'\ntool_timeout_sec = -2", `tool_timeout_sec is not taken over: "-2" is no time to wait`, "    timeout:"},
+	} {
+		var im imports.Import
+		if err := im.Add(test.from, []byte(test.text)); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		if got := string(im.YAML()); !strings.Contains(got, test.want) || strings.Contains(got, test.not) {
+			t.Errorf("%s: want %q and not %q in\n%s", test.name, test.want, test.not, got)
 		}
 	}
 }

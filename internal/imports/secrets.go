@@ -17,11 +17,12 @@ var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|
 // looksSecret reports whether a value must not get into the new file. What comes
 // from a variable is none.
 func looksSecret(name, value string) bool {
-	if bare := foreign.ReplaceAllString(value, ""); value == "" || bare != value && len(strings.TrimSpace(strings.TrimPrefix(bare, "Bearer"))) < 4 {
+	bare := foreign.ReplaceAllString(value, "")
+	if value == "" || bare != value && len(strings.TrimSpace(strings.TrimPrefix(bare, "Bearer"))) < 4 {
 		return false
 	}
 	name = strings.ToLower(strings.TrimLeft(name, "-"))
-	return accesslog.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(value)
+	return accesslog.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
 }
 
 // secret returns what stands for a secret: a reference to a variable, of that name

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/visible"
@@ -30,7 +31,8 @@ type server struct {
 	off                bool
 	allow, deny        []string
 	forward            []string
-	timeout, handshake string
+	login              bool
+	timeout, handshake time.Duration
 }
 
 type need struct{ name, what string }
@@ -123,6 +125,9 @@ func (s *server) write(b *bytes.Buffer) {
 	put("cwd", s.cwd)
 	put("url", s.url)
 	table("headers", s.headers)
+	if s.login {
+		b.WriteString("      oauth: { login: true }\n")
+	}
 	var parts []string
 	for _, f := range []struct {
 		key   string
@@ -138,11 +143,14 @@ func (s *server) write(b *bytes.Buffer) {
 	if len(s.forward) > 0 {
 		fmt.Fprintf(b, "    forward: %s\n", list(s.forward))
 	}
-	if s.timeout != "" {
-		fmt.Fprintf(b, "    timeout: %s\n", scalar(s.timeout))
+	if s.timeout > 0 {
+		fmt.Fprintf(b, "    timeout: %s\n", seconds(s.timeout))
 	}
-	if s.handshake != "" {
-		fmt.Fprintf(b, "    handshake_timeout: %s\n", scalar(s.handshake))
+	if s.timeout > time.Hour { // which is the default of the next
+		fmt.Fprintf(b, "    max_timeout: %s\n", seconds(s.timeout))
+	}
+	if s.handshake > 0 {
+		fmt.Fprintf(b, "    handshake_timeout: %s\n", seconds(s.handshake))
 	}
 }
 
@@ -206,7 +214,7 @@ func Server(name string, entry map[string]any) ([]byte, error) {
 		}
 		entry["args"] = all
 	}
-	im.add("the command line", name, entry, nil)
+	im.add("the command line", name, table{servers: object{name: entry}})
 	if len(im.servers) == 0 {
 		return nil, fmt.Errorf("%s", strings.Join(im.Notes, "; "))
 	}
