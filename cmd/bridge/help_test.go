@@ -125,6 +125,11 @@ func TestMistakes(t *testing.T) {
 		{"connect without the program", []string{"connect", "--", missingProgram}, "there is no program"},
 		{"a command in one text", []string{"run", "npx -y foo"}, "write the command as words, not as one text: -- npx -y foo"},
 		{"a path that does not exist", []string{"run", "./" + missingProgram}, "correct the path of the program"},
+		{"a document that does not exist", []string{"run", "./missing.yaml"}, "correct the path of the OpenAPI document"},
+		{"a web page", []string{"run", file(t, "docs.html", "<!doctype html>")}, "docs.html is no program, and no OpenAPI document"},
+		{"a web page for its tools", []string{"tools", file(t, "docs.yaml", "<!doctype html>")}, "docs.yaml is no OpenAPI document: that has openapi, swagger or paths at its top"},
+		{"a web page in a file", []string{"check", file(t, "bridge.yaml", "servers: { a: { rest: { openapi: "+file(t, "docs.html", "<!doctype html>")+" } } }")}, "is HTML or XML and no OpenAPI document"},
+		{"a file that does not exist without a command", []string{"missing.yaml"}, "there is no such file; to serve one write: mcp-bridge serve FILE"},
 		{"a program without a command", []string{"cat", "-x"}, "write: mcp-bridge run -- cat"},
 		{"a file without a command", []string{file(t, "bridge.yaml", good)}, "write: mcp-bridge serve "},
 		{"connect with a program", []string{"connect", "cat", "file"}, "mcp-bridge connect -- cat file"},
@@ -139,6 +144,8 @@ func TestMistakes(t *testing.T) {
 		{"another", []string{"run", "--outputTransport", "sse"}, "/mcp (Streamable HTTP) and /sse (HTTP+SSE) are both served"},
 		{"a flag of mcp-proxy's", []string{"run", "--sse-port", "1"}, "use --port"},
 		{"a flag of mcpo's", []string{"serve", "--api-key", "x"}, "with --token-env NAME of run, or under access: in the file"},
+		{"a short flag of mcpo's", []string{"run", "-p", "8000"}, "unknown flag -p: use --port"},
+		{"a short flag of nobody's", []string{"run", "-y"}, "unknown shorthand flag: 'y' in -y (see 'mcp-bridge run --help')"},
 		{"a misspelt flag", []string{"run", "--timout", "1s"}, "did you mean --timeout?"},
 		{"a flag before the command", []string{"--listen", "1", "--", "cat"}, "mcp-bridge run --listen …"},
 		{"check with two files", []string{"check", "a.yaml", "b.yaml"}, "takes one file"},
@@ -158,6 +165,36 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("stderr = %q, want it to contain %q", stderr, test.stderr)
 			}
 		})
+	}
+}
+
+// A flag of another bridge that has a row in docs/coming-from.md is either one of
+// run's or connect's, or is answered with what to write here.
+func TestFlagsOfOthers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/coming-from.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, n := newRoot(io.Discard, io.Discard), 0
+	for row := range strings.Lines(string(page)) {
+		theirs, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		for _, flag := range regexp.MustCompile("`--([A-Za-z0-9-]+)").FindAllStringSubmatch(theirs, -1) {
+			known := false
+			for _, command := range []string{"run", "connect"} {
+				c, _, err := root.Find([]string{command})
+				known = known || err == nil && (c.Flags().Lookup(flag[1]) != nil || root.PersistentFlags().Lookup(flag[1]) != nil)
+			}
+			if !strings.HasPrefix(row, "| ") || known {
+				continue
+			}
+			n++
+			if _, _, said := in(t, "run", "--"+flag[1], "x"); !strings.Contains(said, "unknown flag --"+flag[1]+": ") && !strings.Contains(said, "did you mean") {
+				t.Errorf("--%s: nothing says what to write: %s", flag[1], said)
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("only %d flags: the test looks in the wrong place", n)
 	}
 }
 

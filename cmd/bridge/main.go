@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -117,7 +118,11 @@ func knownCommand(root *cobra.Command, args []string) error {
 	if _, err := exec.LookPath(args[0]); err == nil {
 		hint = "to serve a program write: mcp-bridge run -- " + strings.Join(args, " ")
 	}
-	if _, err := os.Stat(args[0]); err == nil && filepath.Ext(args[0]) != "" {
+	switch _, err := os.Stat(args[0]); {
+	case filepath.Ext(args[0]) == "":
+	case err != nil && slices.Contains([]string{".yaml", ".yml", ".json", ".jsonc"}, filepath.Ext(args[0])):
+		hint = "there is no such file; to serve one write: mcp-bridge serve FILE"
+	case err == nil:
 		hint = "to serve a configuration file write: mcp-bridge serve " + args[0] + ", and for an OpenAPI document: mcp-bridge run " + args[0]
 	}
 	return exit.Usagef("unknown command %q: %s", args[0], hint)

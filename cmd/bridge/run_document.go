@@ -45,7 +45,7 @@ func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote 
 // noProgram refuses what is a file for another use: nothing could be started.
 func noProgram(path, cwd string) error {
 	ext := strings.ToLower(filepath.Ext(path))
-	if !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
+	if !slices.Contains([]string{".yaml", ".yml", ".json", ".html", ".htm"}, ext) {
 		return nil
 	}
 	at := path

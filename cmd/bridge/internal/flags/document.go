@@ -52,11 +52,16 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 		return false, exit.Usagef("%s is a configuration file: serve it with 'mcp-bridge serve -c %[1]s'", location)
 	case kind == rest.Configuration:
 		return false, exit.Usagef("%s is a configuration file: name one of its servers, as in 'mcp-bridge %s NAME -c %[1]s'", location, command)
+	case kind != rest.DocumentKind && command != "run" && isDocument.MatchString(location):
+		return false, exit.Usagef("%s is no OpenAPI document: that has openapi, swagger or paths at its top", location)
 	case kind != rest.DocumentKind && d.BaseURL != "":
 		return false, exit.Usagef("--base-url is of use with an OpenAPI document only, and %s is none: it needs openapi, swagger or paths at its top", location)
 	}
 	return kind == rest.DocumentKind, nil
 }
+
+// isDocument is a name that a document may have, and a program has not.
+var isDocument = regexp.MustCompile(`(?i)\.(json|ya?ml)$`)
 
 // isPath is what can be meant as a path only.
 var isPath = regexp.MustCompile(`^\.{0,2}[/\\]|\.(json|ya?ml)$`)

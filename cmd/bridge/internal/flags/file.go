@@ -19,7 +19,7 @@ func Load(file string) (*config.Config, error) {
 	c, err := config.Load(file, nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Usagef("%w: name a file with -c, or use 'mcp-bridge run -- COMMAND', which needs none", err)
+		return nil, exit.Usagef("%w: name a file with -c, write one with 'mcp-bridge init', or use 'mcp-bridge run -- COMMAND', which needs none", err)
 	case err != nil:
 		return nil, exit.Usagef("the configuration has faults:\n%w", err)
 	}

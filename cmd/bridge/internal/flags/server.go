@@ -75,6 +75,9 @@ func (p *Program) Find(s *config.Server) error {
 		return exit.Usagef("there is no program %q in PATH: correct the name, install it, give its full path, or set another PATH with --env PATH=…", command)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
+		if isDocument.MatchString(command) {
+			return exit.Usagef("there is no file %q: correct the path of the OpenAPI document", command)
+		}
 		return exit.Usagef("there is no file %q: correct the path of the program, or leave it out for one in PATH", command)
 	}
 	return exit.Usagef("%q cannot be started: %w", command, err)

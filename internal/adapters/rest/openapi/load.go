@@ -223,6 +223,9 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	warn := func(line int32, s string) {
 		l.tell(Warning{File: l.name(location), Line: int(line), Text: s})
 	}
+	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte("<")) {
+		return f, errors.New("is HTML or XML and no OpenAPI document: name the JSON or YAML that the page is made of")
+	}
 	var err error
 	f.root, f.far, err = tree.Parse(data, i, warn)
 	return f, err

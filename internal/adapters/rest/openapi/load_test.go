@@ -75,6 +75,7 @@ func TestNoDocument(t *testing.T) {
 		"openapi: [":              "line",
 		"{\"a\":\n\n\"b\" \"c\"}": "line 3: a comma or } is expected",
 		"\x00\x01\x02":            "",
+		"\ufeff\n<!doctype html>": "is HTML or XML and no OpenAPI document: name the JSON or YAML that the page is made of",
 		"openapi: 3.0.0\n\tx: 1":  "line 2",
 	} {
 		_, err := Load(t.Context(), Source{Location: "x.yaml", Data: []byte(text)})
