@@ -63,7 +63,7 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	b.wg.Go(func() {
 		end := time.Now().Add(drain)
 		for _, s := range now.servers {
-			s.drain(time.Until(end))
+			s.reports.Drain(b.life, time.Until(end), nil)
 			leave(b.force, s.member)
 		}
 	})

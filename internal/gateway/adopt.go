@@ -8,7 +8,9 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
+	"github.com/mcp-bridge/bridge/internal/guard/drain"
 	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // Portable reports whether another process can go on with a session: not where the end
@@ -41,13 +43,54 @@ func (b *Gateway) Adopt(h session.Held) (*Session, error) {
 	return s, nil
 }
 
-// resume readies a session for its first call that goes that way.
-func (s *Session) resume(ctx context.Context, w *way.Way[*server]) error {
+// resume readies a session for its first call that goes that way, which is m; nil if the
+// bridge does so by itself.
+func (s *Session) resume(ctx context.Context, w *way.Way[*server], m *jsonrpc.Message) error {
+	if w.Adopted.Done() {
+		return nil
+	}
+	if w.At != nil { // nothing is opened for a call that is refused
+		if err := w.At.drained.Refuses(m, s.caller); err != nil {
+			return err
+		}
+		ctx = drain.Passing(ctx)
+	}
 	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Tell)
 	if errors.Is(err, bridge.ErrReplaced) {
 		s.End(err)
 	}
 	return err
+}
+
+// restore resumes a session though its client calls nothing, which may only listen: at once,
+// or when an operator has its server take calls again.
+func (s *Session) restore(w *way.Way[*server]) {
+	if !w.Counts() || w.Adopted.Waits(true) {
+		return
+	}
+	now := func() (stop func()) {
+		_ = s.resume(s.ctx, w, nil) // the next call says what is wrong
+		w.Adopted.Waits(false)
+		return nil
+	}
+	if w.At == nil {
+		now()
+	} else if stop := w.At.drained.Await(func() {
+		w.Adopted.Waits(false)
+		s.Go(func() { s.restore(w) })
+	}, now); stop != nil {
+		s.OnEnd(stop)
+	}
+}
+
+// repeat makes a call that has set something for the session where calls go now: what is
+// there may have been told before what was set.
+func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
+	w := s.ways.Enter()
+	defer w.Leave()
+	if err := s.resume(ctx, w, nil); err == nil {
+		adopted.Tell(drain.Passing(ctx), w.Up, s.caller, m.Method, m.Params, s.log)
+	}
 }
 
 // record returns what is kept of the session.

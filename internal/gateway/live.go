@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
@@ -174,7 +175,7 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 		caller.Stay = adopted.NewStay(lease, key, s.keep, s.moves)
 	}
 	s.changes = list.NewChanges(s.tell)
-	s.ways.Begin(nil, s.way, s.End)
+	s.ways.Begin(nil, s.way, s.End, func(shut func(context.Context)) { b.goes(func() { shut(b.force) }) })
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()
 	return s
@@ -250,7 +251,9 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	a, err := s.ways.Now().Up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
+	w := s.ways.Enter()
+	defer w.Leave()
+	a, err := w.Up.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
 	if !stop() { // the client has gone; with it, so has the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -314,6 +317,7 @@ func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *
 		return c.reject(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
+	c.way = s.ways.Enter()
 	if err := s.enter(c); err != nil {
 		c.end()
 		return c.reject(err)
@@ -330,6 +334,7 @@ func (c *Call) reject(err error) *Call {
 
 // end ends what Enter began.
 func (c *Call) end() {
+	c.way.Leave()
 	c.cancel(nil)
 	c.s.b.leave(c.s.caller)
 }
@@ -357,15 +362,18 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer func() { tracing.End(c.span, a, err) }()
 	s := c.s
 	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.header)
-	if !c.way.Adopted.Done() {
-		err = s.resume(c.ctx, c.way)
+	for err = s.resume(c.ctx, c.way, c.m); err != nil && !c.way.Counts() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.way, c.m) {
+		c.way.Leave() // nothing was sent: it goes where calls go now
+		c.way = s.ways.Enter()
 	}
 	if err == nil {
 		a, err = c.way.Up.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.header), Call: came.Call()})
 	}
 	if err == nil && a.Error == nil {
 		if change := adopted.Note(c.m); change != nil {
-			s.keep(change)
+			if s.keep(change); !c.way.Counts() {
+				s.repeat(c.ctx, c.m)
+			}
 		}
 	}
 	s.leave(c)
@@ -404,7 +412,6 @@ func (b *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message
 func (s *Session) enter(c *Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.way = s.ways.Now()
 	switch at := c.way.At; {
 	case s.ending:
 		return bridge.ErrEnded
@@ -502,7 +509,7 @@ func (s *Session) cancelCall(n *jsonrpc.Message) {
 // When that cannot take it, progress and log messages are dropped, and the
 // rest goes where goes what belongs to no call.
 func (c *Call) Notify(n *jsonrpc.Message) {
-	if c.back != nil && c.back.Send(event(n)) {
+	if c.back != nil && c.back.Send(deliver.Notification(n)) {
 		return
 	}
 	if n.Method != "notifications/progress" && n.Method != "notifications/message" {

@@ -3,25 +3,12 @@ package gateway
 import (
 	"slices"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/replay"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // pendingLimits bound what waits for a stream.
 var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
-
-// event makes the event of a notification.
-func event(n *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
-	if e.Key = list.Changed(n); n.Method == "notifications/tasks" { // which says all of the task
-		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
-	}
-	return e
-}
 
 // Attach opens a stream for what belongs to no call, from now until detach.
 // What has waited for one goes there at once, and so do questions.
@@ -32,7 +19,7 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 	s.streams = append(s.streams, a)
 	s.flush()
 	if w := s.ways.Now(); !w.Adopted.Done() && len(s.held.Subs)+len(s.held.Carry) > 0 && !s.ending {
-		s.wg.Go(func() { _ = s.resume(s.ctx, w) }) // the next call says what is wrong
+		s.wg.Go(func() { s.restore(w) })
 	}
 	return func() {
 		s.mu.Lock()
@@ -129,13 +116,4 @@ func (b *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.
 		l.History = b.bytes.History()
 	}
 	return replay.New(l)
-}
-
-// AnswerEvent makes an event of an answer, and releases it: its room is the
-// event's now.
-func AnswerEvent(a *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true, Answers: a.ID}
-	e.Free = a.TakeRelease()
-	a.Release()
-	return e
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
+	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/replay"
@@ -36,7 +37,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 		return
 	}
 	s.b.calls.Passed(s.server, s.shown(), s.caller, false, nil, n)
-	e := event(n)
+	e := deliver.Notification(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending {
@@ -56,7 +57,7 @@ func (s *Session) tell(n *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ending {
-		s.put(event(n))
+		s.put(deliver.Notification(n))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
+	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/gateway/refusal"
 	"github.com/mcp-bridge/bridge/internal/gateway/revoked"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -89,7 +90,7 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		return b.reject("", g.From, m, err), err
 	}
 	defer done()
-	c := &statelessCall{back: g.Back}
+	c := &statelessCall{Stateless: deliver.Stateless{Back: g.Back}}
 	up, listening := b.stateless, b.listening
 	if at != nil {
 		up, listening = at.statelessCalls, at.listening
@@ -99,18 +100,18 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
 		if m.Method == era.Listen {
-			c.subscription, c.changes = id, list.NewChanges(c.tell)
-			defer c.changes.End(false) // whatever becomes of it
+			c.Subscription, c.Changes = id, list.NewChanges(c.Tell)
+			defer c.Changes.End(false) // whatever becomes of it
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
 		if principal != "" {
-			if c.subscription != nil {
+			if c.Subscription != nil {
 				wants, _ := list.ReadListen(m.Params)
 				c.revocable.Regranted = func() {
 					if b.allowed(at, g.Server, principal) != nil {
 						stop(bridge.ErrShutdown)
 					} else if wants.Changes[list.Tools.Changed()] {
-						c.changes.Tell(list.Tools.Changed(), jsonrpc.NewNotification(list.Tools.Changed(), nil))
+						c.Changes.Tell(list.Tools.Changed(), jsonrpc.NewNotification(list.Tools.Changed(), nil))
 					}
 				}
 			}
@@ -126,11 +127,11 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Mirror: era.Mirrors(g.Header), Keep: g.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = b.reports.Conclude(came, g.Server, &from, m, a, err)
-	if c.changes != nil {
-		c.changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
+	if c.Changes != nil {
+		c.Changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
 	}
 	switch {
-	case c.subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
+	case c.Subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
 		a.Release()
 		return jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+string(id)+`}}`)), nil // R-145
 	case err == nil:
@@ -167,39 +168,9 @@ func (b *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 	}, nil
 }
 
-// statelessCall is the Client of a call of a client without a session.
+// statelessCall is what there is of a call of a client without a session.
 type statelessCall struct {
-	back         bridge.Stream
-	subscription []byte        // the id of the request, raw, if it is a subscription
-	changes      *list.Changes // that it is told of, if it is a subscription
-	arrival      report.Arrival
-	revocable    revoked.Call
+	deliver.Stateless
+	arrival   report.Arrival
+	revocable revoked.Call
 }
-
-var _ bridge.Client = (*statelessCall)(nil)
-
-// Notify passes on what belongs to the call. What belongs to a subscription
-// says so (R-143).
-func (c *statelessCall) Notify(n *jsonrpc.Message) {
-	if c.subscription == nil {
-		c.back.Send(event(n))
-		return
-	}
-	if what := list.Changed(n); what != "" {
-		c.changes.Tell(what, n)
-		return
-	}
-	c.tell(n)
-}
-
-// tell passes on what belongs to the subscription.
-func (c *statelessCall) tell(n *jsonrpc.Message) { c.back.Send(event(list.Tagged(n, c.subscription))) }
-
-// Ask refuses: nobody asks a client without a session (R-083).
-func (c *statelessCall) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
-	return nil
-}
-
-// Gone is of no interest: the call itself fails.
-func (c *statelessCall) Gone(error) {}

@@ -119,11 +119,12 @@ func (b *Gateway) Apply(c Change) error {
 // what sessions at all servers as one have of it, and ways are those of its sessions.
 func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server), ways []*way.Way[*server]) {
 	s.stopListening()
-	s.drain(c.Drain)
+	begun := func() bool { return way.Busy(ways) } // they may wait for a connection, and are none of its calls before
+	s.reports.Drain(b.life, c.Drain, begun)
 	leave(b.force, s.member)
 	_ = s.pool.Close(b.force)
 	if way.Await(ways, s.left.Done()) { // and calls have begun since
-		s.drain(c.Drain)
+		s.reports.Drain(b.life, c.Drain, begun)
 	}
 	way.End(b.force, ways, context.Cause(s.left))
 	s.close(b.force)
@@ -140,18 +141,15 @@ func (b *Gateway) renew(next *server, drain time.Duration) {
 	}) {
 		if was := s.ways.Now().At; was.o.EndWithServer {
 			b.wg.Go(func() {
-				was.drain(drain)
+				was.reports.Drain(b.life, drain, nil)
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings have changed, and with restart: false a session ends with its connection"})
 			})
 		} else if w := s.ways.Renew(b.force, next); w != nil {
 			record := s.record()
 			adopted.Announce(record.Greeting, s.changes.Tell)
 			if len(record.Subs) > 0 {
-				s.Go(func() { _ = s.resume(s.ctx, w) }) // the next call says what is wrong
+				s.Go(func() { s.restore(w) })
 			}
 		}
 	}
 }
-
-// drain waits until no calls to the server are under way, for as long as that.
-func (s *server) drain(within time.Duration) { s.reports.Drain(s.b.life, within) }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -44,7 +45,7 @@ func (s *shift) left() string {
 func shifting(t *testing.T, f func(t *testing.T, b *shift), servers ...ServerOptions) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &shift{Gateway: New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})}
+		b := &shift{Gateway: New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New()})}
 		f(t, b)
 		b.Close(context.Background())
 		if n := b.lanes.Open(); n != 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -111,7 +112,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
 		return // cancelled by the client: no answer is expected (A10)
 	}
-	p.Send(gateway.AnswerEvent(m))
+	p.Send(deliver.Answer(m))
 }
 
 // Stream opens a client's stream to the server of that name. endpoint is the

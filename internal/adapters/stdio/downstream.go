@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/downstream"
 	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -164,7 +165,7 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
 		return // cancelled by the client: no answer is expected (A10)
 	}
-	p.Send(gateway.AnswerEvent(m))
+	p.Send(deliver.Answer(m))
 }
 
 func (p *peer) current() *gateway.Session {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
-	"github.com/mcp-bridge/bridge/internal/gateway"
+	"github.com/mcp-bridge/bridge/internal/gateway/deliver"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -139,7 +139,7 @@ func wake(c chan<- struct{}) {
 
 // keep puts an answer into the log. The caller holds s.mu.
 func (s *stream) keep(a answered) {
-	_ = s.log.Append(gateway.AnswerEvent(a.m)) // the log of a stream that nobody can read any more takes none
+	_ = s.log.Append(deliver.Answer(a.m)) // the log of a stream that nobody can read any more takes none
 }
 
 // answer takes one of the answers. The stream ends with the last.

@@ -26,9 +26,10 @@ import (
 // Adoption is what an adopted session needs before its first call: its fresh connection
 // does not know what the one before was told.
 type Adoption struct {
-	turn chan struct{} // holds one; whoever has it tells the server
-	done atomic.Bool
-	told bool // the client knows already what may have changed for it
+	turn  chan struct{} // holds one; whoever has it tells the server
+	done  atomic.Bool
+	told  bool // the client knows already what may have changed for it
+	waits atomic.Bool
 }
 
 // New makes an Adoption.
@@ -48,6 +49,10 @@ func Again() *Adoption {
 
 // Done reports whether the server was told. It is true of a session that was not adopted.
 func (a *Adoption) Done() bool { return a == nil || a.done.Load() }
+
+// Waits notes whether somebody waits to resume without a call, and returns what was noted
+// before.
+func (a *Adoption) Waits(now bool) (before bool) { return a.waits.Swap(now) }
 
 // MaxIntroduction bounds what a client says of itself, in bytes: it is kept for
 // longer than its request.
@@ -136,10 +141,7 @@ func (a *Adoption) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 		return nil
 	}
 	r := record()
-	own := func(method string, params []byte) (*jsonrpc.Message, error) {
-		return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
-	}
-	m, err := own("initialize", from.Params)
+	m, err := own(ctx, up, from, "initialize", from.Params)
 	if err == nil && m.Error != nil {
 		m.Release()
 		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it does not take its client again over a new connection"}
@@ -152,27 +154,34 @@ func (a *Adoption) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	if len(r.Greeting) > 0 && !read(r.Greeting).Keeps(now) {
 		return &bridge.Error{Server: r.Server, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
 	}
-	tell := func(method string, params []byte) {
-		m, err := own(method, params)
-		if err == nil && m.Error != nil {
-			err = errors.New(string(m.Error))
-		}
-		if err != nil {
-			log.Warn("could not restore", "method", method, "err", err)
-		}
-		m.Release()
-	}
 	if r.Level != nil {
-		tell("logging/setLevel", r.Level)
+		Tell(ctx, up, from, "logging/setLevel", r.Level, log)
 	}
 	for _, uri := range r.Subs {
-		tell("resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+		Tell(ctx, up, from, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`), log)
 	}
 	a.done.Store(true)
 	if !a.told {
 		announce(now, changed)
 	}
 	return nil
+}
+
+// Tell tells a server again what its client has set. What goes wrong is logged.
+func Tell(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte, log *slog.Logger) {
+	m, err := own(ctx, up, from, method, params)
+	if err == nil && m.Error != nil {
+		err = errors.New(string(m.Error))
+	}
+	if err != nil {
+		log.Warn("could not restore", "method", method, "err", err)
+	}
+	m.Release()
+}
+
+// own makes a request of the bridge's own.
+func own(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte) (*jsonrpc.Message, error) {
+	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
 }
 
 // Announce tells a client what may have changed for it; kept is the Greeting of its record.

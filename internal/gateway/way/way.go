@@ -4,6 +4,7 @@ package way
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,23 +18,27 @@ type Way[S any] struct {
 	Up      bridge.Upstream   // nil until Reach
 	Adopted *adopted.Adoption // nil unless the server has to be told what one before it was
 	of      *Ways[S]
+	calls   atomic.Int64 // that have entered
+	closed  sync.Once
 	over    chan struct{}
 }
 
 // Ways are those of a session, of which one counts.
 type Ways[S any] struct {
-	make func(*Way[S]) (bridge.Upstream, error)
-	end  func(error)
-	now  atomic.Pointer[Way[S]]
+	make  func(*Way[S]) (bridge.Upstream, error)
+	end   func(error)
+	later func(shut func(ctx context.Context))
+	now   atomic.Pointer[Way[S]]
 
 	mu    sync.Mutex // guards the rest, and Up until it is there
 	ended bool
 }
 
 // Begin has the calls of a session go to at, which is not reached yet. make makes what calls
-// go to and opens nothing, and end ends the session and returns at once.
-func (s *Ways[S]) Begin(at S, make func(*Way[S]) (bridge.Upstream, error), end func(error)) {
-	s.make, s.end = make, end
+// go to and opens nothing, end ends the session and returns at once, and so does later, which
+// has a connection shut that nobody uses any more; if it does not, End does.
+func (s *Ways[S]) Begin(at S, make func(*Way[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
+	s.make, s.end, s.later = make, end, later
 	s.now.Store(s.way(at))
 }
 
@@ -44,6 +49,42 @@ func (s *Ways[S]) Now() *Way[S] { return s.now.Load() }
 
 // Counts reports whether new calls go this way.
 func (w *Way[S]) Counts() bool { return w.of.Now() == w }
+
+// Enter returns the one that counts, for a call that goes there: until Leave it is closed by
+// End only.
+func (s *Ways[S]) Enter() *Way[S] {
+	for {
+		w := s.Now()
+		w.calls.Add(1)
+		if w.Counts() {
+			return w
+		}
+		w.Leave() // Renew may have seen that it has no calls
+	}
+}
+
+// Leave says that a call that has entered is over. With the last one a former connection is
+// closed.
+func (w *Way[S]) Leave() {
+	if w.calls.Add(-1) == 0 && !w.Counts() {
+		w.of.later(w.shut)
+	}
+}
+
+// shut closes what calls went to, once. It returns when that is done.
+func (w *Way[S]) shut(ctx context.Context) {
+	w.of.mu.Lock()
+	up := w.Up
+	w.of.mu.Unlock()
+	if up != nil {
+		w.closed.Do(func() { _ = up.Close(ctx) })
+	}
+}
+
+// Busy reports whether calls are under way that have entered one of those ways.
+func Busy[S any](ways []*Way[S]) bool {
+	return slices.ContainsFunc(ways, func(w *Way[S]) bool { return w.calls.Load() > 0 })
+}
 
 // Reach makes what calls go to. The error may be why life, the session's, has ended.
 func (s *Ways[S]) Reach(ctx, life context.Context) error {
@@ -71,7 +112,7 @@ func (s *Ways[S]) Reach(ctx, life context.Context) error {
 
 // Renew has calls go to at from now on. It returns the way there, which knows nothing yet
 // of what the server was told, or nil if there is nothing to tell: the session has not
-// begun, or has ended. Those under way go on: see End.
+// begun, or has ended. Those under way go on, until the last of them leaves: see End.
 func (s *Ways[S]) Renew(ctx context.Context, at S) *Way[S] {
 	was, w := s.Now(), s.way(at)
 	up, err := s.make(w)
@@ -95,6 +136,9 @@ func (s *Ways[S]) Renew(ctx context.Context, at S) *Way[S] {
 		_ = up.Close(ctx)
 		return nil
 	}
+	if was.calls.Load() == 0 {
+		s.later(was.shut)
+	}
 	return w
 }
 
@@ -113,19 +157,14 @@ func (s *Ways[S]) Close(ctx context.Context) {
 func (s *Ways[S]) Over() { close(s.Now().over) }
 
 // End ends the session if its calls go this way still, and waits for that; err says why.
-// Otherwise it closes what they went to.
+// Otherwise it closes what they went to, whether they are over or not.
 func (w *Way[S]) End(ctx context.Context, err error) {
 	if w.Counts() {
 		w.of.end(err)
 		<-w.over
 		return
 	}
-	w.of.mu.Lock()
-	up := w.Up
-	w.of.mu.Unlock()
-	if up != nil {
-		_ = up.Close(ctx)
-	}
+	w.shut(ctx)
 }
 
 // Await waits until new calls go none of those ways, or left is closed. It reports whether

@@ -138,6 +138,22 @@ func (s *Server) Err() error {
 	return e
 }
 
+// Refuses returns why a request of a client is not passed on; nil if it is. No request at all
+// is one of the bridge's own.
+func (s *Server) Refuses(m *jsonrpc.Message, from *bridge.Caller) error {
+	if err := s.Err(); err != nil && m != nil && !goesOn(m, from) {
+		return err
+	}
+	return nil
+}
+
+// passing marks what Passing has made.
+type passing struct{}
+
+// Passing returns a context whose requests pass whatever an operator wants: they bring back
+// what was there when the order came.
+func Passing(ctx context.Context) context.Context { return context.WithValue(ctx, passing{}, true) }
+
 // Wrap returns an Upstream that refuses new calls while an order counts.
 func (s *Server) Wrap(up bridge.Upstream) bridge.Upstream {
 	if s == nil {
@@ -153,19 +169,20 @@ type drained struct {
 
 // Call makes a call, unless it would be a new one that is not to be made.
 func (d *drained) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-	if err := d.s.Err(); err != nil && !goesOn(q.Message) {
+	if err := d.s.Refuses(q.Message, q.From); err != nil && ctx.Value(passing{}) == nil {
 		return nil, err
 	}
 	return d.Upstream.Call(ctx, q)
 }
 
 // goesOn reports whether a request belongs to what has begun before: a task, a subscription
-// that ends, a call whose question is answered now.
-func goesOn(m *jsonrpc.Message) bool {
+// that ends, a call whose question is answered now. Only clients of 2026-07-28 make their call
+// again for that, which a server of an older revision does not know.
+func goesOn(m *jsonrpc.Message, from *bridge.Caller) bool {
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list", m.Method == "resources/unsubscribe":
 		return true
 	}
 	p := gjson.GetManyBytes(m.Params, "requestState", "inputResponses")
-	return p[0].Exists() || p[1].Exists()
+	return from.Modern() && (p[0].Exists() || p[1].Exists())
 }

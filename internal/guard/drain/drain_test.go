@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
+	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -20,6 +21,8 @@ func (server) Call(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 
+const legacy = era.LatestLegacy
+
 // New calls are refused while an order counts; what has begun before goes on.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -29,12 +32,19 @@ func TestDrain(t *testing.T) {
 		all := New(true)
 		s := all.Of("files")
 		up := s.Wrap(server{})
-		call := func(method, params string) error {
+		call := func(revision, method, params string) error {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
-			_, err := up.Call(t.Context(), &bridge.Request{Message: m})
+			r := &bridge.Request{Message: m, From: &bridge.Caller{Revision: revision}}
+			_, err := up.Call(t.Context(), r)
+			if again := s.Refuses(m, r.From); (again == nil) != (err == nil) {
+				t.Errorf("%s %s: %v, and Refuses says %v", method, params, err, again)
+			}
+			if _, err := up.Call(Passing(t.Context()), r); err != nil || s.Refuses(nil, r.From) != nil {
+				t.Errorf("%s of the bridge's own: %v", method, err)
+			}
 			return err
 		}
-		if err := call("tools/call", `{"name":"x"}`); err != nil {
+		if err := call(legacy, "tools/call", `{"name":"x"}`); err != nil {
 			t.Errorf("without an order: %v", err)
 		}
 		s.Set(&Order{By: "ops", Since: time.Now(), Until: time.Now().Add(time.Minute)})
@@ -42,26 +52,28 @@ func TestDrain(t *testing.T) {
 			t.Error("an order is lost, or is another server's")
 		}
 		for _, tc := range []struct {
-			method, params string
-			refused        bool
+			method, params  string
+			refused, modern bool // by a client of 2025-11-25, and by one of 2026-07-28
 		}{
-			{"initialize", "{}", true}, {"tools/call", `{"name":"x"}`, true}, {"tools/list", "{}", true}, {"server/discover", "{}", true}, {"tasks/list", "{}", true},
-			{"subscriptions/listen", "{}", true}, {"resources/subscribe", "{}", true}, {"tools/call", `{"name":"requestState","arguments":{"requestState":"x"}}`, true},
-			{"tasks/get", "{}", false}, {"tasks/cancel", "{}", false}, {"resources/unsubscribe", "{}", false},
-			{"tools/call", `{"name":"x","requestState":"s"}`, false}, {"tools/call", `{"name":"x","inputResponses":{}}`, false},
+			{"initialize", "{}", true, true}, {"tools/call", `{"name":"x"}`, true, true}, {"tools/list", "{}", true, true}, {"server/discover", "{}", true, true}, {"tasks/list", "{}", true, true},
+			{"subscriptions/listen", "{}", true, true}, {"resources/subscribe", "{}", true, true}, {"tools/call", `{"name":"requestState","arguments":{"requestState":"x"}}`, true, true},
+			{"tasks/get", "{}", false, false}, {"tasks/cancel", "{}", false, false}, {"resources/unsubscribe", "{}", false, false},
+			{"tools/call", `{"name":"x","requestState":"s"}`, true, false}, {"tools/call", `{"name":"x","inputResponses":{}}`, true, false},
 		} {
-			err := call(tc.method, tc.params)
-			if (err != nil) != tc.refused || err != nil && (!errors.Is(err, bridge.ErrDrained) || !errors.Is(err, bridge.ErrUnavailable) || bridge.RetryAfter(err) != time.Minute) {
-				t.Errorf("%s %s: %v", tc.method, tc.params, err)
+			for revision, refused := range map[string]bool{legacy: tc.refused, era.LatestModern: tc.modern} {
+				err := call(revision, tc.method, tc.params)
+				if (err != nil) != refused || err != nil && (!errors.Is(err, bridge.ErrDrained) || !errors.Is(err, bridge.ErrUnavailable) || bridge.RetryAfter(err) != time.Minute) {
+					t.Errorf("%s: %s %s: %v", revision, tc.method, tc.params, err)
+				}
 			}
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := call("tools/call", `{"name":"x"}`); err != nil || s.Now() != nil {
+		if err := call(legacy, "tools/call", `{"name":"x"}`); err != nil || s.Now() != nil {
 			t.Errorf("after its time: %v", err)
 		}
 		s.Set(&Order{})
-		if err := call("tools/call", "{}"); err == nil || bridge.RetryAfter(err) != 0 {
+		if err := call(legacy, "tools/call", "{}"); err == nil || bridge.RetryAfter(err) != 0 {
 			t.Errorf("without an end: %v", err)
 		}
 		time.Sleep(100 * time.Hour)

@@ -187,11 +187,12 @@ func (s *Server) Calls() int64 { return s.calls.Load() }
 const settle = time.Second
 
 // Drain waits until none of them is under way, for as long as within, and not beyond ctx.
-func (s *Server) Drain(ctx context.Context, within time.Duration) {
+// begun says whether there are calls for it that have not come that far; it may be nil.
+func (s *Server) Drain(ctx context.Context, within time.Duration, begun func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))
 	defer cancel()
 	_ = pause.For(ctx, settle) // who has found it a moment ago is not counted yet
-	for s.Calls() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
+	for (s.Calls() > 0 || begun != nil && begun()) && pause.For(ctx, 20*time.Millisecond) == nil {
 	}
 }
 

@@ -1,0 +1,65 @@
+// Package deliver makes what is put on the streams of clients, and delivers what there is to
+// say to clients that have no session.
+package deliver
+
+import (
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/replay"
+	"github.com/mcp-bridge/bridge/jsonrpc"
+)
+
+// Notification makes the event of a notification.
+func Notification(n *jsonrpc.Message) replay.Event {
+	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
+	if e.Key = list.Changed(n); n.Method == "notifications/tasks" { // which says all of the task
+		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
+	}
+	return e
+}
+
+// Answer makes the event of an answer, and releases it: its room is the event's now.
+func Answer(a *jsonrpc.Message) replay.Event {
+	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true, Answers: a.ID}
+	e.Free = a.TakeRelease()
+	a.Release()
+	return e
+}
+
+// Stateless is the Client of a call of a client without a session.
+type Stateless struct {
+	Back         bridge.Stream
+	Subscription []byte        // the id of the request, raw, if it is a subscription
+	Changes      *list.Changes // that it is told of, if it is a subscription
+}
+
+var _ bridge.Client = (*Stateless)(nil)
+
+// Notify passes on what belongs to the call. What belongs to a subscription says so.
+func (c *Stateless) Notify(n *jsonrpc.Message) {
+	if c.Subscription == nil {
+		c.Back.Send(Notification(n))
+		return
+	}
+	if what := list.Changed(n); what != "" {
+		c.Changes.Tell(what, n)
+		return
+	}
+	c.Tell(n)
+}
+
+// Tell passes on what belongs to the subscription.
+func (c *Stateless) Tell(n *jsonrpc.Message) {
+	c.Back.Send(Notification(list.Tagged(n, c.Subscription)))
+}
+
+// Ask refuses: nobody asks a client without a session.
+func (c *Stateless) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
+	return nil
+}
+
+// Gone is of no interest: the call itself fails.
+func (c *Stateless) Gone(error) {}
