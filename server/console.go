@@ -28,14 +28,15 @@ type process struct {
 	MaxConnections int64  `json:"max_connections"`
 }
 
-// showStatus says how the bridge fares; where it is asked for, with the memory of children.
+// showStatus says how the bridge fares; where it is asked for, with what its children use.
 func (s *Server) showStatus(c *admin.Call) (any, error) {
 	out := s.overview(&c.Caller)
 	if c.Look && c.Query.Get("memory") == "true" {
-		used := conns.Memory()
+		used := conns.Usage()
 		for i := range out.Servers {
 			if _, _, of, _ := s.b.Operated(out.Servers[i].Name); of != nil {
-				out.Servers[i].RSS = of.RSS(used)
+				use := of.Use(used)
+				out.Servers[i].RSS, out.Servers[i].CPU = use.RSS, use.CPU.Milliseconds()
 			}
 		}
 	}
@@ -116,7 +117,7 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 		return out, nil
 	}
 	if _, _, of, _ := s.b.Operated(name); of != nil {
-		out.Connections = of.List(conns.Memory())
+		out.Connections = of.List(conns.Usage())
 	}
 	if s.reloader != nil {
 		if text, err := admin.FileText(s.reloader); err == nil {

@@ -66,8 +66,10 @@ type state struct {
 	// of the last calls, and 95 of 100; not there unless somebody looks at calls.
 	P50 *float64 `json:"p50_ms,omitempty"`
 	P95 *float64 `json:"p95_ms,omitempty"`
-	// RSS is how much memory its child processes use, if that was asked for.
+	// RSS and CPU are how much memory its child processes use, and how much processor time
+	// they have had, if that was asked for.
 	RSS         int64  `json:"rss_bytes,omitempty"`
+	CPU         int64  `json:"cpu_ms,omitempty"`
 	Queued      int    `json:"queued,omitempty"`
 	Parked      int    `json:"parked_calls,omitempty"`
 	Connections int    `json:"connections"`

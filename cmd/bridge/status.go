@@ -326,6 +326,7 @@ type topState struct {
 		P50                                      *float64 `json:"p50_ms"`
 		P95                                      *float64 `json:"p95_ms"`
 		RSS                                      int64    `json:"rss_bytes"`
+		CPU                                      int64    `json:"cpu_ms"`
 		Drained                                  *struct{ By string }
 	}
 }
@@ -412,16 +413,16 @@ func (s *topState) text(c *topCalls, now time.Time, rate string, width int) stri
 		out = "not ready: " + visible.Text(s.Reason)
 	}
 	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", s.Bridge.Sessions, s.Bridge.Calls, s.Bridge.Connections, rate, s.Process.Memory>>20)
-	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "BREAKER", "REASON"}}
+	t := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "CPU", "BREAKER", "REASON"}}
 	for _, one := range s.Servers {
-		memory := ""
+		memory, cpu := "", ""
 		if one.RSS > 0 {
-			memory = fmt.Sprintf("%d MiB", one.RSS>>20)
+			memory, cpu = fmt.Sprintf("%d MiB", one.RSS>>20), (time.Duration(one.CPU) * time.Millisecond).Round(100*time.Millisecond).String()
 		}
 		if one.Drained != nil {
 			one.State += ", drained"
 		}
-		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, one.Breaker, visible.Text(one.Reason))
+		t.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, cpu, one.Breaker, visible.Text(one.Reason))
 	}
 	out += t.Format("", width, nil)
 	if len(c.Under) > 0 {

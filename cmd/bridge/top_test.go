@@ -76,15 +76,15 @@ func TestTopText(t *testing.T) {
 	var s topState
 	var c topCalls
 	for text, into := range map[string]any{
-		`{"ready":false,"reason":"no server works","bridge":{"sessions":2,"calls":1,"connections":3},"process":{"memory_bytes":65011712,"calls_total":9},"servers":[{"name":"one","state":"failing","reason":"it is \u202eaway","circuit_breaker":"open","p50_ms":8.2,"p95_ms":41.6,"rss_bytes":63963136,"drained":{"by":"ops"}}]}`: &s,
-		`{"under_way":[{"server":"one","method":"tools/call","name":"x","principal":"dev","session":"1f0c9a7e","began":"2026-01-01T00:00:00Z"}],"failures":[{"server":"one","method":"tools/call","took_ms":12.4,"outcome":"lost","error":"gone"}]}`:                                                                                &c,
+		`{"ready":false,"reason":"no server works","bridge":{"sessions":2,"calls":1,"connections":3},"process":{"memory_bytes":65011712,"calls_total":9},"servers":[{"name":"one","state":"failing","reason":"it is \u202eaway","circuit_breaker":"open","p50_ms":8.2,"p95_ms":41.6,"rss_bytes":63963136,"cpu_ms":92340,"drained":{"by":"ops"}}]}`: &s,
+		`{"under_way":[{"server":"one","method":"tools/call","name":"x","principal":"dev","session":"1f0c9a7e","began":"2026-01-01T00:00:00Z"}],"failures":[{"server":"one","method":"tools/call","took_ms":12.4,"outcome":"lost","error":"gone"}]}`:                                                                                               &c,
 	} {
 		if err := json.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := s.text(&c, c.Under[0].Began.Add(90e9), ", 1.5 calls/s", 0)
-	for _, want := range []string{"not ready: no server works; 2 sessions, 1 calls, 3 connections, 1.5 calls/s, 62 MiB", `it is \u202eaway`, "open", "1m30s", "1f0c9a7e", "12 ms", "lost", "8 ms", "42 ms", "61 MiB", "failing, drained"} {
+	for _, want := range []string{"not ready: no server works; 2 sessions, 1 calls, 3 connections, 1.5 calls/s, 62 MiB", `it is \u202eaway`, "open", "1m30s", "1f0c9a7e", "12 ms", "lost", "8 ms", "42 ms", "61 MiB", "1m32.3s", "failing, drained"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}

@@ -91,17 +91,27 @@ type Status struct {
 	Opened    time.Time `json:"opened"`
 	// RSS is how many bytes of memory the child process and its group use; 0 where that is
 	// not known.
-	RSS   int64 `json:"rss_bytes,omitempty"`
+	RSS int64 `json:"rss_bytes,omitempty"`
+	// CPU is how much processor time they have had since they were started, and what they
+	// have started and seen end; likewise.
+	CPU   int64 `json:"cpu_ms,omitempty"`
 	Calls int   `json:"calls"` // under way
 }
 
-// Used is how many bytes of memory groups of processes use, by the id of the group.
-type Used map[int]int64
+// Use is what a group of processes uses.
+type Use struct {
+	RSS int64         // bytes of memory
+	CPU time.Duration // of processors, so far
+}
 
-// RSS returns how much memory the child processes use together; 0 if that is not known.
-func (c *Connections) RSS(used Used) (sum int64) {
+// Used is what groups of processes use, by the id of the group.
+type Used map[int]Use
+
+// Use returns what the child processes use together; nothing if that is not known.
+func (c *Connections) Use(used Used) (sum Use) {
 	for _, o := range c.all() {
-		sum += used[o.pid]
+		sum.RSS += used[o.pid].RSS
+		sum.CPU += used[o.pid].CPU
 	}
 	return sum
 }
@@ -112,7 +122,7 @@ func (c *Connections) List(used Used) []Status {
 	for _, o := range c.all() {
 		row := Status{
 			ID: strconv.FormatUint(o.id, 10), Pid: o.pid, For: o.kind, Principal: o.from.Principal, Client: Client(o.from),
-			Opened: o.opened, Calls: o.conn.Load(), RSS: used[o.pid],
+			Opened: o.opened, Calls: o.conn.Load(), RSS: used[o.pid].RSS, CPU: used[o.pid].CPU.Milliseconds(),
 		}
 		if s := o.Server(); s != nil {
 			row.Revision = s.Revision

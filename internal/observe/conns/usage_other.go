@@ -2,5 +2,5 @@
 
 package conns
 
-// Memory returns nothing: what processes use is told on Linux only.
-func Memory() Used { return nil }
+// Usage returns nothing: what processes use is told on Linux only.
+func Usage() Used { return nil }

@@ -4,13 +4,16 @@ import { html } from './dom.js';
 import { Page, to } from './page.js';
 import { age, badge, fault, table, time } from './parts.js';
 import { breaker, speaks, times } from './overview.js';
-import { bytes, duration } from './text.js';
+import { bytes, duration, share } from './text.js';
 
 class ServerPage extends Page {
   /** @type {any} */
   #detail = undefined;
   /** @type {any} */
   #error = undefined;
+  /** @type {{at: number, connections: any[]}|undefined} */
+  #before = undefined;
+  #at = 0;
   /** @type {any} */
   #timer;
 
@@ -27,7 +30,10 @@ class ServerPage extends Page {
   async #ask() {
     clearTimeout(this.#timer);
     try {
-      this.#detail = await get(`servers/${part(this.route.rest[0])}`);
+      const detail = await get(`servers/${part(this.route.rest[0])}`);
+      this.#before = this.#detail && { at: this.#at, connections: this.#detail.connections ?? [] };
+      this.#detail = detail;
+      this.#at = performance.now();
       this.#error = undefined;
     } catch (e) {
       this.#error = e;
@@ -59,11 +65,18 @@ class ServerPage extends Page {
         ${fact('drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
         ${fact('last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
       </dl>
-      ${connections ? html`<h2>Connections</h2>${connections.length ? table('connections', ['id', 'process', 'for', 'client', 'revision', 'open', 'memory', 'calls', ''], connections.map((/** @type {any} */ c) => html`<tr key=${c.id}>
-        <td>${c.id}</td><td>${c.pid ?? '–'}</td><td>${c.for} ${c.principal ?? ''}</td><td>${c.client ?? '–'}</td><td>${c.revision ?? '–'}</td><td>${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${c.calls}</td>
+      ${connections ? html`<h2>Connections</h2>${connections.length ? table('connections', ['id', 'process', 'for', 'client', 'revision', 'open', 'memory', 'CPU time', 'calls', ''], connections.map((/** @type {any} */ c) => html`<tr key=${c.id}>
+        <td>${c.id}</td><td>${c.pid ?? '–'}</td><td>${c.for} ${c.principal ?? ''}</td><td>${c.client ?? '–'}</td><td>${c.revision ?? '–'}</td><td>${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
         <td>${this.store.can('servers/{}/connections/{}/stop') ? html`<act-button .label=${'stop'} .path=${`servers/${part(name)}/connections/${part(c.id)}/stop`} .confirm=${'Stop this connection? Its calls end without an answer.'} @acted=${() => this.#ask()}></act-button>` : ''}</td>
       </tr>`)) : html`<p>There is none.</p>`}` : ''}
       ${settings ? html`<h2>Settings</h2><long-text .text=${settings}></long-text>` : ''}`];
+  }
+
+  /** The processor time of a connection's processes, and their share since the last look. @param {any} c */
+  #cpu(c) {
+    if (c.cpu_ms === undefined) return '–';
+    const was = this.#before?.connections.find((/** @type {any} */ o) => o.id === c.id);
+    return `${duration(c.cpu_ms)}${was && this.#before ? ` (${share(was.cpu_ms ?? 0, c.cpu_ms, this.#at - this.#before.at)})` : ''}`;
   }
 
   /** @param {string} name @param {any} s */

@@ -41,6 +41,9 @@ export function duration(ms) {
   return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
 }
 
+/** How much of a processor was used, of its time before and now. @param {number} before @param {number} now @param {number} within */
+export const share = (before, now, within) => `${within > 0 ? Math.max(0, Math.round((100 * (now - before)) / within)) : 0} %`;
+
 /**
  * How long ago something was.
  * @param {string|undefined} at

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { passes, terms } from '../assets/filter.js';
 import { Draft, Exact, exact, parse, same, stringify } from '../assets/json.js';
 import { apply, empty, mostRows, rates } from '../assets/store.js';
-import { bytes, duration, link, notWhole, visible } from '../assets/text.js';
+import { bytes, duration, link, notWhole, share, visible } from '../assets/text.js';
 import { expand, variables } from '../assets/uri-template.js';
 
 test('JSON keeps its digits', () => {
@@ -44,6 +44,7 @@ test('hidden characters', () => {
 test('sizes, durations, links', () => {
   assert.deepEqual([0, 1023, 1024, 15000, 5e6, 7e9].map(bytes), ['0 B', '1023 B', '1.0 KB', '15 KB', '4.8 MB', '6.5 GB']);
   assert.deepEqual([0.25, 12.6, 999, 1500, 90000, 600000, 1e7, 4e8].map(duration), ['0.3 ms', '13 ms', '999 ms', '1.5 s', '90 s', '10 min', '3 h', '5 d']);
+  assert.deepEqual([share(100, 400, 3000), share(100, 50, 3000), share(0, 6000, 3000), share(0, 1, 0)], ['10 %', '0 %', '200 %', '0 %']);
   assert.equal(bytes(undefined), '–');
   assert.equal(link('https://a.example/b'), 'https://a.example/b');
   for (const bad of ['javascript:alert(1)', 'ftp://x', 'x', 'data:,x', 'file:///a', 'ui://app']) assert.equal(link(bad), undefined, bad);
