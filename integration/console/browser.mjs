@@ -410,8 +410,16 @@ await step('a call is saved in the browser, and found again', async () => {
   assert.equal(await field('path').inputValue(), 'saved.txt');
   await page.getByText('the same in a terminal').click();
   await see(/mcp-bridge call '.*\/odd\/mcp' 'erase' --json '\{"path":"saved.txt"\}'/);
+  const [file] = await Promise.all([page.waitForEvent('download'), button('export').click()]);
+  const saves = await file.path();
+  assert.deepEqual(JSON.parse(fs.readFileSync(saves, 'utf8')).calls, [{ name: 'erase <b>it</b>', server: 'odd', tool: 'erase', revision: '2025-11-25', arguments: { path: 'saved.txt' } }]);
   await button('remove erase <b>it</b>').click();
-  await page.getByText('1 saved calls').waitFor({ state: 'detached' });
+  await page.getByText('0 saved calls').waitFor();
+  await page.getByLabel('import', { exact: true }).setInputFiles({ name: 'calls.json', mimeType: 'application/json', buffer: fs.readFileSync(saves) });
+  await see('1 calls of calls.json are saved.');
+  await page.getByText('1 saved calls').waitFor();
+  await button('remove erase <b>it</b>').click();
+  await page.getByText('0 saved calls').waitFor();
 });
 
 await step('traffic', async () => {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type try struct {
 func newCall(f *clientFlags) *cobra.Command {
 	var t try
 	var dry bool
+	var saved string
 	c := &cobra.Command{
 		Use:   "call [flags] TARGET TOOL [key=value ...]",
 		Short: "Call a tool of a server",
@@ -44,24 +46,34 @@ tool's schema:
 Server requests (sampling, elicitation, roots) are shown on the terminal; without
 one they are cancelled. A tool that can only run as a task is run as one and waited for.
 Ctrl-C cancels the call.
+
+With --saved FILE the calls are those of a file, which the console writes ("export").
+Each goes to the server of its name in the configuration file, or all go to TARGET
+if that is given. "expect" of a call says what its answer is to be; if one is
+another, the exit code is 1. So such a file is a test.
 ` + exitHelp,
 		Example: `  mcp-bridge call files read_file path=README.md
   mcp-bridge call https://tools.example.com/mcp search query=bridge limit=5 --timeout 30s
   mcp-bridge call pets get_pet id=7 --dry-run
   mcp-bridge call files write_file --json '{"path":"a.txt","content":"hello"}'
+  mcp-bridge call --saved calls.json -c bridge.yaml
   mcp-bridge call get-tiny-image --output-dir . -- npx -y @modelcontextprotocol/server-everything`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&t.object, "json", "", "all arguments as one JSON object; @FILE reads a file, - reads stdin")
 	flags.BoolVar(&t.noCheck, "no-check", false, "call the tool even if it is not listed, or the arguments do not fit its schema")
 	flags.StringVar(&t.dir, "output-dir", "", "folder for images, audio and other binary content")
+	flags.StringVar(&saved, "saved", "", "make the calls of this file, and compare their answers with what it expects")
 	flags.BoolVar(&dry, "dry-run", false, "print the HTTP request that the call would send, with secrets masked, and send nothing; for servers of the kind rest")
 	call := f.runE(action{
 		prepare: func(rest []string) error { return t.prepare(c, f, rest) },
 		do:      func(ctx context.Context, c *client) error { return c.call(ctx, &t) },
 	})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if dry {
+		switch {
+		case saved != "":
+			return f.replay(cmd, args, saved, t.noCheck)
+		case dry:
 			return f.dryRun(cmd, args, &t)
 		}
 		return call(cmd, args)
@@ -134,11 +146,12 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// call calls the tool.
-func (c *client) call(ctx context.Context, t *try) error {
+// answer calls the tool and returns its answer, whether that is an error of the tool's, and how
+// long it took.
+func (c *client) answer(ctx context.Context, t *try) (raw json.RawMessage, failed bool, took time.Duration, err error) {
 	_, tools, err := c.listTools(ctx)
 	if err != nil {
-		return err
+		return nil, false, 0, err
 	}
 	input, asTask := gjson.Result{}, false
 	if tool, err := find("tool", tools, t.tool); err == nil {
@@ -146,27 +159,26 @@ func (c *client) call(ctx context.Context, t *try) error {
 		asTask = c.tasks && tool.Get("execution.taskSupport").String() == "required"
 	} else if searches(tools) {
 		if input, err = c.operation(ctx, t.tool); err != nil && !t.noCheck {
-			return err
+			return nil, false, 0, err
 		}
 	} else if !t.noCheck {
-		return err
+		return nil, false, 0, err
 	}
 	s := arguments.Of(input)
 	args := t.args
 	if args == nil {
 		if args, err = s.Build(t.pairs); err != nil {
-			return err
+			return nil, false, 0, err
 		}
 	}
 	if !t.noCheck {
 		if err := s.Check(fmt.Sprintf("the tool %q", t.tool), args); err != nil {
-			return err
+			return nil, false, 0, err
 		}
 	}
 	params := &mcp.CallToolParams{Name: t.tool, Arguments: args}
 	params.SetProgressToken("call") // also with --quiet: progress keeps the call from timing out
-	var raw json.RawMessage
-	failed := false
+	began := time.Now()
 	if asTask {
 		raw, failed, err = c.callAsTask(ctx, params)
 	} else {
@@ -175,11 +187,20 @@ func (c *client) call(ctx context.Context, t *try) error {
 			return err
 		})
 	}
+	took = time.Since(began)
 	c.status.clear()
 	if err != nil {
-		return c.visits(err)
+		return nil, false, took, c.visits(err)
 	}
-	failed = failed || gjson.GetBytes(raw, "isError").Bool()
+	return raw, failed || gjson.GetBytes(raw, "isError").Bool(), took, nil
+}
+
+// call calls the tool and prints its answer.
+func (c *client) call(ctx context.Context, t *try) error {
+	raw, failed, _, err := c.answer(ctx, t)
+	if err != nil {
+		return err
+	}
 	if c.flags.json {
 		if err := c.printJSON(raw); err != nil || !failed {
 			return err

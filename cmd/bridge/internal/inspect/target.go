@@ -45,28 +45,36 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 	default:
 		c, err = flags.Target(file, given, targetForms, t.name)
 	}
-	if err != nil {
-		return nil, "", err
+	if err == nil {
+		err = t.flags.tune(c)
 	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case t.command == nil && t.name == "":
+		return c, "", nil
+	}
+	return c, c.Servers[0].Name, nil
+}
+
+// tune has the configuration be as the other flags want it.
+func (f *clientFlags) tune(c *config.Config) error {
 	for i := range c.Servers {
 		s := &c.Servers[i]
-		if t.flags.changed("timeout") { // otherwise the file's own
-			s.Timeout = t.flags.timeout
+		if f.changed("timeout") { // otherwise the file's own
+			s.Timeout = f.timeout
 			s.MaxTimeout = max(s.MaxTimeout, s.Timeout)
 			s.HandshakeTimeout = max(s.HandshakeTimeout, s.Timeout)
 		}
-		if t.flags.changed("handshake-timeout") {
-			s.HandshakeTimeout = t.flags.handshake
+		if f.changed("handshake-timeout") {
+			s.HandshakeTimeout = f.handshake
 		}
 	}
 	c.Access, c.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
 	if err := c.Validate(); err != nil {
-		return nil, "", exit.With(exit.Usage, err)
+		return exit.With(exit.Usage, err)
 	}
-	if t.command == nil && t.name == "" {
-		return c, "", nil
-	}
-	return c, c.Servers[0].Name, nil
+	return nil
 }
 
 // useless refuses flags that the target has no use for: they would seem to

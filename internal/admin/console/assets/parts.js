@@ -114,6 +114,16 @@ customElements.define('act-button', ActButton);
 /** A button that copies a text. @param {string} label @param {string} text */
 export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(text).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
 
+/** Has the browser save a text as a file. @param {string} name @param {string[]} parts */
+export function download(name, parts) {
+  const address = URL.createObjectURL(new Blob(parts, { type: 'application/octet-stream' }));
+  const a = document.createElement('a');
+  a.href = address;
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
 /** A call for a terminal. @param {string} server * is all as one @param {string} tool @param {string} args JSON */
 export function command(server, tool, args) {
   const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;

@@ -1,7 +1,10 @@
-// Calls that somebody has saved. They are kept in the browser only, for each caller by itself.
+// Calls that somebody has saved. They are kept in the browser only, for each caller by itself. A
+// file has them for others, and for 'mcp-bridge call --saved'.
+import { parse, stringify } from './json.js';
+import { modern, revisions } from './mcp.js';
 import { to } from './page.js';
 
-/** @typedef {{name: string, server: string, tool: string, revision: string, arguments: string}} Saved */
+/** @typedef {{name: string, server: string, tool: string, revision: string, arguments: string, expect?: string}} Saved */
 
 const most = 100;
 const mostText = 65536;
@@ -20,11 +23,39 @@ export function saved(who) {
 }
 
 /** Saves a call, in the place of one with the same name. @param {string} who @param {Saved} call */
-export function save(who, call) {
-  if (call.arguments.length > mostText) throw new Error('The arguments are too long to be saved.');
-  const others = saved(who).filter((c) => c.name !== call.name);
-  if (others.length >= most) throw new Error(`${most} calls are saved already: remove some first.`);
-  localStorage.setItem(place(who), JSON.stringify([...others, call].sort((a, b) => (a.name < b.name ? -1 : 1))));
+export const save = (who, call) => keep(who, [call]);
+
+/** Saves all of them, or none. @param {string} who @param {Saved[]} calls */
+function keep(who, calls) {
+  const all = new Map(saved(who).map((c) => [c.name, c]));
+  for (const call of calls) {
+    if (call.arguments.length + (call.expect?.length ?? 0) > mostText) throw new Error(`The arguments are too long to be saved: ${call.name}.`);
+    all.set(call.name, call);
+  }
+  if (all.size > most) throw new Error(`More than ${most} calls cannot be saved: remove some first.`);
+  localStorage.setItem(place(who), JSON.stringify([...all.values()].sort((a, b) => (a.name < b.name ? -1 : 1))));
+}
+
+/** The file that has these calls. @param {Saved[]} calls */
+export const exported = (calls) => `${stringify({ calls: calls.map(({ arguments: args, expect, ...c }) => ({ ...c, arguments: parse(args), expect: expect === undefined ? undefined : parse(expect) })) }, 2)}\n`;
+
+/** @param {any} v */
+const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v) && v.text === undefined;
+
+/** Saves the calls of such a file, and says how many they are. @param {string} who @param {string} text */
+export function imported(who, text) {
+  let calls;
+  try { calls = parse(text)?.calls; } catch { /* it is no JSON */ }
+  if (!Array.isArray(calls)) throw new Error('The file has no list of "calls", as export writes it.');
+  keep(who, calls.map((c, i) => {
+    for (const m of ['server', 'tool']) if (typeof c?.[m] !== 'string' || !c[m]) throw new Error(`Call ${i + 1}: "${m}" is missing.`);
+    if (c.arguments !== undefined && !isObject(c.arguments)) throw new Error(`Call ${i + 1}: "arguments" must be an object.`);
+    return {
+      name: typeof c.name === 'string' && c.name ? c.name : c.tool, server: c.server, tool: c.tool, revision: revisions.includes(c.revision) ? c.revision : modern,
+      arguments: stringify(c.arguments ?? {}), ...(isObject(c.expect) ? { expect: stringify(c.expect) } : {}),
+    };
+  }));
+  return calls.length;
 }
 
 /** @param {string} who @param {string} name */

@@ -3,7 +3,7 @@ import { html } from './dom.js';
 import { passes, terms } from './filter.js';
 import { parse, stringify } from './json.js';
 import { Page } from './page.js';
-import { badge, copy } from './parts.js';
+import { badge, copy, download } from './parts.js';
 import { bytes, clock, duration } from './text.js';
 
 /** @param {any} m what the filter knows of a message */
@@ -79,13 +79,6 @@ function spread(text) {
 }
 
 /** Saves messages as lines of JSON. @param {any[]} rows */
-function save(rows) {
-  const address = URL.createObjectURL(new Blob(rows.map(({ n, ...m }) => `${JSON.stringify(m)}\n`), { type: 'application/octet-stream' }));
-  const a = document.createElement('a');
-  a.href = address;
-  a.download = 'traffic.jsonl';
-  a.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
-}
+const save = (rows) => download('traffic.jsonl', rows.map(({ n, ...m }) => `${JSON.stringify(m)}\n`));
 
 customElements.define('page-traffic', Traffic);

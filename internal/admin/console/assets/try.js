@@ -5,9 +5,9 @@ import { root } from './api.js';
 import { html } from './dom.js';
 import { Client, legacy, modern, revisions } from './mcp.js';
 import { Page, to } from './page.js';
-import { fault } from './parts.js';
+import { download, fault } from './parts.js';
 import { parse, stringify } from './json.js';
-import { addressOf, saved, unsave } from './saved.js';
+import { addressOf, exported, imported, saved, unsave } from './saved.js';
 import './try-item.js';
 
 /** The name under which all servers are one. */
@@ -28,6 +28,7 @@ class Try extends Page {
   #lists = {};
   /** @type {Record<string, any>} */
   #faults = {};
+  #taken = '';
   #error = /** @type {any} */ (undefined);
   #opening = false;
   /** What the client says it can. */
@@ -157,7 +158,18 @@ class Try extends Page {
   #saved() {
     const who = this.store.me?.principal ?? '';
     const all = saved(who).filter((c) => !this.server || c.server === this.server);
-    return all.length ? html`<details class="card"><summary>${all.length} saved calls</summary><ul class="entries">${all.map((c) => html`<li key=${c.name}><a href=${addressOf(c)}>${c.name}</a> <span class="quiet">${c.server} ${c.tool}</span> <button type="button" class="small" aria-label=${`remove ${c.name}`} @click=${() => { unsave(who, c.name); this.update(); }}>remove</button></li>`)}</ul></details>` : '';
+    const take = async (/** @type {any} */ e) => {
+      const [file] = e.target.files;
+      try {
+        this.#taken = `${imported(who, await file.text())} calls of ${file.name} are saved.`;
+      } catch (wrong) {
+        this.#taken = `${file.name}: ${/** @type {Error} */ (wrong).message}`;
+      }
+      e.target.value = '';
+      this.update();
+    };
+    return html`<details class="card"><summary>${all.length} saved calls</summary><ul class="entries">${all.map((c) => html`<li key=${c.name}><a href=${addressOf(c)}>${c.name}</a> <span class="quiet">${c.server} ${c.tool}</span> <button type="button" class="small" aria-label=${`remove ${c.name}`} @click=${() => { unsave(who, c.name); this.update(); }}>remove</button></li>`)}</ul>
+      <div class="actions">${all.length ? html`<button type="button" @click=${() => download('calls.json', [exported(all)])}>export</button>` : ''}<label for="import">import</label><input id="import" type="file" accept=".json,application/json" @change=${take} /><span role="status">${this.#taken}</span></div></details>`;
   }
 
   #body() {
