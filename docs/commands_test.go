@@ -193,6 +193,13 @@ cd %[2]s && exec %[3]s "$@"
 		w.environment = append(w.environment, name+"="+strings.TrimSpace(string(out)))
 	}
 	remote := w.start(t, "everything streamableHttp -port 0")
+	for _, p := range pages(t) {
+		for _, b := range p.blocks() {
+			if b.language == "json" && strings.Contains(b.text, `"calls": [`) {
+				write(t, filepath.Join(dir, "calls.json"), b.text, 0o600)
+			}
+		}
+	}
 	write(t, filepath.Join(dir, "bridge.yaml"), "servers:\n  files: { stdio: { command: npx } }\n  search: { http: { url: \""+remote+"/mcp\" } }\n", 0o600)
 	w.replace = strings.NewReplacer("https://tools.example.com", remote, "http://127.0.0.1:8808", w.start(t, "mcp-bridge run --listen 127.0.0.1:0 -- everything stdio"))
 	return w
