@@ -261,7 +261,7 @@ func matches(selector, labels map[string]string) bool {
 func faults(made []object) (found []string) {
 	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	deployments := all[apps.Deployment](made)
-	if len(deployments) != 1 {
+	if n := len(deployments); n != 1 && (n != 2 || deployments[1].Name != deployments[0].Name+"-worker") {
 		return []string{fmt.Sprintf("there are %d deployments", len(deployments))}
 	}
 	d := deployments[0]
@@ -272,11 +272,21 @@ func faults(made []object) (found []string) {
 			ports[p.Name] = p.ContainerPort
 		}
 	}
-	if !matches(d.Spec.Selector.MatchLabels, pod.Labels) {
-		fault("the deployment does not select its pods")
+	// Who selects pods: those of the clients, or the workers, and never both.
+	selects := func(name string, selector map[string]string) bool {
+		if !strings.HasSuffix(name, "-worker") {
+			return matches(selector, pod.Labels) && (len(deployments) == 1 || !matches(selector, deployments[1].Spec.Template.Labels))
+		}
+		return len(deployments) == 2 && matches(selector, deployments[1].Spec.Template.Labels) && !matches(selector, pod.Labels)
+	}
+	for _, d := range deployments {
+		if !selects(d.Name, d.Spec.Selector.MatchLabels) {
+			fault("the deployment does not select its pods")
+		}
+		found = append(found, podFaults(made, d.Spec.Template.Spec)...)
 	}
 	for _, s := range all[core.Service](made) {
-		if !matches(s.Spec.Selector, pod.Labels) {
+		if !selects(s.Name, s.Spec.Selector) {
 			fault("Service %s does not select the pods", s.Name)
 		}
 		for _, p := range s.Spec.Ports {
@@ -286,7 +296,7 @@ func faults(made []object) (found []string) {
 		}
 	}
 	for _, p := range all[networking.NetworkPolicy](made) {
-		if !matches(p.Spec.PodSelector.MatchLabels, pod.Labels) {
+		if !selects(p.Name, p.Spec.PodSelector.MatchLabels) {
 			fault("the NetworkPolicy does not select the pods")
 		}
 		for _, in := range p.Spec.Ingress {
@@ -301,7 +311,7 @@ func faults(made []object) (found []string) {
 		}
 	}
 	for _, p := range all[policy.PodDisruptionBudget](made) {
-		if !matches(p.Spec.Selector.MatchLabels, pod.Labels) {
+		if !selects(p.Name, p.Spec.Selector.MatchLabels) {
 			fault("the PodDisruptionBudget does not select the pods")
 		}
 	}
@@ -349,23 +359,6 @@ func faults(made []object) (found []string) {
 			fault("MCPServer %s leads to %+v, which is no service", m.Metadata.Name, ref)
 		}
 	}
-	mounted := map[string]bool{}
-	for _, v := range pod.Spec.Volumes {
-		mounted[v.Name] = true
-		if v.ConfigMap != nil && !slices.ContainsFunc(made, func(o object) bool { return o.kind == "ConfigMap" && o.name == v.ConfigMap.Name }) && v.ConfigMap.Name != "my-bridge" {
-			fault("the volume %s is of ConfigMap %s, which is not there", v.Name, v.ConfigMap.Name)
-		}
-	}
-	for _, c := range pod.Spec.Containers {
-		for _, m := range c.VolumeMounts {
-			if !mounted[m.Name] {
-				fault("container %s mounts %s, which is no volume", c.Name, m.Name)
-			}
-		}
-		if c.Name == "mcp-bridge" {
-			found = append(found, container(c, pod.Spec)...)
-		}
-	}
 	for _, c := range all[core.ConfigMap](made) {
 		for name, text := range c.Data {
 			for _, m := range secretText.FindAllStringSubmatch(text, -1) {
@@ -373,6 +366,29 @@ func faults(made []object) (found []string) {
 					fault("ConfigMap %s: %s has what looks like a secret: %s", c.Name, name, m[0])
 				}
 			}
+		}
+	}
+	return found
+}
+
+// podFaults returns what is wrong with a pod.
+func podFaults(made []object, pod core.PodSpec) (found []string) {
+	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	mounted := map[string]bool{}
+	for _, v := range pod.Volumes {
+		mounted[v.Name] = true
+		if v.ConfigMap != nil && !slices.ContainsFunc(made, func(o object) bool { return o.kind == "ConfigMap" && o.name == v.ConfigMap.Name }) && v.ConfigMap.Name != "my-bridge" {
+			fault("the volume %s is of ConfigMap %s, which is not there", v.Name, v.ConfigMap.Name)
+		}
+	}
+	for _, c := range pod.Containers {
+		for _, m := range c.VolumeMounts {
+			if !mounted[m.Name] {
+				fault("container %s mounts %s, which is no volume", c.Name, m.Name)
+			}
+		}
+		if c.Name == "mcp-bridge" {
+			found = append(found, container(c, pod)...)
 		}
 	}
 	return found
@@ -422,7 +438,7 @@ func release(t *testing.T, file, more string) []object {
 	return made
 }
 
-var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml", "oauth-values.yaml"}
+var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml", "oauth-values.yaml", "workers-values.yaml"}
 
 // Each file of values makes objects that Kubernetes knows, and that fit each other.
 func TestObjects(t *testing.T) {
@@ -495,6 +511,10 @@ func TestRefused(t *testing.T) {
 		{"minimal-values.yaml", "autoscaling: { enabled: true }", "cluster.enabled with Redis"},
 		{"minimal-values.yaml", "cluster: { enabled: true }", "cluster.redis.existingSecret"},
 		{"full-values.yaml", "cluster: { port: 8808 }", "cluster.port must be another one"},
+		{"workers-values.yaml", "cluster: { enabled: false }\nreplicas: 1", "workers.enabled needs cluster.enabled"},
+		{"full-values.yaml", "workers: { enabled: true }", "no server of config has place: workers"},
+		{"full-values.yaml", "cluster: { role: worker }", "role"},
+		{"full-values.yaml", "cluster: { config: { role: front } }", "role"},
 		{"full-values.yaml", "existingConfigMap: mine", "no effect with existingConfigMap"},
 		{"minimal-values.yaml", "serviceMonitor: { enabled: true, access: nobody }", `no item of the name "nobody"`},
 		{"minimal-values.yaml", "ingress: { enabled: true }", "needs ingress.hosts"},
@@ -517,6 +537,65 @@ func TestRefused(t *testing.T) {
 		if _, err := objects(t, load(t, folder), values(t, tc.file, tc.more)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s with %s: %v, want %q", tc.file, tc.more, err, tc.want)
 		}
+	}
+}
+
+// Workers are pods of their own, which clients do not reach: as the others, but for their
+// role, and for what is set for them.
+func TestWorkers(t *testing.T) {
+	for more, roles := range map[string][2]string{"": {"front", "worker"}, "cluster: { role: all }": {"all", "worker"}} {
+		made := release(t, "workers-values.yaml", more)
+		deployments, policies := all[apps.Deployment](made), all[networking.NetworkPolicy](made)
+		if len(deployments) != 2 || len(policies) != 2 {
+			t.Fatalf("%d deployments, %d policies", len(deployments), len(policies))
+		}
+		for i, d := range deployments {
+			pod := d.Spec.Template.Spec
+			c := pod.Containers[0]
+			role := ""
+			for _, e := range c.Env {
+				if e.Name == "CLUSTER_ROLE" {
+					role = e.Value
+				}
+			}
+			got := fmt.Sprintln(d.Name, *d.Spec.Replicas, role, c.Image, c.Resources.Requests.Cpu(), c.Resources.Requests.Memory(), pod.NodeSelector)
+			want := []string{
+				fmt.Sprintln("rel-mcp-bridge", 2, roles[0], "mcp-bridge:"+load(t, folder).Metadata.AppVersion, "100m", "128Mi", "map[]"),
+				fmt.Sprintln("rel-mcp-bridge-worker", 3, roles[1], "registry.example.com/mcp-bridge-node:1", "0", "4Gi", "map[pool:browsers]"),
+			}[i]
+			if got != want {
+				t.Errorf("%q: %s want %s", more, got, want)
+			}
+		}
+		if text := all[core.ConfigMap](made)[0].Data["bridge.yaml"]; !strings.Contains(text, "role: ${CLUSTER_ROLE}\n") {
+			t.Errorf("%q: the configuration is\n%s", more, text)
+		}
+		// Each reaches each, at the port for instances.
+		admits := func(peers []networking.NetworkPolicyPeer, labels map[string]string) bool {
+			return slices.ContainsFunc(peers, func(p networking.NetworkPolicyPeer) bool {
+				return p.PodSelector != nil && matches(p.PodSelector.MatchLabels, labels)
+			})
+		}
+		for _, p := range policies {
+			for _, d := range deployments {
+				in, out := false, false
+				for _, r := range p.Spec.Ingress {
+					in = in || r.Ports[0].Port.StrVal == "cluster" && admits(r.From, d.Spec.Template.Labels)
+				}
+				for _, r := range p.Spec.Egress {
+					out = out || r.Ports[0].Port.StrVal == "cluster" && admits(r.To, d.Spec.Template.Labels)
+				}
+				if !in || !out {
+					t.Errorf("%s: %s comes in: %v, is reached: %v", p.Name, d.Name, in, out)
+				}
+			}
+		}
+		if n := len(all[policy.PodDisruptionBudget](made)); n != 2 {
+			t.Errorf("%d budgets", n)
+		}
+	}
+	if made := release(t, "full-values.yaml", "cluster: { role: front }"); !strings.Contains(all[core.ConfigMap](made)[0].Data["bridge.yaml"], "role: front\n") {
+		t.Error("cluster.role alone has no effect")
 	}
 }
 

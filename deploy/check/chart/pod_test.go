@@ -519,12 +519,17 @@ func TestConfigurations(t *testing.T) {
 			if err := os.WriteFile(path, []byte(strings.ReplaceAll(maps[0].Data["bridge.yaml"], "/run/secrets/mcp-bridge", dir)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "--json", "--insecure", "-c", path)
-			c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search", "IDP_SECRET=of-the-issuer")
-			out, err := c.CombinedOutput()
-			var verdict struct{ Warnings []string }
-			if json.Unmarshal(out, &verdict); err != nil || len(verdict.Warnings) > 0 && file != "open-values.yaml" { // which is warned of
-				t.Errorf("check: %v\n%s\n%s", err, out, maps[0].Data["bridge.yaml"])
+			for _, role := range []string{"front", "worker"} { // of workers-values.yaml
+				c := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "--json", "--insecure", "-c", path)
+				c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_ROLE="+role, "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search", "IDP_SECRET=of-the-issuer")
+				out, err := c.CombinedOutput()
+				var verdict struct{ Warnings []string }
+				if json.Unmarshal(out, &verdict); err != nil || len(verdict.Warnings) > 0 && file != "open-values.yaml" { // which is warned of
+					t.Errorf("check: %v\n%s\n%s", err, out, maps[0].Data["bridge.yaml"])
+				}
+				if !strings.Contains(maps[0].Data["bridge.yaml"], "CLUSTER_ROLE") {
+					break
+				}
 			}
 		})
 	}

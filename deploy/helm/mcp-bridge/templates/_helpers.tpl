@@ -3,7 +3,7 @@
 {{- end }}
 
 {{- define "mcp-bridge.selector" -}}
-app.kubernetes.io/name: mcp-bridge
+app.kubernetes.io/name: mcp-bridge{{ if eq (.Values.role | default "") "worker" }}-worker{{ end }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -12,6 +12,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Labels as above, of the workers. */}}
+{{- define "mcp-bridge.workers" -}}
+{{- include .labels (dict "Values" (dict "role" "worker") "Chart" .root.Chart "Release" .root.Release) }}
+{{- end }}
+
+{{/* Who connects to the port for other pods: those of the bridge. */}}
+{{- define "mcp-bridge.peers" -}}
+- podSelector:
+    matchLabels: {{- include "mcp-bridge.selector" . | nindent 6 }}
+{{- if .Values.workers.enabled }}
+- podSelector:
+    matchLabels: {{- include "mcp-bridge.workers" (dict "labels" "mcp-bridge.selector" "root" .) | nindent 6 }}
+{{- end }}
 {{- end }}
 
 {{- define "mcp-bridge.account" -}}
@@ -71,6 +86,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail "cluster.port must be another one than port" }}
 {{- end }}
 {{- end }}
+{{- if $v.workers.enabled }}
+{{- if not $v.cluster.enabled }}
+{{- fail "workers.enabled needs cluster.enabled, with Redis" }}
+{{- end }}
+{{- $placed := false }}
+{{- range $v.config.servers }}{{ if eq (.place | default "here") "workers" }}{{ $placed = true }}{{ end }}{{ end }}
+{{- if not $placed }}
+{{- fail "workers.enabled, and no server of config has place: workers: the workers would run nothing" }}
+{{- end }}
+{{- end }}
 {{- range $want := list $v.serviceMonitor.access $v.ark.access }}
 {{- if $want }}
 {{- $found := false }}
@@ -112,6 +137,11 @@ the first host. */}}
 {{- end }}
 {{- if $v.cluster.enabled }}
 {{- $_ := set $c "cluster" (merge (dict "redis" "${CLUSTER_REDIS}" "secret" "${CLUSTER_SECRET}" "listen" (printf ":%d" (int $v.cluster.port)) "advertise" "${POD_IP}") $v.cluster.config) }}
+{{- if $v.workers.enabled }}
+{{- $_ := set $c.cluster "role" "${CLUSTER_ROLE}" }}
+{{- else if $v.cluster.role }}
+{{- $_ := set $c.cluster "role" $v.cluster.role }}
+{{- end }}
 {{- end }}
 {{- toYaml $c }}
 {{- end }}
@@ -164,6 +194,10 @@ httpGet:
       valueFrom: { secretKeyRef: { name: {{ $v.cluster.redis.existingSecret }}, key: {{ $v.cluster.redis.key }} } }
     - name: CLUSTER_SECRET
       valueFrom: { secretKeyRef: { name: {{ $v.cluster.secret.existingSecret }}, key: {{ $v.cluster.secret.key }} } }
+    {{- if $v.workers.enabled }}
+    - name: CLUSTER_ROLE
+      value: {{ $v.role | default $v.cluster.role | default "front" }}
+    {{- end }}
     {{- end }}
     {{- with $v.env }}{{ toYaml . | nindent 4 }}{{ end }}
   {{- with $v.envFrom }}
