@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -216,53 +215,13 @@ func TestClusterCursors(t *testing.T) {
 	}
 }
 
-// slowly is a store whose answers take so much longer.
-func slowly(t *testing.T, store *redistest.Server, by time.Duration) *redistest.Server {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", store.Address)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			go func() {
-				_, _ = io.Copy(out, in)
-				out.Close()
-			}()
-			go func() {
-				defer in.Close()
-				b := make([]byte, 64<<10)
-				for {
-					n, err := out.Read(b)
-					if err != nil {
-						return
-					}
-					<-time.After(by)
-					if _, err := in.Write(b[:n]); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return &redistest.Server{Address: l.Addr().String()}
-}
-
 // A store that takes 200 ms for each answer is no reason to turn anybody away, and no call
 // waits for it (S-065).
 func TestClusterSlowStore(t *testing.T) {
 	t.Parallel()
-	store := slowly(t, redistest.Start(t), 200*time.Millisecond)
+	slow := valveTo(t, redistest.Start(t).Address)
+	slow.delay = 200 * time.Millisecond
+	store := &redistest.Server{Address: slow.address}
 	var all []string
 	for range 2 {
 		c := instanceOf(t, store)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -323,6 +324,65 @@ func TestIsolated(t *testing.T) {
 		}
 		if err := a.Await(t.Context(), "kept"); err != nil || !a.Ready() {
 			t.Errorf("what nobody took: %v", err)
+		}
+	})
+}
+
+// setSince returns a time as one that was read before the wall clock was set by so many
+// seconds: since then, the two clocks of the machine do not agree.
+func setSince(t *testing.T, at time.Time, by int64) time.Time {
+	t.Helper()
+	was := at
+	*(*uint64)(unsafe.Pointer(&at)) -= uint64(by) << 30 // of package time: the wall clock, in seconds
+	if wall, other := was.Round(0).Sub(at.Round(0)), was.Sub(at); wall != time.Duration(by)*time.Second || other != 0 {
+		t.Fatalf("the wall clock is set by %v, the other one by %v", wall, other)
+	}
+	return at
+}
+
+// What was found out holds by both clocks of the machine: when the wall clock was set meanwhile, or went on
+// while the other one stood still, it does not (S-012, S-014).
+func TestFresh(t *testing.T) {
+	n := &Node{o: Options{Lease: time.Minute}}
+	for by, want := range map[int64]bool{0: true, 1: true, -1: true, 40: true, -40: true, 51: false, -51: false, 3600: false, -3600: false, 86400 * 365: false, -86400 * 365: false} {
+		at := setSince(t, time.Now(), by)
+		if got := n.fresh(&at); got != want {
+			t.Errorf("the wall clock was set by %d s: %v", by, got)
+		}
+	}
+	for ago, want := range map[time.Duration]bool{40 * time.Second: true, 51 * time.Second: false} {
+		at := setSince(t, time.Now().Add(-ago), -int64(ago/time.Second)) // set back by as much as has passed
+		if got := n.fresh(&at); got != want {
+			t.Errorf("the wall clock stands still since %v: %v", ago, got)
+		}
+	}
+}
+
+// When the wall clock of an instance is set, it is not sure of its lease until it has asked the
+// store. Nobody is ended by that, and nothing is taken over (S-014).
+func TestClockSet(t *testing.T) {
+	in(t, func(t *testing.T, w *world) { // where there is no other clock
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(3 * lease)
+		w.put(a, "k")
+		for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 24 * time.Hour, 2 * lease, -2 * lease} {
+			for _, n := range []*Node{a, b} {
+				at := n.good.Load().Add(-by)
+				n.good.Store(&at)
+				if n.State() != Isolated || n.Ready() {
+					t.Errorf("set by %v: %s", by, n.State())
+				}
+			}
+			if err := takeOver(t.Context(), b, "k"); !errors.Is(err, session.ErrFenced) {
+				t.Errorf("set by %v: %v", by, err)
+			}
+			if err := a.Await(t.Context(), "k"); err != nil || !a.Ready() || !a.Holds("k") {
+				t.Errorf("set by %v: %v", by, err)
+			}
+			time.Sleep(lease)
+		}
+		if len(w.ended["a"]) != 0 || b.Holds("k") {
+			t.Errorf("ended: %v", w.ended)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
@@ -99,6 +101,59 @@ func TestLeave(t *testing.T) {
 	a.node.Drain(ctx)
 	if got := closes(); got != "closes" {
 		t.Errorf("a connection to an instance that stops %s", got)
+	}
+}
+
+// A session of a caller that may not use its server any more, as one whose key was taken away, is
+// not taken over (S-083): for the client it does not exist, and the store is not touched.
+func TestBarred(t *testing.T) {
+	const id = "AAAAAAA"
+	barred, adopted := errors.New("its key was taken away"), 0
+	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+		Allowed: func(server, principal string) error {
+			if server != "files" || principal != "alice" {
+				t.Errorf("asked for %q at %q", principal, server)
+			}
+			return barred
+		},
+		Portable: func(*session.Record) bool { return true },
+		Adopt:    func(string, session.Held) error { adopted++; return nil },
+		Has:      func(string) bool { return adopted > 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := session.NewMemory(10)
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, Most: 10, Log: discard})
+	p.Join(n)
+	n.Start("127.0.0.1:1")
+	defer n.Close(t.Context())
+	if err := n.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := records.As("BBBBBBB")
+	h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Release(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	before, err := n.Find(t.Context(), h.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func() bool {
+		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), "alice"), "POST", "/files/mcp", nil)
+		return p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+	}
+	if asked() || adopted != 0 {
+		t.Errorf("it was answered, or taken over %d times", adopted)
+	}
+	if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != before.Owner || after.Epoch != before.Epoch {
+		t.Errorf("the store has %+v and %v, before %+v", after, err, before)
+	}
+	if barred = nil; asked() || adopted != 1 { // it is here now
+		t.Errorf("with its key, it was taken over %d times", adopted)
 	}
 }
 
