@@ -96,9 +96,7 @@ func (b *Gateway) Revoke(principal string) {
 }
 
 // Restore lets a principal in again that Revoke has put out.
-func (b *Gateway) Restore(principal string) {
-	b.revoked.Restore(principal)
-}
+func (b *Gateway) Restore(principal string) { b.revoked.Restore(principal) }
 
 // Allowed says whether a principal may use the server of that name, which is as
 // in Initialize. The error is ErrUnknownServer, or of the kind ErrDenied.

@@ -160,6 +160,7 @@ type Options struct {
 	Grants map[string]filter.Grant
 	// PerPrincipal bounds what each principal may have.
 	PerPrincipal limits.PerPrincipal
+	MaxCalls     int // requests of a session that may be under way; 0 means 128
 	// Watch is told what becomes of each request of a client, at once and by
 	// several goroutines: it must not block. nil means that nobody wants to know.
 	Watch func(report.Report)
@@ -204,6 +205,7 @@ type Gateway struct {
 	seals             *seal.Key // of the handles that clients without sessions keep
 	instance          string    // of the bridge, for handles that are good for this one only
 	flight            flight.Flight
+	maxCalls          int                  // of a session
 	aggregate         *aggregate.Aggregate // all servers as one
 	stateless         bridge.Upstream      // the same, for clients without sessions
 	listening         context.Context      // ends when the bridge begins to stop: subscriptions do too
@@ -222,8 +224,7 @@ type Gateway struct {
 	closed   bool
 }
 
-// maxCallsPerClient is how many requests of a session may be under way. It has no
-// setting: nobody can take what others need (protocol.md F).
+// maxCallsPerClient bounds a client: nobody takes what others need (protocol.md F).
 const maxCallsPerClient = 128
 
 // New makes a bridge. Close ends it.
@@ -233,7 +234,7 @@ func New(o Options) *Gateway {
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
 		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
 		version:  cmp.Or(o.Version, "dev"),
-		offer:    cmp.Or(o.Offer, OfferAll),
+		maxCalls: cmp.Or(o.MaxCalls, maxCallsPerClient), offer: cmp.Or(o.Offer, OfferAll),
 		workers:  workers.New(),
 		drains:   drain.New(o.Calls != nil),
 		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),

@@ -417,8 +417,8 @@ func (s *Session) enter(c *Call) error {
 		return bridge.ErrEnded
 	case at != nil && at.left.Err() != nil:
 		return context.Cause(at.left)
-	case s.callCount >= maxCallsPerClient:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls under way", maxCallsPerClient)}
+	case s.callCount >= s.b.maxCalls:
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls under way", s.b.maxCalls)}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c

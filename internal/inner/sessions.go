@@ -69,7 +69,7 @@ func NewSessions(o Options) *Sessions {
 		forward = append(forward, bridge.Forward{From: name, To: name})
 	}
 	s.gateway = gateway.New(gateway.Options{
-		Log: o.Log.With("inner", true), Sessions: session.NewMemory(most), SessionIdle: forgotten, MaxBytes: o.MaxBytes, MaxLanes: most,
+		Log: o.Log.With("inner", true), Sessions: session.NewMemory(most), SessionIdle: forgotten, MaxBytes: o.MaxBytes, MaxLanes: most, MaxCalls: most,
 		PerPrincipal: limits.PerPrincipal{Sessions: most, Calls: most},
 		Servers: []gateway.ServerOptions{{
 			Name: "shared", Adapter: o.Adapter, EndWithServer: true, Idle: -1, Handshake: time.Hour, MaxLanes: most, Forward: forward,

@@ -28,7 +28,9 @@ import (
 type process struct {
 	running atomic.Int64
 	fails   error
-	modern  bool // it speaks 2026-07-28 only
+	modern  bool          // it speaks 2026-07-28 only
+	hold    chan struct{} // calls wait until it is closed; nil: they do not
+	held    atomic.Int64  // how many came to wait
 }
 
 func (a *process) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
@@ -51,7 +53,11 @@ func (p *proc) Server() *bridge.Greeting {
 	return &bridge.Greeting{Revision: "2025-06-18", Capabilities: []byte(`{"tools":{}}`), Result: []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}`)}
 }
 
-func (*proc) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (p *proc) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if p.a.hold != nil {
+		p.a.held.Add(1)
+		<-p.a.hold
+	}
 	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":"`+r.Method+`"}]}`)), nil
 }
 

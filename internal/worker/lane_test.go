@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/offers"
 	"github.com/mcp-bridge/bridge/internal/session"
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // loop is the way of an instance to itself as a worker.
@@ -44,6 +46,77 @@ func (l *loop) WhyWorker(_ context.Context, _ cluster.Member, _, ticket string) 
 
 func (l *loop) WorkWay(cluster.Member) httpclient.Config { return httpclient.Config{URL: l.url} }
 
+// itself starts an instance that is a worker for itself. first may answer a request.
+func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loop {
+	l := &loop{}
+	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
+	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
+	l.w = New(Options{
+		Node: node, ID: "WORKER1", Peers: l, Queue: offers.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
+		Local: func(string) (Local, bool) { return Local{Adapter: a, Most: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+	})
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !first(rw) {
+			l.w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1"})
+		}
+	}))
+	l.url = s.URL
+	node.Start("127.0.0.1:1")
+	<-node.Joined()
+	l.w.Begin()
+	t.Cleanup(func() {
+		l.w.Close(context.Background())
+		node.Close(context.Background())
+		s.Close()
+	})
+	return l
+}
+
+var caller = &bridge.Caller{Revision: "2025-06-18", Capabilities: []byte("{}"), Params: []byte(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}
+
+// open opens a connection at the worker.
+func (l *loop) open(t *testing.T) bridge.Upstream {
+	t.Helper()
+	up, err := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).Open(t.Context(), caller, bridge.Nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close(context.Background()) })
+	return up
+}
+
+// A connection that many share takes more calls at once than a client's session may have.
+func TestManyCalls(t *testing.T) {
+	const n = 200
+	a := &process{hold: make(chan struct{})}
+	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+	ended := make(chan string, n)
+	for range n {
+		go func() {
+			m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+			if err == nil && m.Error == nil {
+				ended <- ""
+			} else {
+				ended <- fmt.Sprint(m, err)
+			}
+			m.Release()
+		}()
+	}
+	for a.held.Load() < n { // a refused one ends the test
+		select {
+		case said := <-ended:
+			t.Fatalf("a call did not wait: %s", said)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	close(a.hold)
+	for range n {
+		if said := <-ended; said != "" {
+			t.Errorf("a call: %s", said)
+		}
+	}
+}
+
 // An opening that a worker cannot finish is offered again: it has ended, it stops, or it
 // has no room for a process. None of that is a failure of the server (S-051).
 func TestOfferedAgain(t *testing.T) {
@@ -53,37 +126,16 @@ func TestOfferedAgain(t *testing.T) {
 		"no room": func(a *process, _ http.ResponseWriter) bool { a.fails = syscall.EAGAIN; return false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, l := &process{}, &loop{}
-			live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
-			node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
-			w := New(Options{
-				Node: node, ID: "WORKER1", Peers: l, Queue: offers.NewMemory(), Runs: true, Places: 3, Placed: func() []string { return []string{"files"} },
-				Local: func(string) (Local, bool) { return Local{Adapter: a, Most: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
-			})
+			a := &process{}
 			var requests atomic.Int64
-			s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				switch requests.Add(1) {
-				case 1:
-					if first(a, rw) {
-						return
-					}
-				default:
-					a.fails = nil
+			l := itself(t, a, func(rw http.ResponseWriter) bool {
+				if requests.Add(1) == 1 {
+					return first(a, rw)
 				}
-				w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1"})
-			}))
-			defer s.Close()
-			l.w, l.url = w, s.URL
-			node.Start("127.0.0.1:1")
-			<-node.Joined()
-			w.Begin()
-			defer node.Close(context.Background())
-			defer w.Close(context.Background())
-			up, err := w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).Open(t.Context(), &bridge.Caller{Revision: "2025-06-18", Capabilities: []byte("{}"), Params: []byte(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}, bridge.Nobody{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer up.Close(context.Background())
+				a.fails = nil
+				return false
+			})
+			l.open(t)
 			if n := l.told.Load(); n != 2 {
 				t.Errorf("%d tickets were given, want 2", n)
 			}
