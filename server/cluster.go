@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -197,8 +198,21 @@ func (i *instance) alone(ctx context.Context, address string) error {
 // under way. It waits for those until ctx ends. Then it goes on to send others' requests
 // to them until they know that nothing is here any more: balancers have connections open
 // to this instance, and so have the others. New sessions begin at another one meanwhile.
-func (i *instance) leave(ctx context.Context, s *Server) {
+//
+// Calls of others to connections and processes here are held back as soon as they have
+// seen that it stops, whatever calls its own sessions have. What was begun by then has as
+// long as these: others is done when it has ended.
+func (i *instance) leave(ctx context.Context, s *Server) (others *sync.WaitGroup) {
 	i.node.Drain(ctx)
+	others = &sync.WaitGroup{}
+	for _, drain := range []func(context.Context){i.homes.Drain, i.workers.Drain} {
+		others.Go(func() {
+			_ = pause.For(context.Background(), i.node.Beats())
+			within, cancel := context.WithTimeout(context.Background(), s.c().Drain)
+			defer cancel()
+			drain(within)
+		})
+	}
 	for s.b.MoveIdle() > 0 && pause.For(ctx, 20*time.Millisecond) == nil {
 	}
 	known, cancel := context.WithTimeout(context.Background(), i.node.Beats())
@@ -208,8 +222,7 @@ func (i *instance) leave(ctx context.Context, s *Server) {
 		s.b.MoveIdle()
 	}
 	i.peers.Leave()
-	i.homes.Drain(ctx)
-	i.workers.Drain(ctx)
+	return others
 }
 
 // close leaves the cluster. It is called when the sessions have ended.
@@ -260,6 +273,7 @@ type work struct {
 	Waiting     map[string]int `json:"waiting,omitempty"`     // those of this one
 	Connections map[string]int `json:"connections,omitempty"` // of this one, by worker
 	Running     map[string]int `json:"running,omitempty"`     // child processes here for others, by server
+	Stopping    bool           `json:"stopping,omitempty"`    // calls of others to these wait, for another worker
 }
 
 // works says how things stand with workers; nil where there is nothing for them.
@@ -268,7 +282,7 @@ func (i *instance) works(placed []string) *work {
 		return nil
 	}
 	st := i.workers.Status()
-	w := &work{st.Queued, st.Waiting, map[string]int{}, st.Running}
+	w := &work{st.Queued, st.Waiting, map[string]int{}, st.Running, st.Stopping}
 	for id, n := range st.Lanes {
 		w.Connections[id[:session.TagLength]] = n
 	}

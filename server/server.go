@@ -361,14 +361,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	s.log.Info("stopping", "drain", s.c().Drain.String())
 	drain, cancel := context.WithTimeout(context.Background(), s.c().Drain)
+	others := &sync.WaitGroup{}
 	if s.instance != nil {
-		s.instance.leave(drain, s)
+		others = s.instance.leave(drain, s)
 		s.clients.quiet(drain, lastRequests)
 		s.shut(closeLimit, door) // only then are calls refused
 	}
 	if err := s.b.Drain(drain); err != nil {
 		s.log.Warn("calls were still under way after the time to drain")
 	}
+	others.Wait()
 	if s.instance != nil {
 		_ = s.http.Shutdown(drain) // what other instances still answer by this one
 	}

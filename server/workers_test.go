@@ -152,7 +152,7 @@ func TestWorkerStops(t *testing.T) {
 	slow, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
 	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
 	old.stop()
-	v.until("the worker is about to stop", func() bool { return old.s.instance.node.Draining() })
+	v.until("calls that come are held back", func() bool { return old.s.instance.works([]string{"files"}).Stopping })
 	var later sync.WaitGroup
 	for i := range 4 {
 		later.Go(func() {
@@ -169,6 +169,41 @@ func TestWorkerStops(t *testing.T) {
 	<-old.done
 	if _, m := v.post(b.base, id, echo(20, "hello")); !strings.Contains(m.Raw, "hello") {
 		t.Errorf("afterwards: %s", m.Raw)
+	}
+	if n := v.f.Opened(); n != 2 {
+		t.Errorf("the server was connected to %d times, want one at each worker", n)
+	}
+}
+
+// An instance that stops holds back calls of others to its processes also while its own
+// sessions have calls, and all of them end well (S-070).
+func TestWorkerStopsBusy(t *testing.T) {
+	v := staffed(t, plain, cluster.RoleAll, cluster.RoleFront)
+	old, b := v.all[0], v.all[1]
+	own, id := v.begin(old.base), v.begin(b.base) // both have their processes at the only worker
+	v.role = cluster.RoleWorker
+	v.add(plain)
+	for _, o := range v.all {
+		v.until("all see the next worker", func() bool { return len(o.s.instance.node.Members()) == 3 })
+	}
+	slow, _ := v.stream("POST", old.base, own, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+	old.stop()
+	v.until("calls that come are held back", func() bool { return old.s.instance.works([]string{"files"}).Stopping })
+	var later sync.WaitGroup
+	later.Go(func() {
+		if _, m := v.post(b.base, id, echo(3, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("a call that comes meanwhile: %s", m.Raw)
+		}
+	})
+	v.f.Answer(`{"done":true}`)
+	if e := v.next(slow, `"id":2`); !e.Get("result.done").Bool() {
+		t.Errorf("the call of its own session: %s", e.Raw)
+	}
+	later.Wait()
+	<-old.done
+	if n := v.f.Opened(); n != 3 {
+		t.Errorf("the server was connected to %d times, want 3", n)
 	}
 }
 

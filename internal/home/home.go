@@ -85,7 +85,8 @@ type Homes struct {
 	mu       sync.Mutex // guards the rest
 	claims   map[string]*claim
 	claiming map[string]*bid
-	stopping bool
+	stopping bool // what is here stays until it is closed
+	closed   bool
 }
 
 var (
@@ -215,7 +216,7 @@ func (h *Homes) over(key string, b *bid) {
 func (h *Homes) room(by *bid, its whose) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.stopping {
+	if h.closed {
 		return session.ErrUnavailable
 	}
 	all, own := len(h.claims), 0
@@ -362,7 +363,7 @@ func (h *Homes) Drain(ctx context.Context) {
 // Close gives up the homes that are here. The connections must have been closed.
 func (h *Homes) Close() {
 	h.mu.Lock()
-	h.stopping = true
+	h.stopping, h.closed = true, true
 	all := h.claims
 	h.claims = map[string]*claim{}
 	h.mu.Unlock()

@@ -138,12 +138,14 @@ type Status struct {
 	Lanes   map[string]int // connections of this instance to workers, by worker
 	Running map[string]int // child processes here for others, by server
 	Queued  map[string]int // offers in the queue, of all instances, by server; nil if the store does not say
+	// Stopping says that calls of others to what runs here wait, for another worker.
+	Stopping bool
 }
 
 // Status returns how things stand. It asks the store how long the lines are.
 func (w *Workers) Status() Status {
 	w.mu.Lock()
-	st := Status{Waiting: w.front.Waiting(), Lanes: maps.Clone(w.lanes), Running: w.desk.running()}
+	st := Status{Waiting: w.front.Waiting(), Lanes: maps.Clone(w.lanes), Running: w.desk.running(), Stopping: w.desk.inner.Stopping().Err() != nil}
 	w.mu.Unlock()
 	names := w.o.Placed()
 	if len(names) == 0 {
