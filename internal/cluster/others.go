@@ -57,17 +57,20 @@ func (n *Node) Member(id string) (Member, bool) {
 }
 
 // Living returns a member of the last good beat. It waits for the next one if the instance
-// is new.
-func (n *Node) Living(ctx context.Context, id string) (Member, bool) {
+// is new. The error is that nothing is known: that beat has failed.
+func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err error) {
 	n.mu.Lock()
-	m, ok := n.members[id]
+	m, lives = n.members[id]
 	n.mu.Unlock()
-	if !ok && n.Beat(ctx) == nil {
+	if !lives {
+		err = n.Beat(ctx)
+	}
+	if !lives && err == nil {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		m, ok = n.members[id]
+		m, lives = n.members[id]
 	}
-	return m, ok
+	return m, lives, err
 }
 
 // Tagged returns the other living instance whose ids begin with the tag.

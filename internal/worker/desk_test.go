@@ -70,8 +70,15 @@ func (p *proc) Close(context.Context) error {
 
 // registry says who lives.
 type registry struct {
-	mu   sync.Mutex // guards live
+	mu   sync.Mutex // guards the rest
 	live map[string]bool
+	lost bool // it cannot be asked
+}
+
+func (r *registry) lose() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = true
 }
 
 func (r *registry) set(id string, lives bool) {
@@ -83,6 +90,9 @@ func (r *registry) set(id string, lives bool) {
 func (r *registry) Beat(_ context.Context, m cluster.Member, _ time.Duration) (cluster.Seen, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.lost {
+		return cluster.Seen{}, session.ErrUnavailable
+	}
 	seen := cluster.Seen{Members: []cluster.Member{m}, Run: "r"}
 	for id, lives := range r.live {
 		if lives && id != m.ID {

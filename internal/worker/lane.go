@@ -65,11 +65,15 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 		if err != nil {
 			return nil, p.w.unplaced(&p.s, wait.Round(time.Second/10), most, err)
 		}
-		m, ok := p.w.o.Node.Living(ctx, t.Worker)
-		if !ok {
-			continue
+		m, lives, err := p.w.o.Node.Living(ctx, t.Worker)
+		if err == nil && !lives {
+			err = peer.ErrElsewhere
 		}
-		if err := p.w.o.Peers.AskWorker(ctx, m, t.Key, 0); err != nil { // nothing was begun there
+		if err == nil {
+			err = p.w.o.Peers.AskWorker(ctx, m, t.Key, 0)
+			p.w.front.Tried(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere) || ctx.Err() != nil)
+		}
+		if err != nil { // nothing was begun there
 			p.w.o.Log.Debug("a worker cannot be reached, or does not know its ticket any more", "server", p.s.Name, "err", err)
 			_ = pause.For(waiting, again)
 			continue
@@ -134,12 +138,9 @@ func (p *placed) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	if err := json.Unmarshal(carry, &c); err != nil {
 		return nil, gone(err)
 	}
-	m, ok := p.w.o.Node.Living(ctx, c.Worker)
-	if !ok {
-		return nil, gone(errors.New("the worker has ended"))
-	}
 	epoch := above >> epochs
-	if err := p.w.o.Peers.AskWorker(ctx, m, c.Ticket, epoch); err != nil {
+	m, err := p.reclaim(ctx, c, epoch)
+	if err != nil {
 		return nil, gone(err)
 	}
 	l, err := inner.Resume(ctx, p.way(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
@@ -147,6 +148,25 @@ func (p *placed) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 		return nil, err
 	}
 	return p.lane(l, offers.Ticket{Worker: c.Worker, Key: c.Ticket}), nil
+}
+
+// reclaims is how long a worker that lives, and cannot be reached, is asked for a process.
+const reclaims = 5 * time.Second
+
+// reclaim takes over what a ticket stands for.
+func (p *placed) reclaim(ctx context.Context, c carried, epoch int64) (cluster.Member, error) {
+	for until := time.Now().Add(reclaims); ; {
+		m, lives, err := p.w.o.Node.Living(ctx, c.Worker)
+		if err == nil && !lives {
+			return m, errors.New("the worker has ended")
+		}
+		if err == nil {
+			err = p.w.o.Peers.AskWorker(ctx, m, c.Ticket, epoch)
+		}
+		if err == nil || errors.Is(err, peer.ErrElsewhere) || time.Now().After(until) || pause.For(ctx, again) != nil {
+			return m, err
+		}
+	}
 }
 
 func (p *placed) lane(l *inner.Lane, t offers.Ticket) bridge.Upstream {

@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,17 +28,18 @@ type loop struct {
 	w    *Workers
 	url  string
 	told atomic.Int64
+	mute atomic.Int64 // so many times the worker cannot be asked
 }
 
 func (l *loop) Tell(_ context.Context, m cluster.Member, offer, ticket string) error {
 	l.told.Add(1)
-	if !l.w.Hand(offer, offers.Ticket{Worker: m.ID, Key: ticket}) {
-		return offers.ErrOver
-	}
-	return nil
+	return l.w.Hand(offer, offers.Ticket{Worker: m.ID, Key: ticket})
 }
 
 func (l *loop) AskWorker(_ context.Context, m cluster.Member, ticket string, epoch int64) error {
+	if l.mute.Add(-1) >= 0 {
+		return errors.New("it cannot be reached")
+	}
 	return l.w.Claim(ticket, m.ID, epoch)
 }
 
@@ -57,7 +60,8 @@ func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loo
 	})
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !first(rw) {
-			l.w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1"})
+			epoch, _ := strconv.ParseInt(r.Header.Get("Bridge-Epoch"), 10, 64)
+			l.w.Lane(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.Claimed{Ticket: r.Header.Get(peer.TicketHeader), Front: "WORKER1", Epoch: epoch})
 		}
 	}))
 	l.url = s.URL
@@ -83,6 +87,48 @@ func (l *loop) open(t *testing.T) bridge.Upstream {
 	}
 	t.Cleanup(func() { _ = up.Close(context.Background()) })
 	return up
+}
+
+// Who takes a session over gets its process also if the worker cannot be asked at once, and
+// an opening is offered again then.
+func TestReclaim(t *testing.T) {
+	a := &process{}
+	l := itself(t, a, func(http.ResponseWriter) bool { return false })
+	l.mute.Store(1)
+	up := l.open(t).(bridge.Portable)
+	if n := l.told.Load(); n != 2 {
+		t.Errorf("%d tickets were given, want 2", n)
+	}
+	carry := up.Carry()
+	up.Leave()
+	_ = up.Close(context.Background())
+	l.mute.Store(2)
+	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).(bridge.Resumer)
+	next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close(context.Background())
+	if m, err := next.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller}); err != nil || m.Error != nil {
+		t.Errorf("a call: %v, %v", m, err)
+	}
+	if n := a.running.Load(); n != 1 {
+		t.Errorf("%d processes run", n)
+	}
+}
+
+// A worker that cannot look who lives leaves an offer to others: nobody has said that it is
+// over.
+func TestUnknownFront(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		if err := g.tell(t.Context(), offers.Taken{Offer: offers.Offer{ID: "1", Front: "DEAD"}, Server: "files"}, "ticket"); !errors.Is(err, offers.ErrOver) {
+			t.Errorf("a front that does not live: %v", err)
+		}
+		g.live.lose()
+		if err := g.tell(t.Context(), offers.Taken{Offer: offers.Offer{ID: "1", Front: "NEW"}, Server: "files"}, "ticket"); !errors.Is(err, offers.ErrUnreached) {
+			t.Errorf("a front that nothing is known of: %v", err)
+		}
+	})
 }
 
 // A connection that many share takes more calls at once than a client's session may have.

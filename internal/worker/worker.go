@@ -91,8 +91,11 @@ func (w *Workers) Begin() {
 
 // tell gives a front a ticket. An offer of one that does not live is over.
 func (w *Workers) tell(ctx context.Context, t offers.Taken, ticket string) error {
-	m, ok := w.o.Node.Living(ctx, t.Front)
-	if !ok {
+	m, lives, err := w.o.Node.Living(ctx, t.Front)
+	if err != nil {
+		return fmt.Errorf("%w: %w", offers.ErrUnreached, err)
+	}
+	if !lives {
 		w.o.Log.Info("an offer was dropped: the instance that has made it does not live any more", "server", t.Server)
 		return offers.ErrOver
 	}
@@ -100,7 +103,7 @@ func (w *Workers) tell(ctx context.Context, t offers.Taken, ticket string) error
 }
 
 // Hand implements peer.Workers.
-func (w *Workers) Hand(id string, t offers.Ticket) bool { return w.front.Hand(id, t) }
+func (w *Workers) Hand(id string, t offers.Ticket) error { return w.front.Hand(id, t) }
 
 // Again offers anew what waits for a worker: the store may have lost it. It does not block.
 func (w *Workers) Again() { w.front.Again() }

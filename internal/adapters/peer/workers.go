@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -20,7 +23,7 @@ import (
 // connections that it has opened for others.
 type Workers interface {
 	// Hand gives an offer to a worker: see offers.Front.
-	Hand(id string, t offers.Ticket) bool
+	Hand(id string, t offers.Ticket) error
 	// Claim has a front go on with what a ticket stands for. An epoch that is higher than
 	// the one before takes it from the front that had it. The error is ErrElsewhere where
 	// that cannot be.
@@ -55,18 +58,25 @@ type told struct {
 	Ticket string `json:"ticket"`
 }
 
-// Tell gives a front a ticket for its offer. The error is offers.ErrOver when that is over;
-// any other one means that it is not known.
+// Tell gives a front a ticket for its offer. The error is offers.ErrOver when that is over,
+// and offers.ErrUnreached when nothing of it came there, or the front does not reach this
+// instance; any other one means that it is not known.
 func (p *Peers) Tell(ctx context.Context, m cluster.Member, offer, ticket string) error {
 	body, _ := json.Marshal(told{ticket}) // nothing in it can fail
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	status, _, err := p.ask(ctx, m, offerPath+offer, body)
 	switch {
+	case err != nil && !connected.Load():
+		return fmt.Errorf("%w: %w", offers.ErrUnreached, err)
 	case err != nil:
 		return err
 	case status == http.StatusNoContent:
 		return nil
 	case status == http.StatusGone:
 		return offers.ErrOver
+	case status == http.StatusMisdirectedRequest:
+		return offers.ErrUnreached
 	}
 	return errors.New(http.StatusText(status))
 }
@@ -118,11 +128,15 @@ func WorkHeader(principal, ticket string, epoch int64) map[string]string {
 func (p *Peers) handleWorkers(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+version+offerPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
 		var t told
-		switch err := json.NewDecoder(io.LimitReader(r.Body, whole)).Decode(&t); {
-		case err != nil:
+		if err := json.NewDecoder(io.LimitReader(r.Body, whole)).Decode(&t); err != nil {
 			http.Error(w, "not a ticket", http.StatusBadRequest)
-		case p.o.Workers().Hand(r.PathValue("id"), offers.Ticket{Worker: idOf(r.TLS), Key: t.Ticket}):
+			return
+		}
+		switch err := p.o.Workers().Hand(r.PathValue("id"), offers.Ticket{Worker: idOf(r.TLS), Key: t.Ticket}); {
+		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
+		case errors.Is(err, offers.ErrUnreached):
+			w.WriteHeader(http.StatusMisdirectedRequest)
 		default:
 			w.WriteHeader(http.StatusGone)
 		}

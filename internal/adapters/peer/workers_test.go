@@ -26,11 +26,17 @@ type crew struct {
 	lanes  []Claimed
 }
 
-func (c *crew) Hand(id string, t offers.Ticket) bool {
+func (c *crew) Hand(id string, t offers.Ticket) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handed = append(c.handed, t)
-	return id == "good"
+	switch id {
+	case "good":
+		return nil
+	case "one way":
+		return offers.ErrUnreached
+	}
+	return offers.ErrOver
 }
 
 func (c *crew) Claim(ticket, front string, epoch int64) error {
@@ -84,7 +90,21 @@ func TestWork(t *testing.T) {
 	if err := b.Tell(ctx, a, "over", "the ticket"); !errors.Is(err, offers.ErrOver) {
 		t.Errorf("an offer that is over: %v", err)
 	}
-	if want := (offers.Ticket{Worker: "BBBBBBB", Key: "the ticket"}); len(c.handed) != 2 || c.handed[0] != want {
+	if err := b.Tell(ctx, a, "one way", "the ticket"); !errors.Is(err, offers.ErrUnreached) {
+		t.Errorf("an offer of a front that does not reach the worker: %v", err)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere := cluster.Member{ID: "EEEEEEE", Address: closed.Addr().String()}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Tell(ctx, nowhere, "good", "the ticket"); !errors.Is(err, offers.ErrUnreached) {
+		t.Errorf("a front that is not there: %v", err)
+	}
+	if want := (offers.Ticket{Worker: "BBBBBBB", Key: "the ticket"}); len(c.handed) != 3 || c.handed[0] != want {
 		t.Errorf("handed %+v", c.handed)
 	}
 	if err := b.AskWorker(ctx, a, "good", 3); err != nil {
@@ -137,7 +157,7 @@ func TestWork(t *testing.T) {
 	if err := stranger.Tell(ctx, a, "good", "x"); err == nil || errors.Is(err, offers.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a stranger's ticket: %v", err)
 	}
-	if len(c.handed) != 2 {
+	if len(c.handed) != 3 {
 		t.Error("a stranger was served")
 	}
 }

@@ -21,6 +21,8 @@ type Front struct {
 	log   *slog.Logger
 	wg    sync.WaitGroup
 
+	unreached unreached // workers
+
 	mu      sync.Mutex // guards the rest
 	waiting map[string]*opening
 	closed  bool
@@ -110,19 +112,25 @@ func (f *Front) leave(id string, w *opening, entry string, err error) (Ticket, e
 	return Ticket{}, err
 }
 
-// Hand gives an offer to a worker. It reports false when somebody else has it, or nobody
-// waits any more.
-func (f *Front) Hand(id string, t Ticket) bool {
+// Hand gives an offer to a worker. The error is ErrOver when somebody else has it, or
+// nobody waits any more, and ErrUnreached when the worker could not be reached just now.
+func (f *Front) Hand(id string, t Ticket) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w := f.waiting[id]
 	if w == nil {
-		return false
+		return ErrOver
+	}
+	if f.unreached.has(t.Worker) {
+		return ErrUnreached
 	}
 	delete(f.waiting, id)
 	w.handed <- t
-	return true
+	return nil
 }
+
+// Tried notes whether a worker was reached with its ticket.
+func (f *Front) Tried(worker string, reached bool) { f.unreached.tried(worker, reached) }
 
 // Again adds all offers that wait once more: the store may have lost them. It does not
 // block.

@@ -66,10 +66,10 @@ func (d *desk) tell(_ context.Context, t offers.Taken, ticket string) error {
 		}
 	}
 	f := d.front[t.Front]
-	if f == nil || !f.Hand(t.ID, offers.Ticket{Worker: d.name, Key: ticket}) {
+	if f == nil {
 		return offers.ErrOver
 	}
-	return nil
+	return f.Hand(t.ID, offers.Ticket{Worker: d.name, Key: ticket})
 }
 
 // work begins to take offers.
@@ -181,8 +181,8 @@ func TestOnce(t *testing.T) {
 			if asked.Add(1) > 1 {
 				return nil
 			}
-			if !f["x"].Hand(o.ID, offers.Ticket{Worker: "w", Key: "the one whose answer is lost"}) {
-				t.Error("not handed out")
+			if err := f["x"].Hand(o.ID, offers.Ticket{Worker: "w", Key: "the one whose answer is lost"}); err != nil {
+				t.Error(err)
 			}
 			return errors.New("no answer")
 		}
@@ -246,6 +246,81 @@ func TestDeadFront(t *testing.T) {
 		if d.places != 1 || length(t, q, "a") != 0 {
 			t.Errorf("%d places are free, and %d offers are left", d.places, length(t, q, "a"))
 		}
+	})
+}
+
+// A front that cannot be reached takes no places, and its offers go to other workers at
+// once; nor does a worker that its fronts cannot reach.
+func TestUnreached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := offers.NewMemory()
+		f := fronts(q, "far", "near")
+		var told atomic.Int64
+		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 2}
+		d.lost = func(o offers.Taken) error {
+			if o.Front != "far" {
+				return nil
+			}
+			told.Add(1)
+			return offers.ErrUnreached
+		}
+		w := work(q, d)
+		var far sync.WaitGroup
+		begun := time.Now()
+		for range 10 {
+			far.Go(func() {
+				if ticket, err := f["far"].Wait(t.Context(), "a", 100); err != nil || ticket.Worker != "other" {
+					t.Errorf("%+v, %v", ticket, err)
+				}
+			})
+		}
+		synctest.Wait()
+		for range 20 {
+			at := time.Now()
+			if _, err := f["near"].Wait(t.Context(), "a", 100); err != nil || time.Since(at) > 100*time.Millisecond {
+				t.Errorf("the front that is reached waited for %v: %v", time.Since(at), err)
+			}
+			d.free()
+			time.Sleep(time.Second)
+		}
+		if d.places != 2 {
+			t.Errorf("%d places are free, want 2", d.places)
+		}
+		if n, most := told.Load(), int64(time.Since(begun)/(3*time.Second))+4; n < 2 || n > most {
+			t.Errorf("the front was tried %d times in %v, want 2 to %d", n, time.Since(begun), most)
+		}
+		at := time.Now()
+		other := work(q, &desk{name: "other", servers: []string{"a"}, front: f, places: 10})
+		far.Wait()
+		if took := time.Since(at); took > 10*time.Second {
+			t.Errorf("another worker has opened them after %v", took)
+		}
+		other.Close()
+		w.Close()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		q := offers.NewMemory()
+		f := fronts(q, "x")["x"]
+		d := &desk{name: "w", servers: []string{"a"}, front: map[string]*offers.Front{"x": f}, places: 1}
+		w := work(q, d)
+		if _, err := f.Wait(t.Context(), "a", 10); err != nil {
+			t.Fatal(err)
+		}
+		d.free() // nobody has come with the ticket
+		f.Tried("w", false)
+		f.Tried("w", false)
+		begun := time.Now()
+		other := work(q, &desk{name: "other", servers: []string{"a"}, front: map[string]*offers.Front{"x": f}, places: 10})
+		for range 2 {
+			if ticket, err := f.Wait(t.Context(), "a", 10); err != nil || ticket.Worker != "other" {
+				t.Errorf("%+v, %v", ticket, err)
+			}
+		}
+		if took := time.Since(begun); took > 3*time.Second || d.places != 1 {
+			t.Errorf("%d places are free after %v, want 1", d.places, took)
+		}
+		other.Close()
+		w.Close()
 	})
 }
 

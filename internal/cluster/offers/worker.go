@@ -8,17 +8,23 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/session"
 )
 
 // ErrOver is the error of an offer that another worker has, or that nobody waits for.
 var ErrOver = errors.New("the offer is over")
+
+// ErrUnreached is the error of a ticket that surely nobody comes with: its front was not
+// reached, or cannot reach the worker.
+var ErrUnreached = errors.New("the front and the worker do not reach each other")
 
 // WorkerOptions configure a Worker. All are needed.
 type WorkerOptions struct {
 	Queue Queue
 	Desk  Desk
 	// Tell gives a ticket for an offer to its front. The error is ErrOver when the front
-	// does not want it; any other one means that this is not known.
+	// does not want it, and ErrUnreached when it does not have it; any other one means that
+	// this is not known.
 	Tell func(ctx context.Context, t Taken, ticket string) error
 	Log  *slog.Logger
 }
@@ -42,6 +48,8 @@ type Worker struct {
 	wg   sync.WaitGroup
 	turn int       // which line is asked first, where not all can be
 	last time.Time // when overdue offers were looked for
+
+	unreached unreached // fronts
 }
 
 const (
@@ -106,20 +114,31 @@ func (w *Worker) look(servers []string, free int) error {
 		taken, err := w.o.Queue.Overdue(ctx, servers, overdue)
 		cancel()
 		if err != nil || len(taken) > 0 {
-			w.take(taken)
+			if w.take(taken, true) {
+				w.last = time.Time{} // there may be more of them
+			}
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, wait+tries)
 	defer cancel()
 	taken, err := w.o.Queue.Take(ctx, servers, wait)
-	w.take(taken)
+	w.take(taken, false)
 	return err
 }
 
-// take gives a ticket for each of those offers.
-func (w *Worker) take(all []Taken) {
+// take gives a ticket for each of those offers. Those of a front that cannot be reached are
+// for other workers: at once, unless they have been that already. It reports whether there
+// were others.
+func (w *Worker) take(all []Taken, overdue bool) (some bool) {
 	for _, t := range all {
+		if w.unreached.has(t.Front) {
+			if !overdue {
+				w.wg.Go(func() { w.settle(t, w.o.Queue.Back) })
+			}
+			continue
+		}
+		some = true
 		ticket, cancel, ok := w.o.Desk.Reserve(t.Server)
 		if w.ctx.Err() != nil && ok { // it is about to stop
 			cancel()
@@ -133,15 +152,25 @@ func (w *Worker) take(all []Taken) {
 			ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), telling)
 			defer stop()
 			err := w.o.Tell(ctx, t, ticket)
-			if errors.Is(err, ErrOver) {
-				cancel()
-			} else if err != nil { // it may come with the ticket, and another worker gets the offer soon
-				w.o.Log.Debug("a front could not be told of its ticket", "server", t.Server, "err", err)
-				return
+			known, missed := err == nil || errors.Is(err, ErrOver), errors.Is(err, ErrUnreached)
+			if known || missed {
+				w.unreached.tried(t.Front, known)
 			}
-			w.settle(t, func(ctx context.Context, t Taken) error { return w.o.Queue.Done(ctx, t.Server, t.Entry) })
+			if err != nil && (known || missed) {
+				cancel()
+			}
+			switch {
+			case known:
+				w.settle(t, func(ctx context.Context, t Taken) error { return w.o.Queue.Done(ctx, t.Server, t.Entry) })
+			case missed:
+				w.settle(t, w.o.Queue.Back)
+				fallthrough
+			default: // it may come with the ticket, and another worker gets the offer soon
+				w.o.Log.Debug("a front could not be told of its ticket", "server", t.Server, "front", t.Front[:min(len(t.Front), session.TagLength)], "err", err)
+			}
 		})
 	}
+	return some
 }
 
 // settle says in the queue what came of an offer. If it cannot, another worker finds that
