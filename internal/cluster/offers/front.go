@@ -1,6 +1,7 @@
 package offers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/session"
 )
 
@@ -49,8 +49,10 @@ func NewFront(id string, q Queue, log *slog.Logger) *Front {
 const (
 	// tries bounds one operation of the store.
 	tries = 500 * time.Millisecond
-	// unreached is how long to wait before a store that is out of reach is tried again.
-	unreached = 250 * time.Millisecond
+	// unreachedFor is how long to wait before a store that is out of reach is tried again.
+	unreachedFor = 250 * time.Millisecond
+	// fullFor is the same for a line that is full, when an offer may be in it already.
+	fullFor = time.Second
 )
 
 // Wait offers an opening, and waits for the worker that takes it. most is how long the
@@ -62,52 +64,69 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, erro
 	f.waiting[id] = w
 	f.mu.Unlock()
 	entry, err := "", error(session.ErrUnavailable)
-	for {
+	for first := true; ; first = false {
 		one, cancel := context.WithTimeout(ctx, tries)
 		at, failed := f.queue.Add(one, server, Offer{id, f.id}, most)
 		cancel()
-		switch {
+		var retry <-chan time.Time // nil when the offer is surely in the line
+		switch full := errors.Is(failed, session.ErrFull); {
 		case failed == nil:
-			entry, err = at, nil
-		case errors.Is(failed, session.ErrFull):
-			return f.leave(id, w, entry, session.ErrFull)
-		case pause.For(ctx, unreached) == nil:
-			continue
-		default:
-			if err == nil {
-				err = context.Cause(ctx)
+			if entry != "" { // it may be there yet
+				f.remove(server, entry)
 			}
-			return f.leave(id, w, entry, err)
+			entry, err = at, nil
+		case full && first:
+			return f.leave(id, w, entry, session.ErrFull)
+		case full: // one that was added before, and lost or not, may be what fills it
+			if err != nil {
+				err = session.ErrFull
+			}
+			retry = time.After(fullFor)
+		default:
+			retry = time.After(unreachedFor)
 		}
 		select {
 		case t := <-w.handed:
+			if !first && entry != "" { // the worker may have taken one that was added before
+				f.remove(server, entry)
+			}
 			return t, nil
 		case <-w.again:
+		case <-retry:
 		case <-ctx.Done():
-			return f.leave(id, w, entry, context.Cause(ctx))
+			return f.leave(id, w, entry, cmp.Or(err, context.Cause(ctx)))
 		}
 	}
+}
+
+// remove takes an offer back, so that no worker comes for nothing.
+func (f *Front) remove(server, entry string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	f.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), tries)
+		defer cancel()
+		if err := f.queue.Done(ctx, server, entry); err != nil {
+			f.log.Debug("an offer could not be taken back", "server", server, "err", err)
+		}
+	})
 }
 
 // leave ends a wait, unless a worker has come meanwhile.
 func (f *Front) leave(id string, w *opening, entry string, err error) (Ticket, error) {
 	f.mu.Lock()
 	delete(f.waiting, id)
-	closed := f.closed
 	f.mu.Unlock()
 	select {
 	case t := <-w.handed:
 		return t, nil
 	default:
 	}
-	if entry != "" && !closed {
-		f.wg.Go(func() { // so that no worker comes for nothing
-			ctx, cancel := context.WithTimeout(context.Background(), tries)
-			defer cancel()
-			if err := f.queue.Done(ctx, w.server, entry); err != nil {
-				f.log.Debug("an offer could not be taken back", "server", w.server, "err", err)
-			}
-		})
+	if entry != "" {
+		f.remove(w.server, entry)
 	}
 	return Ticket{}, err
 }

@@ -415,6 +415,62 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// A line that is full of what waits in it already refuses none of that: offers that are
+// made again, or of which nobody knows whether they came.
+func TestFullOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := offers.NewMemory()
+		f := fronts(q, "x")
+		ended := make(chan error, 3)
+		for range 3 {
+			go func() {
+				_, err := f["x"].Wait(t.Context(), "a", 3)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		f["x"].Again()
+		time.Sleep(5 * time.Second)
+		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 3})
+		for range 3 {
+			if err := <-ended; err != nil {
+				t.Errorf("offered again: %v", err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		w.Close()
+		f["x"].Close()
+		if n := length(t, q, "a"); n != 0 {
+			t.Errorf("%d offers are left", n)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		q := offers.NewMemory()
+		f := fronts(&deaf{Queue: q}, "x")
+		ended := make(chan error)
+		go func() {
+			_, err := f["x"].Wait(t.Context(), "a", 1)
+			ended <- err
+		}()
+		time.Sleep(5 * time.Second)
+		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
+		if err := <-ended; err != nil {
+			t.Errorf("an offer whose answer was lost: %v", err)
+		}
+		w.Close()
+	})
+}
+
+// deaf is a queue that loses the answer to each offer.
+type deaf struct{ offers.Queue }
+
+func (d *deaf) Add(ctx context.Context, server string, o offers.Offer, most int) (string, error) {
+	if _, err := d.Queue.Add(ctx, server, o, most); err != nil {
+		return "", err
+	}
+	return "", session.ErrUnavailable
+}
+
 // A worker that stops gives back what it takes at that moment, and others have it at once.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -94,7 +94,7 @@ func (w *Worker) run() {
 		}
 		if err := w.look(servers, free); err != nil {
 			w.o.Log.Debug("no offers can be taken", "err", err)
-			_ = pause.For(w.ctx, unreached)
+			_ = pause.For(w.ctx, unreachedFor)
 		}
 	}
 }
