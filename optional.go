@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"time"
 
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -27,8 +28,9 @@ type ListensToChanges interface{ ListensToChanges() bool }
 type MissesChanges interface{ MissesChanges() }
 
 // BoundsOpenings is an Adapter that bounds by itself how many connections are being opened
-// at once.
-type BoundsOpenings interface{ BoundsOpenings() }
+// at once. It returns how long an opening may wait for that before it begins: the time for
+// the handshake comes on top.
+type BoundsOpenings interface{ BoundsOpenings() time.Duration }
 
 // Attributing is an Upstream that may say with each question of the server's
 // which call it is about, as Streamable HTTP does: such a question goes to the

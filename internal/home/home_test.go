@@ -507,3 +507,19 @@ func TestRoom(t *testing.T) {
 		}
 	})
 }
+
+// queued opens nothing before its turn.
+type queued struct{ bridge.Adapter }
+
+func (queued) BoundsOpenings() time.Duration { return time.Minute }
+
+// Whose openings wait in a queue of their own does so for shared connections, too.
+func TestQueued(t *testing.T) {
+	h := &Homes{}
+	if b, ok := h.Shared("files", nil, true, queued{&server{}}).(bridge.BoundsOpenings); !ok || b.BoundsOpenings() != time.Minute {
+		t.Error("the queue is not the bound")
+	}
+	if _, ok := h.Shared("files", nil, true, &server{}).(bridge.BoundsOpenings); ok {
+		t.Error("nothing bounds the openings")
+	}
+}

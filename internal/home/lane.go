@@ -17,8 +17,21 @@ import (
 
 // Shared implements bridge.Places.
 func (h *Homes) Shared(server string, forward []bridge.Forward, all bool, here bridge.Adapter) bridge.Adapter {
-	return &placed{h, server, forward, all, here}
+	p := &placed{h, server, forward, all, here}
+	if b, ok := here.(bridge.BoundsOpenings); ok {
+		return &bounded{p, b.BoundsOpenings()}
+	}
+	return p
 }
+
+// bounded is placed, of an adapter that bounds its openings.
+type bounded struct {
+	*placed
+	wait time.Duration
+}
+
+// BoundsOpenings implements bridge.BoundsOpenings.
+func (b *bounded) BoundsOpenings() time.Duration { return b.wait }
 
 // placed opens the connections to a server that sessions share, at their home.
 type placed struct {

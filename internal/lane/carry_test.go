@@ -168,3 +168,36 @@ func (unseen) Replaced()              {}
 func (unseen) Deaf()                  {}
 func (unseen) Ended()                 {}
 func (unseen) Heard(*jsonrpc.Message) {}
+
+// queued is a server whose connections wait for their turn before they are opened.
+type queued struct {
+	*server
+	takes time.Duration
+}
+
+func (queued) BoundsOpenings() time.Duration { return time.Minute }
+
+func (q queued) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	select {
+	case <-time.After(q.takes):
+		return q.server.Open(ctx, from, rest)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// The time for a handshake does not count what an opening has waited for its turn.
+func TestQueuedHandshake(t *testing.T) {
+	for takes, fails := range map[time.Duration]bool{time.Minute: false, 3 * time.Minute: true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			o := options(s)
+			o.Adapter, o.Handshake = queued{s, takes}, time.Second
+			l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: &leaver{}, Observer: unseen{}})
+			if err := call(t, l, "ping", "{}"); (err != nil) != fails {
+				t.Errorf("an opening that takes %v: %v", takes, err)
+			}
+			_ = l.Close(t.Context())
+		})
+	}
+}

@@ -41,7 +41,11 @@ func (l *Lane) attempt() (*conn, error) {
 	turn, stop := context.WithTimeoutCause(l.ctx, l.o.Handshake, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
 		Public: "too many of its connections are being opened"})
 	defer stop()
-	_, bounds := l.o.Adapter.(bridge.BoundsOpenings)
+	within := l.o.Handshake
+	bounded, bounds := l.o.Adapter.(bridge.BoundsOpenings)
+	if bounds {
+		within += bounded.BoundsOpenings()
+	}
 	release, err := l.o.Budget.admit(turn, l.caller.Principal, bounds)
 	if err != nil {
 		return nil, err // no fault of the server's
@@ -52,7 +56,7 @@ func (l *Lane) attempt() (*conn, error) {
 		l.o.Budget.release(l.caller.Principal)
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(l.ctx, l.o.Handshake, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable,
+	ctx, cancel := context.WithTimeoutCause(l.ctx, within, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.o.Handshake)})
 	defer cancel()
 	c := &conn{l: l}

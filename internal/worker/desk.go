@@ -29,9 +29,11 @@ const (
 	// failuresKept is how long a front may ask why its connection was not opened.
 	failuresKept = 10 * time.Second
 	// resting is for how long a worker takes no offers of a server that it has failed to start
-	// restAfter times in a row: another worker may do better. It is short, as those who
+	// restAfter times in a row: another worker may do better. Then it tries one, and rests
+	// for longer if that fails too, up to longRest: shorter than openings wait, as those who
 	// wait are to learn why none can.
 	resting   = 3 * time.Second
+	longRest  = 12 * time.Second
 	restAfter = 3
 	// checkEvery is how often it is looked whether a server can be started here.
 	checkEvery = 5 * time.Second
@@ -113,15 +115,17 @@ func (d *desk) Room() (servers []string, free int, changed <-chan struct{}) {
 		return nil, 0, d.changed
 	}
 	opening := 0
-	of := map[string]int{}
+	of, begun := map[string]int{}, map[string]int{}
 	for _, p := range d.taken {
 		of[p.server]++
 		if p.rest == nil {
+			begun[p.server]++
 			opening++
 		}
 	}
 	for _, name := range works {
-		if of[name] < most[name] && !time.Now().Before(d.bad[name].until) {
+		b := d.bad[name]
+		if of[name] < most[name] && !time.Now().Before(b.until) && (b.n < restAfter || begun[name] == 0) {
 			servers = append(servers, name)
 		}
 	}
@@ -298,7 +302,7 @@ func (w *Workers) Lane(rw http.ResponseWriter, r *http.Request, t peer.Claimed) 
 }
 
 // BoundsOpenings implements bridge.BoundsOpenings: so many places are opened at once.
-func (*desk) BoundsOpenings() {}
+func (*desk) BoundsOpenings() time.Duration { return 0 }
 
 // Open implements bridge.Adapter, for the inner sessions: it starts the child process of a
 // place.
@@ -324,7 +328,7 @@ func (d *desk) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client
 			err = &bridge.Error{Server: server, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker has no room for another process: it has too many files or processes open, or too little memory"}
 		}
 		if b.n >= restAfter {
-			b.until = time.Now().Add(resting)
+			b.until = time.Now().Add(pause.Grown(resting, longRest, b.n-restAfter+1))
 		}
 		d.bad[server], d.failures[ticket] = b, err
 		time.AfterFunc(failuresKept, func() {

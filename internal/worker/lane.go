@@ -45,15 +45,16 @@ var (
 )
 
 // BoundsOpenings implements bridge.BoundsOpenings: the queue is the bound.
-func (*placed) BoundsOpenings() {}
+func (p *placed) BoundsOpenings() time.Duration { return p.s.Wait }
 
-// Open implements bridge.Adapter. It waits for a worker.
+// Open implements bridge.Adapter. It waits for a worker, and has the rest of the time for
+// the handshake.
 func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	wait := p.s.Wait
-	if until, ok := ctx.Deadline(); ok { // the handshake needs some of it
-		wait = min(wait, time.Until(until)*9/10)
+	handshake := time.Hour
+	if until, ok := ctx.Deadline(); ok {
+		handshake = time.Until(until) - p.s.Wait
 	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
+	waiting, cancel := context.WithTimeout(ctx, p.s.Wait)
 	defer cancel()
 	for {
 		_, free := p.w.places()
@@ -63,7 +64,7 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			return nil, p.w.unplaced(&p.s, wait.Round(time.Second/10), most, err)
+			return nil, p.w.unplaced(&p.s, most, err)
 		}
 		m, lives, err := p.w.o.Node.Living(ctx, t.Worker)
 		if err == nil && !lives {
@@ -78,13 +79,25 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 			_ = pause.For(waiting, again)
 			continue
 		}
-		up, err := p.open(ctx, m, t, from, rest)
+		up, err := p.start(ctx, handshake, m, t, from, rest)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
 			return up, err
 		}
 		p.w.o.Log.Warn("a worker has not opened a connection: it is offered again", "server", p.s.Name, "worker", tag(m.ID), "err", err)
 		_ = pause.For(waiting, again)
 	}
+}
+
+// start is open, within the time for the handshake.
+func (p *placed) start(ctx context.Context, within time.Duration, m cluster.Member, t offers.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	its, cancel := context.WithTimeoutCause(ctx, within, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable,
+		Public: fmt.Sprintf("it did not finish its handshake within %v", within.Round(time.Second/10))})
+	defer cancel()
+	up, err := p.open(its, m, t, from, rest)
+	if err != nil && its.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(its)
+	}
+	return up, err
 }
 
 // again is how long to wait before another offer when the worker of one was of no use.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -95,12 +96,12 @@ func TestReclaim(t *testing.T) {
 	a := &process{}
 	l := itself(t, a, func(http.ResponseWriter) bool { return false })
 	l.mute.Store(1)
-	up := l.open(t).(bridge.Portable)
+	up := l.open(t)
 	if n := l.told.Load(); n != 2 {
 		t.Errorf("%d tickets were given, want 2", n)
 	}
-	carry := up.Carry()
-	up.Leave()
+	carry := up.(bridge.Portable).Carry()
+	up.(bridge.Portable).Leave()
 	_ = up.Close(context.Background())
 	l.mute.Store(2)
 	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).(bridge.Resumer)
@@ -129,6 +130,33 @@ func TestUnknownFront(t *testing.T) {
 			t.Errorf("a front that nothing is known of: %v", err)
 		}
 	})
+}
+
+// A process has its time for the handshake, however long the opening may wait for a worker.
+func TestHandshakeTime(t *testing.T) {
+	release := make(chan struct{})
+	l := itself(t, &process{}, func(http.ResponseWriter) bool {
+		<-release
+		return true
+	})
+	defer close(release)
+	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: time.Hour})
+	within := adapter.(bridge.BoundsOpenings).BoundsOpenings() + 300*time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := adapter.Open(ctx, caller, bridge.Nobody{})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "handshake within") {
+			t.Errorf("a process that says nothing: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a process that says nothing has the time of the queue")
+	}
 }
 
 // A connection that many share takes more calls at once than a client's session may have.
@@ -215,9 +243,22 @@ func TestRests(t *testing.T) {
 		takes("three failures", false)
 		time.Sleep(resting)
 		takes("after a rest", true)
+		ticket, cancel, _ := g.desk.Reserve("files")
+		takes("one is tried", false)
+		if cancel(); ticket == "" {
+			t.Error("no place")
+		}
 		fail(broken)
 		takes("one more", false)
 		time.Sleep(resting)
+		takes("a rest is longer than the one before", false)
+		time.Sleep(resting)
+		takes("after that", true)
+		for range 5 {
+			fail(broken)
+		}
+		time.Sleep(longRest)
+		takes("the longest rest", true)
 		g.a.fails = nil
 		g.open("FRONT-A")
 		fail(broken)

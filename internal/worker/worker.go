@@ -186,7 +186,7 @@ func (w *Workers) places() (workers, free int) {
 }
 
 // unplaced is the error of a connection that no worker has opened.
-func (w *Workers) unplaced(s *Server, wait time.Duration, most int, err error) error {
+func (w *Workers) unplaced(s *Server, most int, err error) error {
 	e := &bridge.Error{Server: s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second}
 	switch workers, _ := w.places(); {
 	case errors.Is(err, session.ErrFull):
@@ -194,9 +194,9 @@ func (w *Workers) unplaced(s *Server, wait time.Duration, most int, err error) e
 	case errors.Is(err, session.ErrUnavailable):
 		e.Public = "no worker could be asked to start it: the store of the cluster is out of reach"
 	case workers == 0:
-		e.Public = fmt.Sprintf("no worker has started it within %v: it has place: workers, and no instance with cluster: role: worker or all is there", wait)
+		e.Public = fmt.Sprintf("no worker has started it within %v: it has place: workers, and no instance with cluster: role: worker or all is there", s.Wait)
 	default:
-		e.Public = fmt.Sprintf("no worker had a free place for it within %v", wait)
+		e.Public = fmt.Sprintf("no worker had a free place for it within %v", s.Wait)
 	}
 	return e
 }
