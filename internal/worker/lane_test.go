@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -164,6 +165,8 @@ func TestManyCalls(t *testing.T) {
 	const n = 200
 	a := &process{hold: make(chan struct{})}
 	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+	release := sync.OnceFunc(func() { close(a.hold) })
+	defer release()
 	ended := make(chan string, n)
 	for range n {
 		go func() {
@@ -183,7 +186,7 @@ func TestManyCalls(t *testing.T) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	close(a.hold)
+	release()
 	for range n {
 		if said := <-ended; said != "" {
 			t.Errorf("a call: %s", said)
