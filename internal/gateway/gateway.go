@@ -133,7 +133,7 @@ type ServerOptions struct {
 	Check func() error
 }
 
-// Options configure a Bridge.
+// Options configure a Bridge. It has many fields: each is a setting.
 type Options struct {
 	Servers  []ServerOptions
 	Sessions session.Keeper // nil means one in memory for 10,000 sessions
