@@ -2,6 +2,7 @@ package httpclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -78,8 +79,8 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 			at, err := proxy(r)
 			if at != nil {
 				o.through(at)
-				if a, err := netip.ParseAddr(r.URL.Hostname()); err == nil && !o.may(r.Context(), r.URL.Hostname(), a) {
-					return nil, ErrRefused // names are the proxy's to look up
+				if err := o.named(r.Context(), r.URL.Hostname()); err != nil {
+					return nil, err
 				}
 			}
 			return at, err
@@ -97,7 +98,8 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 }
 
 // Strangers returns the transport for requests to addresses that strangers have named. It
-// connects to none that are link-local, on this machine or in a private network.
+// connects to none that are link-local, on this machine or in a private network, and has no
+// proxy do so.
 func Strangers() (http.RoundTripper, error) { return Outward(Config{}, false) }
 
 // shown is a transport that shows a certificate to known hosts only.
@@ -149,6 +151,34 @@ func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, 
 		}
 	}
 	return d.DialContext(ctx, network, address)
+}
+
+// named returns why a proxy may not be asked for a host. Names are the proxy's to look up,
+// unless strangers have named them: the names of a private network are known here as well. One
+// that is not known here may be known to the proxy alone, as all public ones may be.
+func (o *outward) named(ctx context.Context, host string) error {
+	if a, err := netip.ParseAddr(host); err == nil {
+		if !o.may(ctx, host, a) {
+			return ErrRefused
+		}
+		return nil
+	}
+	if o.home != "" {
+		return nil
+	}
+	all, err := o.look(ctx, "ip", host)
+	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: its name cannot be looked up just now", ErrRefused)
+	}
+	for _, a := range all {
+		if realmOf(a) != public {
+			return fmt.Errorf("%w: it is in a private network", ErrRefused)
+		}
+	}
+	return nil
 }
 
 // may reports whether a connection to that address of a host may be made.

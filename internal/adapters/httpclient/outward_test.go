@@ -262,3 +262,49 @@ func TestStrangers(t *testing.T) {
 		t.Error("something was asked for")
 	}
 }
+
+// A proxy is not asked for names of strangers that are of a private network.
+func TestStrangersProxy(t *testing.T) {
+	asked := false
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer proxy.Close()
+	way, err := Outward(Config{Proxy: proxy.URL}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost:1/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := way.RoundTrip(r)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if !errors.Is(err, ErrRefused) || asked {
+		t.Errorf("localhost: %v, the proxy was asked: %t", err, asked)
+	}
+	known := map[string]string{"public.example.com": "93.184.215.14", "wiki.corp.example": "10.1.2.3", "both.example.com": "93.184.215.14 10.1.2.3", "cloud.example.com": "fd00::1"}
+	look := func(_ context.Context, _, host string) (all []netip.Addr, err error) {
+		if host == "away.example.com" {
+			return nil, &net.DNSError{Err: "server misbehaving", IsTemporary: true}
+		}
+		for _, a := range strings.Fields(known[host]) {
+			all = append(all, netip.MustParseAddr(a))
+		}
+		if all == nil {
+			return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+		}
+		return all, nil
+	}
+	for host, ok := range map[string]bool{
+		"public.example.com": true, "unknown.example.com": true, "93.184.215.14": true, // the proxy may know names that are not known here
+		"wiki.corp.example": false, "both.example.com": false, "cloud.example.com": false, "away.example.com": false, "10.1.2.3": false,
+	} {
+		if err := (&outward{look: look}).named(t.Context(), host); (err == nil) != ok || err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v, want it to be asked for: %t", host, err, ok)
+		}
+	}
+	if err := (&outward{look: look, home: "mcp.example.com"}).named(t.Context(), "wiki.corp.example"); err != nil {
+		t.Errorf("a server of the operator's names it: %v", err)
+	}
+}
