@@ -101,6 +101,8 @@ func checkPublicURL(s string) error {
 		return errors.New("expected https://HOST or https://HOST:PORT, such as https://mcp.example.com, without a path: that of base_path is added")
 	case s != strings.ToLower(s):
 		return errors.New("must be in lower case, as clients compare it")
+	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
+		return fmt.Errorf("must be without :%s: that is the usual port, which browsers and clients leave out", u.Port())
 	}
 	return jwks.Safe(s)
 }
@@ -150,6 +152,8 @@ func (c *Config) checkOAuth(all *breaches) {
 				all.add(item+": front", "is that of item %d too: the bridge can stand in for one issuer only", fronted)
 			case c.PublicURL == "":
 				all.add(item+": front", "needs public_url: that is the name by which clients know the bridge as an authorization server")
+			case o.Front.StateDir != "" && c.Cluster.Enabled():
+				all.add(item+": front: state_dir", "is of no use in a cluster: its instances keep logins in Redis")
 			case o.Issuer == c.PublicURL+c.BasePath:
 				all.add(item+": issuer", "is the address of the bridge itself: name the provider at which users sign in")
 			}

@@ -111,15 +111,15 @@ func isCredential(header string) bool {
 
 // looker are settings that name the file of a key.
 type looker interface {
-	Look(absolute func(string) string) (remark string, fault error)
+	Look(absolute func(string) string) (setting, remark string, fault error)
 }
 
 // visitKey looks at the file of a key.
 func (d *decoder) visitKey(sec *strict.Section, c looker) {
-	if remark, fault := c.Look(d.absolute); fault != nil {
-		d.wrong(sec, "key_file", d.Redact(fault.Error()))
+	if setting, remark, fault := c.Look(d.absolute); fault != nil {
+		d.wrong(sec, setting, d.Redact(fault.Error()))
 	} else if remark != "" {
-		d.Warn(sec.Marks["key_file"].Line, "%skey_file is %s: %s", sec.Where, sec.Marks["key_file"].Shown, remark)
+		d.Warn(sec.Marks[setting].Line, "%s%s is %s: %s", sec.Where, setting, sec.Marks[setting].Shown, remark)
 	}
 }
 

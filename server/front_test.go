@@ -4,11 +4,16 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"html"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -173,6 +178,103 @@ func TestNoFront(t *testing.T) {
 	})
 }
 
+// send sends a request with a body.
+func send(r *rig, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
+	q := from(peer, loopback, method, path, header...)
+	b := httptest.NewRequest(method, path, strings.NewReader(body))
+	q.Body, q.ContentLength = b.Body, b.ContentLength
+	q.Header.Set("Content-Type", kind)
+	return r.answer(q)
+}
+
+const form = "application/x-www-form-urlencoded"
+
+// signedIn is a client whose user has signed in by the front.
+type signedIn struct {
+	client string
+	tokens gjson.Result
+	code   string // the form that the tokens are for
+}
+
+// frontLogin registers a client and signs its user in. at returns who serves each step.
+func frontLogin(t *testing.T, at func(step int) *rig) signedIn {
+	t.Helper()
+	const to = "http://127.0.0.1:7/cb"
+	cookie := func(a *httptest.ResponseRecorder) string {
+		return strings.SplitN(a.Header().Get("Set-Cookie"), ";", 2)[0]
+	}
+	client := gjson.Get(send(at(0), "POST", "/register", "application/json", `{"redirect_uris":["`+to+`"]}`).Body.String(), "client_id").Str
+	sum := sha256.Sum256([]byte("a verifier"))
+	a := send(at(1), "GET", "/authorize?"+url.Values{"response_type": {"code"}, "client_id": {client}, "redirect_uri": {to}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}.Encode(), form, "")
+	found := regexp.MustCompile(`name="request" value="([^"]+)"`).FindStringSubmatch(a.Body.String())
+	if found == nil {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	a = send(at(2), "POST", "/oauth/consent", form, url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}.Encode(), "Cookie", cookie(a))
+	u, err := url.Parse(a.Header().Get("Location"))
+	if err != nil || a.Code != 302 {
+		t.Fatalf("%d %s %v", a.Code, a.Body, err)
+	}
+	a = send(at(3), "GET", "/oauth/callback?"+url.Values{"code": {u.Query().Get("nonce")}, "state": {u.Query().Get("state")}}.Encode(), form, "", "Cookie", cookie(a))
+	if u, err = url.Parse(a.Header().Get("Location")); err != nil || u.Query().Get("code") == "" {
+		t.Fatalf("%d %s %s", a.Code, u, a.Body)
+	}
+	code := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {u.Query().Get("code")}, "redirect_uri": {to}, "code_verifier": {"a verifier"}}.Encode()
+	return signedIn{client, gjson.Parse(send(at(4), "POST", "/token", form, code).Body.String()), code}
+}
+
+// With state_dir, a login of the only instance outlives its restart.
+func TestFrontRestart(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "front.key")
+	if err := os.WriteFile(key, []byte("a key of this test that is long enough"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := authtest.Serve(t)
+	signsIn(t, i, "eng")
+	start := func(state string) *rig {
+		return newRig(t, func(c *config.Config) {
+			users(i)(c)
+			c.OAuth[0].Transport = nil
+			c.PublicURL, c.Listen = here, "127.0.0.1:0"
+			c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}, KeyFile: key, StateDir: state}
+		}, "one")
+	}
+	renew := func(r *rig, l signedIn, refresh string) gjson.Result {
+		return gjson.Parse(send(r, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {l.client}, "refresh_token": {refresh}}.Encode()).Body.String())
+	}
+	for state, want := range map[string]bool{filepath.Join(dir, "state"): true, "": false} {
+		r := start(state)
+		listener, err := r.s.Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = listener.Close()
+		l := frontLogin(t, func(int) *rig { return r })
+		r.s.Close(t.Context())
+		r = start(state)
+		next := renew(r, l, l.tokens.Get("refresh_token").Str)
+		if good := next.Get("access_token").Str != ""; good != want {
+			t.Errorf("after a restart with state_dir %q: %s", state, next)
+		}
+		if !want {
+			continue
+		}
+		if a := r.answer(from(peer, loopback, "GET", "/whoami", as(next.Get("access_token").Str)...)); gjson.Get(a.Body.String(), "subject").Str != "ann" {
+			t.Errorf("the token: %d %s", a.Code, a.Body)
+		}
+		if a := send(r, "POST", "/token", form, l.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
+			t.Errorf("the code, after a restart: %d %s", a.Code, a.Body)
+		}
+		r.s.Close(t.Context())
+	}
+	// What cannot be used is known at the start.
+	r := start(filepath.Join(key, "x"))
+	if l, err := r.s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "state_dir cannot be made") {
+		t.Errorf("a folder that cannot be made: %v %v", l, err)
+	}
+}
+
 // Two instances are one front: what begins at one of them ends at the other, and a code is
 // good once for both (S-045).
 func TestClusterFront(t *testing.T) {
@@ -190,35 +292,11 @@ func TestClusterFront(t *testing.T) {
 			c.Cluster.Listen = "127.0.0.1:0"
 		}, "one")
 	}
+	l := frontLogin(t, func(step int) *rig { return both[step%2] })
+	client, v, code := l.client, l.tokens, l.code
 	do := func(n int, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
-		q := from(peer, loopback, method, path, header...)
-		b := httptest.NewRequest(method, path, strings.NewReader(body))
-		q.Body, q.ContentLength = b.Body, b.ContentLength
-		q.Header.Set("Content-Type", kind)
-		return both[n].answer(q)
+		return send(both[n], method, path, kind, body, header...)
 	}
-	const form, to = "application/x-www-form-urlencoded", "http://127.0.0.1:7/cb"
-	cookie := func(a *httptest.ResponseRecorder) string {
-		return strings.SplitN(a.Header().Get("Set-Cookie"), ";", 2)[0]
-	}
-	client := gjson.Get(do(0, "POST", "/register", "application/json", `{"redirect_uris":["`+to+`"]}`).Body.String(), "client_id").Str
-	sum := sha256.Sum256([]byte("a verifier"))
-	a := do(1, "GET", "/authorize?"+url.Values{"response_type": {"code"}, "client_id": {client}, "redirect_uri": {to}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}.Encode(), form, "")
-	found := regexp.MustCompile(`name="request" value="([^"]+)"`).FindStringSubmatch(a.Body.String())
-	if found == nil {
-		t.Fatalf("%d %s", a.Code, a.Body)
-	}
-	a = do(0, "POST", "/oauth/consent", form, url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}.Encode(), "Cookie", cookie(a))
-	u, err := url.Parse(a.Header().Get("Location"))
-	if err != nil || a.Code != 302 {
-		t.Fatalf("%d %s %v", a.Code, a.Body, err)
-	}
-	a = do(1, "GET", "/oauth/callback?"+url.Values{"code": {u.Query().Get("nonce")}, "state": {u.Query().Get("state")}}.Encode(), form, "", "Cookie", cookie(a))
-	if u, err = url.Parse(a.Header().Get("Location")); err != nil || u.Query().Get("code") == "" {
-		t.Fatalf("%d %s %s", a.Code, u, a.Body)
-	}
-	code := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {u.Query().Get("code")}, "redirect_uri": {to}, "code_verifier": {"a verifier"}}.Encode()
-	v := gjson.Parse(do(0, "POST", "/token", form, code).Body.String())
 	if a := do(1, "GET", "/whoami", form, "", as(v.Get("access_token").Str)...); gjson.Get(a.Body.String(), "subject").Str != "ann" {
 		t.Errorf("the token at the other: %d %s", a.Code, a.Body)
 	}
@@ -234,5 +312,59 @@ func TestClusterFront(t *testing.T) {
 	}
 	if end := again(0, next.Get("refresh_token").Str); end.Get("error").Str != "invalid_grant" {
 		t.Errorf("what came of a code that was used twice: %s", end)
+	}
+}
+
+// The front is put together with what keeps it safe: metadata of clients is not fetched from
+// private networks (N-80), and addresses are told apart behind trusted proxies, and only there
+// (I-114).
+func TestFrontWiring(t *testing.T) {
+	var connections atomic.Int64
+	inside := httptest.NewUnstartedServer(http.NotFoundHandler())
+	inside.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew { // before it has shown its certificate
+			connections.Add(1)
+		}
+	}
+	inside.StartTLS()
+	t.Cleanup(inside.Close)
+	i := authtest.Serve(t)
+	signsIn(t, i, "eng")
+	r := newRig(t, func(c *config.Config) {
+		users(i)(c)
+		c.OAuth[0].Transport = nil
+		c.PublicURL = here
+		c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	}, "one")
+	a := r.answer(from(peer, loopback, "GET", "/authorize?"+url.Values{"client_id": {inside.URL + "/client.json"}, "response_type": {"code"}}.Encode()))
+	if a.Code != 400 || !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || connections.Load() > 0 {
+		t.Errorf("N-80: %d %s, connections: %d", a.Code, a.Body, connections.Load())
+	}
+	register := func(peer, forwarded string) int {
+		q := from(peer, loopback, "POST", "/register", "X-Forwarded-For", forwarded)
+		body := httptest.NewRequest("POST", "/", strings.NewReader(`{"redirect_uris":["http://127.0.0.1:7/cb"]}`))
+		q.Body, q.ContentLength = body.Body, body.ContentLength
+		return r.answer(q).Code
+	}
+	refused := func(peer, forwarded string) (n int) {
+		for range 60 {
+			if register(peer, forwarded) == 429 {
+				n++
+			}
+		}
+		return n
+	}
+	const proxy, stranger = "192.0.2.1:1234", "198.51.100.1:1234"
+	if n := refused(proxy, "203.0.113.1"); n == 0 {
+		t.Error("one address behind the proxy is not limited")
+	}
+	if code := register(proxy, "203.0.113.2"); code != 201 {
+		t.Errorf("another address behind the proxy: %d", code)
+	}
+	for n := 0; n < 40 && register(stranger, "203.0.113.3") == 201; n++ {
+	}
+	if code := register(stranger, "203.0.113.4"); code != 429 {
+		t.Errorf("who is no proxy names himself: %d", code)
 	}
 }

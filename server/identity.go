@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
+	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 	"github.com/mcp-bridge/bridge/internal/scopes"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -89,17 +90,18 @@ func (s *Server) newFront() (*front.Front, error) {
 		if own.Documents, err = httpclient.Strangers(); err != nil {
 			return nil, fmt.Errorf("oauth: front: %w", err)
 		}
-		if o.Front.KeyFile != "" {
-			secret, err := o.Front.Secret()
-			if err != nil {
-				return nil, fmt.Errorf("oauth: front: key_file %w", err)
-			}
-			own.Secrets = []string{secret}
-		} else if s.instance != nil {
-			own.Secrets = c.Cluster.Keys()
+		if own.Secrets, err = o.Front.Secrets(); err != nil {
+			return nil, fmt.Errorf("oauth: front: %w", err)
 		}
-		if s.instance != nil {
+		switch {
+		case s.instance != nil:
 			own.Store = s.instance.kept.Values()
+			if len(own.Secrets) == 0 {
+				own.Secrets = c.Cluster.Keys()
+			}
+		case o.Front.StateDir != "":
+			s.disk = disk.New(o.Front.StateDir)
+			own.Store = s.disk
 		}
 		return front.New(own)
 	}

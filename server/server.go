@@ -38,6 +38,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/metrics"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
+	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 	"github.com/mcp-bridge/bridge/internal/observe/logs"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
@@ -62,6 +63,7 @@ type Server struct {
 	guard      atomic.Pointer[guard]
 	keys       *auth.Door     // who lets callers in; nil when there are no access rules
 	front      *front.Front   // gives tokens to users of an issuer; nil when there is none
+	disk       *disk.Disk     // where it keeps logins; nil when it is not there
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
 	complaints sparse.Lines   // about requests without a good key
@@ -322,6 +324,11 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if s.fault != nil {
 		return nil, s.fault
 	}
+	if s.disk != nil {
+		if err := s.disk.Open(); err != nil {
+			return nil, fmt.Errorf("oauth: front: %w", err)
+		}
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", config.Address(s.c().Listen))
 	if err != nil {
@@ -463,6 +470,9 @@ func (s *Server) Close(ctx context.Context) {
 	defer cancel()
 	if err := s.http.Shutdown(answers); err != nil {
 		_ = s.http.Close() // what is left are clients that do not read
+	}
+	if s.disk != nil {
+		_ = s.disk.Close() // what was put is there already
 	}
 	if l := s.access.Load(); l != nil {
 		s.end(l)

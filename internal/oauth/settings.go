@@ -194,8 +194,9 @@ func (c *Client) Validate() error {
 }
 
 // Look looks at the file of the key, as assertion.Look does.
-func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
-	return assertion.Look(&c.KeyFile, absolute)
+func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
+	remark, fault = assertion.Look(&c.KeyFile, absolute)
+	return "key_file", remark, fault
 }
 
 // safe returns what is wrong with an address that secrets go to.

@@ -47,8 +47,9 @@ type Client struct {
 }
 
 // Look looks at the file of the key, as assertion.Look does.
-func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
-	return assertion.Look(&c.KeyFile, absolute)
+func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
+	remark, fault = assertion.Look(&c.KeyFile, absolute)
+	return "key_file", remark, fault
 }
 
 // Wrong returns the rule that the settings break, and the key that it is about, such as

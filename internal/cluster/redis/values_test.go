@@ -10,16 +10,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
+	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
 // A value takes the place of another once over all instances, and ends (S-045). The memory
-// of one process does the same.
+// of one process does the same, and so does its folder.
 func TestValues(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(), t.Context()
 	defer c.Close()
 	var a, b front.Store = redis.New(c, options("A")).Values(), redis.New(c, options("B")).Values()
-	for name, both := range map[string][2]front.Store{"redis": {a, b}, "memory": {front.NewMemory()}} {
+	kept := disk.New(t.TempDir())
+	t.Cleanup(func() { _ = kept.Close() })
+	for name, both := range map[string][2]front.Store{"redis": {a, b}, "memory": {front.NewMemory()}, "disk": {kept}} {
 		if both[1] == nil {
 			both[1] = both[0]
 		}
@@ -46,6 +49,7 @@ func TestValues(t *testing.T) {
 		is(a, "")
 		swap(a, "x", "y", time.Minute, false)
 		swap(a, "", "x\x00y", time.Minute, true)
+		swap(a, "", "x\x00y", time.Minute, true) // the answer was lost
 		swap(b, "", "z", time.Minute, false)
 		is(b, "x\x00y")
 		swap(b, "x\x00y", "z", time.Minute, true)

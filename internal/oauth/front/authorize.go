@@ -154,7 +154,7 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	browser := cmp.Or(f.cookieOf(r, "consent"), rand.Text())
 	q.Browser = seal.Fingerprint(browser)
 	http.SetCookie(w, f.cookie("consent", browser, attemptLife))
-	f.question(w, q, isDocument(id))
+	f.question(w, q, id)
 }
 
 // consented hears what the user has answered. Only the page of authorize in the same browser
@@ -199,22 +199,27 @@ func (q *request) agreed() string {
 	return seal.Fingerprint(string(text))
 }
 
-// remembered returns what the user of a browser has agreed to, the oldest first.
-func (f *Front) remembered(r *http.Request) (all []string) {
-	var kept struct {
-		Agreed []string `json:"a"`
-		At     int64    `json:"t"`
+// remembered returns what the user of a browser has agreed to and when, the oldest first.
+func (f *Front) remembered(r *http.Request) (all []agreement) {
+	if f.o.Consent == ConsentRemember {
+		f.open("agreed", f.cookieOf(r, "agreed"), &all)
 	}
-	if f.o.Consent == ConsentRemember && f.open("agreed", f.cookieOf(r, "agreed"), &kept) && !over(kept.At, rememberFor) {
-		all = kept.Agreed
-	}
-	return all
+	return slices.DeleteFunc(all, func(a agreement) bool { return over(a.At, rememberFor) })
 }
 
-// remembers reports whether the user need not be asked. No page must have led there: with
-// one that a stranger has made, the user would sign a stranger's program in (I-105).
+type agreement struct {
+	To string `json:"a"`
+	At int64  `json:"t"`
+}
+
+// remembers reports whether the user need not be asked: a program of this machine has opened
+// the page, and is called back there. No page must have led there: with one that a stranger
+// has made, the user would sign a stranger's program in (I-105). Nor is it ever so for a site:
+// what a link in a mail opens looks as if a program had done it.
 func (f *Front) remembers(r *http.Request, q *request) bool {
-	return r.Header.Get("Sec-Fetch-Site") == "none" && slices.Contains(f.remembered(r), q.agreed())
+	_, k := place(q.Redirect)
+	to := q.agreed()
+	return r.Header.Get("Sec-Fetch-Site") == "none" && k != web && slices.ContainsFunc(f.remembered(r), func(a agreement) bool { return a.To == to })
 }
 
 // remember keeps in the browser that the user has agreed.
@@ -222,10 +227,10 @@ func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request) {
 	if f.o.Consent != ConsentRemember {
 		return
 	}
-	one := q.agreed()
-	all := append(slices.DeleteFunc(f.remembered(r), func(had string) bool { return had == one }), one)
+	one := agreement{q.agreed(), time.Now().UnixMilli()}
+	all := append(slices.DeleteFunc(f.remembered(r), func(had agreement) bool { return had.To == one.To }), one)
 	all = all[max(0, len(all)-maxAgreed):]
-	http.SetCookie(w, f.cookie("agreed", f.sealed("agreed", map[string]any{"a": all, "t": time.Now().UnixMilli()}), rememberFor))
+	http.SetCookie(w, f.cookie("agreed", f.sealed("agreed", all), rememberFor))
 }
 
 // attempt is a sign-in that is under way: the state that the provider brings back.
@@ -290,7 +295,8 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, f.cookie("signin-"+a.Slot, "", 0))
 	q, log := &a.Request, f.o.Log.With("client", a.Request.ID, "from", f.o.From(r).String())
-	if !f.first(sha256.Sum256([]byte(get("state")))) {
+	sum := sha256.Sum256([]byte(get("state")))
+	if !f.first(sum) {
 		page(w, http.StatusForbidden, ended)
 		return
 	}
@@ -323,16 +329,31 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, q, "access_denied", "no rule of this server lets you in")
 		return
 	}
-	code := rand.Text() + rand.Text()
-	key := codeKey(code)
-	ok, err = f.o.Store.Swap(r.Context(), key, nil, []byte(f.sealed(key, given{Request: *q, Login: l, ID: rand.Text(), At: time.Now().UnixMilli()})), usedLife)
+	if after := f.signing.take(l.Subject); after > 0 {
+		log.Warn("a user signs in too often", "issuer", f.o.Provider, "sub", l.Subject)
+		f.refuse(w, q, "temporarily_unavailable", "too many sign-ins of this user: try again later")
+		return
+	}
+	ctx := context.WithoutCancel(r.Context())
+	// Another instance may have heard this answer, or this one before it was started again.
+	place := "state:" + hex.EncodeToString(sum[:16])
+	if first, err := f.put(ctx, place, nil, []byte(f.sealed(place, true)), attemptLife, twice); err == nil && !first {
+		page(w, http.StatusForbidden, ended)
+		return
+	} else if err != nil {
+		f.refuse(w, q, f.lost(err).code, errStore.text)
+		return
+	}
+	id := rand.Text()
+	key := codeKey(id)
+	ok, err = f.put(ctx, key, nil, []byte(f.sealed(key, given{Request: *q, Login: l, ID: rand.Text()})), codeLife, twice)
 	if err != nil || !ok {
 		log.Error("a code cannot be kept", "err", err)
 		f.refuse(w, q, "temporarily_unavailable", "the store of this server cannot be reached")
 		return
 	}
 	log.Info("a user has signed in", "issuer", f.o.Provider, "sub", l.Subject, "resource", q.Resource, "renewed", l.Refresh != "")
-	leave(w, f.address(q, url.Values{"code": {code}}))
+	leave(w, f.address(q, url.Values{"code": {f.sealed("code", id)}}))
 }
 
 // admits reports whether some rule lets the user of a login in.
@@ -364,8 +385,11 @@ func (f *Front) signIn(ctx context.Context, a *attempt, code string) (l login, e
 
 // granted returns the scopes that a client gets.
 func (f *Front) granted(wanted []string, t *grant.Token) (all []string) {
-	if f.o.ScopePrefix == "" || t.Scopes == nil {
+	switch {
+	case f.o.ScopePrefix == "":
 		return wanted
+	case t.Scopes == nil: // it may not even know them: a rule may be for their sake alone
+		f.o.Log.Warn("with scope_prefix the provider decides on scopes, but it does not say which it grants: clients get none", "issuer", f.o.Provider)
 	}
 	for _, s := range wanted {
 		if slices.Contains(t.Scopes, f.o.ScopePrefix+s) {
@@ -412,11 +436,6 @@ func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error
 	if len(text) > maxClaims {
 		return fmt.Errorf("the ID token says %d bytes of the user, more than 4096: have the provider put fewer claims, or fewer groups, into it", len(text))
 	}
-	l.Subject, l.User = subject, text
+	l.Subject, l.User, l.Said = subject, text, time.Now().UnixMilli()
 	return nil
-}
-
-func codeKey(code string) string {
-	sum := sha256.Sum256([]byte(code))
-	return "code:" + hex.EncodeToString(sum[:16])
 }

@@ -116,7 +116,7 @@ func (f *Front) takes(c *client, address string) bool {
 
 // register registers a client: the answer is all that is kept of it (I-101).
 func (f *Front) register(w http.ResponseWriter, r *http.Request) {
-	if after := f.registering.take(f.o.From(r)); after > 0 {
+	if after := f.registering.take(network(f.o.From(r))); after > 0 {
 		wait(w, after)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
@@ -21,7 +22,8 @@ import (
 )
 
 // wrong is what is wrong with a document that was fetched: who is sent here may know. What
-// else happens when it is fetched says something of the network, and is logged alone.
+// else happens when it is fetched, a status too, says something of the network, and is logged
+// alone.
 type wrong string
 
 func (w wrong) Error() string { return string(w) }
@@ -33,17 +35,21 @@ const (
 	documentMost  = 24 * time.Hour
 	faultFor      = 10 * time.Second // for which it is known that there is none
 	maxDocuments  = 1000
-	maxFetches    = 16 // at the same time
+	formerFor     = time.Hour // for which one is used that cannot be fetched again
+	maxFetches    = 16        // at the same time
+	maxFetchesOf  = 2         // at the same time, from one host, or for one address
 	maxID         = 1 << 10
 )
 
 // documents keeps the metadata of clients whose id is the address of it (I-102).
 type documents struct {
 	client *http.Client
+	log    *slog.Logger
 	slots  chan struct{}
 
-	mu  sync.Mutex // guards all; it is not held while one is fetched
-	all *simplelru.LRU[string, *document]
+	mu   sync.Mutex // guards the rest; it is not held while one is fetched
+	all  *simplelru.LRU[string, *document]
+	busy map[string]int // how many are being fetched from a host, and for an address
 }
 
 // document is the metadata of one client, or why there is none.
@@ -52,13 +58,16 @@ type document struct {
 	client *client
 	err    error
 	until  time.Time
+	// former is what was there before, and may be used until another time.
+	former      *client
+	formerUntil time.Time
 }
 
-func newDocuments(transport http.RoundTripper) *documents {
+func newDocuments(transport http.RoundTripper, log *slog.Logger) *documents {
 	all, _ := simplelru.NewLRU[string, *document](maxDocuments, nil) // the size is positive
 	return &documents{
 		client: &http.Client{Transport: transport, Timeout: documentLimit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		slots:  make(chan struct{}, maxFetches), all: all,
+		slots:  make(chan struct{}, maxFetches), log: log, all: all, busy: map[string]int{},
 	}
 }
 
@@ -69,11 +78,17 @@ func isDocument(id string) bool {
 		!slices.ContainsFunc(strings.Split(u.Path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
-// get returns the metadata at an address. allow is asked before it is fetched. Those who
-// want the same at the same time share one request.
-func (d *documents) get(ctx context.Context, id string, allow func() bool, read func([]byte) (*client, error)) (*client, error) {
+// get returns the metadata at an address, for somebody. allow is asked before it is fetched.
+// Those who want the same at the same time share one request.
+func (d *documents) get(ctx context.Context, id, somebody string, allow func() bool, read func([]byte) (*client, error)) (*client, error) {
+	u, err := url.Parse(id)
+	if err != nil {
+		return nil, err
+	}
+	places := []string{"host " + strings.ToLower(u.Hostname()), "for " + somebody}
 	d.mu.Lock()
 	one, ok := d.all.Get(id)
+	had := one
 	if ok {
 		select {
 		case <-one.done:
@@ -82,14 +97,31 @@ func (d *documents) get(ctx context.Context, id string, allow func() bool, read 
 		}
 	}
 	if !ok {
-		if !allow() {
-			d.mu.Unlock()
-			return nil, wrong("too many were asked for from this address: try again later")
-		}
 		one = &document{done: make(chan struct{})}
+		if had != nil {
+			one.former, one.formerUntil = had.client, had.until.Add(formerFor)
+			if had.former != nil {
+				one.former, one.formerUntil = had.former, had.formerUntil
+			}
+		}
+		full := slices.ContainsFunc(places, func(p string) bool { return d.busy[p] >= maxFetchesOf })
+		if full || !allow() {
+			d.mu.Unlock()
+			return one.fallback(wrong("too many are fetched for this address, or from its host: try again later"))
+		}
 		d.all.Add(id, one)
+		for _, p := range places {
+			d.busy[p]++
+		}
 		d.mu.Unlock()
 		d.fetch(context.WithoutCancel(ctx), id, one, read)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, p := range places {
+			if d.busy[p]--; d.busy[p] == 0 {
+				delete(d.busy, p)
+			}
+		}
 		return one.client, one.err
 	}
 	d.mu.Unlock()
@@ -101,10 +133,43 @@ func (d *documents) get(ctx context.Context, id string, allow func() bool, read 
 	}
 }
 
+// fallback returns the former document where there is one still, or why there is none.
+func (d *document) fallback(err error) (*client, error) {
+	if d.former != nil && time.Now().Before(d.formerUntil) {
+		return d.former, nil
+	}
+	return nil, err
+}
+
+// errFetch says that an answer is no document, but that there may be one still.
+type errFetch int
+
+func (e errFetch) Error() string { return fmt.Sprintf("the answer is HTTP %d", int(e)) }
+
+// lasts reports whether what has gone wrong says nothing of the document: that it could not
+// be fetched just then.
+func lasts(err error) bool {
+	if status, ok := errors.AsType[errFetch](err); ok {
+		return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
+	}
+	_, ok := errors.AsType[wrong](err)
+	return ok
+}
+
 // fetch fetches one.
 func (d *documents) fetch(ctx context.Context, id string, one *document, read func([]byte) (*client, error)) {
 	defer close(one.done)
 	one.until = time.Now().Add(faultFor)
+	defer func() {
+		if one.err == nil || lasts(one.err) {
+			one.former = nil
+			return
+		}
+		why := one.err
+		if one.client, one.err = one.fallback(why); one.err == nil {
+			d.log.Warn("the metadata of a client cannot be fetched: for up to an hour, what was there before counts", "client", fmt.Sprintf("%.200q", id), "err", why)
+		}
+	}()
 	select {
 	case d.slots <- struct{}{}:
 		defer func() { <-d.slots }()
@@ -131,7 +196,7 @@ func (d *documents) fetch(ctx context.Context, id string, one *document, read fu
 	case err != nil:
 		one.err = find.Reason(err)
 	case res.StatusCode != http.StatusOK:
-		one.err = wrong(fmt.Sprintf("the answer is HTTP %d", res.StatusCode))
+		one.err = errFetch(res.StatusCode)
 	case len(data) > maxDocument:
 		one.err = wrong("it is larger than 64 KiB")
 	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
@@ -187,7 +252,8 @@ func (f *Front) known(r *http.Request, id string) (*client, error) {
 		}
 		return nil, errors.New("it is not registered here, or was registered with a key that this server does not have any more: let it register again")
 	}
-	c, err := f.docs.get(r.Context(), id, func() bool { return f.fetching.take(f.o.From(r)) == 0 }, f.described(id))
+	from := network(f.o.From(r))
+	c, err := f.docs.get(r.Context(), id, from, func() bool { return f.fetching.take(from) == 0 }, f.described(id))
 	if err != nil {
 		f.o.Log.Info("the metadata of a client cannot be used", "client", fmt.Sprintf("%.200q", id), "err", err)
 		if told, ok := errors.AsType[wrong](err); ok {

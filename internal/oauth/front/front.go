@@ -89,6 +89,7 @@ const (
 	maxBody  = 64 << 10
 	bodyWait = 10 * time.Second // until a body must be there
 	maxState = 1 << 10
+	maxFlags = 20_000 // twice as many as tokens are known
 	maxEnded = 20_000
 	maxUsed  = 20_000
 )
@@ -107,13 +108,14 @@ type Front struct {
 	ask    *grant.Asker
 	docs   *documents
 
-	registering, fetching, failing limiter
+	registering, fetching, signing, showing limiter
 
 	mu       sync.Mutex // guards the rest
 	provider *find.Issuer
 	away     error                                // why there is none
 	until    time.Time                            // how long these count
-	ended    *simplelru.LRU[string, *atomic.Bool] // logins that have ended, by their ids
+	flags    *simplelru.LRU[string, *atomic.Bool] // of logins whose tokens have come, by their ids
+	ended    *simplelru.LRU[string, struct{}]     // logins that have ended
 	used     *simplelru.LRU[[32]byte, struct{}]   // states that have come back
 }
 
@@ -136,10 +138,12 @@ func New(o Options) (*Front, error) {
 	}
 	f := &Front{
 		o: o, base: root.EscapedPath(), client: o.Client.Grant(),
-		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: newDocuments(o.Documents),
-		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30), failing: newLimiter(3*time.Second, 20),
+		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: newDocuments(o.Documents, o.Log),
+		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
+		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
 	}
-	f.ended, _ = simplelru.NewLRU[string, *atomic.Bool](maxEnded, nil) // the sizes are positive
+	f.flags, _ = simplelru.NewLRU[string, *atomic.Bool](maxFlags, nil) // the sizes are positive
+	f.ended, _ = simplelru.NewLRU[string, struct{}](maxEnded, nil)
 	f.used, _ = simplelru.NewLRU[[32]byte, struct{}](maxUsed, nil)
 	if err := f.derive(); err != nil {
 		return nil, err
@@ -150,6 +154,7 @@ func New(o Options) (*Front, error) {
 		f.base + "/oauth/callback": only("GET", f.callback),
 		f.base + "/token":          open("POST", f.token),
 		f.base + "/register":       open("POST", f.register),
+		f.base + "/oauth/revoke":   open("POST", f.taken),
 		f.base + "/oauth/jwks":     open("GET, HEAD", func(w http.ResponseWriter, _ *http.Request) { send(w, http.StatusOK, "max-age=300", f.keys) }),
 	}
 	for _, name := range []string{"oauth-authorization-server", "openid-configuration"} {
@@ -287,10 +292,11 @@ func open(methods string, f http.HandlerFunc) http.HandlerFunc {
 func (f *Front) metadata(openid bool) map[string]any {
 	m := map[string]any{
 		"issuer": f.o.Root, "authorization_endpoint": f.o.Root + "/authorize", "token_endpoint": f.o.Root + "/token",
-		"registration_endpoint": f.o.Root + "/register", "jwks_uri": f.o.Root + "/oauth/jwks",
+		"registration_endpoint": f.o.Root + "/register", "revocation_endpoint": f.o.Root + "/oauth/revoke", "jwks_uri": f.o.Root + "/oauth/jwks",
 		"response_types_supported": []string{"code"}, "response_modes_supported": []string{"query"},
 		"grant_types_supported":                          []string{"authorization_code", "refresh_token"},
 		"token_endpoint_auth_methods_supported":          []string{grant.None},
+		"revocation_endpoint_auth_methods_supported":     []string{grant.None},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          true,
@@ -418,18 +424,25 @@ func idOf(client string) string {
 	return "registered-" + seal.Fingerprint(client)
 }
 
-// end has the tokens of a login end that were given out here.
-func (f *Front) end(id string) { f.flag(id).Store(true) }
+// end has the tokens of a login end that were given out, or are shown, here.
+func (f *Front) end(id string) {
+	f.flag(id).Store(true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended.Add(id, struct{}{})
+}
 
-// flag returns what says whether a login has ended.
+// flag returns what says whether a login has ended. That many others come does not make it
+// forget the ends.
 func (f *Front) flag(id string) *atomic.Bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if had, ok := f.ended.Get(id); ok {
+	if had, ok := f.flags.Get(id); ok {
 		return had
 	}
 	is := new(atomic.Bool)
-	f.ended.Add(id, is)
+	is.Store(f.ended.Contains(id))
+	f.flags.Add(id, is)
 	return is
 }
 

@@ -763,7 +763,8 @@ func TestConsent(t *testing.T) {
 				t.Errorf("the page has no %q: %s", want, text)
 			}
 		}
-		if h := a.Header(); !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" {
+		if h := a.Header(); !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" || h.Get("Cache-Control") != "no-store" ||
+			h.Get("Cross-Origin-Opener-Policy") != "" { // some clients open the page in a window, which has to speak to them in the end
 			t.Errorf("the page has %v", h)
 		}
 		for _, c := range a.Result().Cookies() {
@@ -777,6 +778,9 @@ func TestConsent(t *testing.T) {
 			"of another browser": func() *httptest.ResponseRecorder { return r.do("POST", "/oauth/consent", yes) },
 			"of another site": func() *httptest.ResponseRecorder {
 				return b.do("POST", "/oauth/consent", yes, "Origin", "https://evil.example")
+			},
+			"same-site": func() *httptest.ResponseRecorder {
+				return b.do("POST", "/oauth/consent", yes, "Sec-Fetch-Site", "same-site")
 			},
 			"of a sandbox": func() *httptest.ResponseRecorder { return b.do("POST", "/oauth/consent", yes, "Origin", "null") },
 			"cross-site": func() *httptest.ResponseRecorder {
@@ -860,8 +864,10 @@ func TestNames(t *testing.T) {
 // N-78: what is remembered saves the question only if no page has led there.
 func TestRemembered(t *testing.T) {
 	fronted(t, func(o *Options) { o.Consent = ConsentRemember }, func(t *testing.T, r *rig) {
-		id, other := r.join(back), r.join(back)
+		const site = "https://app.example.com/callback"
+		id, other := r.join(back, site), r.join(back)
 		b := r.browser()
+		b.agree(ask(id, "redirect_uri", site))
 		b.signIn(ask(id))
 		for _, tc := range []struct {
 			name   string
@@ -879,6 +885,7 @@ func TestRemembered(t *testing.T) {
 			{"more scopes", b, ask(id, "scope", "mcp:use files:write"), []string{"Sec-Fetch-Site", "none"}, true},
 			{"another resource", b, ask(id, "resource", root), []string{"Sec-Fetch-Site", "none"}, true},
 			{"another browser", r.browser(), ask(id), []string{"Sec-Fetch-Site", "none"}, true},
+			{"a site", b, ask(id, "redirect_uri", site), []string{"Sec-Fetch-Site", "none"}, true}, // a link in a mail looks the same
 		} {
 			a := tc.b.do("GET", "/authorize?"+tc.q.Encode(), nil, tc.header...)
 			if asked := a.Code == 200; asked != tc.asked || !asked && !strings.HasPrefix(a.Header().Get("Location"), provider) {
@@ -888,8 +895,29 @@ func TestRemembered(t *testing.T) {
 		for i := range maxAgreed + 5 { // what is remembered is bounded
 			b.agree(ask(id, "redirect_uri", fmt.Sprintf("http://127.0.0.1:%d/callback", i+1)))
 		}
-		if n := len(b.cookieNamed("__Host-mcp-agreed")); n > 2000 {
+		if n := len(b.cookieNamed("__Host-mcp-agreed")); n > 3000 {
 			t.Errorf("the cookie has %d bytes", n)
+		}
+		// That the user agrees to other things does not make what was agreed to before last longer.
+		early := ask(id, "redirect_uri", "http://127.0.0.1:7000/callback")
+		b.agree(early)
+		time.Sleep(time.Minute)
+		b.agree(ask(id))
+		var all []agreement
+		if !r.open("agreed", b.cookieNamed("__Host-mcp-agreed"), &all) {
+			t.Fatal("the cookie cannot be read")
+		}
+		for i := range all {
+			all[i].At -= (rememberFor - 30*time.Second).Milliseconds()
+		}
+		b.jar.SetCookies(at, []*http.Cookie{r.cookie("agreed", r.sealed("agreed", all), rememberFor)})
+		for name, tc := range map[string]struct {
+			q    url.Values
+			want int
+		}{"30 days ago": {early, 200}, "a minute later": {ask(id), 302}} {
+			if a := b.do("GET", "/authorize?"+tc.q.Encode(), nil, "Sec-Fetch-Site", "none"); a.Code != tc.want {
+				t.Errorf("agreed to %s: %d, want %d", name, a.Code, tc.want)
+			}
 		}
 	})
 	fronted(t, nil, func(t *testing.T, r *rig) {
@@ -999,13 +1027,52 @@ func TestDocuments(t *testing.T) {
 		if n := len(r.docs.Sent(id)) - fetched; n != 1 {
 			t.Errorf("it was fetched %d times", n)
 		}
+		// One that cannot be fetched again counts for an hour more, unless it is gone.
 		time.Sleep(7201 * time.Second)
+		for name, tc := range map[string]struct {
+			f    http.HandlerFunc
+			want int
+		}{"500": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 200}, "slow": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 200}} {
+			serve(tc.f)
+			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != tc.want || !strings.Contains(a.Body.String(), "The app") {
+				t.Errorf("the former document, %s: %d", name, a.Code)
+			}
+			time.Sleep(faultFor + time.Second)
+		}
+		time.Sleep(formerFor)
+		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 {
+			t.Errorf("an hour later: %d", a.Code)
+		}
+		if !strings.Contains(r.log.String(), "what was there before counts") {
+			t.Error("nothing is logged of the former document")
+		}
+		time.Sleep(faultFor + time.Second)
+		serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "public, max-age=7200")
+			oauthtest.JSON(w, 200, good)
+		})
+		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 200 {
+			t.Errorf("when it is back: %d", a.Code)
+		}
+		time.Sleep(7201 * time.Second)
+		serve(http.NotFound)
+		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || strings.Contains(a.Body.String(), "404") {
+			t.Errorf("one that is gone: %d %s", a.Code, a.Body)
+		}
+		time.Sleep(faultFor + time.Second)
+		fetched = len(r.docs.Sent(id)) - 1
+		serve(func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, good) })
 		access, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
 		if tok, err := r.good(access, files); fault != "" || err != nil || tok.Client != id {
 			t.Errorf("%s %v", fault, err)
 		}
 		if n := len(r.docs.Sent(id)) - fetched; n != 2 {
-			t.Errorf("after its time it was fetched %d times", n)
+			t.Errorf("when it is there again it was fetched %d times", n-1)
+		}
+		long := "https://app.example.com/" + strings.Repeat("a", 300)
+		serve(with("client_id", long))
+		if a := r.do("GET", "/authorize?"+ask(long).Encode(), nil); a.Code != 200 || !strings.Contains(a.Body.String(), "says who it is at "+long) {
+			t.Errorf("a long address: %d %s", a.Code, a.Body)
 		}
 		// I-114: an address does not have others asked at will.
 		before, blocked := len(r.docs.Sent("")), 0
@@ -1200,8 +1267,8 @@ func TestAdmits(t *testing.T) {
 		if got := b.signIn(ask(id)); got.Get("error") != "access_denied" || got.Get("code") != "" {
 			t.Errorf("a stranger gets %v", got)
 		}
-		if n := store.all.Len(); n != 0 {
-			t.Errorf("%d values are kept of a stranger", n)
+		if n := len(store.all); n != 0 {
+			t.Errorf("values of %d kinds are kept of a stranger", n)
 		}
 		if _, _, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code"))); fault != "" || len(asked) != 2 || asked[1] != files {
 			t.Errorf("a user gets %s, asked for %q", fault, asked)
@@ -1398,19 +1465,22 @@ func TestKept(t *testing.T) {
 		_, bob, _ := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
 		m := r.o.Store.(*Memory)
 		var logins []string
-		for _, key := range m.all.Keys() {
-			v, _ := m.all.Peek(key)
-			if text := key + string(v.value); strings.Contains(text, "ann") || strings.Contains(text, "theirs") || strings.Contains(text, ann) {
-				t.Errorf("it can be read: %s", text)
-			}
-			if strings.HasPrefix(key, "login:") {
-				logins = append(logins, key)
+		for _, all := range m.all {
+			for _, key := range all.Keys() {
+				v, _ := all.Peek(key)
+				if text := key + string(v.value); strings.Contains(text, "ann") || strings.Contains(text, "theirs") || strings.Contains(text, ann) {
+					t.Errorf("it can be read: %s", text)
+				}
+				if strings.HasPrefix(key, "login:") {
+					logins = append(logins, key)
+				}
 			}
 		}
-		one, _ := m.all.Peek(logins[0])
-		two, _ := m.all.Peek(logins[1])
-		m.all.Add(logins[0], two)
-		m.all.Add(logins[1], one)
+		all := m.all["login"]
+		one, _ := all.Peek(logins[0])
+		two, _ := all.Peek(logins[1])
+		all.Add(logins[0], two)
+		all.Add(logins[1], one)
 		for _, refresh := range []string{ann, bob} {
 			if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
 				t.Errorf("exchanged: %s", fault)
@@ -1471,8 +1541,23 @@ func TestLimits(t *testing.T) {
 		}); n != 30 {
 			t.Errorf("of 60 registrations %d were refused", n)
 		}
-		if n := count(func() *httptest.ResponseRecorder { return r.do("POST", "/token", form("x", "y")) }); n != 40 {
-			t.Errorf("of 60 failed requests for tokens %d were refused", n)
+		// What is made up is not looked up, and keeps nobody at the same address off.
+		store := &counting{Memory: r.o.Store.(*Memory)}
+		r.o.Store = store
+		from = netip.MustParseAddr("2001:db8:3::1")
+		own := r.join(back)
+		for name, f := range map[string]url.Values{"client": form("x", "y"), "code": form(own, "y"), "refresh token": again(own, "y")} {
+			if n := count(func() *httptest.ResponseRecorder { return r.do("POST", "/token", f) }); n != 0 || store.n.Load() != 0 {
+				t.Errorf("a made-up %s: of 60 requests %d were refused, and the store was asked %d times", name, n, store.n.Load())
+			}
+		}
+		// What is ours is looked up so often.
+		code := r.browser().signIn(ask(own)).Get("code")
+		_, refresh, _ := r.tokens(form(own, code))
+		for name, f := range map[string]url.Values{"code": form(own, code), "refresh token": again(own, refresh)} {
+			if n := count(func() *httptest.ResponseRecorder { return r.do("POST", "/token", f) }); n < 29 || n > 31 {
+				t.Errorf("the same %s: of 60 requests %d were refused", name, n)
+			}
 		}
 		from = netip.MustParseAddr("2001:db8:1::1")
 		id := r.join(back)
@@ -1481,13 +1566,19 @@ func TestLimits(t *testing.T) {
 			t.Errorf("a good request: %s", fault)
 		}
 		m := NewMemory()
+		if ok, err := m.Swap(t.Context(), "login:1", nil, []byte("x"), time.Hour); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
 		for i := range maxKept + 10 {
-			if ok, err := m.Swap(t.Context(), fmt.Sprint(i), nil, []byte("x"), time.Minute); !ok || err != nil {
+			if ok, err := m.Swap(t.Context(), fmt.Sprint("code:", i), nil, []byte("x"), time.Minute); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}
-		if m.all.Len() != maxKept {
-			t.Errorf("%d are kept", m.all.Len())
+		if n := m.all["code"].Len(); n != maxKept {
+			t.Errorf("%d are kept", n)
+		}
+		if v, _ := m.Get(t.Context(), "login:1"); v == nil {
+			t.Error("codes have taken the place of a login")
 		}
 		from = netip.MustParseAddr("2001:db8:2::1")
 		a := r.do("POST", "/register", `{"client_name":"`+strings.Repeat("x", 20<<10)+`"}`)

@@ -9,38 +9,44 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddressesKnown is of how many addresses it is known how often they have come. Of those
-// beyond, the one goes that has not come for the longest time.
-const maxAddressesKnown = 4096
+// maxLimited is of how many it is known how often they have come. Of those beyond, the one
+// goes that has not come for the longest time.
+const maxLimited = 4096
 
-// limiter bounds how often something may be done from one address (I-114).
+// limiter bounds how often something may be done from one address, or by one user (I-114).
 type limiter struct {
 	every time.Duration
 	burst int
 
 	mu sync.Mutex // guards by
-	by *simplelru.LRU[netip.Prefix, *rate.Limiter]
+	by *simplelru.LRU[string, *rate.Limiter]
 }
 
 // newLimiter lets so many through at once, and then one in so long.
 func newLimiter(every time.Duration, burst int) limiter {
-	by, _ := simplelru.NewLRU[netip.Prefix, *rate.Limiter](maxAddressesKnown, nil) // the size is positive
+	by, _ := simplelru.NewLRU[string, *rate.Limiter](maxLimited, nil) // the size is positive
 	return limiter{every: every, burst: burst, by: by}
 }
 
-// take counts one. It returns how long the address has to wait; 0 if it need not.
-func (l *limiter) take(from netip.Addr) time.Duration {
+// network returns what stands for the address that a request comes from: of IPv6, what one
+// subscriber has.
+func network(from netip.Addr) string {
 	bits := 32
 	if from = from.Unmap().WithZone(""); from.Is6() {
-		bits = 64 // what one subscriber has
+		bits = 64
 	}
-	network, _ := from.Prefix(bits) // the zero address has one, too
+	p, _ := from.Prefix(bits) // the zero address has one, too
+	return p.String()
+}
+
+// take counts one. It returns how long that one has to wait; 0 if it need not.
+func (l *limiter) take(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of, ok := l.by.Get(network)
+	of, ok := l.by.Get(key)
 	if !ok {
 		of = rate.NewLimiter(rate.Every(l.every), l.burst)
-		l.by.Add(network, of)
+		l.by.Add(key, of)
 	}
 	now := time.Now()
 	r := of.ReserveN(now, 1)

@@ -42,7 +42,7 @@ type shown struct {
 func page(w http.ResponseWriter, status int, text string) { show(w, status, shown{Text: text}) }
 
 // question shows the page that asks for consent.
-func (f *Front) question(w http.ResponseWriter, q *request, document bool) {
+func (f *Front) question(w http.ResponseWriter, q *request, client string) {
 	u, k := place(q.Redirect)
 	if k == dangerous {
 		page(w, http.StatusBadRequest, ended)
@@ -55,8 +55,8 @@ func (f *Front) question(w http.ResponseWriter, q *request, document bool) {
 	if k == own {
 		s.Host = u.Scheme + "://" + u.Host
 	}
-	if document {
-		s.Document = q.ID
+	if isDocument(client) {
+		s.Document = client
 	}
 	show(w, http.StatusOK, s)
 }
@@ -71,7 +71,6 @@ func show(w http.ResponseWriter, status int, s shown) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the answer would have no Origin
 	w.WriteHeader(status)
 	_, _ = w.Write(text.Bytes()) // a browser that has gone needs no answer

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
@@ -33,6 +35,12 @@ type Settings struct {
 	// they are made up at the start; of several instances, that they are made of the secret
 	// that these share.
 	KeyFile string `yaml:"key_file"`
+	// KeyFiles name several in its place: the first is used, and what was made of the others
+	// counts still.
+	KeyFiles []string `yaml:"key_files"`
+	// StateDir is a folder in which logins are kept. Empty means that they are in memory, and
+	// end with the process.
+	StateDir string `yaml:"state_dir"`
 	// AuthorizeParams are added to the address at which the provider has users sign in.
 	AuthorizeParams map[string]string `yaml:"authorize_params"`
 }
@@ -45,7 +53,7 @@ func (s *Settings) String() string {
 	case s.Client == nil:
 		return "{}"
 	}
-	return fmt.Sprintf("{%s %v %s %s %v %s %v}", s.Client.ID, s.Scopes, s.ScopePrefix, s.Consent, s.Redirects, s.KeyFile, s.AuthorizeParams)
+	return fmt.Sprintf("{%s %v %s %s %v %s %v %s %v}", s.Client.ID, s.Scopes, s.ScopePrefix, s.Consent, s.Redirects, s.KeyFile, s.KeyFiles, s.StateDir, s.AuthorizeParams)
 }
 
 // Values of Settings.Consent.
@@ -87,6 +95,14 @@ func (s *Settings) Validate() error {
 			say("redirects: item %d must be an address with a scheme of a program's own, such as cursor://anysphere.cursor-mcp/oauth/callback: https, and http on the user's machine, are allowed anyway", i+1)
 		}
 	}
+	switch {
+	case s.KeyFile != "" && len(s.KeyFiles) > 0:
+		say("key_files has all of the keys: leave key_file out")
+	case s.KeyFiles != nil && len(s.KeyFiles) == 0:
+		say("key_files is empty")
+	case s.StateDir != "" && s.KeyFile == "" && len(s.KeyFiles) == 0:
+		say("state_dir needs key_file: without it, nobody can read after a restart what is kept")
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.AuthorizeParams)) {
 		if slices.Contains(reserved, name) {
 			say("authorize_params: %s must not be here: the bridge sets it itself", name)
@@ -98,27 +114,60 @@ func (s *Settings) Validate() error {
 const (
 	minKey = 32 // bytes
 	maxKey = 64 << 10
+	// minDifferent is how many different bytes a key has at least: the digits of a random
+	// number are more.
+	minDifferent = 8
 )
 
-// Look notes the absolute path of the file of the key and reads it: fault is why it is of no
-// use, and remark what else is to be said of it.
-func (s *Settings) Look(absolute func(string) string) (remark string, fault error) {
-	if s.KeyFile == "" {
-		return "", nil
+// Look notes the absolute paths of what is named and reads the keys: fault is why the file at
+// a setting is of no use, and remark what else is to be said of it.
+func (s *Settings) Look(absolute func(string) string) (setting, remark string, fault error) {
+	if s.StateDir != "" {
+		s.StateDir = absolute(s.StateDir)
+		if info, err := os.Stat(s.StateDir); err == nil && !info.IsDir() {
+			return "state_dir", "", errors.New("not a folder")
+		}
 	}
-	s.KeyFile = absolute(s.KeyFile)
-	if _, err := s.Secret(); err != nil {
-		return "", err
+	setting, files := "key_files", s.KeyFiles
+	if s.KeyFile != "" {
+		s.KeyFile = absolute(s.KeyFile)
+		setting, files = "key_file", []string{s.KeyFile}
 	}
-	if info, err := os.Stat(s.KeyFile); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		remark = "others on this machine can read it: chmod 600"
+	for i := range files {
+		files[i] = absolute(files[i])
+		item := ""
+		if setting == "key_files" {
+			item = fmt.Sprintf("item %d ", i+1)
+		}
+		if _, err := secret(files[i]); err != nil {
+			return setting, "", fmt.Errorf("%s%w", item, err)
+		}
+		if info, err := os.Stat(files[i]); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			remark = "others on this machine can read " + cmp.Or(strings.TrimSpace(item), "it") + ": chmod 600"
+		}
 	}
-	return remark, nil
+	return setting, remark, nil
 }
 
-// Secret reads the file of the key.
-func (s *Settings) Secret() (string, error) {
-	f, err := os.Open(s.KeyFile)
+// Secrets reads the files of the keys; none are named: nothing. The error names the setting.
+func (s *Settings) Secrets() (all []string, err error) {
+	setting, files := "key_files", s.KeyFiles
+	if s.KeyFile != "" {
+		setting, files = "key_file", []string{s.KeyFile}
+	}
+	for _, name := range files {
+		text, err := secret(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %w", setting, name, err)
+		}
+		all = append(all, text)
+	}
+	return all, nil
+}
+
+// secret reads the file of a key.
+func secret(name string) (string, error) {
+	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", errors.New("does not exist: make it with openssl rand -out FILE 32")
 	} else if err != nil {
@@ -126,6 +175,10 @@ func (s *Settings) Secret() (string, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	seen := map[byte]bool{}
+	for _, b := range data {
+		seen[b] = true
+	}
 	switch {
 	case err != nil:
 		return "", errors.New("cannot be read")
@@ -133,6 +186,8 @@ func (s *Settings) Secret() (string, error) {
 		return "", errors.New("has fewer than 32 bytes: make it with openssl rand -out FILE 32")
 	case len(data) > maxKey:
 		return "", errors.New("has more than 64 KiB")
+	case len(seen) < minDifferent:
+		return "", errors.New("can be guessed: make it with openssl rand -out FILE 32")
 	}
 	return string(data), nil
 }

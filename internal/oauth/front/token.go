@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
 	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/seal"
@@ -33,19 +34,17 @@ type login struct {
 	User     json.RawMessage `json:"u"`           // what the provider says of the user
 	Refresh  string          `json:"r,omitempty"` // of the provider; empty without one
 	Nonce    string          `json:"x"`
-	// Turn is the number of the refresh token that counts, and Turned when the one before it
-	// was used. Until Busy, somebody is renewing it.
-	Turn   uint64 `json:"n,omitempty"`
-	Turned int64  `json:"t,omitempty"`
-	Busy   int64  `json:"b,omitempty"`
+	// Turn is the number of the refresh token that counts.
+	Turn uint64 `json:"n,omitempty"`
+	// Said is when an ID token has last said what User has.
+	Said int64 `json:"d,omitempty"`
 }
 
 // given is what a code is for.
 type given struct {
 	Request request `json:"q"`
 	Login   login   `json:"l"`
-	ID      string  `json:"i"` // of the login
-	At      int64   `json:"t"`
+	ID      string  `json:"i"`           // of the login
 	Used    string  `json:"u,omitempty"` // the login that has come of it; then there is nothing else
 }
 
@@ -55,13 +54,25 @@ type turn struct {
 	N  uint64 `json:"n,omitempty"`
 }
 
+// hold is who renews a login: somebody does, or, for a moment, has.
+type hold struct {
+	Held bool `json:"h,omitempty"`
+}
+
 const (
-	busyFor   = 40 * time.Second // longer than a request to the provider takes
-	busyWait  = 20 * time.Second
-	busyEvery = 50 * time.Millisecond
+	busyFor  = 40 * time.Second // longer than a request to the provider takes, and one for its keys
+	busyWait = 20 * time.Second
+	// Whoever waits for a renewal looks for it so often, and less and less.
+	firstLook = 50 * time.Millisecond
+	maxLook   = 500 * time.Millisecond
+	// saidFor is how long a login goes on if the provider renews it and does not say who the
+	// user is: it could have left the group that lets it in.
+	saidFor = 24 * time.Hour
 )
 
+func codeKey(id string) string  { return "code:" + id }
 func loginKey(id string) string { return "login:" + id }
+func turnKey(id string) string  { return "turn:" + id }
 
 // fault is why there is no token.
 type fault struct {
@@ -77,52 +88,70 @@ var (
 	errTurn   = bad("invalid_grant", "the refresh token is not good, or not any more: sign in again")
 	errTarget = bad("invalid_target", "the resource is not the one that was asked for at first")
 	errStore  = &fault{http.StatusServiceUnavailable, "temporarily_unavailable", "the store of this server cannot be reached"}
+	errMany   = &fault{http.StatusTooManyRequests, "temporarily_unavailable", "too many requests with the same code or token"}
 	errIdP    = &fault{http.StatusServiceUnavailable, "temporarily_unavailable", "the identity provider cannot be reached"}
 )
 
 // token gives tokens for codes, and for other tokens.
 func (f *Front) token(w http.ResponseWriter, r *http.Request) {
 	fresh, no := f.give(r)
-	switch {
-	case no == nil:
-		answer(w, http.StatusOK, "no-store", fresh)
-	case no.status == http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "5")
-		fail(w, no.status, no.code, no.text)
-	default:
-		if after := f.failing.take(f.o.From(r)); after > 0 { // good ones go on: others may be behind the same address
-			wait(w, after)
-			return
-		}
-		fail(w, no.status, no.code, no.text)
+	if no != nil {
+		f.refused(w, no)
+		return
 	}
+	answer(w, http.StatusOK, "no-store", fresh)
+}
+
+func (f *Front) refused(w http.ResponseWriter, no *fault) {
+	if no.status == http.StatusServiceUnavailable || no.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
+	}
+	fail(w, no.status, no.code, no.text)
+}
+
+// shows counts that a code or a refresh token of ours is shown. Those that are not ours cost
+// nothing, and others may be behind the same address: it is no reason to keep them off (I-114).
+func (f *Front) shows(key string) *fault {
+	if f.showing.take(key) > 0 {
+		return errMany
+	}
+	return nil
 }
 
 func (f *Front) give(r *http.Request) (map[string]any, *fault) {
-	err := r.ParseForm()
-	get, ok := single(r.PostForm)
-	if err != nil || !ok {
-		return nil, bad("invalid_request", "the body must be a form, with each parameter once")
-	}
-	id := get("client_id")
-	if name, secret, basic := r.BasicAuth(); basic {
-		name, err := url.QueryUnescape(name)
-		if err != nil || secret != "" || id != "" && id != name {
-			return nil, errClient
-		}
-		id = name
-	}
-	if !isDocument(id) && f.registered(id) == nil {
-		return nil, errClient
+	client, get, no := f.asker(r)
+	if no != nil {
+		return nil, no
 	}
 	ctx := context.WithoutCancel(r.Context()) // a token that the provider gives must not be lost
 	switch get("grant_type") {
 	case "authorization_code":
-		return f.redeem(ctx, seal.Fingerprint(id), get)
+		return f.redeem(ctx, seal.Fingerprint(client), get)
 	case "refresh_token":
-		return f.renew(ctx, seal.Fingerprint(id), get)
+		return f.renew(ctx, seal.Fingerprint(client), get)
 	}
 	return nil, bad("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
+}
+
+// asker returns the id of the client that sends a form, and what is in the form.
+func (f *Front) asker(r *http.Request) (id string, get func(string) string, no *fault) {
+	err := r.ParseForm()
+	get, ok := single(r.PostForm)
+	if err != nil || !ok {
+		return "", nil, bad("invalid_request", "the body must be a form, with each parameter once")
+	}
+	id = get("client_id")
+	if name, secret, basic := r.BasicAuth(); basic {
+		name, err := url.QueryUnescape(name)
+		if err != nil || secret != "" || id != "" && id != name {
+			return "", nil, errClient
+		}
+		id = name
+	}
+	if !isDocument(id) && f.registered(id) == nil {
+		return "", nil, errClient
+	}
+	return id, get, nil
 }
 
 // meant reports whether what a client says of the resource is what it has said before.
@@ -130,7 +159,14 @@ func meant(said, is string) bool { return said == "" || strings.TrimSuffix(said,
 
 // redeem gives tokens for a code, once (I-108).
 func (f *Front) redeem(ctx context.Context, client string, get func(string) string) (map[string]any, *fault) {
-	key := codeKey(get("code"))
+	var shown string
+	if !f.open("code", get("code"), &shown) {
+		return nil, errCode
+	}
+	key := codeKey(shown)
+	if no := f.shows(key); no != nil {
+		return nil, no
+	}
 	raw, err := f.o.Store.Get(ctx, key)
 	g := &given{}
 	switch {
@@ -144,7 +180,7 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 	}
 	sum := sha256.Sum256([]byte(get("code_verifier")))
 	switch {
-	case over(g.At, codeLife) || g.Request.Client != client || g.Request.Redirect != get("redirect_uri"),
+	case g.Request.Client != client || g.Request.Redirect != get("redirect_uri"),
 		base64.RawURLEncoding.EncodeToString(sum[:]) != g.Request.Challenge:
 		return nil, errCode
 	case !meant(get("resource"), g.Request.Resource):
@@ -152,11 +188,11 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 	}
 	// The login is there before the code is marked: whoever finds it used finds what to end.
 	if g.Login.Refresh != "" {
-		if _, err := f.o.Store.Swap(ctx, loginKey(g.ID), nil, []byte(f.sealed(loginKey(g.ID), g.Login)), loginLife); err != nil {
+		if _, err := f.put(ctx, loginKey(g.ID), nil, []byte(f.sealed(loginKey(g.ID), g.Login)), loginLife, tries); err != nil {
 			return nil, f.lost(err)
 		}
 	}
-	switch first, err := f.o.Store.Swap(ctx, key, raw, []byte(f.sealed(key, given{Used: g.ID})), usedLife); {
+	switch first, err := f.put(ctx, key, raw, []byte(f.sealed(key, given{Used: g.ID})), usedLife, tries); {
 	case err != nil:
 		return nil, f.lost(err)
 	case !first:
@@ -192,12 +228,19 @@ func (f *Front) revoke(ctx context.Context, id string) *fault {
 
 // renew gives tokens for a refresh token: each once, and for a moment longer, since a client
 // may be several processes (I-109). The provider is asked to renew its own (I-110).
+//
+// Who renews holds the login for so long, and leaves a note for a moment: both end by the
+// clock of the store.
 func (f *Front) renew(ctx context.Context, client string, get func(string) string) (map[string]any, *fault) {
 	var shown turn
 	if !f.open("refresh", get("refresh_token"), &shown) {
 		return nil, errTurn
 	}
-	key := loginKey(shown.ID)
+	key, place, wanted := loginKey(shown.ID), turnKey(shown.ID), strings.Fields(get("scope"))
+	if no := f.shows(key); no != nil {
+		return nil, no
+	}
+	look := 0
 	for began := time.Now(); time.Since(began) < busyWait; {
 		raw, err := f.o.Store.Get(ctx, key)
 		l := &login{}
@@ -208,42 +251,54 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 			return nil, errTurn
 		case !meant(get("resource"), l.Resource):
 			return nil, errTarget
+		case len(chosen(wanted, l.Scopes)) < len(wanted):
+			return nil, bad("invalid_scope", "the user has not agreed to that scope: sign in again")
 		}
-		scopes := l.Scopes
-		if wanted := strings.Fields(get("scope")); len(wanted) > 0 {
-			if slices.ContainsFunc(wanted, func(s string) bool { return !slices.Contains(l.Scopes, s) }) {
-				return nil, bad("invalid_scope", "the user has not agreed to that scope: sign in again")
-			}
-			scopes = wanted
+		// This is looked at after the login: a turn that has moved on has left its note before.
+		note, err := f.o.Store.Get(ctx, place)
+		if err != nil {
+			return nil, f.lost(err)
 		}
-		now := time.Now()
+		h := &hold{}
+		noted := note != nil && f.open(place, string(note), h)
 		switch {
-		case shown.N == l.Turn && now.UnixMilli() < l.Busy:
-			_ = pause.For(ctx, busyEvery) // ctx does not end
+		case shown.N == l.Turn && noted && h.Held:
+			look++
+			_ = pause.For(ctx, pause.Grown(firstLook, maxLook, look)) // ctx does not end
 			continue
-		case shown.N+1 == l.Turn && now.Sub(time.UnixMilli(l.Turned)) < grace:
-			return f.issue(shown.ID, l, scopes)
+		case shown.N+1 == l.Turn && noted:
+			return f.issue(shown.ID, l, chosen(wanted, l.Scopes))
 		case shown.N != l.Turn:
 			f.o.Log.Warn("a refresh token was used again: its login has ended", "issuer", f.o.Provider, "sub", l.Subject, "client", l.ID)
 			return nil, cmp.Or(f.revoke(ctx, shown.ID), errTurn)
 		}
-		mine := *l
-		mine.Busy = now.Add(busyFor).UnixMilli()
-		held := []byte(f.sealed(key, mine))
-		if ok, err := f.o.Store.Swap(ctx, key, raw, held, loginLife); err != nil {
+		at, err := f.at(ctx)
+		if err != nil {
+			return nil, errIdP
+		}
+		mine := []byte(f.sealed(place, hold{Held: true}))
+		if ok, err := f.put(ctx, place, note, mine, busyFor, twice); err != nil {
 			return nil, f.lost(err)
 		} else if !ok {
 			continue
 		}
-		no := f.again(ctx, l)
+		// Whatever becomes of it, others who show the same token are not taken for thieves.
+		left := func() { _, _ = f.put(ctx, place, mine, []byte(f.sealed(place, hold{})), grace, twice) }
+		if is, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(is, raw) {
+			if left(); err != nil {
+				return nil, f.lost(err)
+			}
+			continue // somebody has renewed it between the two looks
+		}
+		no := f.again(ctx, at, l)
 		if no == errTurn {
 			return nil, cmp.Or(f.revoke(ctx, shown.ID), errTurn)
 		}
 		if no == nil {
 			l.Turn++
-			l.Turned = time.Now().UnixMilli()
 		}
-		switch ok, err := f.o.Store.Swap(ctx, key, held, []byte(f.sealed(key, l)), loginLife); {
+		ok, err := f.put(ctx, key, raw, []byte(f.sealed(key, l)), loginLife, tries)
+		switch left(); {
 		case no != nil:
 			return nil, no
 		case err != nil:
@@ -251,18 +306,27 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		case !ok:
 			return nil, errTurn // it has ended meanwhile
 		}
-		return f.issue(shown.ID, l, scopes)
+		return f.issue(shown.ID, l, chosen(wanted, l.Scopes))
 	}
 	return nil, errIdP
 }
 
-// again has the provider renew what it has given for a login. errTurn means that it does
-// not any more.
-func (f *Front) again(ctx context.Context, l *login) *fault {
-	at, err := f.at(ctx)
-	if err != nil {
-		return errIdP
+// chosen returns those scopes of a login that a client wants; all without a word of it.
+func chosen(wanted, has []string) (all []string) {
+	if len(wanted) == 0 {
+		return has
 	}
+	for _, s := range wanted {
+		if slices.Contains(has, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// again has the provider renew what it has given for a login. errTurn means that it does
+// not any more. What it takes back, the login has not any more.
+func (f *Front) again(ctx context.Context, at *find.Issuer, l *login) *fault {
 	t, err := f.ask.Token(ctx, at, f.client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}})
 	log := f.o.Log.With("issuer", f.o.Provider, "sub", l.Subject, "client", l.ID)
 	if err != nil {
@@ -274,7 +338,13 @@ func (f *Front) again(ctx context.Context, l *login) *fault {
 		return errIdP
 	}
 	l.Refresh = cmp.Or(t.Refresh, l.Refresh) // the one before may be spent, whatever comes of this
-	l.Busy = 0
+	if f.o.ScopePrefix != "" && t.Scopes != nil {
+		l.Scopes = f.granted(l.Scopes, t)
+	}
+	if t.ID == "" && over(l.Said, saidFor) {
+		log.Info("a login has ended: for a day, the provider has not said who its user is; it should give an ID token with each renewal")
+		return errTurn
+	}
 	if t.ID != "" {
 		// One without the nonce of the first is good, too (OpenID Connect Core §12.2).
 		nonce := ""

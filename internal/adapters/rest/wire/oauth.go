@@ -89,8 +89,9 @@ func (c *Credential) SignIn(address string, by httpclient.Config) *httpclient.Co
 }
 
 // Look looks at the file of the key, as assertion.Look does.
-func (c *Client) Look(absolute func(string) string) (remark string, fault error) {
-	return assertion.Look(&c.KeyFile, absolute)
+func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
+	remark, fault = assertion.Look(&c.KeyFile, absolute)
+	return "key_file", remark, fault
 }
 
 // tokenURL returns where tokens come from. The document may name the place. Then

@@ -1,0 +1,215 @@
+// Package disk keeps the logins of a front in a folder, for one instance: they outlive a
+// restart.
+package disk
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	boltErrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	name = "front.db"
+	// maxKept is how many values it keeps of each kind.
+	maxKept = 20_000
+	// lockWait is how long another process may take to let go of the folder, such as one that
+	// is being stopped.
+	lockWait   = 10 * time.Second
+	sweepEvery = time.Hour
+)
+
+// Disk is a Store of a front. It is opened when it is needed. Close it.
+type Disk struct {
+	dir  string
+	max  uint64
+	wait time.Duration
+
+	mu     sync.Mutex // guards db and closed
+	db     *bbolt.DB
+	closed bool
+	swept  time.Time // guarded by the database, which has one writer at a time
+}
+
+// New makes the one in a folder, of which nothing need be there.
+func New(dir string) *Disk { return &Disk{dir: dir, max: maxKept, wait: lockWait} }
+
+// kindOf returns the bucket of a key: what stands before its colon.
+func kindOf(key string) []byte {
+	kind, _, _ := strings.Cut(key, ":")
+	return []byte(kind)
+}
+
+// Open opens it, if it is not open. The error says what to do.
+func (d *Disk) Open() error {
+	_, err := d.open()
+	return err
+}
+
+func (d *Disk) open() (*bbolt.DB, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return nil, errors.New("the bridge is stopping")
+	case d.db != nil:
+		return d.db, nil
+	}
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state_dir cannot be made: %w", err)
+	}
+	db, err := bbolt.Open(filepath.Join(d.dir, name), 0o600, &bbolt.Options{Timeout: d.wait})
+	switch {
+	case errors.Is(err, boltErrors.ErrTimeout):
+		return nil, errors.New("another process uses state_dir: give each its own folder, or let instances share logins by a cluster")
+	case err != nil:
+		return nil, fmt.Errorf("%s in state_dir cannot be used: %w: if it is damaged, remove it: users sign in again", name, err)
+	}
+	if err := db.Update(d.sweep); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("%s in state_dir cannot be written: %w", name, err)
+	}
+	d.db = db
+	return db, nil
+}
+
+// Close closes it.
+func (d *Disk) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.db == nil {
+		return nil
+	}
+	return d.db.Close()
+}
+
+// alive returns what is kept, without the time before it; nil if that is over.
+func alive(raw []byte, now time.Time) []byte {
+	if len(raw) < 8 || ends(raw) <= now.UnixMilli() {
+		return nil
+	}
+	return raw[8:]
+}
+
+func ends(raw []byte) int64 { return int64(binary.BigEndian.Uint64(raw)) }
+
+// Get implements front.Store.
+func (d *Disk) Get(_ context.Context, key string) (value []byte, err error) {
+	db, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(kindOf(key)); b != nil {
+			value = bytes.Clone(alive(b.Get([]byte(key)), time.Now()))
+		}
+		return nil
+	})
+	return value, err
+}
+
+// Swap implements front.Store.
+func (d *Disk) Swap(_ context.Context, key string, old, value []byte, life time.Duration) (done bool, err error) {
+	db, err := d.open()
+	if err != nil {
+		return false, err
+	}
+	now := time.Now()
+	err = db.Update(func(tx *bbolt.Tx) error {
+		done = false
+		b, err := tx.CreateBucketIfNotExists(kindOf(key))
+		if err != nil {
+			return err
+		}
+		raw := b.Get([]byte(key))
+		is := alive(raw, now)
+		switch {
+		case value != nil && bytes.Equal(is, value):
+			done = true
+			return nil
+		case !bytes.Equal(is, old):
+			return nil
+		}
+		done = true
+		if value == nil {
+			return b.Delete([]byte(key))
+		}
+		if raw == nil {
+			if err := d.room(tx, b, now); err != nil {
+				return err
+			}
+		}
+		text := binary.BigEndian.AppendUint64(nil, uint64(now.Add(life).UnixMilli()))
+		return b.Put([]byte(key), append(text, value...))
+	})
+	return done && err == nil, err
+}
+
+// room makes room for one more value: first of those that have ended, then of the one that
+// ends first, since nobody has used that for the longest time.
+func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
+	if now.Sub(d.swept) > sweepEvery {
+		if err := d.sweep(tx); err != nil {
+			return err
+		}
+	}
+	if n := b.Sequence(); n < d.max {
+		return b.SetSequence(n + 1)
+	}
+	if err := d.sweep(tx); err != nil {
+		return err
+	}
+	if n := b.Sequence(); n < d.max {
+		return b.SetSequence(n + 1)
+	}
+	var first []byte
+	least := int64(0)
+	err := b.ForEach(func(key, raw []byte) error {
+		if at := ends(raw); first == nil || at < least {
+			first, least = bytes.Clone(key), at
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.Delete(first) // one goes, one comes
+}
+
+// sweep removes what has ended, and counts what is left: the sequence of a bucket is how many
+// values may be in it at most.
+func (d *Disk) sweep(tx *bbolt.Tx) error {
+	now := time.Now()
+	d.swept = now
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		var over [][]byte
+		left := uint64(0)
+		err := b.ForEach(func(key, raw []byte) error {
+			if alive(raw, now) == nil {
+				over = append(over, bytes.Clone(key))
+			} else {
+				left++
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, key := range over {
+			if err := b.Delete(key); err != nil {
+				return err
+			}
+		}
+		return b.SetSequence(left)
+	})
+}

@@ -1,0 +1,452 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// counting counts what it is asked.
+type counting struct {
+	*Memory
+	n atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, key string) ([]byte, error) {
+	c.n.Add(1)
+	return c.Memory.Get(ctx, key)
+}
+
+func (c *counting) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	c.n.Add(1)
+	return c.Memory.Swap(ctx, key, old, value, life)
+}
+
+// flaky fails once: at a request of that number, before or after it is done.
+type flaky struct {
+	*Memory
+	mu      sync.Mutex
+	n, at   int
+	done    bool
+	failure error
+}
+
+func (s *flaky) now() (fails bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+	return s.n == s.at
+}
+
+func (s *flaky) Get(ctx context.Context, key string) ([]byte, error) {
+	if s.now() {
+		return nil, s.failure
+	}
+	return s.Memory.Get(ctx, key)
+}
+
+func (s *flaky) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	if !s.now() {
+		return s.Memory.Swap(ctx, key, old, value, life)
+	}
+	if s.done {
+		if _, err := s.Memory.Swap(ctx, key, old, value, life); err != nil {
+			return false, err
+		}
+	}
+	return false, s.failure
+}
+
+// One answer of the store that is lost, whichever it is, ends no sign-in and no login: at the
+// worst the client has to come back.
+func TestLostAnswers(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		for at := 1; ; at++ {
+			reached := false
+			t.Run(fmt.Sprintf("done %t, request %d", done, at), func(t *testing.T) {
+				store := &flaky{Memory: NewMemory(), done: done, failure: errors.New("no route")}
+				fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+					id, b := r.join(back), r.browser()
+					count := func() int {
+						store.mu.Lock()
+						defer store.mu.Unlock()
+						return store.n
+					}
+					store.at = at
+					code := b.signIn(ask(id)).Get("code")
+					if code == "" {
+						if count() != at {
+							t.Fatal("no sign-in")
+						}
+						reached = true
+						return // the client was told, and its user signs in again
+					}
+					persist := func(f url.Values) (access, refresh string) {
+						for n := range 2 {
+							a, next, fault := r.tokens(f)
+							if fault == "" {
+								return a, next
+							}
+							if fault != "temporarily_unavailable" || n > 0 {
+								t.Fatalf("%s: %s", f.Get("grant_type"), fault)
+							}
+							time.Sleep(5 * time.Second)
+						}
+						return "", ""
+					}
+					_, first := persist(form(id, code))
+					_, second := persist(again(id, first))
+					_, last := persist(again(id, second))
+					if reached = count() >= at; !reached {
+						return
+					}
+					store.at = 0
+					time.Sleep(grace + time.Second)
+					if access, _, fault := r.tokens(again(id, last)); fault != "" {
+						t.Errorf("the login has ended: %s", fault)
+					} else if _, err := r.good(access, files); err != nil {
+						t.Errorf("the token: %v", err)
+					}
+				})
+			})
+			if !reached || t.Failed() {
+				if at < 12 {
+					t.Errorf("the store is asked %d times only", at-1)
+				}
+				break
+			}
+		}
+	}
+}
+
+// slow has a clock of its own.
+type slow struct {
+	*Memory
+	mu    sync.Mutex
+	ended map[string]bool // kinds whose values have come to their end
+}
+
+func (s *slow) Swap(ctx context.Context, key string, old, value []byte, _ time.Duration) (bool, error) {
+	return s.Memory.Swap(ctx, key, old, value, 1000*time.Hour)
+}
+
+func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended[kindOf(key)] {
+		return nil, nil
+	}
+	return s.Memory.Get(ctx, key)
+}
+
+// Codes, and the moment for which a former refresh token counts, end by the clock of the
+// store: those of the instances may differ (S-014).
+func TestStoreClock(t *testing.T) {
+	store := &slow{Memory: NewMemory(), ended: map[string]bool{}}
+	end := func(kind string) {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		store.ended[kind] = true
+	}
+	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		code, late := b.signIn(ask(id)).Get("code"), b.signIn(ask(id)).Get("code")
+		time.Sleep(2 * codeLife)
+		_, first, fault := r.tokens(form(id, code))
+		if fault != "" {
+			t.Fatalf("a code: %s", fault)
+		}
+		_, second, _ := r.tokens(again(id, first))
+		time.Sleep(2 * grace)
+		if _, _, fault := r.tokens(again(id, first)); fault != "" {
+			t.Errorf("a former refresh token: %s", fault)
+		}
+		end("code")
+		if _, _, fault := r.tokens(form(id, late)); fault != "invalid_grant" {
+			t.Errorf("a code that has ended: %s", fault)
+		}
+		end("turn")
+		if _, _, fault := r.tokens(again(id, first)); fault != "invalid_grant" {
+			t.Errorf("when the moment is over: %s", fault)
+		}
+		if _, _, fault := r.tokens(again(id, second)); fault != "invalid_grant" {
+			t.Errorf("the login goes on: %s", fault)
+		}
+	})
+}
+
+// I-106: a state comes back once, whichever instance hears it, and after a restart.
+func TestStateOnce(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		other := newRig(t, r.p, func(o *Options) { o.Store, o.Secrets = r.o.Store, r.o.Secrets })
+		to := b.agree(ask(id)).Header().Get("Location")
+		first, second := r.p.signIn(t, to), r.p.signIn(t, to) // the provider has led there twice
+		var cookies []string
+		for _, c := range b.jar.Cookies(at) {
+			cookies = append(cookies, "Cookie", c.String())
+		}
+		if got := b.returns(first); got.Get("code") == "" {
+			t.Fatalf("the first time: %v", got)
+		}
+		if a := other.do("GET", second.RequestURI(), nil, cookies...); a.Code != 403 || a.Header().Get("Location") != "" {
+			t.Errorf("the second time, at another instance: %d %s", a.Code, a.Header().Get("Location"))
+		}
+	})
+}
+
+// What the provider takes back at a renewal, the client has not any more.
+func TestTakenBack(t *testing.T) {
+	fronted(t, func(o *Options) { o.ScopePrefix = "api://mcp/" }, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		scope := any("openid api://mcp/mcp:use api://mcp/files:write")
+		noID := false
+		r.p.change = func(_ url.Values, out map[string]any) {
+			if out["scope"] = scope; scope == nil {
+				delete(out, "scope")
+			}
+			if noID {
+				delete(out, "id_token")
+			}
+		}
+		set := func(to any, without bool) {
+			r.p.mu.Lock()
+			defer r.p.mu.Unlock()
+			scope, noID = to, without
+		}
+		scopes := func(access string) string {
+			t.Helper()
+			tok, err := r.good(access, files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Join(tok.Scopes, " ")
+		}
+		_, refresh, fault := r.tokens(form(id, b.signIn(ask(id, "scope", "mcp:use files:write")).Get("code")))
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		set("openid api://mcp/mcp:use", false)
+		f := again(id, refresh)
+		f.Set("scope", "mcp:use files:write") // it still asks for both
+		access, refresh, fault := r.tokens(f)
+		if got := scopes(access); fault != "" || got != "mcp:use" {
+			t.Errorf("renewed: %q %s", got, fault)
+		}
+		set(nil, false) // says nothing: as before (RFC 6749 §6)
+		access, refresh, fault = r.tokens(again(id, refresh))
+		if got := scopes(access); fault != "" || got != "mcp:use" {
+			t.Errorf("renewed, without a word on scopes: %q %s", got, fault)
+		}
+		access, _, _ = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+		if got := scopes(access); got != "" || !strings.Contains(r.log.String(), "does not say which it grants") {
+			t.Errorf("a sign-in without a word on scopes: %q", got)
+		}
+		// Who a user is must be said once a day.
+		set("api://mcp/mcp:use", true)
+		for range 23 {
+			time.Sleep(time.Hour)
+			if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
+				t.Fatalf("within a day: %s", fault)
+			}
+		}
+		set("api://mcp/mcp:use", false)
+		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
+			t.Fatalf("with an ID token: %s", fault)
+		}
+		set("api://mcp/mcp:use", true)
+		time.Sleep(23 * time.Hour)
+		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
+			t.Fatalf("within a day of that: %s", fault)
+		}
+		time.Sleep(2 * time.Hour)
+		if _, _, fault = r.tokens(again(id, refresh)); fault != "invalid_grant" || !strings.Contains(r.log.String(), "has not said who its user is") {
+			t.Errorf("after a day: %q", fault)
+		}
+	})
+}
+
+// One user does not fill the store with sign-ins.
+func TestSignIns(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		refused := 0
+		for range 40 {
+			if got := b.signIn(ask(id)); got.Get("error") == "temporarily_unavailable" {
+				refused++
+			}
+		}
+		if refused != 10 {
+			t.Errorf("of 40 sign-ins %d were refused", refused)
+		}
+		r.p.claims = authtest.Claims{"sub": "bob"}
+		if got := b.signIn(ask(id)); got.Get("code") == "" {
+			t.Errorf("another user: %v", got)
+		}
+	})
+}
+
+// That many others come does not have an ended login go on.
+func TestEnded(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		code := b.signIn(ask(id)).Get("code")
+		access, _, _ := r.tokens(form(id, code))
+		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
+			t.Fatal(fault)
+		}
+		for i := range maxFlags + 1 {
+			r.flag(fmt.Sprint("another ", i))
+		}
+		if _, err := r.good(access, files); err == nil {
+			t.Error("the token of a login that has ended counts again")
+		}
+	})
+}
+
+// One site, or whoever calls from one address, takes two of the places for client documents.
+func TestFetches(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		from := netip.MustParseAddr("192.0.2.1")
+		var mu sync.Mutex
+		r.o.From = func(*http.Request) netip.Addr {
+			mu.Lock()
+			defer mu.Unlock()
+			return from
+		}
+		move := func(to string) {
+			mu.Lock()
+			defer mu.Unlock()
+			from = netip.MustParseAddr(to)
+		}
+		release := make(chan struct{})
+		wait := func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			w.WriteHeader(500)
+		}
+		for _, host := range []string{"slow.example.com", "a.example.com", "b.example.com", "c.example.com"} {
+			r.docs.Put(host, http.HandlerFunc(wait))
+		}
+		good := "https://app.example.com/client.json"
+		r.docs.Put("app.example.com", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			oauthtest.JSON(w, 200, map[string]any{"client_id": good, "redirect_uris": []string{back}})
+		}))
+		var wg sync.WaitGroup
+		fetch := func(id string) (text func() string) {
+			var got string
+			done := make(chan struct{})
+			wg.Go(func() {
+				defer close(done)
+				a := r.do("GET", "/authorize?"+ask(id).Encode(), nil)
+				got = fmt.Sprint(a.Code, a.Body)
+			})
+			synctest.Wait()
+			return func() string {
+				select {
+				case <-done:
+					return got
+				default:
+					return "under way"
+				}
+			}
+		}
+		for i, host := range []string{"slow", "slow"} {
+			move(fmt.Sprintf("192.0.2.%d", 10+i))
+			if got := fetch(fmt.Sprintf("https://%s.example.com/%d", host, i))(); got != "under way" {
+				t.Fatal(got)
+			}
+		}
+		move("192.0.2.20")
+		if got := fetch("https://slow.example.com/3")(); !strings.Contains(got, "too many") {
+			t.Errorf("a third of one site: %s", got)
+		}
+		for _, host := range []string{"a", "b"} {
+			if got := fetch("https://" + host + ".example.com/1")(); got != "under way" {
+				t.Fatal(got)
+			}
+		}
+		if got := fetch("https://c.example.com/1")(); !strings.Contains(got, "too many") {
+			t.Errorf("a third for one address: %s", got)
+		}
+		move("192.0.2.30")
+		if got := fetch(good)(); !strings.HasPrefix(got, "200") {
+			t.Errorf("another address: %s", got)
+		}
+		close(release)
+		wg.Wait()
+		if got := fetch("https://c.example.com/2")(); strings.Contains(got, "too many") {
+			t.Errorf("when they have ended: %s", got)
+		}
+	})
+}
+
+// A client that is done ends its login by any of its tokens (RFC 7009); nobody else does.
+func TestRevoke(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, other := r.join(back), r.join(back)
+		b := r.browser()
+		revoke := func(client, text string, want int) {
+			t.Helper()
+			a := r.do("POST", "/oauth/revoke", url.Values{"client_id": {client}, "token": {text}})
+			if a.Code != want || a.Header().Get("Access-Control-Allow-Origin") != "*" {
+				t.Errorf("%d %v %s, want %d", a.Code, a.Header(), a.Body, want)
+			}
+		}
+		ended := func(access, refresh string, want bool) {
+			t.Helper()
+			if _, err := r.good(access, files); (err != nil) != want {
+				t.Errorf("the access token: %v", err)
+			}
+			if refresh != "" {
+				if _, _, fault := r.tokens(again(id, refresh)); (fault == "invalid_grant") != want {
+					t.Errorf("the refresh token: %q", fault)
+				}
+			}
+		}
+		for name, alone := range map[string]bool{"with a refresh token": false, "without one": true} {
+			r.p.noToken = alone
+			for _, by := range []string{"access", "refresh"} {
+				if alone && by == "refresh" {
+					continue
+				}
+				access, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+				if fault != "" {
+					t.Fatalf("%s: %s", name, fault)
+				}
+				text := access
+				if by == "refresh" {
+					text = refresh
+				}
+				revoke(other, text, 400)
+				revoke(id, text+"x", 200)
+				revoke(id, strings.Replace(access, ".", ".A", 1), 200)
+				revoke("nobody", text, 401)
+				revoke(id, "", 400)
+				if _, err := r.good(access, files); err != nil {
+					t.Fatalf("%s: what is refused has ended it: %v", name, err)
+				}
+				revoke(id, text, 200)
+				ended(access, refresh, true)
+				revoke(id, text, 200)
+			}
+		}
+		if a := r.do("GET", "/oauth/revoke", nil); a.Code != 405 {
+			t.Errorf("GET: %d", a.Code)
+		}
+		if a := r.do("GET", "/.well-known/oauth-authorization-server", nil); !strings.Contains(a.Body.String(), root+"/oauth/revoke") {
+			t.Errorf("the metadata does not name it: %s", a.Body)
+		}
+	})
+}
