@@ -34,23 +34,21 @@ func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) b
 	cmd := &cobra.Command{
 		Use:   "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
 		Short: "Be a stdio server that passes everything on to another server",
-		Long: `connect is for clients that can only start programs: it is a stdio server, and
-passes everything on to another server. TARGET is a URL, the path or the URL of an
-OpenAPI document, or the name of a server in the configuration file. Without it,
-the client gets all servers of the file as one. A program behind -- gets what the
-bridge adds, such as other revisions.
-
-It speaks MCP on its stdin and stdout, and logs to stderr. It ends when its
-client closes its stdin, and what it has started ends with it. In a client's
-configuration it looks like this:
+		Long: `connect is for clients that can only start programs. It is a stdio server that
+passes everything on to another server. In a client's configuration:
 
   "tools": { "command": "mcp-bridge", "args": ["connect", "https://tools.example.com/mcp"] }
 
-If the server at URL wants a sign-in, a browser is opened, where there is one; or run
-'mcp-bridge login URL' once, which also is the way without one.
+TARGET is a URL, the path or the URL of an OpenAPI document, or the name of a server
+in the configuration file. Without TARGET, the client gets all servers of the file
+as one. For a program write -- COMMAND: the bridge then translates revisions.
 
-In a --header, ${NAME} is taken from the environment: the list of processes does
-not show the value.`,
+connect speaks MCP on stdin and stdout, and logs to stderr. When the client closes
+stdin, connect and everything that it started end.
+
+If the server at URL wants a sign-in, the bridge opens a browser, if there is one;
+otherwise run 'mcp-bridge login URL' first. In a --header, ${NAME} becomes the value
+of that variable, which keeps it out of the list of processes.`,
 		Example: `  mcp-bridge connect https://tools.example.com/mcp
   mcp-bridge connect https://tools.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
   mcp-bridge connect ./openapi.yaml

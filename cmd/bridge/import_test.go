@@ -44,7 +44,7 @@ func TestImport(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"what there is", []string{"import"}, 0, ".cursor/mcp.json: files, other\n", ""},
-		{"to standard output", []string{"import", "config.json"}, 0, "servers:\n  files:\n", `note: config.json: server "closed" is left out: oauth is not supported yet`},
+		{"to standard output", []string{"import", "config.json"}, 0, "servers:\n  files:\n", `note: config.json: server "closed" is left out: oauth has another form here`},
 		{"what to set", []string{"import", "config.json"}, 0, `API_TOKEN: "${API_TOKEN}"`, "note: set before you use it: API_TOKEN\n"},
 		{"one of them", []string{"import", "config.json", "--only", "other"}, 0, "servers:\n  other:\n", ""},
 		{"one by its name in the file", []string{"import", "named.json", "--only", "File System"}, 0, "servers:\n  file-system:\n", ""},

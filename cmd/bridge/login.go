@@ -124,15 +124,16 @@ func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login [flags] URL|SERVER",
 		Short: "Sign in at a server, in a browser",
-		Long: `login signs in at an MCP server that wants a token (OAuth 2.1): it opens the page of
-the server's authorization server in a browser, and keeps what comes of it for you.
-connect, run, serve and the other commands use it from then on, and renew it by
-themselves. SERVER is the name of one in the configuration file.
+		Long: `login signs in at an MCP server that wants a token (OAuth 2.1). It opens the sign-in
+page in a browser, and keeps the tokens for you. connect, run, serve and the other
+commands then use them, and renew them when needed. SERVER is the name of a server in
+the configuration file.
 
-The address of the page is printed too. The browser comes back to an address of this
-machine. One on another machine cannot: copy the address at which it ends, and paste it
-on this terminal. With --device, sign in on any device by a code, where the
-authorization server has that. $BROWSER is the command that opens pages.`,
+login also prints the address of the page. At the end, the browser opens an address of
+this machine. If your browser is on another machine, that page does not load: copy its
+address, and paste it on this terminal. With --device, you sign in on any device with a
+code, if the authorization server supports that. $BROWSER is the command that opens
+pages.`,
 		Example: `  mcp-bridge login https://tools.example.com/mcp
   mcp-bridge login notes -c bridge.yaml
   mcp-bridge login https://tools.example.com/mcp --scope read --scope write
@@ -266,8 +267,8 @@ func newLogout(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [flags] [URL|SERVER]",
 		Short: "Forget a sign-in",
-		Long: `logout has the authorization server take the tokens back that 'mcp-bridge login' has
-kept for a server, if it can do that, and removes them.`,
+		Long: `logout removes the tokens that 'mcp-bridge login' has kept for a server, and asks the
+authorization server to revoke them, if it supports that.`,
 		Example: `  mcp-bridge logout https://tools.example.com/mcp
   mcp-bridge logout notes -c bridge.yaml
   mcp-bridge logout --all`,

@@ -59,10 +59,11 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcp-bridge",
 		Short: "Lets any MCP client talk to any MCP server",
-		Long: `mcp-bridge puts MCP servers on HTTP for many clients at once, whether they speak over
-stdin and stdout or are remote: Streamable HTTP at /mcp, and HTTP+SSE at /sse for
-older clients (run, serve). The other way round, it is itself a server on stdin
-and stdout in front of any other (connect).
+		Long: `mcp-bridge connects any MCP client with any MCP server.
+
+run and serve offer stdio servers, remote servers and REST APIs over HTTP, to many
+clients at once: Streamable HTTP at /mcp, HTTP+SSE at /sse for older clients.
+connect is the other way round: a stdio server in front of any other server.
 
 Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-everything

@@ -29,14 +29,19 @@ func newReload(stdout, stderr io.Writer) *cobra.Command {
 	var o operator
 	cmd := &cobra.Command{
 		Use:   "reload [URL]",
-		Short: "Have a running bridge read its configuration file again",
-		Long: `reload has the bridge at URL read its file again, and prints what has changed, a
-line each, with when that counts: live, at once; renew, at once, with a new connection
-to the server; next, for sessions that begin from now on; restart, after a restart of
-the bridge. A file with faults changes nothing: they are printed, and the exit code is 2.
+		Short: "Make a running bridge read its configuration file again",
+		Long: `reload makes the bridge at URL read its file again, and prints each change with the
+time from which it counts:
 
-The default of URL is where the configuration file says that it is served. With
-access rules it takes the key of somebody who is listed in admin: see --token-env.`,
+  live     at once
+  renew    at once, with a new connection to the server
+  next     for sessions that begin from now on
+  restart  after a restart of the bridge
+
+A file with faults changes nothing: reload prints them, and the exit code is 2.
+
+Without URL, the configuration file says where the bridge is. With access rules,
+the key of a caller in admin is needed: see --token-env.`,
 		Example: `  mcp-bridge reload
   mcp-bridge reload --check
   mcp-bridge reload http://127.0.0.1:8808

@@ -34,24 +34,26 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
 		Short: "Put one server on HTTP, without a configuration file",
-		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE): it
-starts COMMAND for each client, or connects to the remote server at URL. Ctrl-C
+		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE). Ctrl-C
 or SIGTERM stops it when running calls have ended; the second one, at once.
 
-Flags of run belong before COMMAND; all behind it is COMMAND's, with or without
---. A port alone (--listen 9000, --port 9000) is one of this machine; write
-0.0.0.0:9000 or :9000 to serve other machines.
+COMMAND is a program that speaks MCP on stdin and stdout. It is started without a
+shell, once per client session. Flags of run belong before COMMAND; everything
+after it belongs to COMMAND, with or without --. COMMAND gets PATH, HOME and the
+like, the variables of proxies and CA files, and those that --env names; nothing
+else of the environment.
 
-OPENAPI is the path or the URL of an OpenAPI document: its operations are the
-tools then. --header goes to the API.
+URL is a remote server. Its transport is detected. In a --header, ${NAME} becomes
+the value of that variable, which keeps it out of the list of processes. If the
+server wants a sign-in, the bridge opens a browser, if there is one; otherwise run
+'mcp-bridge login URL' first.
 
-COMMAND gets PATH, HOME and the like from the environment of the bridge, proxies
-and CA files, and what --env names; nothing else. With --token-env, clients have
-to show the key that is in that variable, as Authorization: Bearer KEY or
-X-API-Key: KEY. The transport of the server at URL is detected. In a --header,
-${NAME} is taken from the environment, so that the value does not stand in the
-list of processes. If the server at URL wants a sign-in, a browser is opened, where
-there is one; or run 'mcp-bridge login URL' before.`,
+OPENAPI is the path or the URL of an OpenAPI document. Its operations become tools,
+and --header goes to the API.
+
+A port alone (--listen 9000, --port 9000) serves this machine only; 0.0.0.0:9000 or
+:9000 serve other machines, too. With --token-env NAME, clients must send the key in
+that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-filesystem .
   mcp-bridge run --listen 127.0.0.1:9000 --share all -- uvx mcp-server-time
   mcp-bridge run --listen 0.0.0.0:8808 --token-env BRIDGE_KEY -- ./my-server
@@ -145,7 +147,7 @@ there is one; or run 'mcp-bridge login URL' before.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	listen.Add(f, "instead of "+c.Listen)
-	f.StringVar(&name, "name", "", "name of the server, in the log and in what is to be pasted; without it, one is made of COMMAND or URL")
+	f.StringVar(&name, "name", "", "name of the server, in the log and in the client's configuration; by default made from COMMAND or URL")
 	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
 	program.Add(f)
 	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key that clients have to show, of 16 characters or more")
@@ -198,7 +200,7 @@ var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)
 
 // addOfferFlag adds the flag about what clients of such a server can use.
 func addOfferFlag(f *pflag.FlagSet, offer *string) {
-	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), also for clients that choose badly")
+	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), for clients that lose functions with newer ones")
 }
 
 // hinting returns a logger that says how a command line has headers, where an

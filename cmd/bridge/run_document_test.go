@@ -42,6 +42,8 @@ func TestDocumentTarget(t *testing.T) {
 		fmt.Fprintf(w, `{"target":%q,"pets":%q}`, r.URL.RequestURI(), r.Header.Get("X-Pets"))
 	}))
 	defer api.Close()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<!doctype html>") }))
+	defer page.Close()
 	path := file(t, "pets", petsDocument) // no extension: its content tells
 	base := []string{"--base-url", api.URL + "/v1"}
 	for _, test := range []struct {
@@ -60,9 +62,10 @@ func TestDocumentTarget(t *testing.T) {
 		{"at a URL with nothing", []string{"tools", api.URL + "/gone.json?key=top-secret-key"}, exit.Server, "", api.URL + "/gone.json cannot be read: the server answers 404 Not Found", 0},
 		{"a flag for an MCP server", []string{"tools", path, "--transport", "sse"}, exit.Usage, "", "--transport is of use with the URL of an MCP server only", 0},
 		{"a configuration", []string{"tools", file(t, "bridge.yaml", "servers: {}\n")}, exit.Usage, "", "is a configuration file: name one of its servers, as in 'mcp-bridge tools NAME -c ", 0},
+		{"a web page at the URL of a document", []string{"tools", page.URL + "/api.json?key=SECRET"}, exit.Usage, "", "what is at " + page.URL + "/api.json is no OpenAPI document: that has openapi, swagger or paths at its top", 0},
 		{"no file", []string{"tools", "./none.yaml"}, exit.Usage, "", "./none.yaml: no such file or directory", 0},
 		{"no URL", []string{"tools", "localhost:1/mcp"}, exit.Usage, "", "\"localhost:1/mcp\" is no URL", 0},
-		{"at a URL with something else", []string{"call", api.URL + "/other.json", "x", "--dry-run"}, exit.Usage, "", "--dry-run is for HTTP APIs", 0},
+		{"at a URL with something else", []string{"call", api.URL + "/swagger", "x", "--dry-run"}, exit.Usage, "", "--dry-run is for HTTP APIs", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked.Store(0)

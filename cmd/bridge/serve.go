@@ -41,9 +41,9 @@ func newServe(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 		Long: `serve serves the servers of a configuration file: each at /NAME/mcp and
 /NAME/sse, and all of them as one at /mcp and /sse. Ctrl-C or SIGTERM stops it.
 
-When the file changes it is read again, without a restart: what has not changed
-notices nothing, and a file with a fault changes nothing. SIGHUP and the command
-reload have it read, too.
+When the file changes, serve reads it again, without a restart. Servers that have
+not changed notice nothing, and a file with a fault changes nothing. SIGHUP and
+'mcp-bridge reload' make it read the file, too.
 
 FILE is YAML or JSON, or the mcpServers file of a desktop client as it is. The
 default is bridge.yaml.`,
@@ -91,18 +91,19 @@ func newCheck(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE] [--tools NAME]",
 		Short: "Read a configuration file and report every fault",
-		Long: `check reports every fault of a configuration file with its line. It connects to
-nothing and starts nothing, unless a flag says so. Of HTTP APIs (rest) it reads the documents that are
-files, and tells what becomes of them; with --tools also why a tool is as it is:
-each line of it with the place that it comes from. What serve refuses, it refuses
-too: to be served to everybody needs access rules, or --insecure.
+		Long: `check reports every fault of a configuration file, with its line. It refuses what
+serve refuses, such as an address beyond loopback without access rules or --insecure.
+It connects to nothing and starts nothing, unless a flag says so.
 
-With --against it also asks the bridge at URL, which serves the same file, what
-would change there if it read the file again. Nothing changes by that.
+For HTTP APIs (rest) it reads the documents that are files, and says how many tools
+they become. --tools NAME explains each setting of a tool, and where it comes from.
 
-With --online it also asks the issuers of tokens (oauth) for their metadata and
-their keys, and prints what is wrong with them, what clients of theirs need, and
-the addresses that tokens have to be for.`,
+--against URL asks a bridge that serves the same file what a reload would change
+there. It changes nothing.
+
+--online asks the issuers of tokens (oauth) for their metadata and keys. It prints
+what is wrong with them, what their clients need, and which addresses tokens must
+be for.`,
 		Example: `  mcp-bridge check
   mcp-bridge check --online
   mcp-bridge check --tools "get_*"
@@ -171,7 +172,7 @@ the addresses that tokens have to be for.`,
 	addInsecureFlag(cmd.Flags(), &insecure)
 	cmd.Flags().BoolVar(&asks, "online", false, "ask the issuers of tokens for their metadata and keys")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was found as one JSON document")
-	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs that are called so, or whose operation or key under tools is; * stands for anything")
+	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs with this name, operation or key under tools; * stands for any text")
 	return cmd
 }
 
@@ -417,7 +418,7 @@ func refuseOpen(c *config.Config, insecure bool, rules string) error {
 
 // addJSONFlag adds the flag for scripts that start the bridge.
 func addJSONFlag(f *pflag.FlagSet, asJSON *bool) {
-	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON, once they can be used, instead of what is for people")
+	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON, once they can be used, instead of text for people")
 }
 
 // announce prints where the servers are, and what to paste into a client; or the

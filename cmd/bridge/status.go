@@ -43,11 +43,11 @@ func newStatus(stdout io.Writer) *cobra.Command {
 	var health bool
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
-		Short: "Show how a running bridge and its servers fare",
-		Long: `status asks a running bridge how it and each server fare, and prints that as a
-table. URL is where the bridge is, such as http://127.0.0.1:8808; without it, the
-configuration file says so. The exit code is 0 if the bridge is ready, 1 if it is
-not, and 3 if it cannot be reached.
+		Short: "Show the state of a running bridge and its servers",
+		Long: `status prints a table of a running bridge and its servers, with their state and last
+error. URL is the address of the bridge, such as http://127.0.0.1:8808. Without it,
+the configuration file says where the bridge is. The exit code is 0 if the bridge is
+ready, 1 if it is not, and 3 if it cannot be reached.
 
 With --health it only checks that the bridge answers, and prints nothing. This is
 for containers that have no curl.`,
@@ -249,12 +249,12 @@ func newSessions(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions [URL]",
 		Short: "Show the sessions of a running bridge",
-		Long: `sessions shows who has a session with the bridge at URL: what the client calls itself,
-since when, and how many of its calls are under way. The default of URL is where the
-configuration file says that the bridge is.
+		Long: `sessions shows who has a session with the bridge at URL: the name of the client, since
+when, and how many of its calls run. Without URL, the configuration file says where
+the bridge is.
 
-With access rules it takes a key: see --token-env. Whoever is in admin or viewers sees
-all sessions. Where the console is on, others see their own.`,
+With access rules, a key is needed: see --token-env. Callers in admin or viewers see
+all sessions. With console: on, others see their own.`,
 		Example: `  mcp-bridge sessions
   mcp-bridge sessions http://127.0.0.1:8808
   mcp-bridge sessions https://mcp.example.com --token-env OPS_KEY`,
@@ -352,13 +352,13 @@ func newTop(stdout io.Writer) *cobra.Command {
 	every := 2 * time.Second
 	cmd := &cobra.Command{
 		Use:   "top [URL]",
-		Short: "Show what a running bridge does, again and again",
-		Long: `top shows the servers of the bridge at URL, the calls that are under way and the last
-failures, and shows them again every two seconds, until it is interrupted. The default
-of URL is where the configuration file says that the bridge is.
+		Short: "Show what a running bridge does, updated every two seconds",
+		Long: `top shows the servers of the bridge at URL, the running calls and the last failures,
+every two seconds, until Ctrl-C. Without URL, the configuration file says where the
+bridge is.
 
-With access rules it takes a key: see --token-env. Whoever is in admin or viewers sees
-all calls. Where the console is on, others see their own.`,
+With access rules, a key is needed: see --token-env. Callers in admin or viewers see
+all calls. With console: on, others see their own.`,
 		Example: `  mcp-bridge top
   mcp-bridge top --once
   mcp-bridge top https://mcp.example.com --token-env OPS_KEY`,

@@ -24,12 +24,14 @@ func newWhoami(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "whoami [URL]",
 		Short: "Show what a running bridge makes of a key or a token",
-		Long: `whoami shows a key or a token to a running bridge, and prints who that is: the
-access rule, the user, the scopes, and the servers that may be used. Otherwise it
-prints why the bridge does not let it in. URL is where the bridge is, or one of its
-endpoints, such as https://mcp.example.com/files/mcp, if the token is for that alone;
-without it, the configuration file says so. The exit code is 1 if the caller is not
-let in, and 3 if the bridge cannot be reached.`,
+		Long: `whoami sends a key or a token to a running bridge, and prints who the caller is: the
+access rule, the user, the scopes, and the servers that it may use; or why the bridge
+refuses it.
+
+URL is the address of the bridge. If the token is for one endpoint only, it is that
+endpoint, such as https://mcp.example.com/files/mcp. Without URL, the configuration
+file says where the bridge is. The exit code is 1 if the caller is refused, and 3 if
+the bridge cannot be reached.`,
 		Example: `  mcp-bridge whoami --token-env MY_TOKEN
   mcp-bridge whoami https://mcp.example.com/files/mcp --token-env MY_TOKEN`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -175,10 +176,27 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // which quotes certificates
 		text = quoted.ReplaceAllString(text, "…")
 	}
-	if text != err.Error() {
+	if text += advice(err); text != err.Error() {
 		err = &cleaned{text, err}
 	}
 	return res, err
+}
+
+// advice says what to do about an error of TLS; nothing about others.
+func advice(err error) string {
+	if !TLSFault(err) {
+		return ""
+	}
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
+		return " (name the certificate of its CA: in ca_file of the server, or in the variable SSL_CERT_FILE)"
+	}
+	if _, other := errors.AsType[x509.HostnameError](err); other {
+		return " (use a name that is in the certificate, or give the server another one)"
+	}
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
+		return ""
+	}
+	return " (it speaks no TLS at this address: write http:// if that is meant)"
 }
 
 // quoted is what errors of net/http quote: addresses, and what a server said.

@@ -259,6 +259,33 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
+// An error of TLS says what to do about it.
+func TestAdvice(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of failed handshakes
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for _, test := range []struct{ name, url, ca, want string }{
+		{"unknown CA", secure.URL, "", "(name the certificate of its CA: in ca_file of the server, or in the variable SSL_CERT_FILE)"},
+		{"another name", strings.Replace(secure.URL, "127.0.0.1", "localhost", 1), ca, "(use a name that is in the certificate, or give the server another one)"},
+		{"no TLS but HTTP", strings.Replace(plain.URL, "http:", "https:", 1), "", "(it speaks no TLS at this address: write http:// if that is meant)"},
+		{"no TLS at all", "https://" + raw(t, answering("220 mail, and much more of it than a header\r\n")), "", "write http://"},
+	} {
+		_, err := ask(t, client(t, Config{URL: test.url, Proxy: "none", CAFile: test.ca}), "POST", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+	if got := advice(io.EOF); got != "" {
+		t.Errorf("advice about another error: %q", got)
+	}
+}
+
 // What New cannot use it says, without telling the secrets in it.
 func TestNew(t *testing.T) {
 	dir := t.TempDir()

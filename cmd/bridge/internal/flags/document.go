@@ -39,6 +39,9 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 			u, _ := url.Parse(location) // its query may be a secret
 			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), err))
 		}
+		if u, err := url.Parse(location); err == nil && kind != rest.DocumentKind && isDocument.MatchString(u.Path) {
+			return false, exit.Usagef("what is at %s is no OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+		}
 		return kind == rest.DocumentKind, nil
 	}
 	kind, err := rest.Detect(location)

@@ -35,7 +35,7 @@ func (s *SignIn) AddAlways(f *pflag.FlagSet) {
 	f.StringVar(&s.document, "client-metadata-url", "", "URL of a client metadata document, for authorization servers that take one in place of a registration")
 	f.StringArrayVar(&s.scopes, "scope", nil, "scope to ask for, instead of those that the server names (repeatable)")
 	f.StringVar(&s.issuer, "issuer", "", "authorization server, instead of the one that the server names")
-	f.StringVar(&s.resource, "resource", "", "what tokens are asked for, instead of what the server says; off leaves it out")
+	f.StringVar(&s.resource, "resource", "", "resource to ask a token for, instead of the one that the server names; off leaves it out")
 	f.StringVar(&s.callback, "callback", "", "address on this machine that the browser comes back to, such as http://localhost:7777/callback; otherwise any free port")
 }
 

@@ -97,9 +97,9 @@ func (f *clientFlags) changed(name string) bool { return f.set.Changed(name) }
 // exitHelp is the end of the help of these commands.
 const exitHelp = `
 TARGET is a URL (http or https), the path or the URL of an OpenAPI document, or
-the name of a server in the configuration file. Instead of it there can be a
-program to run, at the end of the line: -- COMMAND [ARGS...]. While it starts for
-long, a terminal shows what it writes to its stderr.
+the name of a server in the configuration file. Instead of TARGET you
+can run a program, at the end of the line: -- COMMAND [ARGS...]. If its start takes
+long, the terminal shows its stderr.
 
 Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
 3 the server could not be reached or started, or was lost; 4 time-out;

@@ -94,9 +94,9 @@ func newTools(f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tools [flags] [TARGET]",
 		Short: "List the tools of a server",
-		Long: `tools lists the tools of a server with a line about each; --long shows their
-arguments and all that is said about them. Without TARGET it lists the tools of
-all servers of the file, under the names that they have where all are one.
+		Long: `tools lists the tools of a server, one line each; --long shows their arguments and
+whole descriptions. Without TARGET it lists the tools of all servers of the file,
+under the names that clients see at /mcp.
 ` + exitHelp,
 		Example: `  mcp-bridge tools https://tools.example.com/mcp
   mcp-bridge tools files --long -c bridge.yaml

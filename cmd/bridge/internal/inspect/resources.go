@@ -29,7 +29,7 @@ are, except for binary content on a terminal.
   mcp-bridge resources files demo://resource/static/document/features.md
   mcp-bridge resources --long -- npx -y @modelcontextprotocol/server-everything`,
 	}
-	c.Flags().BoolVarP(&long, "long", "l", false, "show what is said about each resource too")
+	c.Flags().BoolVarP(&long, "long", "l", false, "show the description of each resource, too")
 	c.RunE = f.runE(action{
 		prepare: func(rest []string) error {
 			switch {
