@@ -35,7 +35,8 @@ type fleet struct {
 	t         *testing.T
 	base      string // of nginx
 	servers   map[string]any
-	server    string // the path of the one that is meant, if there are several
+	settings  map[string]any // more of them, for all
+	server    string         // the path of the one that is meant, if there are several
 	store     *redistest.Server
 	example   string // whose nginx.conf is used; empty means cluster
 	role      string // of those that are added; empty means all
@@ -117,14 +118,14 @@ func (f *fleet) balance(n int) {
 // add starts one more instance.
 func (f *fleet) add() *process {
 	f.t.Helper()
-	file := configureNamed(f.t, map[string]any{
+	file := configureNamed(f.t, with(map[string]any{
 		"listen": "127.0.0.1:0", "drain": "20s",
 		"servers": f.servers,
 		"cluster": map[string]any{
 			"redis": "redis://" + f.store.Address, "secret": clusterSecret, "role": cmp.Or(f.role, "all"),
 			"listen": "127.0.0.1:0", "advertise": "127.0.0.1", "lease": lease.String(),
 		},
-	})
+	}, f.settings))
 	p := f.run(file, "127.0.0.1:0")
 	f.instances = append(f.instances, p)
 	return p
@@ -260,9 +261,13 @@ func (f *fleet) call(c *legacyClient, tool string, args map[string]any) string {
 // server process (S-013).
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, map[string]any{"everything": kindOf(t, references[0], "stdio"), "fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}})
+	f := newFleet(t, map[string]any{
+		"everything": kindOf(t, references[0], "stdio"), "fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}},
+		legacy: eraOf(legacy).kind(t, "stdio"), modern: eraOf(modern).kind(t, "stdio"),
+	})
 	f.server = "/everything"
 	f.balance(3)
+	f.playNewer(t, legacy, modern)
 	// (S-025): what belongs to a call that is under way comes by any instance, too.
 	for i, client := range clients {
 		for j, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {

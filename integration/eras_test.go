@@ -70,6 +70,7 @@ type eraCell struct {
 	Transport string   `json:"transport"`
 	URL       string   `json:"url,omitempty"`
 	Command   []string `json:"command,omitempty"`
+	Control   string   `json:"control,omitempty"` // the address of the test, for deaths.mjs
 }
 
 func (c eraCell) String() string { return fmt.Sprintf("%s/%s/%s", c.Client, c.Transport, c.SDK) }

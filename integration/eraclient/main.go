@@ -119,7 +119,7 @@ func run(revision, transport string, where []string) error {
 	if opened.ProtocolVersion != revision {
 		return fmt.Errorf("negotiated %s, want %s", opened.ProtocolVersion, revision)
 	}
-	c.say(map[string]any{"open": opened})
+	c.say(map[string]any{"open": opened, "session": c.session.ID()})
 	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
 		text, err := lines.ReadBytes('\n')

@@ -32,6 +32,7 @@ export class GoPeer extends Base {
         const m = JSON.parse(text);
         if (m.open) {
           clearTimeout(late);
+          this.session = m.session;
           resolve(m.open);
         } else if (m.ask) this.#answer(m);
         else this.#came(m);
@@ -54,7 +55,7 @@ export class GoPeer extends Base {
   async #answer({ ask, method, params }) {
     this.asked.push([method, params]);
     try {
-      this.#write({ answer: ask, result: this.answers[method](params) });
+      this.#write({ answer: ask, result: await this.answers[method](params) });
     } catch (e) {
       this.#write({ answer: ask, error: { code: e.code, message: e.message } });
     }

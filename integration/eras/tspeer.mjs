@@ -102,6 +102,10 @@ export class TypeScriptPeer extends Base {
     };
   }
 
+  get session() {
+    return this.transport.sessionId;
+  }
+
   async close() {
     if (!this.modern) await this.transport?.terminateSession?.();
     await this.client.close();
