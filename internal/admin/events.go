@@ -157,6 +157,7 @@ type stream struct {
 	out    *eventstream.Writer
 	ends   []func()
 	timer  *time.Timer // while it has no reader; guarded by e.mu
+	since  time.Time   // likewise
 
 	was                      Overview
 	sessions                 *SessionRows
@@ -194,26 +195,48 @@ func (s *stream) stop() {
 	s.ends = nil
 }
 
-// keep has a stream whose reader is lost go on for a while, so that it can come back.
+// keep has a stream whose reader is lost go on for a while, so that it can come back. Where
+// there are too many, it takes the place of the oldest of the same caller, if there is one:
+// most readers do not come back, since they have another page open now.
 func (e *Events) keep(s *stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || len(e.lost) >= MaxStreams {
+	var oldest *stream
+	own := 0
+	for _, o := range e.lost {
+		if o.c.Principal != s.c.Principal {
+			continue
+		}
+		if own++; oldest == nil || o.since.Before(oldest.since) {
+			oldest = o
+		}
+	}
+	full := len(e.lost) >= MaxStreams || !e.Alone && own >= MaxStreamsEach
+	if full && oldest != nil {
+		e.forget(oldest)
+	}
+	if e.closed || full && oldest == nil {
 		s.stop()
 		return
 	}
 	if e.lost == nil {
 		e.lost = map[string]*stream{}
 	}
-	e.lost[s.key] = s
+	e.lost[s.key], s.since = s, time.Now()
 	s.timer = time.AfterFunc(lostFor, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.lost[s.key] == s {
-			delete(e.lost, s.key)
-			s.stop()
+			e.forget(s)
 		}
 	})
+}
+
+// forget ends a stream that has no reader. The caller holds e.mu.
+func (e *Events) forget(s *stream) {
+	s.timer.Stop()
+	delete(e.lost, s.key)
+	s.stop()
 }
 
 // find returns the stream of that caller that an event was of, and which number that had. It
@@ -237,10 +260,8 @@ func (e *Events) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	for key, s := range e.lost {
-		s.timer.Stop()
-		s.stop()
-		delete(e.lost, key)
+	for _, s := range e.lost {
+		e.forget(s)
 	}
 }
 

@@ -2,10 +2,13 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/eventstream"
 )
@@ -57,5 +60,46 @@ func TestPassBroken(t *testing.T) {
 		if got := strings.Count(text, "event: message"); got != tc.again*(tc.events-1) || strings.Contains(text, `"missed":0`) != (tc.again == 1) {
 			t.Errorf("of %d events that were not written, the reader gets %d:\n%.300s", tc.events-1, got, text)
 		}
+	}
+}
+
+// A caller's streams without a reader take places from each other, and not from those of
+// others.
+func TestLost(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &Events{Alone: alone}
+			ended := map[string]bool{}
+			lose := func(principal string, n int) {
+				time.Sleep(time.Millisecond)
+				key := fmt.Sprint(principal, n)
+				e.keep(&stream{e: e, key: key, c: &Caller{Principal: principal}, ends: []func(){func() { ended[key] = true }}})
+			}
+			lose("other", 0)
+			most := MaxStreamsEach
+			if alone {
+				most = MaxStreams - 1
+			}
+			for n := range 2 * MaxStreams {
+				lose("own", n)
+				if oldest := fmt.Sprint("own", n-most); len(e.lost) != min(n+1, most)+1 || n >= most && !ended[oldest] || len(ended) != max(0, n+1-most) {
+					t.Fatalf("alone %t: with %d lost, %d are kept, and %d have ended", alone, n+1, len(e.lost), len(ended))
+				}
+			}
+			if ended["other0"] {
+				t.Error("the stream of another caller has ended")
+			}
+			for n := range 3 * MaxStreams {
+				lose(fmt.Sprint("one of many ", n), 0)
+			}
+			if ended["other0"] || len(e.lost) != MaxStreams {
+				t.Errorf("many callers: %d are kept", len(e.lost))
+			}
+			time.Sleep(lostFor)
+			synctest.Wait()
+			if len(e.lost) != 0 || !ended["other0"] {
+				t.Errorf("%d are kept after their time", len(e.lost))
+			}
+		})
 	}
 }
