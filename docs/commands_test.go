@@ -47,6 +47,8 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/configuration.md", "mcp-bridge import claude-desktop -o bridge.yaml"}:                                                                    "there is a bridge.yaml, and no such client: a test of cmd/bridge does it",
 	{"docs/operations.md", "mcp-bridge check bridge.yaml --against http://127.0.0.1:8808"}:                                                          "needs a bridge that serves the file: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge top --once"}:                                                                                                      "needs a bridge that runs: a test of cmd/bridge does it",
+	{"docs/admin.md", "mcp-bridge drain files --wait 5m"}:                                                                                           "needs a bridge that runs: a test of cmd/bridge does it",
+	{"docs/admin.md", "mcp-bridge resume files"}:                                                                                                    "needs a bridge that runs: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge sessions"}:                                                                                                        "needs a bridge that runs: a test of cmd/bridge does it",
 	{"docs/admin.md", "curl -N 'http://127.0.0.1:8808/ui/api/v1/events?topics=servers,calls'"}:                                                      "does not end: a test of server does it",
 	{"docs/admin.md", "curl -N 'http://127.0.0.1:8808/ui/api/v1/events?topics=traffic&server=files'"}:                                               "does not end: a test of server does it",

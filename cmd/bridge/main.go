@@ -89,7 +89,7 @@ Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	var l flags.Log
 	l.Add(root)
-	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newReload(stdout, stderr), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newTop(stdout), newSessions(stdout), newLogin(&l, stdout, stderr), newLogout(stdout, stderr), newLogins(stdout, stderr), newWhoami(stdout), newVersion(stdout))
+	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newReload(stdout, stderr), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newTop(stdout), newSessions(stdout), newDrain(stdout), newResume(stdout), newLogin(&l, stdout, stderr), newLogout(stdout, stderr), newLogins(stdout, stderr), newWhoami(stdout), newVersion(stdout))
 	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
 	addManual(root)
 	flags.Complete(root)
