@@ -195,7 +195,7 @@ func (u *session) Close(ctx context.Context) error {
 		}
 	}
 	if methods := u.runs.methods(); len(methods) > 0 {
-		u.a.o.Log.Warn("a handler still runs after its session was closed: it does not heed its context", "method", strings.Join(methods, ", "))
+		u.a.o.Log.Warn("a handler still runs after its session was closed: it ignores its context", "method", strings.Join(methods, ", "))
 	} else {
 		u.a.o.Log.Warn("the server has not ended a session that was closed")
 	}

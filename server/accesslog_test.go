@@ -151,7 +151,7 @@ func TestAccessLogHastyEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r.s.Close(ctx)
-		if strings.Contains(said.String(), "the access log takes nothing") {
+		if strings.Contains(said.String(), "the access log does not accept lines") {
 			t.Error("the access log is still being written")
 		}
 		if got := logged(t, path); len(got) != 1 {

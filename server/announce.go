@@ -104,7 +104,7 @@ func (a *announcements) follow() {
 		case all := <-a.news:
 			for name, h := range a.hooks() {
 				if err := a.look(name, h, all[name]); err != nil && a.ctx.Err() == nil {
-					a.log.Warn("what came by a webhook at another instance does not count here yet", "server", name, "err", err)
+					a.log.Warn("a catalogue that another instance got by a webhook cannot be used here yet", "server", name, "err", err)
 				}
 			}
 		case <-a.ctx.Done():

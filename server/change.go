@@ -135,7 +135,7 @@ func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOp
 		defer s.changing.Unlock()
 		s.left(name)
 		s.count(s.now.Load())
-		s.log.Info("a server has ended, or its former settings are not in use any more", "server", name)
+		s.log.Info("server closed: it was removed or changed, or the bridge stops", "server", name)
 	}})
 	if err != nil {
 		drop(now, was)

@@ -88,7 +88,7 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 		object(w, http.StatusOK, "tools", tools)
 		return
 	}
-	status, why := http.StatusBadGateway, "the tools stay as they were: what describes them cannot be used; the bridge's log says why"
+	status, why := http.StatusBadGateway, "the tools stay as they were: the document or the catalogue cannot be used; the bridge's log says why"
 	if bad, ok := errors.AsType[*rest.CatalogError](err); ok {
 		status, why = http.StatusUnprocessableEntity, bad.Error()
 	} else if errors.Is(err, rest.ErrElsewhere) {

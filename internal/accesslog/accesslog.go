@@ -76,7 +76,7 @@ func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 		}
 	}
 	if c.Payloads {
-		log.Warn("the access log has what is asked and answered: for debugging only (access_log: payloads)")
+		log.Warn("the access log has arguments and results: for debugging only (access_log: payloads)")
 	}
 	go l.run()
 	return l, nil
@@ -319,6 +319,6 @@ func (l *Log) Close(done <-chan struct{}) {
 	select {
 	case <-l.done:
 	case <-done:
-		l.log.Warn("the access log takes nothing: what waits for it is lost")
+		l.log.Warn("the access log does not accept lines: those that waited are lost")
 	}
 }

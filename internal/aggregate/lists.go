@@ -307,7 +307,7 @@ func (c *listCall) goesOn(m *member, page []byte, all *joined) (last bool) {
 		at = c.from.At[m.s.Name]
 	}
 	if !at.Follow(next) {
-		m.s.Log.Warn("list cut off: the server leads in circles, or has no end", "method", c.k.Method())
+		m.s.Log.Warn("list cut off: the server's cursors go round in a circle, or do not end", "method", c.k.Method())
 		return true
 	}
 	all.next.At[m.s.Name] = at

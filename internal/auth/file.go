@@ -121,7 +121,7 @@ func (k *Keys) say(i int, wrong error) {
 		log = log.With("file", k.files[i].path)
 	}
 	if wrong != nil {
-		log.Warn("a caller's key cannot be used: nobody is let in by it", "err", text)
+		log.Warn("a caller's key cannot be used: requests with it are refused", "err", text)
 		return
 	}
 	log.Info("a caller's key can be used again")

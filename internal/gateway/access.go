@@ -92,7 +92,7 @@ func (b *Gateway) Revoke(principal string) {
 	for _, r := range b.table.Load().servers {
 		r.pool.Revoke(principal, revoked.Err)
 	}
-	b.log.Info("what a caller had was ended: its key was taken away", "principal", principal, "sessions", len(ended), "calls", calls)
+	b.log.Info("the sessions and calls of a caller have ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
 }
 
 // Restore lets a principal in again that Revoke has put out.

@@ -315,7 +315,7 @@ func (r *Reloader) failed(err error, asked bool) {
 		text = s.LastError
 	}
 	r.now.Store(&s)
-	r.o.Log.Error("the configuration was not reloaded: all stays as it was", "file", r.o.File, "err", text)
+	r.o.Log.Error("the configuration was not reloaded: nothing has changed", "file", r.o.File, "err", text)
 }
 
 // The file is looked at every so often. What could be read and not applied is tried again

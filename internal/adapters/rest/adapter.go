@@ -196,7 +196,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	}
 	if live != nil {
 		if err := a.c.keepTexts(live); err != nil {
-			a.o.Log.Warn("the document cannot be kept on disk", "err", err)
+			a.o.Log.Warn("the document cannot be saved in keep_dir", "err", err)
 		}
 	}
 	for _, w := range m.warnings {
@@ -215,7 +215,7 @@ func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	k, err := a.c.readKept(a.fetch)
 	if k == nil {
 		if err != nil {
-			a.o.Log.Warn("the kept document cannot be read", "err", err)
+			a.o.Log.Warn("the saved document cannot be read", "err", err)
 		}
 		return nil, why
 	}
@@ -284,7 +284,7 @@ func (a *Adapter) follow(w *watched) {
 // complain says that what describes the tools cannot be used, and does so once.
 func (a *Adapter) complain(said string, err error) string {
 	if text := err.Error(); text != said && a.life.Err() == nil {
-		a.o.Log.Warn("the tools stay as they were: what describes them cannot be used", "err", err)
+		a.o.Log.Warn("the tools stay as they were: the document or the catalogue cannot be used", "err", err)
 		return text
 	}
 	return said

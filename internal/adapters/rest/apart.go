@@ -73,10 +73,10 @@ func (a *Adapter) moved(e *edition) error {
 		return fmt.Errorf("the document names another server than before: %s%s. If that is meant, set base_url, or add it to trusted, and start the bridge again", strings.Join(added, ", "), more)
 	}
 	if e.home != old.home {
-		a.o.Log.Warn("the document has the API at another server than before, where calls and credentials go from now on", "server", e.home, "before", old.home)
+		a.o.Log.Warn("the document names another server for the API: calls and credentials go there from now on", "server", e.home, "before", old.home)
 	}
 	if !slices.Equal(e.tokens, old.tokens) {
-		a.o.Log.Warn("the document has tokens come from another server than before", "servers", e.tokens, "before", old.tokens)
+		a.o.Log.Warn("the document names another server for tokens than before", "servers", e.tokens, "before", old.tokens)
 	}
 	return nil
 }

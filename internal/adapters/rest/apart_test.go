@@ -250,7 +250,7 @@ func TestMovesInFile(t *testing.T) {
 	if text, wrong := call(t, up, "a", "{}"); wrong {
 		t.Error(text)
 	}
-	if calls, shown := other.got(); calls != 1 || shown != "secret-key-1" || log.has("the document has the API at another server than before") != 1 {
+	if calls, shown := other.got(); calls != 1 || shown != "secret-key-1" || log.has("the document names another server for the API") != 1 {
 		t.Errorf("the new server got %d calls with %q; the log: %s", calls, shown, log.b.String())
 	}
 }

@@ -145,7 +145,7 @@ func TestKeptNowhere(t *testing.T) {
 	defer server.Close()
 	log := &said{}
 	a := adapter(t, Config{OpenAPI: server.URL + "/api.yaml", BaseURL: server.URL, KeepDir: filepath.Join(file(t, "a file"), "kept")}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if got := names(t, connect(t, a, nil)); got != "b" || log.has("the document cannot be kept on disk") != 1 {
+	if got := names(t, connect(t, a, nil)); got != "b" || log.has("the document cannot be saved in keep_dir") != 1 {
 		t.Errorf("tools %s, log\n%s", got, log.b.String())
 	}
 }

@@ -139,7 +139,7 @@ func (w *wire) pass(n note) {
 		w.dropped = true
 		w.mu.Unlock()
 		if first && n.Method == "" { // the server may wait for it
-			w.a.o.Log.Warn("the server did not take the answer to its question", "err", err)
+			w.a.o.Log.Warn("the server did not accept the answer to its request", "err", err)
 		}
 	}
 }

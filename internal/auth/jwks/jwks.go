@@ -184,7 +184,7 @@ func (s *Set) publish(all []*Key) {
 	for _, k := range old.all {
 		if !stays[k] {
 			k.gone.Store(true)
-			s.o.Log.Info("an issuer has taken a key back: its tokens have ended", "issuer", s.o.Issuer, "kid", fmt.Sprintf("%.100q", k.ID))
+			s.o.Log.Info("an issuer has withdrawn a key: tokens signed by it no longer count", "issuer", s.o.Issuer, "kid", fmt.Sprintf("%.100q", k.ID))
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (t *Tasks) made(ctx context.Context, principal, id string) {
 		return
 	}
 	if err := t.shared.Note(context.WithoutCancel(ctx), t.server, id, principal); err != nil {
-		t.log.Warn("whose a task is, no other instance knows", "err", err)
+		t.log.Warn("the owner of a task could not be stored: other instances do not know it", "err", err)
 	}
 }
 
