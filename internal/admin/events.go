@@ -31,6 +31,8 @@ const (
 	lostFor  = time.Minute
 	maxAgain = 128
 	maxSent  = 64 << 10 // bytes
+	// maxLostEach is how many such streams one caller may have: each page that is left adds one.
+	maxLostEach = MaxStreams / 2
 )
 
 // topics are what events can be about.
@@ -211,7 +213,7 @@ func (e *Events) keep(s *stream) {
 			oldest = o
 		}
 	}
-	full := len(e.lost) >= MaxStreams || !e.Alone && own >= MaxStreamsEach
+	full := len(e.lost) >= MaxStreams || !e.Alone && own >= maxLostEach
 	if full && oldest != nil {
 		e.forget(oldest)
 	}

@@ -76,7 +76,7 @@ func TestLost(t *testing.T) {
 				e.keep(&stream{e: e, key: key, c: &Caller{Principal: principal}, ends: []func(){func() { ended[key] = true }}})
 			}
 			lose("other", 0)
-			most := MaxStreamsEach
+			most := maxLostEach
 			if alone {
 				most = MaxStreams - 1
 			}
