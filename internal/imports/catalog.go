@@ -2,6 +2,7 @@ package imports
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,14 +35,22 @@ func catalog(root object) object {
 // described are the keys of a server that say nothing about how it runs.
 var described = []string{
 	"name", "type", "description", "title", "icon", "readme", "toolsUrl", "source", "upstream", "dateAdded", "ref", "tools", "prompts", "resources",
-	"metadata", "longLived", "config", "policy",
+	"metadata", "longLived", "config",
 }
 
 func dock(o object) docked {
 	d := docked{keys: object{}}
 	for key, v := range o { // those that are not known are judged as in all files
-		if !slices.Contains(described, key) && !slices.Contains([]string{"image", "remote", "sseEndpoint", "oauth", "secrets", "env", "command", "volumes", "user", "disableNetwork", "allowHosts", "extraHosts"}, key) {
+		if !slices.Contains(described, key) && !slices.Contains([]string{"image", "remote", "sseEndpoint", "oauth", "secrets", "env", "command", "volumes", "user", "disableNetwork", "allowHosts", "extraHosts", "policy"}, key) {
 			d.keys[key] = v
+		}
+	}
+	if !empty(o["policy"]) {
+		d.why = "policy may keep it from being used"
+	}
+	for _, key := range []string{"secrets", "env", "command", "volumes", "extraHosts"} {
+		if _, ok := o[key].([]any); o[key] != nil && !ok {
+			d.why = key + " is no list"
 		}
 	}
 	d.login = !empty(o["oauth"])
@@ -62,8 +71,8 @@ func dock(o object) docked {
 	case text(remote["url"]) != "":
 		d.keys["url"], d.keys["type"] = d.filled(text(remote["url"])), remote["transport_type"]
 		headers := object{}
-		for name, v := range orEmpty(remote["headers"]) {
-			headers[name] = d.filled(text(v))
+		for _, name := range slices.Sorted(maps.Keys(orEmpty(remote["headers"]))) {
+			headers[name] = d.filled(text(orEmpty(remote["headers"])[name]))
 		}
 		d.keys["headers"] = headers
 	case text(o["sseEndpoint"]) != "":
