@@ -50,6 +50,7 @@ func (s *Server) overview(c *admin.Caller) *overview {
 		out.limit(sees.of)
 		return out
 	}
+	s.queues(out.readiness)
 	t := s.b.Totals()
 	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
 	return out

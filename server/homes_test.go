@@ -31,6 +31,7 @@ type several struct {
 	store *redistest.Server
 	all   []*one
 	role  string // of the next instance; then the server's connections are at workers
+	keys  []config.Access
 }
 
 // one is an instance of them.
@@ -78,7 +79,7 @@ func (v *several) add(change func(*config.Server)) {
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+v.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
 	c.Cluster.Lease, c.Drain = 3*time.Second, 20*time.Second
 	o := &one{done: make(chan struct{})}
-	c.Cluster.Role = v.role
+	c.Cluster.Role, c.Access = v.role, v.keys
 	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, s *config.Server) reached {
 		if v.role != "" {
 			return own.atWorkers(s, worker.Local{Adapter: v.f, Most: 100})

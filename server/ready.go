@@ -122,7 +122,6 @@ func (s *Server) readiness() *readiness {
 	}
 	if s.instance != nil {
 		out.Cluster = s.instance.status()
-		out.Cluster.Workers = s.instance.works(s.placed())
 	}
 	if s.reloader != nil {
 		now := s.reloader.Status()
@@ -132,6 +131,14 @@ func (s *Server) readiness() *readiness {
 	out.Reason, out.Draining = s.unready(servers)
 	out.Ready = out.Reason == ""
 	return out
+}
+
+// queues adds how things stand with workers. The store is asked for that, so it is for who
+// may see it only.
+func (s *Server) queues(r *readiness) {
+	if s.instance != nil {
+		r.Cluster.Workers = s.instance.works(s.placed())
+	}
 }
 
 // unready says why the bridge is not ready while its servers fare like that;
@@ -206,6 +213,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	}
 	if !sees.all {
 		all.limit(sees.of)
+	} else if inside {
+		s.queues(all)
 	}
 	switch format := r.URL.Query().Get("format"); {
 	case !inside: // the status says it all

@@ -231,8 +231,8 @@ func TestWorkersWithoutStore(t *testing.T) {
 	}
 }
 
-// A server that cannot be started at the worker is told as one that cannot be started here;
-// and a hung one is found by a ping.
+// A server that cannot be started at the worker is told as one that cannot be started here.
+// (A hung one is found by a ping: TestPing in internal/worker.)
 func TestWorkerFails(t *testing.T) {
 	fails := true
 	v := staffed(t, plain, cluster.RoleFront, cluster.RoleWorker)
@@ -264,5 +264,40 @@ func TestWorkerAttached(t *testing.T) {
 	v.until("the next instance has the process", func() bool { return len(b.s.instance.works([]string{"files"}).Connections) == 1 })
 	if n := v.f.Opened(); n != 1 {
 		t.Errorf("the server was connected to %d times: the process did not go on", n)
+	}
+}
+
+// Who asks for /readyz without a key has the bridge ask nobody for it: whoever probes it
+// would decide how much Redis has to do.
+func TestReadyAsksNobody(t *testing.T) {
+	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), role: cluster.RoleAll, keys: []config.Access{{Name: "alice", Token: "the-key-of-alice-1"}}}
+	v.add(plain)
+	c := v.store.Client()
+	defer c.Close()
+	probe := func(key string) bool {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", v.all[0].base+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		stats, err := c.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(stats, "cmdstat_xlen")
+	}
+	if probe("") || probe("a-wrong-key-of-alice") {
+		t.Error("a stranger has the store asked")
+	}
+	if !probe("the-key-of-alice-1") {
+		t.Error("the store is not asked for who may see it")
 	}
 }

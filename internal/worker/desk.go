@@ -92,7 +92,7 @@ func newDesk(o Options) *desk {
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.inner = inner.NewSessions(inner.Options{
 		Adapter: d, Headers: []string{peer.TicketHeader, peer.ForwardHeader},
-		Await: func(context.Context) error { return nil }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
+		Await: func(ctx context.Context) error { return ctx.Err() }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
 	})
 	if o.Runs {
 		d.wg.Go(d.watch)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -294,6 +295,35 @@ func TestClaimed(t *testing.T) {
 		g.runs("taken over", 1)
 		time.Sleep(linger + time.Second)
 		g.runs("left by the next front too", 0)
+	})
+}
+
+// A call whose body comes slowly is not made when another front has the process by then
+// (S-012).
+func TestClaimedMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		c, id := g.open("FRONT-A")
+		body, write := io.Pipe()
+		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), ""), http.MethodPost, "/peer/v1/work", body)
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.TicketHeader: c.Ticket, "Mcp-Session-Id": id} {
+			r.Header.Set(name, value)
+		}
+		w, done := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(done)
+			g.Lane(w, r, c)
+		}()
+		_, _ = io.WriteString(write, call[:10])
+		synctest.Wait()
+		if err := g.Claim(c.Ticket, "FRONT-B", 2); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(write, call[10:])
+		_ = write.Close()
+		<-done
+		if w.Code != http.StatusNotFound {
+			t.Errorf("the rest of a call of the front before: %d %s", w.Code, w.Body)
+		}
 	})
 }
 

@@ -375,3 +375,14 @@ func TestUpstreamLingers(t *testing.T) {
 		_ = up.Close(t.Context())
 	})
 }
+
+// An instance of the bridge ends what it has for one that does not listen after half a
+// minute: a break is followed by many attempts in that time.
+func TestHastyListens(t *testing.T) {
+	for hasty, most := range map[bool]time.Duration{false: maxStandalone, true: maxHasty} {
+		s := &standalone{w: &wire{link: link{a: &Upstream{o: upstream.Options{Hasty: hasty}}}}, fails: 10}
+		if d := s.pause(); d < most || d > most*5/4 {
+			t.Errorf("hasty %v: the next attempt is made after %v, want %v", hasty, d, most)
+		}
+	}
+}

@@ -48,6 +48,9 @@ const (
 	// to count as one more failure.
 	stableAfter   = 10 * time.Second
 	maxStandalone = time.Minute // between attempts, unless the server wants more
+	// maxHasty is the same where a server that is not listened to ends what it has for us
+	// after half a minute: another instance of the bridge (S-053).
+	maxHasty = 5 * time.Second
 )
 
 // greet says that the handshake is over, by m, and begins to listen before.
@@ -126,7 +129,11 @@ func (w *wire) mute() {
 // pause is how long to wait before the next attempt. Never less than a second:
 // there are servers that close each stream at once.
 func (s *standalone) pause() time.Duration {
-	d := max(pause.Grown(time.Second, maxStandalone, s.fails+1), s.retry)
+	most := maxStandalone
+	if s.w.a.o.Hasty {
+		most = maxHasty
+	}
+	d := max(pause.Grown(time.Second, most, s.fails+1), s.retry)
 	return d + rand.N(d/4)
 }
 

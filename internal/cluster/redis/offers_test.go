@@ -122,9 +122,9 @@ func TestOffersGarbage(t *testing.T) {
 		"the last id": func() error {
 			return c.XAdd(ctx, &goredis.XAddArgs{Stream: line, ID: "18446744073709551615-18446744073709551615", Values: map[string]any{"o": "x"}}).Err()
 		},
-		"no group":    func() error { return c.XGroupDestroy(ctx, line, "w").Err() },
-		"emptied":     func() error { return c.FlushAll(ctx).Err() },
-		"moved ahead": func() error { return c.XGroupSetID(ctx, line, "w", "0").Err() },
+		"no group":   func() error { return c.XGroupDestroy(ctx, line, "w").Err() },
+		"emptied":    func() error { return c.FlushAll(ctx).Err() },
+		"moved back": func() error { return c.XGroupSetID(ctx, line, "w", "0").Err() },
 	} {
 		said.Reset()
 		if err := c.Del(ctx, line).Err(); err != nil {
