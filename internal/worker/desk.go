@@ -374,7 +374,11 @@ func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		}
 		r = &ask
 	}
-	return c.Upstream.Call(ctx, r)
+	m, err := c.Upstream.Call(ctx, r)
+	if instead := inPlace(err); instead != nil {
+		return instead, nil
+	}
+	return m, err
 }
 
 // Notify sends a notification.

@@ -29,9 +29,10 @@ import (
 type process struct {
 	running atomic.Int64
 	fails   error
-	modern  bool          // it speaks 2026-07-28 only
-	hold    chan struct{} // calls wait until it is closed; nil: they do not
-	held    atomic.Int64  // how many came to wait
+	modern  bool                             // it speaks 2026-07-28 only
+	hold    chan struct{}                    // calls wait until it is closed; nil: they do not
+	held    atomic.Int64                     // how many came to wait
+	says    func() (*jsonrpc.Message, error) // to calls; nil for their methods
 }
 
 func (a *process) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
@@ -58,6 +59,9 @@ func (p *proc) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, err
 	if p.a.hold != nil {
 		p.a.held.Add(1)
 		<-p.a.hold
+	}
+	if p.a.says != nil {
+		return p.a.says()
 	}
 	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":"`+r.Method+`"}]}`)), nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -220,20 +219,41 @@ func (l *lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// kinds are the errors by which a worker says that its process has given no answer.
-var kinds = map[string]error{
-	"upstream_lost": bridge.ErrLost, "upstream_timeout": bridge.ErrTimeout, "upstream_invalid": bridge.ErrInvalid, "upstream_too_large": bridge.ErrTooLarge,
+// kinds are the errors by which a worker says that its process has given no answer, by the
+// names that they travel under. Those come first that are kinds of others.
+var kinds = []struct {
+	name string
+	kind error
+}{{"timeout", bridge.ErrTimeout}, {"too_large", bridge.ErrTooLarge}, {"invalid", bridge.ErrInvalid}, {"lost", bridge.ErrLost}}
+
+// inPlace returns what a worker answers in place of its process, which has failed; nil for
+// other errors. A process that is an instance of the bridge itself has answers with
+// data.bridge: those are its own.
+func inPlace(err error) *jsonrpc.Message {
+	for _, k := range kinds {
+		if !errors.Is(err, k.kind) || errors.Is(err, bridge.ErrUnsent) {
+			continue
+		}
+		public := "it failed"
+		if e, ok := errors.AsType[*bridge.Error](err); ok {
+			public = e.Public
+		}
+		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, public, []byte(`{"worker":"`+k.name+`"}`))
+	}
+	return nil
 }
 
 // failed returns the error that an answer of the worker stands for, so that it counts here
 // as if the process had failed here; nil for an answer of the process.
 func (l *lane) failed(answer []byte) error {
 	e := gjson.ParseBytes(answer)
-	kind := kinds[e.Get("data.bridge").Str]
-	if kind == nil {
-		return nil
+	name := e.Get("data.worker").Str
+	for _, k := range kinds {
+		if k.name == name {
+			return &bridge.Error{Server: l.server, Kind: k.kind, Public: e.Get("message").Str, Err: errors.New("at a worker")}
+		}
 	}
-	return &bridge.Error{Server: l.server, Kind: kind, Public: strings.TrimPrefix(e.Get("message").Str, "server "+l.server+": "), Err: errors.New("at a worker")}
+	return nil
 }
 
 // Carry implements bridge.Portable.

@@ -160,6 +160,33 @@ func TestHandshakeTime(t *testing.T) {
 	}
 }
 
+// A process that fails at a worker counts as one that fails here. What it answers is its
+// answer, also if it is an instance of the bridge whose server has failed.
+func TestFailures(t *testing.T) {
+	a := &process{}
+	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+	ask := func() (*jsonrpc.Message, error) {
+		return up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+	}
+	for _, k := range []error{bridge.ErrLost, bridge.ErrInvalid, bridge.ErrTimeout, bridge.ErrTooLarge} {
+		a.says = func() (*jsonrpc.Message, error) {
+			return nil, &bridge.Error{Server: "files", Kind: k, Public: "it did so"}
+		}
+		e, ok := errors.AsType[*bridge.Error](func() error { _, err := ask(); return err }())
+		if !ok || e.Kind != k || e.Public != "it did so" || e.Server != "files" {
+			t.Errorf("a process that fails (%v) = %+v", k, e)
+		}
+	}
+	for _, word := range []string{"upstream_lost", "upstream_timeout"} {
+		a.says = func() (*jsonrpc.Message, error) {
+			return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "its own server", []byte(`{"bridge":"`+word+`"}`)), nil
+		}
+		if m, err := ask(); err != nil || !strings.Contains(string(m.Error), word) {
+			t.Errorf("a process that answers %s: %v, %v", word, m, err)
+		}
+	}
+}
+
 // A connection that many share takes more calls at once than a client's session may have.
 func TestManyCalls(t *testing.T) {
 	const n = 200
