@@ -21,8 +21,8 @@ type valve struct {
 	address string
 	to      string
 
-	mu     sync.Mutex // guards what follows
-	delay  time.Duration
+	mu     sync.Mutex    // guards what follows
+	delay  time.Duration // of answers
 	shut   bool
 	silent chan struct{} // closed when bytes pass again; nil when they do
 	conns  map[net.Conn]bool
@@ -298,10 +298,8 @@ func TestClusterCut(t *testing.T) {
 		f.goesOn("begun", i, other)
 	}
 	f.peers[0].close()
-	for _, i := range []int{1, 2} {
-		if fault := f.call(i, id); !hasAll(fault, "503 Retry-After: 2", `"bridge":"unavailable"`) {
-			t.Errorf("a call at %d for a session that is out of reach: %s", i, fault)
-		}
+	if fault := f.call(1, id); !hasAll(fault, "503 Retry-After: 2", `"bridge":"unavailable"`) {
+		t.Errorf("a call for a session that is out of reach: %s", fault)
 	}
 	f.goesOn("at the owner itself", 0, id)
 	for i := range f.at { // that others cannot reach it does not keep it from reaching them
@@ -349,7 +347,7 @@ func TestClusterSilent(t *testing.T) {
 	}
 	f.freeze()
 	fresh := f.begin(2)
-	for begun := time.Now(); time.Since(begun) < 4*time.Second; <-time.After(50 * time.Millisecond) { // longer than a lease
+	for begun := time.Now(); time.Since(begun) < 4*time.Second; <-time.After(200 * time.Millisecond) { // longer than a lease
 		for i := range f.at {
 			f.goesOn("without a store", i, id)
 			f.goesOn("without a store", i, fresh)
