@@ -24,6 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
@@ -111,6 +112,8 @@ func newCRM(t *testing.T, speaks string) *crm {
 		})
 	case "sse":
 		inner = mcp.NewSSEHandler(who, nil)
+	case "stateless":
+		inner = mcp.NewStreamableHTTPHandler(who, &mcp.StreamableHTTPOptions{Stateless: true})
 	default:
 		inner = mcp.NewStreamableHTTPHandler(who, nil)
 	}
@@ -285,6 +288,76 @@ func exchange(t *testing.T, speaks, share string) {
 	for _, shown := range far.shown {
 		if !strings.HasPrefix(shown, "Bearer crm.") {
 			t.Errorf("the server was shown %q", shown)
+		}
+	}
+}
+
+// The token of each caller is exchanged at the instance that has his session, whichever he
+// calls by, and a newer token of his by itself (I-303). No token of a caller reaches the server.
+func TestClusterExchange(t *testing.T) {
+	e, far := newExchanger(t), newCRM(t, "stateless") // a session there would outlive its instance
+	v := &several{t: t, store: redistest.Start(t), conf: func(c *config.Config) {
+		users(e.Issuer)(c)
+		c.OAuth[0].Transport = nil
+		c.PublicURL = here
+	}}
+	for range 2 {
+		v.add(func(s *config.Server) {
+			s.Stdio, s.Era = nil, config.EraLegacy
+			s.HTTP = &config.Remote{URL: far.URL, OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge"}}}
+		})
+	}
+	for _, o := range v.all {
+		v.until("both see each other", func() bool { return len(o.s.instance.node.Members()) == 2 })
+	}
+	var tokens []string
+	shows := map[string]string{}
+	fresh := func(sub string) {
+		shows[sub] = e.Token(here, authtest.Claims{"sub": sub, "groups": "eng", "jti": fmt.Sprint(len(tokens))})
+		tokens = append(tokens, shows[sub])
+	}
+	sessions := map[string]string{}
+	for n, sub := range []string{"ann", "bob"} {
+		fresh(sub)
+		v.shows = "Bearer " + shows[sub]
+		res, m := v.post(v.all[n].base, "", initialize)
+		if sessions[sub] = res.Header.Get("Mcp-Session-Id"); sessions[sub] == "" {
+			t.Fatalf("initialize of %s: %d %s", sub, res.StatusCode, m.Raw)
+		}
+	}
+	says := func() {
+		t.Helper()
+		for sub, id := range sessions {
+			v.shows = "Bearer " + shows[sub]
+			for n, o := range v.all {
+				if res, m := v.post(o.base, id, call("1", "who")); m.Get("result.content.0.text").Str != "of "+sub {
+					t.Errorf("%s at %d: %d %s", sub, n, res.StatusCode, m.Raw)
+				}
+			}
+		}
+	}
+	says()
+	if n := e.times(); n != 2 {
+		t.Errorf("tokens were exchanged %d times, want once for each caller", n)
+	}
+	fresh("ann")
+	says()
+	e.mu.Lock()
+	if len(e.asked) != 1 || e.asked[0].Get("subject_token") != shows["ann"] {
+		t.Errorf("for a newer token, tokens were exchanged %d times", len(e.asked))
+	}
+	e.mu.Unlock()
+	v.shows = "Bearer " + shows["bob"]
+	for _, o := range v.all {
+		if res, m := v.post(o.base, sessions["ann"], call("1", "who")); res.StatusCode != http.StatusNotFound {
+			t.Errorf("bob in the session of ann: %d %s", res.StatusCode, m.Raw)
+		}
+	}
+	far.mu.Lock()
+	defer far.mu.Unlock()
+	for _, raw := range tokens {
+		if sent := far.sent.String(); !strings.Contains(sent, "crm.ann.") || strings.Contains(sent, strings.Split(raw, ".")[2]) {
+			t.Error("N-84: the server has got a caller's token")
 		}
 	}
 }

@@ -32,6 +32,9 @@ type several struct {
 	all   []*one
 	role  string // of the next instance; then the server's connections are at workers
 	keys  []config.Access
+	// conf, if not nil, changes the whole configuration; then the server is not in memory.
+	conf  func(*config.Config)
+	shows string // what callers show in Authorization; empty for nothing
 }
 
 // one is an instance of them.
@@ -80,7 +83,13 @@ func (v *several) add(change func(*config.Server)) {
 	c.Cluster.Lease, c.Drain = 3*time.Second, 20*time.Second
 	o := &one{done: make(chan struct{})}
 	c.Cluster.Role, c.Access = v.role, v.keys
+	if v.conf != nil {
+		v.conf(&c)
+	}
 	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{v.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, s *config.Server) reached {
+		if v.conf != nil {
+			return own.reach(s)
+		}
 		if v.role != "" {
 			return own.atWorkers(s, worker.Local{Adapter: v.f, Most: 100})
 		}
@@ -123,6 +132,9 @@ func (v *several) post(base, session, body string) (*http.Response, gjson.Result
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
 		r.Header.Set("Mcp-Session-Id", session)
+	}
+	if v.shows != "" {
+		r.Header.Set("Authorization", v.shows)
 	}
 	if strings.Contains(body, "2026-07-28") {
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")

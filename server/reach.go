@@ -214,6 +214,9 @@ func authorize(name string, r *httpclient.Config, log *slog.Logger) (end func(),
 	if ask := r.OAuth.Ask; ask != nil {
 		who.Ask = func(address string) { ask(r.URL, address) }
 	}
+	if device := r.OAuth.Device; device != nil {
+		who.Device = func(address, code, both string) { device(r.URL, address, code, both) }
+	}
 	p, err := login.NewOwn(who)
 	if p == nil {
 		return func() {}, err

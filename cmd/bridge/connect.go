@@ -47,7 +47,8 @@ connect speaks MCP on stdin and stdout, and logs to stderr. When the client clos
 stdin, connect and everything that it started end.
 
 If the server at URL wants a sign-in, the bridge opens a browser, if there is one;
-otherwise run 'mcp-bridge login URL' first. In a --header, ${NAME} becomes the value
+otherwise run 'mcp-bridge login URL' first. With --device, the client gets an error
+with an address that you can open on any device. In a --header, ${NAME} becomes the value
 of that variable, which keeps it out of the list of processes.`,
 		Example: `  mcp-bridge connect https://tools.example.com/mcp
   mcp-bridge connect https://tools.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
@@ -94,7 +95,7 @@ of that variable, which keeps it out of the list of processes.`,
 					return err
 				}
 			}
-			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", flags.SignInNames...); err != nil && !isURL {
+			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && !isURL {
 				return err
 			}
 			switch {
@@ -105,7 +106,7 @@ of that variable, which keeps it out of the list of processes.`,
 			case isURL:
 				log = hinting(log)
 				if c, err = remote.Config(args[0], era); err == nil {
-					err = sign.On(c.Servers[0].HTTP, ask, true)
+					err = sign.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true)
 				}
 			default:
 				if c, err = connectFile(file, cmd.Flags().Changed("config"), args); err == nil {

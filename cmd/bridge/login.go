@@ -57,6 +57,11 @@ func showCode(stderr io.Writer, server, address, code, both string) {
 	}
 }
 
+// deviceOn returns what shows a person how to sign in on another device.
+func deviceOn(stderr io.Writer) func(server, address, code, both string) {
+	return func(server, address, code, both string) { showCode(stderr, server, address, code, both) }
+}
+
 // typed returns the lines of a terminal. Nothing ends a read of it but the end of the
 // process, which is the end of the command that wants them.
 func typed(in io.Reader) <-chan string {

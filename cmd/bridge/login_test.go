@@ -108,6 +108,21 @@ func TestConnectSignsIn(t *testing.T) {
 	}
 }
 
+// With --device, connect shows where to sign in on any device, whoever reads that: it opens no
+// browser.
+func TestConnectDevice(t *testing.T) {
+	p := signed(t, true)
+	p.Issuer.Device = func(int) string { return "" }
+	k := start(t.Context(), t, "connect", p.URL, "--device")
+	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
+		t.Errorf("initialize: %s", a)
+	}
+	code, out, errs := k.leave()
+	if code != 0 || !strings.Contains(errs, "open this address on any device") || !strings.Contains(errs, "BCDF-GHJK") || strings.Contains(out, "BCDF") || p.Issuer.Asked("/authorize") != 0 {
+		t.Errorf("connect = %d %s %s, the browser: %d", code, out, errs, p.Issuer.Asked("/authorize"))
+	}
+}
+
 // A server of a file signs in by its name.
 func TestLoginByName(t *testing.T) {
 	p := signed(t, true)
@@ -230,9 +245,12 @@ func TestSignInFlags(t *testing.T) {
 		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_SECRET":  "needs an --issuer",
 		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_NOTHING": "the variable is not set",
 		"connect https://a.example.com/mcp --callback https://b.example.com/cb":                  "redirect_uri must be an address of this machine",
-		"connect --client-id a -- cat": "--client-id is of use with the URL of an MCP server only",
-		"run --client-id a -- cat":     "--client-id is of use with the URL of an MCP server only",
-		"logout":                       "or --all",
+		"connect --client-id a -- cat":                          "--client-id is of use with the URL of an MCP server only",
+		"run --client-id a -- cat":                              "--client-id is of use with the URL of an MCP server only",
+		"connect --device -- cat":                               "--device is of use with the URL of an MCP server only",
+		"run --device -- cat":                                   "--device is of use with the URL of an MCP server only",
+		"connect https://a.example.com/mcp --device --no-login": "leave one out",
+		"logout": "or --all",
 	} {
 		if code, _, errs := command(t, strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) || strings.Contains(errs, "s3cret") {
 			t.Errorf("%s: %d %s, want %s", args, code, errs, want)

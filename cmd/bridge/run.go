@@ -80,7 +80,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					return err
 				}
 			}
-			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", flags.SignInNames...); err != nil && (isDocument || !flags.IsURL(args[0])) {
+			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && (isDocument || !flags.IsURL(args[0])) {
 				return err
 			}
 			if isDocument {
@@ -98,7 +98,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				if s, err = remote.Server(args[0], share); err == nil {
 					c.Warnings = s.Warnings()
 					terminal, _ := terminal.Is(stderr)
-					err = sign.On(s.HTTP, asking(stderr, terminal), false)
+					err = sign.On(s.HTTP, asking(stderr, terminal), deviceOn(stderr), false)
 				}
 			} else {
 				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {

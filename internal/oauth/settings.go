@@ -11,7 +11,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
 )
 
-// Settings say how the bridge gets tokens for one server.
+// Settings say how the bridge gets tokens for one server. It has many fields: each is a key of the
+// file, or what only a program can set.
 type Settings struct {
 	// Issuer is the authorization server, exactly as it names itself. Empty means the one that
 	// the server names.
@@ -43,6 +44,10 @@ type Settings struct {
 	// Ask shows a person the address of a page to sign in on, for the server of that URL; nil
 	// means that nobody is there. Only a program can set it.
 	Ask func(server, address string) `yaml:"-"`
+	// Device has the person sign in on any device instead (RFC 8628): it shows the address to
+	// open there and the code to enter, and an address that has both or is empty. Only a
+	// program can set it.
+	Device func(server, address, code, both string) `yaml:"-"`
 	// API says that the server is no MCP server, but an HTTP API: its metadata is read only if
 	// nothing else says who gives tokens, and no resource is asked for unless that or Resource
 	// names one. Only a program can set it.

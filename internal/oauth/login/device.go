@@ -30,7 +30,7 @@ const (
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // byDevice has the person sign in on any device, and returns the token (I-221; RFC 8628).
-func (p *Person) byDevice(ctx context.Context, _ *work, l, was *Login, scopes []string) (*grant.Token, error) {
+func (p *Person) byDevice(ctx context.Context, w *work, l, was *Login, scopes []string) (*grant.Token, error) {
 	client, err := p.deviceClient(ctx, l, was)
 	if err != nil {
 		return nil, err
@@ -64,6 +64,11 @@ func (p *Person) byDevice(ctx context.Context, _ *work, l, was *Login, scopes []
 	if n := gjson.GetBytes(data, "interval").Float(); n > 0 {
 		interval = time.Duration(min(n, maxInterval.Seconds()) * float64(time.Second))
 	}
+	w.mu.Lock()
+	if w.address = both; both == "" {
+		w.address = address + " and enter the code " + code
+	}
+	w.mu.Unlock()
 	p.o.Device(address, code, both)
 	ctx, cancel := context.WithDeadline(ctx, began.Add(life))
 	defer cancel()

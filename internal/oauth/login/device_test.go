@@ -2,6 +2,7 @@ package login_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -78,6 +79,35 @@ func TestDevice(t *testing.T) {
 			t.Error("the log has the code of the device")
 		}
 	})
+}
+
+// I-221: a server that wants a sign-in gets one by device where nobody has a browser. Those who
+// wait for too long are told where it is, if they are the person; it goes on meanwhile.
+func TestDeviceWhenAsked(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			d := newDevice(t, func(int) string {
+				if time.Since(began) < 7*time.Minute {
+					return "authorization_pending"
+				}
+				return ""
+			})
+			p := d.person(t, func(o *login.Options) { o.Own = own })
+			refused := func() (bool, error) {
+				return p.Refused(t.Context(), "", http.Header{"Www-Authenticate": {"Bearer"}}, http.StatusUnauthorized, 0)
+			}
+			again, err := refused()
+			f, ok := errors.AsType[*oauth.Failure](err)
+			if again || !ok || time.Since(began) < 40*time.Second || strings.Contains(f.Public, "https://idp.example.com/activate?user_code=BCDF-GHJK") != own {
+				t.Errorf("own %t: %t, %v after %v", own, again, err, time.Since(began))
+			}
+			time.Sleep(8 * time.Minute)
+			if token, err := p.Token(t.Context()); err != nil || token == "" || len(d.shown) != 1 {
+				t.Errorf("own %t: when the person has signed in: %q %v, shown %d times", own, token, err, len(d.shown))
+			}
+		})
+	}
 }
 
 // I-221: denial, the end of the code, and an authorization server that cannot do it, or is away for a while.

@@ -90,7 +90,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n need) error {
 	if !n.signs {
 		return nil
 	}
-	if p.o.Ask == nil {
+	if p.alone() {
 		what := "its login has ended"
 		if l == nil {
 			what = "it wants a sign-in"

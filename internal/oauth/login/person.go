@@ -233,7 +233,7 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	}
 	p.mu.Lock()
 	l := p.login
-	if p.o.Ask == nil && l == nil { // perhaps somebody has signed in meanwhile
+	if p.alone() && l == nil { // perhaps somebody has signed in meanwhile
 		kept, err := p.o.Store.Read(p.key)
 		if err != nil || kept == nil || kept.Access == "" {
 			p.mu.Unlock()
@@ -296,7 +296,7 @@ func (p *Person) begin(n need) *work {
 	}
 	p.work = w
 	p.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(p.life, Limit)
+		ctx, cancel := context.WithTimeout(p.life, p.limit())
 		defer cancel()
 		err := p.obtain(ctx, w, n)
 		p.mu.Lock()
@@ -307,7 +307,7 @@ func (p *Person) begin(n need) *work {
 			switch {
 			case w.renews:
 				p.renewals.begin(w.err)
-			case p.o.Ask != nil: // somebody may sign in elsewhere at any time
+			case !p.alone(): // somebody may sign in elsewhere at any time
 				p.signIns.begin(w.err)
 			}
 			p.o.Log.Warn("no token for the server", "err", err)
@@ -317,6 +317,17 @@ func (p *Person) begin(n need) *work {
 		close(w.done)
 	})
 	return w
+}
+
+// alone reports whether nobody is here who could sign in.
+func (p *Person) alone() bool { return p.o.Ask == nil && p.o.Device == nil }
+
+// limit is how long a sign-in may take.
+func (p *Person) limit() time.Duration {
+	if p.o.Device != nil {
+		return deviceLimit
+	}
+	return Limit
 }
 
 // told is what those are told who wait.

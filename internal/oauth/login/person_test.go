@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,6 +181,18 @@ func TestSignIn(t *testing.T) {
 	if err := json.Unmarshal(data, &kept); err != nil {
 		t.Fatal(err)
 	}
+	var all map[string]any
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"format", "server", "resource", "issuer", "client", "access", "refresh", "obtained", "until"} {
+		if all[name] == nil {
+			t.Errorf("I-251: the file has no %s", name)
+		}
+	}
+	if kept.Issuer.Name != r.issuer.URL || kept.Issuer.Token == "" || kept.Client.Redirect == "" || kept.Resource != r.tools.URL {
+		t.Errorf("I-251: the file is of %s for %s, client %+v", kept.Issuer.Name, kept.Resource, kept.Client)
+	}
 	for _, secret := range []string{token, kept.Access, kept.Refresh, kept.Client.Secret} {
 		if secret != "" && strings.Contains(r.log.String(), secret) {
 			t.Errorf("a secret is in the log:\n%s", r.log)
@@ -339,6 +352,129 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// I-204: the first authorization server that the server names is asked, unless another one is
+// configured, or has a login already. None is an error, and nothing else is tried.
+func TestIssuers(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		configured bool
+		lists      func(first, second string) []string
+		want       int // who is asked to register a client; 0 for nobody
+		err        string
+	}{
+		{"the first", false, func(a, b string) []string { return []string{a, b} }, 1, ""},
+		{"the other way round", false, func(a, b string) []string { return []string{b, a} }, 2, ""},
+		{"the configured one", true, func(a, b string) []string { return []string{a, b} }, 2, ""},
+		{"none", false, func(string, string) []string { return []string{} }, 0, "authorization server"},
+	} {
+		r := newRig(t)
+		second := oauthtest.Serve(t)
+		r.tools.Change = func(m map[string]any) { m["authorization_servers"] = tc.lists(r.issuer.URL, second.URL) }
+		if tc.want == 2 {
+			first := r.issuer
+			r.tools.Issuer = second
+			r.tools.Change = func(m map[string]any) { m["authorization_servers"] = tc.lists(first.URL, second.URL) }
+		}
+		p := r.person(func(o *login.Options) {
+			if tc.configured {
+				o.Issuer = second.URL
+			}
+		})
+		status, err := r.call(p)
+		if tc.err == "" && (status != http.StatusOK || err != nil) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+			t.Errorf("%s: %d, %v, want %q", tc.name, status, err, tc.err)
+		}
+		if a, b := r.issuer.Asked("/register"), second.Asked("/register"); (a == 1) != (tc.want == 1) || (b == 1) != (tc.want == 2) {
+			t.Errorf("%s: the first has %d registrations, the second %d", tc.name, a, b)
+		}
+		if tc.want != 1 {
+			continue
+		}
+		// The server names another one first now: the login is where it was.
+		r.tools.Change = func(m map[string]any) { m["authorization_servers"] = []string{second.URL, r.issuer.URL} }
+		r.issuer.Revoke(true)
+		if status, err := r.call(p); status != http.StatusOK || err != nil || second.Asked("/register") != 0 {
+			t.Errorf("with a login: %d, %v, the second has %d registrations", status, err, second.Asked("/register"))
+		}
+	}
+}
+
+// I-218: what tokens are for is said when they are asked for and renewed, byte for byte; off
+// leaves it out.
+func TestResourceSent(t *testing.T) {
+	for setting, want := range map[string]func(*rig) []string{
+		"":                         func(r *rig) []string { return []string{r.tools.URL} },
+		"https://Other.example/a/": func(*rig) []string { return []string{"https://Other.example/a/"} },
+		oauth.ResourceOff:          func(*rig) []string { return nil },
+	} {
+		r := newRig(t)
+		sent := &forms{all: map[string][]string{}, seen: map[string]bool{}}
+		p := r.person(func(o *login.Options) {
+			o.Resource, o.Transport = setting, sent
+			ask := o.Ask
+			o.Ask = func(address string) {
+				u, _ := url.Parse(address)
+				sent.note("authorize", u.Query())
+				ask(address)
+			}
+		})
+		if setting == "" {
+			if status, err := r.call(p); status != http.StatusOK || err != nil {
+				t.Fatalf("%d, %v\n%s", status, err, r.log)
+			}
+			r.issuer.Revoke(false)
+			if status, err := r.call(p); status != http.StatusOK || err != nil {
+				t.Fatalf("renewed: %d, %v\n%s", status, err, r.log)
+			}
+		} else { // which the server does not take
+			_, _ = r.call(p)
+		}
+		for _, what := range []string{"authorize", "authorization_code", "refresh_token"} {
+			if got := sent.get(what); !slices.Equal(got, want(r)) || !sent.has(what) {
+				t.Errorf("resource %q, %s: %q, want %q, sent: %t", setting, what, got, want(r), sent.has(what))
+			}
+		}
+	}
+}
+
+// forms notes the resources of forms that go to token endpoints.
+type forms struct {
+	mu   sync.Mutex
+	all  map[string][]string
+	seen map[string]bool
+}
+
+func (f *forms) note(what string, v url.Values) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[what], f.seen[what] = v["resource"], true
+}
+
+func (f *forms) get(what string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[what]
+}
+
+func (f *forms) has(what string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen[what]
+}
+
+func (f *forms) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil && strings.HasSuffix(r.URL.Path, "/token") {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		v, _ := url.ParseQuery(string(body))
+		f.note(v.Get("grant_type"), v)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
 // I-206: a slash at the end of its name makes no other authorization server.
 func TestSlash(t *testing.T) {
 	for _, listed := range []bool{true, false} {
@@ -367,7 +503,7 @@ func TestSlash(t *testing.T) {
 	}
 }
 
-// I-209: a configured client is used as it is, one that is named by a URL where the
+// I-208 and I-209: a configured client is used as it is, one that is named by a URL where the
 // authorization server takes that, and without any of these it says what to register.
 func TestClients(t *testing.T) {
 	const document = "https://app.example.com/client.json"
@@ -393,10 +529,10 @@ func TestClients(t *testing.T) {
 		{"none", func(r *rig, _ *login.Options) {
 			r.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
 		}, "", "--client-id"},
-		{"no PKCE", func(r *rig, _ *login.Options) {
+		{"I-208 no PKCE", func(r *rig, _ *login.Options) {
 			r.issuer.Change = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
 		}, "", "pkce: assume"},
-		{"PKCE is assumed", func(r *rig, o *login.Options) {
+		{"I-208 PKCE is assumed", func(r *rig, o *login.Options) {
 			o.PKCE = oauth.PKCEAssume
 			r.issuer.Change = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
 		}, "client-", ""},
@@ -474,7 +610,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// N-60, N-64: what else comes to the callback changes nothing.
+// I-216, N-60, N-64: what else comes to the callback changes nothing, and nobody but this
+// machine can call it.
 func TestCallback(t *testing.T) {
 	r := newRig(t)
 	get := func(method, address, host string) (int, string) {
@@ -490,7 +627,7 @@ func TestCallback(t *testing.T) {
 		}
 		defer res.Body.Close()
 		body, _ := io.ReadAll(res.Body)
-		if res.StatusCode == http.StatusOK && (res.Header.Get("Cache-Control") != "no-store" || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'")) {
+		if res.StatusCode == http.StatusOK && (res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("Referrer-Policy") != "no-referrer" || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'")) {
 			t.Errorf("headers of the page: %v", res.Header)
 		}
 		return res.StatusCode, string(body)
@@ -502,6 +639,9 @@ func TestCallback(t *testing.T) {
 				u, _ := url.Parse(address)
 				q := u.Query()
 				back := q.Get("redirect_uri")
+				if at, err := url.Parse(back); err != nil || !net.ParseIP(at.Hostname()).IsLoopback() {
+					t.Errorf("the callback is at %s", back)
+				}
 				good := back + "?" + url.Values{"code": {"c"}, "state": {q.Get("state")}, "iss": {r.issuer.URL}}.Encode()
 				for _, bad := range []struct{ method, address, host string }{
 					{"GET", back, ""}, {"GET", back + "?code=c&state=wrong", ""}, {"GET", good + "&state=again", ""}, {"POST", good, ""}, {"GET", strings.Replace(good, "/callback", "/", 1), ""},
@@ -524,7 +664,7 @@ func TestCallback(t *testing.T) {
 	wg.Wait()
 }
 
-// N-65, N-66: a file that others can read is refused, one that is broken is replaced.
+// I-251, N-65, N-66: a file of another layout is replaced, a file that others can read is refused, one that is broken is replaced.
 func TestFiles(t *testing.T) {
 	r := newRig(t)
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
@@ -975,7 +1115,7 @@ func (r *rig) processes(n int, env ...string) string {
 	return all.String()
 }
 
-// N-67, N-68, N-69: ten processes that start at once open one window, and ten whose token
+// I-255, N-67, N-68, N-69: ten processes that start at once open one window, and ten whose token
 // has ended renew it once, at an issuer that ends everything when a token that renews is
 // used twice. A process that is killed while it signs in leaves nothing that keeps others
 // from it.
@@ -1004,7 +1144,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// N-61: no shell reads an address, and no command takes it for a flag.
+// I-215, N-61: no shell reads an address, and no command takes it for a flag.
 func TestShow(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")

@@ -20,11 +20,7 @@ import (
 
 // SignIn signs in now, whether it is needed or not.
 func (p *Person) SignIn(ctx context.Context) (*Login, error) {
-	limit := Limit
-	if p.o.Device != nil {
-		limit = deviceLimit
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
 	n := need{signs: true}
 	if h, err := p.probe(ctx); err != nil {

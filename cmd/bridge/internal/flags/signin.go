@@ -16,15 +16,17 @@ import (
 type SignIn struct {
 	clientID, secretEnv, document, issuer, callback, resource string
 	scopes                                                    []string
-	none                                                      bool
+	none, device                                              bool
 }
 
-// SignInNames are the names of these flags.
+// SignInNames are the names of these flags, but for --device, which login has for the servers
+// of a file too.
 var SignInNames = []string{"client-id", "client-secret-env", "client-metadata-url", "scope", "issuer", "resource", "callback", "no-login"}
 
 // Add adds the flags, for a command that signs in when a server wants that.
 func (s *SignIn) Add(f *pflag.FlagSet) {
 	s.AddAlways(f)
+	f.BoolVar(&s.device, "device", false, "sign in on any device: open an address there, and enter a code")
 	f.BoolVar(&s.none, "no-login", false, "never sign in at URL, and do not use what 'mcp-bridge login' has kept")
 }
 
@@ -41,9 +43,12 @@ func (s *SignIn) AddAlways(f *pflag.FlagSet) {
 
 // On has the bridge sign in at the server of r when that wants it, unless a header is in the
 // place of a token, or the flags say not to. A token is not sent in clear to another
-// machine. ask shows a person where to sign in; nil means that nobody is here. own says that
-// all callers are that person.
-func (s *SignIn) On(r *httpclient.Config, ask func(server, address string), own bool) error {
+// machine. ask shows a person where to sign in; nil means that nobody is here. With --device,
+// device shows it. own says that all callers are that person.
+func (s *SignIn) On(r *httpclient.Config, ask func(server, address string), device func(server, address, code, both string), own bool) error {
+	if s.none && s.device {
+		return exit.Usagef("--device signs in, and --no-login never does: leave one out")
+	}
 	o, err := s.Settings()
 	if err != nil || o == nil {
 		return err
@@ -55,6 +60,9 @@ func (s *SignIn) On(r *httpclient.Config, ask func(server, address string), own 
 	if err != nil || u.Scheme == "http" && !find.Loopback(u.Hostname()) {
 		return nil
 	}
+	if s.device {
+		ask, o.Device = nil, device
+	}
 	o.Ask, o.Own, o.Unasked, o.Command = ask, own, !s.set(), "mcp-bridge login URL" // a key may be in the URL
 	r.OAuth = o
 	return nil
@@ -62,7 +70,7 @@ func (s *SignIn) On(r *httpclient.Config, ask func(server, address string), own 
 
 // set reports whether a flag says how to sign in.
 func (s *SignIn) set() bool {
-	return s.clientID+s.secretEnv+s.document+s.issuer+s.callback+s.resource != "" || len(s.scopes) > 0
+	return s.device || s.clientID+s.secretEnv+s.document+s.issuer+s.callback+s.resource != "" || len(s.scopes) > 0
 }
 
 // Settings returns how to sign in at a server; nil if the flags say not to.

@@ -38,7 +38,7 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 		c, err = t.flags.document.Config(t.name, &t.flags.remote)
 	case flags.IsURL(t.name):
 		if c, err = t.flags.remote.Config(t.name, t.flags.era); err == nil {
-			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, true) // with what 'mcp-bridge login' has kept
+			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, nil, true) // with what 'mcp-bridge login' has kept
 		}
 	case t.name == "":
 		c, err = flags.Target(file, given, targetForms)
