@@ -114,7 +114,7 @@ func (w *Worker) look(servers []string, free int) error {
 		taken, err := w.o.Queue.Overdue(ctx, servers, overdue)
 		cancel()
 		if err != nil || len(taken) > 0 {
-			if w.take(taken, true) {
+			if w.take(taken) {
 				w.last = time.Time{} // there may be more of them
 			}
 			return err
@@ -123,19 +123,16 @@ func (w *Worker) look(servers []string, free int) error {
 	ctx, cancel := context.WithTimeout(w.ctx, wait+tries)
 	defer cancel()
 	taken, err := w.o.Queue.Take(ctx, servers, wait)
-	w.take(taken, false)
+	w.take(taken)
 	return err
 }
 
 // take gives a ticket for each of those offers. Those of a front that cannot be reached are
-// for other workers: at once, unless they have been that already. It reports whether there
-// were others.
-func (w *Worker) take(all []Taken, overdue bool) (some bool) {
+// for other workers, at once. It reports whether there were others.
+func (w *Worker) take(all []Taken) (some bool) {
 	for _, t := range all {
 		if w.unreached.has(t.Front) {
-			if !overdue {
-				w.wg.Go(func() { w.settle(t, w.o.Queue.Back) })
-			}
+			w.wg.Go(func() { w.settle(t, w.o.Queue.Back) })
 			continue
 		}
 		some = true
