@@ -1,6 +1,6 @@
 // Calls that somebody has saved. They are kept in the browser only, for each caller by itself. A
 // file has them for others, and for 'mcp-bridge call --saved'.
-import { parse, stringify } from './json.js';
+import { Exact, parse, stringify } from './json.js';
 import { modern, revisions } from './mcp.js';
 import { to } from './page.js';
 
@@ -30,17 +30,27 @@ function keep(who, calls) {
   const all = new Map(saved(who).map((c) => [c.name, c]));
   for (const call of calls) {
     if (call.arguments.length + (call.expect?.length ?? 0) > mostText) throw new Error(`The arguments are too long to be saved: ${call.name}.`);
+    read(call);
     all.set(call.name, call);
   }
   if (all.size > most) throw new Error(`More than ${most} calls cannot be saved: remove some first.`);
   localStorage.setItem(place(who), JSON.stringify([...all.values()].sort((a, b) => (a.name < b.name ? -1 : 1))));
 }
 
+/** A call as a file has it. A form may have the first half of a number, which is no JSON. @param {Saved} call */
+function read({ arguments: args, expect, ...c }) {
+  try {
+    return { ...c, arguments: parse(args), expect: expect === undefined ? undefined : parse(expect) };
+  } catch {
+    throw new Error(`The arguments of ${c.name} are no JSON: ${args.slice(0, 200)}`);
+  }
+}
+
 /** The file that has these calls. @param {Saved[]} calls */
-export const exported = (calls) => `${stringify({ calls: calls.map(({ arguments: args, expect, ...c }) => ({ ...c, arguments: parse(args), expect: expect === undefined ? undefined : parse(expect) })) }, 2)}\n`;
+export const exported = (calls) => `${stringify({ calls: calls.map(read) }, 2)}\n`;
 
 /** @param {any} v */
-const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v) && v.text === undefined;
+const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v) && !(v instanceof Exact);
 
 /** Saves the calls of such a file, and says how many they are. @param {string} who @param {string} text */
 export function imported(who, text) {

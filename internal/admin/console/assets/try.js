@@ -168,8 +168,16 @@ class Try extends Page {
       e.target.value = '';
       this.update();
     };
+    const give = () => {
+      try {
+        download('calls.json', [exported(all)]);
+      } catch (wrong) {
+        this.#taken = `${/** @type {Error} */ (wrong).message}. Remove this call to export the others.`;
+        this.update();
+      }
+    };
     return html`<details class="card"><summary>${all.length} saved calls</summary><ul class="entries">${all.map((c) => html`<li key=${c.name}><a href=${addressOf(c)}>${c.name}</a> <span class="quiet">${c.server} ${c.tool}</span> <button type="button" class="small" aria-label=${`remove ${c.name}`} @click=${() => { unsave(who, c.name); this.update(); }}>remove</button></li>`)}</ul>
-      <div class="actions">${all.length ? html`<button type="button" @click=${() => download('calls.json', [exported(all)])}>export</button>` : ''}<label for="import">import</label><input id="import" type="file" accept=".json,application/json" @change=${take} /><span role="status">${this.#taken}</span></div></details>`;
+      <div class="actions">${all.length ? html`<button type="button" @click=${give}>export</button>` : ''}<label for="import">import</label><input id="import" type="file" accept=".json,application/json" @change=${take} /><span role="status">${this.#taken}</span></div></details>`;
   }
 
   #body() {

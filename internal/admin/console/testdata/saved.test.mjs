@@ -54,6 +54,14 @@ test('a file is exported as it was imported', () => { // and 'mcp-bridge call --
   assert.equal(exported(saved('same')), file);
 });
 
+test('arguments of any name are imported, and half a number is not saved', () => {
+  imported('text', '{"calls":[{"server":"s","tool":"say","arguments":{"text":"hello"},"expect":{"text":"hello"}}]}');
+  assert.deepEqual(saved('text').map((c) => [c.arguments, c.expect]), [['{"text":"hello"}', '{"text":"hello"}']]);
+  assert.throws(() => save('text', call('half', { arguments: '{"n":12a}' })), /of half are no JSON: {"n":12a}/);
+  assert.equal(saved('text').length, 1);
+  assert.throws(() => exported([call('old', { arguments: '{"n":12a}' })]), /of old are no JSON/); // before, they were saved
+});
+
 test('what is saved is bounded, and what is no list of calls is none', () => {
   assert.throws(() => save('ops', call('long', { arguments: 'x'.repeat(70000) })), /too long/);
   for (let i = 0; i < 100; i++) save('many', call(`call ${i}`));
