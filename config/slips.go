@@ -71,9 +71,10 @@ var (
 func (d *decoder) literal(x *strict.Slot, text string) error {
 	home, variable := atHome.MatchString(text), unbraced.MatchString(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
+	label, _, _ := strings.Cut(x.Label, ": item ")
 	switch {
 	case !home && !variable:
-	case slices.Contains([]string{"command", "cwd", "env_file", "ca_file", "cert_file", "key_file", "token_file"}, x.Label):
+	case slices.Contains([]string{"command", "cwd", "env_file", "ca_file", "cert_file", "key_file", "key_files", "token_file", "state_dir", "keep_dir"}, label):
 		if home {
 			return errors.New("~ has no meaning here: write ${HOME} for the home folder")
 		}
