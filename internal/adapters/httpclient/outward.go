@@ -8,9 +8,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
+	"unicode"
+
+	"golang.org/x/net/idna"
 )
 
 // realm is where an address is.
@@ -153,6 +157,10 @@ func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, 
 	return d.DialContext(ctx, network, address)
 }
 
+// numeric finds other ways to write an address, such as 127.1 and 0x7f000001. We do not know
+// them, but a proxy may. No public name ends so.
+var numeric = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
+
 // named returns why a proxy may not be asked for a host. Names are the proxy's to look up,
 // unless strangers have named them: the names of a private network are known here as well. One
 // that is not known here may be known to the proxy alone, as all public ones may be.
@@ -162,6 +170,19 @@ func (o *outward) named(ctx context.Context, host string) error {
 			return ErrRefused
 		}
 		return nil
+	}
+	if lower := strings.ToLower(host); lower == o.home && lower != "" || o.trusted[lower] {
+		return nil
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		plain, err := idna.Lookup.ToASCII(host) // as net/http does: digits may be of any script
+		if err != nil {
+			return fmt.Errorf("%w: it is not the name of a host", ErrRefused)
+		}
+		return o.named(ctx, plain)
+	}
+	if numeric.MatchString(host) {
+		return fmt.Errorf("%w: it is a number, which some programs take for an address", ErrRefused)
 	}
 	if o.home != "" {
 		return nil

@@ -299,6 +299,8 @@ func TestStrangersProxy(t *testing.T) {
 	for host, ok := range map[string]bool{
 		"public.example.com": true, "unknown.example.com": true, "93.184.215.14": true, // the proxy may know names that are not known here
 		"wiki.corp.example": false, "both.example.com": false, "cloud.example.com": false, "away.example.com": false, "10.1.2.3": false,
+		"127.1": false, "10.1.": false, "2130706433": false, "0x7f.1": false, "0X7F000001": false, "0177.0.0.01": false, "\uff11\uff12\uff17.0.0.1": false, "a\u202eb.example": false,
+		"7.example.com": true, "0x7f.example.com": true, "b\u00fccher.example": true,
 	} {
 		if err := (&outward{look: look}).named(t.Context(), host); (err == nil) != ok || err != nil && !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want it to be asked for: %t", host, err, ok)
@@ -306,5 +308,11 @@ func TestStrangersProxy(t *testing.T) {
 	}
 	if err := (&outward{look: look, home: "mcp.example.com"}).named(t.Context(), "wiki.corp.example"); err != nil {
 		t.Errorf("a server of the operator's names it: %v", err)
+	}
+	if err := (&outward{look: look, home: "mcp.example.com"}).named(t.Context(), "127.1"); !errors.Is(err, ErrRefused) {
+		t.Errorf("a server of the operator's names a number: %v", err)
+	}
+	if err := (&outward{look: look, home: "127.1"}).named(t.Context(), "127.1"); err != nil {
+		t.Errorf("the operator names a number: %v", err)
 	}
 }
