@@ -80,6 +80,14 @@ func TestSecrets(t *testing.T) {
 	if names := im.Names(); len(names) != 1 || names[0] != "token" {
 		t.Errorf("Only token = %q", names)
 	}
+	im = imports.Import{}
+	defaults := `{"mcpServers":{"x":{"command":"x","env":{"DB":"postgres://u:${PW:-s3cr3t-default}@db/x","API_TOKEN":"${MY_TOKEN:-s3cr3t-token}","OTHER":"${OTHER:-sk-s3cr3t}","LEVEL":"${LEVEL:-info}"}}}}`
+	if err := im.Add("f", []byte(defaults)); err != nil {
+		t.Fatal(err)
+	}
+	if text := string(im.YAML()); strings.Contains(text, "s3cr3t") || !strings.Contains(text, "${LEVEL:-info}") {
+		t.Errorf("defaults of references:\n%s", text)
+	}
 	im = imports.Import{Only: []string{"token"}, Inline: true}
 	if err := im.Add("f", data); err != nil {
 		t.Fatal(err)

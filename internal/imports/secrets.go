@@ -15,9 +15,12 @@ import (
 var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|AIza|ya29\.|eyJ|hf_|npm_|lin_api_|ntn_|secret_)|://[^/\s:@]*:[^/\s@]+@`)
 
 // looksSecret reports whether a value must not get into the new file. What comes
-// from a variable is none.
+// from a variable is none, but its default may be.
 func looksSecret(name, value string) bool {
-	bare := foreign.ReplaceAllString(value, "")
+	bare := foreign.ReplaceAllStringFunc(value, func(whole string) string {
+		_, fallback, _ := strings.Cut(strings.TrimSuffix(whole, "}"), ":-")
+		return fallback
+	})
 	if value == "" || bare != value && len(strings.TrimSpace(strings.TrimPrefix(bare, "Bearer"))) < 4 {
 		return false
 	}
