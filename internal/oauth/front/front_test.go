@@ -1165,6 +1165,63 @@ func TestRefresh(t *testing.T) {
 }
 
 // I-110: what the provider does not renew any more ends; what it cannot renew now goes on.
+// I-109: a refresh token that was used long ago does not count again because its successor is
+// being renewed, or cannot be.
+func TestFormer(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		sign := func() (first, second string) {
+			_, first, _ = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+			_, second, fault := r.tokens(again(id, first))
+			if fault != "" {
+				t.Fatal(fault)
+			}
+			return first, second
+		}
+		set := func(refuse string, during func()) {
+			r.p.mu.Lock()
+			defer r.p.mu.Unlock()
+			r.p.refuse, r.p.during = refuse, during
+		}
+		first, second := sign()
+		time.Sleep(grace + time.Second)
+		set("server_error", nil)
+		if a := r.do("POST", "/token", again(id, second)); a.Code != 503 {
+			t.Errorf("the provider is down: %d", a.Code)
+		}
+		if _, _, fault := r.tokens(again(id, first)); fault != "invalid_grant" {
+			t.Errorf("after a try that has failed: %s", fault)
+		}
+		set("", nil)
+		first, second = sign()
+		time.Sleep(grace + time.Second)
+		set("", func() { time.Sleep(3 * time.Second) })
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, _, fault := r.tokens(again(id, second)); fault != "invalid_grant" {
+				t.Errorf("a renewal of what has ended: %s", fault)
+			}
+		})
+		time.Sleep(time.Second)
+		if _, _, fault := r.tokens(again(id, first)); fault != "invalid_grant" {
+			t.Errorf("while its successor is renewed: %s", fault)
+		}
+		wg.Wait()
+		// In its moment it counts, whatever another process does meanwhile.
+		set("", nil)
+		first, second = sign()
+		set("server_error", nil)
+		for i, want := range []string{"", "invalid_grant"} {
+			if a := r.do("POST", "/token", again(id, second)); a.Code != 503 {
+				t.Errorf("the provider is down: %d", a.Code)
+			}
+			if _, _, fault := r.tokens(again(id, first)); fault != want {
+				t.Errorf("after try %d: %q", i+1, fault)
+			}
+		}
+	})
+}
+
 func TestRenewal(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()

@@ -54,9 +54,13 @@ type turn struct {
 	N  uint64 `json:"n,omitempty"`
 }
 
-// hold is who renews a login: somebody does, or, for a moment, has.
+// hold says that somebody renews a login, or, for a moment, has tried to.
 type hold struct {
-	Held bool `json:"h,omitempty"`
+	Held bool   `json:"h,omitempty"`
+	N    uint64 `json:"n,omitempty"` // the turn that is renewed
+	// Former says that the turn before N still counted when this began: a slow process that
+	// shows it then is no thief.
+	Former bool `json:"f,omitempty"`
 }
 
 const (
@@ -266,7 +270,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 			look++
 			_ = pause.For(ctx, pause.Grown(firstLook, maxLook, look)) // ctx does not end
 			continue
-		case shown.N+1 == l.Turn && noted:
+		case shown.N+1 == l.Turn && noted && (h.N == shown.N || h.N == l.Turn && h.Former):
 			return f.issue(shown.ID, l, chosen(wanted, l.Scopes))
 		case shown.N != l.Turn:
 			f.o.Log.Warn("a refresh token was used again: its login has ended", "issuer", f.o.Provider, "sub", l.Subject, "client", l.ID)
@@ -276,16 +280,20 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		if err != nil {
 			return nil, errIdP
 		}
-		mine := []byte(f.sealed(place, hold{Held: true}))
+		mark := hold{N: l.Turn, Former: noted && h.N+1 == l.Turn}
+		mine := []byte(f.sealed(place, hold{true, mark.N, mark.Former}))
 		if ok, err := f.put(ctx, place, note, mine, busyFor, twice); err != nil {
 			return nil, f.lost(err)
 		} else if !ok {
 			continue
 		}
 		// Whatever becomes of it, others who show the same token are not taken for thieves.
-		left := func() { _, _ = f.put(ctx, place, mine, []byte(f.sealed(place, hold{})), grace, twice) }
-		if is, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(is, raw) {
-			if left(); err != nil {
+		left := func(h hold) { _, _ = f.put(ctx, place, mine, []byte(f.sealed(place, h)), grace, twice) }
+		if now, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(now, raw) {
+			if noted {
+				mark = *h // of a later turn, perhaps
+			}
+			if left(mark); err != nil {
 				return nil, f.lost(err)
 			}
 			continue // somebody has renewed it between the two looks
@@ -298,7 +306,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 			l.Turn++
 		}
 		ok, err := f.put(ctx, key, raw, []byte(f.sealed(key, l)), loginLife, tries)
-		switch left(); {
+		switch left(mark); {
 		case no != nil:
 			return nil, no
 		case err != nil:
