@@ -114,6 +114,7 @@ type Front struct {
 	provider *find.Issuer
 	away     error                                // why there is none
 	until    time.Time                            // how long these count
+	asking   chan struct{}                        // closed when it has been asked for again; nil while nobody asks
 	flags    *simplelru.LRU[string, *atomic.Bool] // of logins whose tokens have come, by their ids
 	ended    *simplelru.LRU[string, struct{}]     // logins that have ended
 	used     *simplelru.LRU[[32]byte, struct{}]   // states that have come back
@@ -310,18 +311,34 @@ func (f *Front) metadata(openid bool) map[string]any {
 	return m
 }
 
-// at returns the metadata of the provider. A former one counts while there is no other.
+// at returns the metadata of the provider. A former one counts while there is no other, and
+// while it is asked for again. Those who wait for the first share one request.
 func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 	f.mu.Lock()
-	had, away, fresh := f.provider, f.away, time.Now().Before(f.until)
+	had, away, fresh, asking := f.provider, f.away, time.Now().Before(f.until), f.asking
+	if !fresh && asking == nil {
+		f.asking = make(chan struct{})
+	}
 	f.mu.Unlock()
 	switch {
-	case fresh && had != nil:
+	case had != nil && (fresh || asking != nil):
 		return had, nil
 	case fresh:
 		return nil, away
+	case asking == nil:
+		return f.meet(context.WithoutCancel(ctx)) // for all who come after
 	}
-	now, err := f.find.Issuer(context.WithoutCancel(ctx), f.o.Provider) // for all who come after
+	select {
+	case <-asking:
+		return f.at(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// meet asks the provider for its metadata, and tells those who wait for it.
+func (f *Front) meet(ctx context.Context) (*find.Issuer, error) {
+	now, err := f.find.Issuer(ctx, f.o.Provider)
 	switch {
 	case err == nil && now == nil:
 		err = errors.New("it has no metadata")
@@ -330,18 +347,20 @@ func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 	}
 	if err != nil {
 		f.o.Log.Warn("the provider of the front cannot be used", "issuer", f.o.Provider, "err", err)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.away, f.until = err, time.Now().Add(awayFor)
-		if f.provider != nil {
-			return f.provider, nil
-		}
-		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.provider, f.until = now, time.Now().Add(providerFor)
-	return now, nil
+	close(f.asking)
+	f.asking = nil
+	if err == nil {
+		f.provider, f.until = now, time.Now().Add(providerFor)
+		return now, nil
+	}
+	f.away, f.until = err, time.Now().Add(awayFor)
+	if f.provider != nil {
+		return f.provider, nil
+	}
+	return nil, err
 }
 
 // fail answers with an error of OAuth (RFC 6749 §5.2).

@@ -1442,6 +1442,57 @@ func TestFixes(t *testing.T) {
 		u, _ := url.Parse(a.Header().Get("Location"))
 		if q := u.Query(); q.Get("scope") != "openid profile api://mcp/mcp:use api://mcp/files:write" || q.Get("access_type") != "offline" || q.Get("audience") != "https://api" || q.Has("resource") {
 			t.Errorf("the provider is asked for %v", q)
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The provider is asked once for its metadata, however many wait; nobody waits for another
+// when there is one.
+func TestProviderOnce(t *testing.T) {
+	var asked atomic.Int64
+	var gate atomic.Pointer[chan struct{}]
+	change := func(o *Options) {
+		to := o.Transport
+		o.Transport = tripper(func(r *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			select {
+			case <-*gate.Load():
+				return to.RoundTrip(r)
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		})
+	}
+	fronted(t, change, func(t *testing.T, r *rig) {
+		var wg sync.WaitGroup
+		ask := func() {
+			if at, err := r.at(t.Context()); err != nil || at.Token != provider+"/token" {
+				t.Errorf("the metadata: %v %v", at, err)
+			}
+		}
+		wait := make(chan struct{})
+		gate.Store(&wait)
+		for range 5 {
+			wg.Go(ask)
+		}
+		if synctest.Wait(); asked.Load() != 1 {
+			t.Errorf("the provider was asked %d times", asked.Load())
+		}
+		close(wait)
+		wg.Wait()
+		time.Sleep(providerFor + time.Second)
+		hangs := make(chan struct{})
+		gate.Store(&hangs)
+		wg.Go(ask)
+		synctest.Wait()
+		before, began := asked.Load(), time.Now()
+		if ask(); asked.Load() != before || time.Since(began) > 0 {
+			t.Errorf("another one asks %d times, and waits %v", asked.Load()-before, time.Since(began))
+		}
+		wg.Wait() // the one that asks goes on with what there is
+	})
+}
+
 		}
 		access, _, fault := r.tokens(form(id, b.returns(r.p.signIn(t, u.String())).Get("code")))
 		if tok, err := r.good(access, files); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
