@@ -38,16 +38,17 @@ const (
 	machine               // a program on the machine of the user
 )
 
+// honest reports whether an address that a user is shown looks like no other: letters of
+// other alphabets may. Written as %E2%88%95, even a slash of them could be in a host.
+func honest(address string, u *url.URL) bool {
+	return !strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) &&
+		!strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' })
+}
+
 // place tells where an address leads (I-103).
 func place(address string) (*url.URL, kind) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(address, "#") || u.User != nil || len(address) > maxAddresses ||
-		strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) {
-		return nil, dangerous
-	}
-	// A host is shown to the user. Written as %E2%88%95, even a slash of another alphabet
-	// could be in it, and the host look like another one.
-	if strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' }) {
+	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(address, "#") || u.User != nil || len(address) > maxAddresses || !honest(address, u) {
 		return nil, dangerous
 	}
 	query, err := url.ParseQuery(u.RawQuery)

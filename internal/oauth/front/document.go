@@ -74,7 +74,7 @@ func newDocuments(transport http.RoundTripper, log *slog.Logger) *documents {
 // isDocument reports whether the id of a client is the address of its metadata.
 func isDocument(id string) bool {
 	u, err := url.Parse(id)
-	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.Opaque == "" && u.User == nil && len(u.Path) > 1 && !strings.Contains(id, "#") && len(id) <= maxID &&
+	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.Opaque == "" && u.User == nil && honest(id, u) && len(u.Path) > 1 && !strings.Contains(id, "#") && len(id) <= maxID &&
 		!slices.ContainsFunc(strings.Split(u.Path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 

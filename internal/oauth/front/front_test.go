@@ -1007,7 +1007,8 @@ func TestDocuments(t *testing.T) {
 		if a := r.do("GET", "/authorize?"+ask("https://inside.example.com/c").Encode(), nil); !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || !strings.Contains(r.log.String(), "no such host") {
 			t.Errorf("what the network says: %s\n%s", a.Body, r.log)
 		}
-		for _, bad := range []string{"http://app.example.com/client.json", "https://app.example.com", "https://app.example.com/", "https://user@app.example.com/c", "https://app.example.com/c#x", "https://app.example.com/a/../c", "https://app.example.com/" + strings.Repeat("a", 1024)} {
+		for _, bad := range []string{"http://app.example.com/client.json", "https://app.example.com", "https://app.example.com/", "https://user@app.example.com/c", "https://app.example.com/c#x", "https://app.example.com/a/../c", "https://\u0430pp.example.com/c", "https://app.example.com/\u0441", "https://app.example.com%E2%88%95c.evil.example/c", "https://app.example.com/c\u202e", `https://app.example.com\c`,
+			"https://app.example.com/" + strings.Repeat("a", 1024)} {
 			before := len(r.docs.Sent(""))
 			if a := r.do("GET", "/authorize?"+ask(bad).Encode(), nil); a.Code != 400 || len(r.docs.Sent("")) != before {
 				t.Errorf("%.60s: %d", bad, a.Code)
