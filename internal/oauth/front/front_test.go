@@ -1296,7 +1296,26 @@ func TestRenewal(t *testing.T) {
 		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
 			t.Errorf("and it comes back: %s", fault)
 		}
-		set(func() { r.p.noToken = true })
+		set(func() { r.p.refuse = "" })
+		refresh = sign()
+		set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
+		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
+			t.Errorf("more than is kept of a user: %d %s", a.Code, a.Body)
+		}
+		set(func() { r.p.claims = nil })
+		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
+			t.Errorf("when it is less: %s", fault)
+		}
+		time.Sleep(saidFor + time.Minute)
+		set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
+		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
+			t.Errorf("for the first time in a day: %d %s", a.Code, a.Body)
+		}
+		time.Sleep(saidFor + time.Minute)
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
+			t.Errorf("for a day: %s", fault)
+		}
+		set(func() { r.p.claims, r.p.noToken = nil, true })
 		access, refresh, fault = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
 		tok, err := r.good(access, files)
 		if fault != "" || err != nil || refresh != "" || time.Until(tok.Until) < 59*time.Minute {

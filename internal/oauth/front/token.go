@@ -38,6 +38,8 @@ type login struct {
 	Turn uint64 `json:"n,omitempty"`
 	// Said is when an ID token has last said what User has.
 	Said int64 `json:"d,omitempty"`
+	// Wrong is since when its ID tokens are of no use; 0 if the last one was good.
+	Wrong int64 `json:"w,omitempty"`
 }
 
 // given is what a code is for.
@@ -367,8 +369,13 @@ func (f *Front) again(ctx context.Context, at *find.Issuer, l *login) *fault {
 			return errTurn
 		case err != nil: // such as keys that are not there just now: that is no reason to sign in again
 			log.Warn("a login could not be renewed", "err", err)
+			if l.Wrong = cmp.Or(l.Wrong, time.Now().UnixMilli()); over(l.Wrong, saidFor) {
+				log.Info("a login has ended: for a day, no ID token of its user was good")
+				return errTurn
+			}
 			return errIdP
 		}
+		l.Wrong = 0
 	}
 	return nil
 }
