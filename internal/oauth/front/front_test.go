@@ -1165,7 +1165,6 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// I-110: what the provider does not renew any more ends; what it cannot renew now goes on.
 // I-109: a refresh token that was used long ago does not count again because its successor is
 // being renewed, or cannot be.
 func TestFormer(t *testing.T) {
@@ -1223,6 +1222,7 @@ func TestFormer(t *testing.T) {
 	})
 }
 
+// I-110: what the provider does not renew any more ends; what it cannot renew now goes on.
 func TestRenewal(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
@@ -1451,17 +1451,6 @@ func TestProviderAway(t *testing.T) {
 	})
 }
 
-// I-112: what providers need beside.
-func TestFixes(t *testing.T) {
-	fronted(t, func(o *Options) {
-		o.ScopePrefix, o.AuthorizeParams = "api://mcp/", map[string]string{"access_type": "offline", "audience": "https://api"}
-	}, func(t *testing.T, r *rig) {
-		id, b := r.join(back), r.browser()
-		r.p.change = func(_ url.Values, out map[string]any) { out["scope"] = "openid api://mcp/mcp:use" }
-		a := b.agree(ask(id, "scope", "mcp:use files:write"))
-		u, _ := url.Parse(a.Header().Get("Location"))
-		if q := u.Query(); q.Get("scope") != "openid profile api://mcp/mcp:use api://mcp/files:write" || q.Get("access_type") != "offline" || q.Get("audience") != "https://api" || q.Has("resource") {
-			t.Errorf("the provider is asked for %v", q)
 type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -1513,6 +1502,17 @@ func TestProviderOnce(t *testing.T) {
 	})
 }
 
+// I-112: what providers need beside.
+func TestFixes(t *testing.T) {
+	fronted(t, func(o *Options) {
+		o.ScopePrefix, o.AuthorizeParams = "api://mcp/", map[string]string{"access_type": "offline", "audience": "https://api"}
+	}, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		r.p.change = func(_ url.Values, out map[string]any) { out["scope"] = "openid api://mcp/mcp:use" }
+		a := b.agree(ask(id, "scope", "mcp:use files:write"))
+		u, _ := url.Parse(a.Header().Get("Location"))
+		if q := u.Query(); q.Get("scope") != "openid profile api://mcp/mcp:use api://mcp/files:write" || q.Get("access_type") != "offline" || q.Get("audience") != "https://api" || q.Has("resource") {
+			t.Errorf("the provider is asked for %v", q)
 		}
 		access, _, fault := r.tokens(form(id, b.returns(r.p.signIn(t, u.String())).Get("code")))
 		if tok, err := r.good(access, files); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
@@ -1549,15 +1549,32 @@ func TestKeys(t *testing.T) {
 		if _, _, fault := second.tokens(form(id, code)); fault != "" {
 			t.Errorf("the code: %s", fault)
 		}
-		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
-			t.Errorf("the code, at the first one too: %s", fault)
+		// The first step of a cluster: the new key is known everywhere, and not used yet.
+		both := newRig(t, r.p, func(o *Options) {
+			o.Store, o.Secrets = r.o.Store, []string{r.o.Secrets[0], "a newer secret of more than 32 bytes"}
+		})
+		if _, _, fault := both.tokens(form(id, code)); fault != "invalid_grant" || !strings.Contains(both.log.String(), "a code was used twice") {
+			t.Errorf("the code, at another one too: %s", fault)
 		}
-		next, _, fault := second.tokens(again(id, refresh))
+		next, refresh, fault := second.tokens(again(id, refresh))
 		if fault != "" {
 			t.Errorf("the refresh token: %s", fault)
 		}
 		if _, err := second.good(next, files); err != nil {
 			t.Errorf("the renewed one: %v", err)
+		}
+		if _, err := both.good(next, files); err != nil {
+			t.Errorf("the renewed one, at another one: %v", err)
+		}
+		if _, err := r.good(next, files); err == nil {
+			t.Error("who does not know the new key takes what is made with it")
+		}
+		// A registration stays what it was, however often its tokens are renewed.
+		newer := newRig(t, r.p, func(o *Options) {
+			o.Store, o.Secrets = r.o.Store, []string{"a newer secret of more than 32 bytes"}
+		})
+		if _, _, fault := newer.tokens(again(id, refresh)); fault != "invalid_client" {
+			t.Errorf("without the old key: %s", fault)
 		}
 		// A sign-in that has begun at one ends at the other.
 		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
