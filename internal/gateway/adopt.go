@@ -56,7 +56,7 @@ func (s *Session) resume(ctx context.Context, w *way.Way[*server], m *jsonrpc.Me
 		ctx = drain.Passing(ctx)
 	}
 	err := w.Adopted.Resume(ctx, w.Up, s.caller, s.record, s.log, s.changes.Tell)
-	if errors.Is(err, bridge.ErrReplaced) {
+	if errors.Is(err, bridge.ErrReplaced) && w.Counts() { // calls may go elsewhere by now
 		s.End(err)
 	}
 	return err
@@ -84,13 +84,16 @@ func (s *Session) restore(w *way.Way[*server]) {
 }
 
 // repeat makes a call that has set something for the session where calls go now: what is
-// there may have been told before what was set.
+// there may have been told before what was set. It waits for that, unless ctx ends.
 func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
-	w := s.ways.Enter()
-	defer w.Leave()
-	if err := s.resume(ctx, w, nil); err == nil {
-		adopted.Tell(drain.Passing(ctx), w.Up, s.caller, m.Method, m.Params, s.log)
-	}
+	m = m.Clone()
+	adopted.Wait(ctx, s.Go, func() {
+		w := s.ways.Enter()
+		defer w.Leave()
+		if err := s.resume(s.ctx, w, nil); err == nil {
+			adopted.Tell(drain.Passing(s.ctx), w.Up, s.caller, m.Method, m.Params, s.log)
+		}
+	})
 }
 
 // record returns what is kept of the session.

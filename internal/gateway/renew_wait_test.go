@@ -61,6 +61,67 @@ func TestRenewTwice(t *testing.T) {
 	}
 }
 
+// A server that has become another one by mistake does not end a session whose calls go to
+// the next one already, also if it was only found out then.
+func TestRenewMistake(t *testing.T) {
+	_, first := sells("fake", "a")
+	mistake, second := renewed("fake", "two", "b")
+	mistake.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"two","version":"1"}}`
+	startsIn(mistake, 5*time.Second)
+	_, third := renewed("fake", "three", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.Gateway, "")
+		b.apply("fake", second)
+		call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"b"}}`)
+		time.Sleep(time.Second)
+		b.apply("fake", third)
+		if time.Sleep(10 * time.Second); !call.over() || !strings.Contains(call.answer, `"by":"three"`) {
+			t.Errorf("a call that has waited for the mistake: %s", call.answer)
+		}
+		if err := context.Cause(s.ctx); err != nil {
+			t.Errorf("the session has ended: %v", err)
+		}
+	}, first)
+}
+
+// What a client has set over the former connection reaches the next one also if the client
+// does not wait for that.
+func TestRenewSetsCancelled(t *testing.T) {
+	const want = `"resources/subscribe","params":{"uri":"fake:2"}`
+	before, first := sells("fake", "a")
+	after, next := renewed("fake", "new", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.Gateway, "")
+		hold := func(f *fake) chan *jsonrpc.Message {
+			asked, serve := make(chan *jsonrpc.Message, 1), f.serve
+			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+				if m.Method != "resources/subscribe" {
+					return serve(w, m)
+				}
+				asked <- m.Clone()
+				return true
+			}
+			return asked
+		}
+		old, fresh := hold(before), hold(after)
+		sets := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"fake:2"}}`)
+		synctest.Wait()
+		b.apply("fake", next)
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"b"}`), `"by":"new"`)
+		before.wire(1).answer(<-old, "{}")
+		synctest.Wait()
+		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`), nil)
+		if !sets.over() {
+			t.Error("a call that its client has cancelled goes on")
+		}
+		got := strings.Join(after.wire(1).received(), "\n")
+		if bridgetest.Contains(t, got, want); strings.Contains(got, "notifications/cancelled") {
+			t.Errorf("what was set is taken back:\n%s", got)
+		}
+		after.wire(1).answer(<-fresh, "{}")
+	}, first)
+}
+
 // The former connection of a session is closed when that session has no call under way,
 // whatever others do.
 func TestRenewIdle(t *testing.T) {

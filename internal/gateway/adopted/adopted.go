@@ -167,6 +167,22 @@ func (a *Adoption) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	return nil
 }
 
+// Wait has run call f in a goroutine, and waits for its end, or that of ctx. run reports
+// false if it does not.
+func Wait(ctx context.Context, run func(func()) bool, f func()) {
+	done := make(chan struct{})
+	if !run(func() {
+		defer close(done)
+		f()
+	}) {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
 // Tell tells a server again what its client has set. What goes wrong is logged.
 func Tell(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte, log *slog.Logger) {
 	m, err := own(ctx, up, from, method, params)
