@@ -51,7 +51,7 @@ func (m *Memory) Take(ctx context.Context, servers []string, wait time.Duration)
 	defer cancel()
 	for {
 		m.mu.Lock()
-		all, added := m.first(servers, func(e *entry) bool { return e.taken.IsZero() }), m.added
+		all, added := m.first(servers, func(e *entry) bool { return e.taken.IsZero() }, 1), m.added
 		m.mu.Unlock()
 		if len(all) > 0 {
 			return all, nil
@@ -65,19 +65,23 @@ func (m *Memory) Take(ctx context.Context, servers []string, wait time.Duration)
 }
 
 // Overdue implements Queue.
-func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duration) ([]Taken, error) {
+func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duration, most int) ([]Taken, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.first(servers, func(e *entry) bool { return !e.taken.IsZero() && time.Since(e.taken) >= after }), nil
+	return m.first(servers, func(e *entry) bool { return !e.taken.IsZero() && time.Since(e.taken) >= after }, most), nil
 }
 
-// first takes the first offer of each line that may be taken. The caller holds m.mu.
-func (m *Memory) first(servers []string, may func(*entry) bool) (all []Taken) {
+// first takes the first offers of each line that may be taken, most of each at most. The
+// caller holds m.mu.
+func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all []Taken) {
 	for _, name := range servers {
-		if i := slices.IndexFunc(m.lines[name], may); i >= 0 {
-			e := m.lines[name][i]
-			e.taken = time.Now()
-			all = append(all, e.Taken)
+		left := most
+		for _, e := range m.lines[name] {
+			if left > 0 && may(e) {
+				e.taken = time.Now()
+				all = append(all, e.Taken)
+				left--
+			}
 		}
 	}
 	return all

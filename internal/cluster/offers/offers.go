@@ -40,9 +40,9 @@ type Queue interface {
 	// Take returns the first offer of each of the lines that nobody has taken, at least
 	// one. It waits for that, and returns none if there was none in all that time.
 	Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error)
-	// Overdue takes offers that another has taken so long ago and not done, one of each
-	// line at most.
-	Overdue(ctx context.Context, servers []string, after time.Duration) ([]Taken, error)
+	// Overdue takes offers that another has taken so long ago and not done, the first of
+	// each line, and most of each at most.
+	Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]Taken, error)
 	// Back gives an offer back that was taken: it is overdue at once.
 	Back(ctx context.Context, t Taken) error
 	// Done removes an offer from the line of a server.

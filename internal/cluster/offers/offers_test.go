@@ -303,7 +303,7 @@ func TestUnreached(t *testing.T) {
 		f := fronts(q, "x")["x"]
 		hands := func(worker string, want error) {
 			t.Helper()
-			taken, err := q.Overdue(t.Context(), []string{"a"}, 0)
+			taken, err := q.Overdue(t.Context(), []string{"a"}, 0, 1)
 			if len(taken) == 0 {
 				taken, err = q.Take(t.Context(), []string{"a"}, time.Second)
 			}
@@ -333,6 +333,50 @@ func TestUnreached(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		hands("w", nil) // one attempt
 		all.Wait()
+	})
+}
+
+// An offer that its worker has left behind is found, though others stand before it whose
+// front cannot be reached.
+func TestBehindUnreached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := offers.NewMemory()
+		f := fronts(q, "far", "near")
+		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 1, lost: func(o offers.Taken) error {
+			if o.Front == "far" {
+				return offers.ErrUnreached
+			}
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var far sync.WaitGroup
+		for range 4 {
+			far.Go(func() { _, _ = f["far"].Wait(ctx, "a", 10) })
+		}
+		synctest.Wait()
+		got := make(chan offers.Ticket, 1)
+		far.Go(func() {
+			ticket, _ := f["near"].Wait(ctx, "a", 10)
+			got <- ticket
+		})
+		synctest.Wait()
+		for range 5 { // a worker has taken all, and died
+			if taken, err := q.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
+				t.Fatal(taken, err)
+			}
+		}
+		w := work(q, d)
+		select {
+		case ticket := <-got:
+			if ticket.Worker != "w" {
+				t.Errorf("%+v", ticket)
+			}
+		case <-time.After(15 * time.Second):
+			t.Error("the offer behind those of a front that cannot be reached is not found")
+		}
+		cancel()
+		far.Wait()
+		w.Close()
 	})
 }
 

@@ -60,6 +60,9 @@ const (
 	glance = 50 * time.Millisecond
 	// overdue is how long an offer may be with a worker that has not said what came of it.
 	overdue = 3 * time.Second
+	// many is how many of those are looked at, of each line: the first may all be of fronts
+	// that cannot be reached.
+	many = 32
 	// lookEvery is how often overdue ones are looked for.
 	lookEvery = time.Second
 	// telling bounds how long a front is told of a ticket: less than until another
@@ -111,7 +114,7 @@ func (w *Worker) look(servers []string, free int) error {
 	if time.Since(w.last) >= lookEvery {
 		w.last = time.Now()
 		ctx, cancel := context.WithTimeout(w.ctx, tries)
-		taken, err := w.o.Queue.Overdue(ctx, servers, overdue)
+		taken, err := w.o.Queue.Overdue(ctx, servers, overdue, many)
 		cancel()
 		if err != nil || len(taken) > 0 {
 			if w.take(taken) {

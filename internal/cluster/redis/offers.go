@@ -110,11 +110,11 @@ func (q *Offers) begin(ctx context.Context, keys []string) error {
 }
 
 // Overdue implements offers.Queue.
-func (q *Offers) Overdue(ctx context.Context, servers []string, after time.Duration) ([]offers.Taken, error) {
+func (q *Offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]offers.Taken, error) {
 	keys := q.lines(servers)
 	answers, err := q.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
-			p.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: key, Group: workers, Consumer: workers, MinIdle: after, Start: "0-0", Count: 1})
+			p.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: key, Group: workers, Consumer: workers, MinIdle: after, Start: "0-0", Count: int64(most)})
 		}
 		return nil
 	})

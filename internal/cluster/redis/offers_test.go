@@ -160,7 +160,7 @@ func TestOffersRights(t *testing.T) {
 	if err := q.Back(ctx, taken); err != nil {
 		t.Error(err)
 	}
-	if again, err := q.Overdue(ctx, []string{"a"}, time.Minute); err != nil || len(again) != 1 {
+	if again, err := q.Overdue(ctx, []string{"a"}, time.Minute, 1); err != nil || len(again) != 1 {
 		t.Errorf("%v, %v", again, err)
 	}
 	if _, err := q.Lengths(ctx, []string{"a"}); err != nil {

@@ -123,7 +123,7 @@ func Run(t *testing.T, open func(t *testing.T) offers.Queue) {
 		first := take(t, q, long, "a")
 		overdue := func(after time.Duration) []offers.Taken {
 			t.Helper()
-			all, err := q.Overdue(ctx, []string{"a", "b"}, after)
+			all, err := q.Overdue(ctx, []string{"a", "b"}, after, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,6 +143,24 @@ func Run(t *testing.T, open func(t *testing.T) offers.Queue) {
 		time.Sleep(20 * time.Millisecond)
 		is(t, "done", overdue(time.Millisecond), "")
 		is(t, "the next", take(t, q, long, "a"), "a 2")
+	})
+	t.Run("the first ones that are not done", func(t *testing.T) {
+		q, ctx := open(t), t.Context()
+		add(t, q, "a", "1", "2", "3", "4")
+		for range 3 {
+			for _, o := range take(t, q, long, "a") {
+				if err := q.Back(ctx, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, want := range []string{"a 1, a 2", "a 3", ""} {
+			all, err := q.Overdue(ctx, []string{"a", "b"}, long, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is(t, "overdue", all, want)
+		}
 	})
 	t.Run("many at once, each once", func(t *testing.T) {
 		q := open(t)
