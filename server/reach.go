@@ -67,7 +67,8 @@ func (s *Server) child(c *config.Server) reached {
 func (s *Server) atWorkers(c *config.Server, local worker.Local) reached {
 	return reached{
 		Adapter: s.instance.workers.Adapter(worker.Server{
-			Name: c.Name, Queue: cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait), Timeouts: s.limits(c).Timeouts,
+			Name: c.Name, Queue: cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
+			Handshake: c.HandshakeTimeout, Timeouts: s.limits(c).Timeouts,
 		}),
 		transport: func() string { return "worker" },
 		local:     &local,

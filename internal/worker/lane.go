@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,9 +25,11 @@ type Server struct {
 	Name string
 	// Queue is how many openings may wait beyond the free places of workers, and Wait how
 	// long one may.
-	Queue    int
-	Wait     time.Duration
-	Timeouts conn.Timeouts // of its calls
+	Queue int
+	Wait  time.Duration
+	// Handshake is how long the process may take for its handshake, once there is a worker.
+	Handshake time.Duration
+	Timeouts  conn.Timeouts // of its calls
 }
 
 // Adapter returns what opens connections to a server at workers.
@@ -46,13 +49,9 @@ var (
 // BoundsOpenings implements bridge.BoundsOpenings: the queue is the bound.
 func (p *placed) BoundsOpenings() time.Duration { return p.s.Wait }
 
-// Open implements bridge.Adapter. It waits for a worker, and has the rest of the time for
-// the handshake.
+// Open implements bridge.Adapter. It waits for a worker. However long that took, and what
+// was before, the handshake has its own time.
 func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	handshake := time.Hour
-	if until, ok := ctx.Deadline(); ok {
-		handshake = time.Until(until) - p.s.Wait
-	}
 	waiting, cancel := context.WithTimeout(ctx, p.s.Wait)
 	defer cancel()
 	for {
@@ -71,26 +70,32 @@ func (p *placed) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 		}
 		if err == nil {
 			err = p.w.o.Peers.AskWorker(ctx, m, t.Key, 0)
-			p.w.front.Tried(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere) || ctx.Err() != nil)
+			if ctx.Err() == nil {
+				p.w.front.Tried(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
+			}
 		}
+		var up bridge.Upstream
 		if err != nil { // nothing was begun there
-			p.w.o.Log.Debug("a worker cannot be reached, or does not know its ticket any more", "server", p.s.Name, "err", err)
-			_ = pause.For(waiting, again)
-			continue
-		}
-		up, err := p.start(ctx, handshake, m, t, from, rest)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
+			err = p.ended(err)
+		} else if up, err = p.start(ctx, m, t, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
 			return up, err
 		}
-		p.w.o.Log.Warn("a worker has not opened a connection: it is offered again", "server", p.s.Name, "worker", tag(m.ID), "err", err)
-		_ = pause.For(waiting, again)
+		if pause.For(waiting, again) != nil { // there is no time for another one
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
+		p.w.o.Log.Warn("a worker has not opened a connection: it is offered again", "server", p.s.Name, "worker", tag(t.Worker), "err", err)
 	}
 }
 
+// ended is the error of an opening whose worker cannot be asked for it any more.
+func (p *placed) ended(err error) error {
+	return &bridge.Error{Server: p.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it has ended, or cannot be reached"}
+}
+
 // start is open, within the time for the handshake.
-func (p *placed) start(ctx context.Context, within time.Duration, m cluster.Member, t offers.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	its, cancel := context.WithTimeoutCause(ctx, within, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable,
-		Public: fmt.Sprintf("it did not finish its handshake within %v", within.Round(time.Second/10))})
+func (p *placed) start(ctx context.Context, m cluster.Member, t offers.Ticket, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	its, cancel := context.WithTimeoutCause(ctx, p.s.Handshake, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrUnavailable,
+		Public: fmt.Sprintf("it did not finish its handshake within %v", p.s.Handshake)})
 	defer cancel()
 	up, err := p.open(its, m, t, from, rest)
 	if err != nil && its.Err() != nil && ctx.Err() == nil {
@@ -124,7 +129,7 @@ func (p *placed) open(ctx context.Context, m cluster.Member, t offers.Ticket, fr
 		if errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrInvalid) || errors.Is(err, bridge.ErrTooLarge) {
 			return nil, err // it was answered
 		}
-		return nil, &bridge.Error{Server: p.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it has ended, or cannot be reached"}
+		return nil, p.ended(err)
 	}
 	return p.lane(l, t), nil
 }

@@ -83,7 +83,7 @@ var caller = &bridge.Caller{Revision: "2025-06-18", Capabilities: []byte("{}"), 
 // open opens a connection at the worker.
 func (l *loop) open(t *testing.T) bridge.Upstream {
 	t.Helper()
-	up, err := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).Open(t.Context(), caller, bridge.Nobody{})
+	up, err := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).Open(t.Context(), caller, bridge.Nobody{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestReclaim(t *testing.T) {
 	up.(bridge.Portable).Leave()
 	_ = up.Close(context.Background())
 	l.mute.Store(2)
-	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second}).(bridge.Resumer)
+	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).(bridge.Resumer)
 	next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochs)
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +141,8 @@ func TestHandshakeTime(t *testing.T) {
 		return true
 	})
 	defer close(release)
-	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: time.Hour})
-	within := adapter.(bridge.BoundsOpenings).BoundsOpenings() + 300*time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	adapter := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: time.Hour, Handshake: 300 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
@@ -157,6 +156,36 @@ func TestHandshakeTime(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("a process that says nothing has the time of the queue")
+	}
+}
+
+// So it has when little is left of the time to wait, which something else has used.
+func TestHandshakeLate(t *testing.T) {
+	l := itself(t, &process{}, func(http.ResponseWriter) bool { return false })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	up, err := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: time.Hour, Handshake: time.Minute}).Open(ctx, caller, bridge.Nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = up.Close(context.Background())
+}
+
+// An opening whose worker has ended when there is no time for another one says that, and not
+// what the queue would say.
+func TestNoTimeLeft(t *testing.T) {
+	t.Parallel()
+	const wait = 3 * time.Second
+	l := itself(t, &process{}, func(http.ResponseWriter) bool {
+		<-time.After(wait) // the time to wait for a worker is over then, not that for the handshake
+		panic(http.ErrAbortHandler)
+	})
+	_, err := l.w.Adapter(Server{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
+	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "has ended, or cannot be reached") {
+		t.Errorf("an opening whose worker has ended: %v", err)
+	}
+	if n := l.told.Load(); n != 1 {
+		t.Errorf("%d tickets were given, want 1", n)
 	}
 }
 
