@@ -122,7 +122,11 @@ type shared struct{ s *Server }
 
 // Joint implements home.Gateway.
 func (h shared) Joint(server string, from bridge.Caller, rest bridge.Client) (home.Joint, []bridge.Forward, error) {
-	v, forward, err := h.s.b.Joint(server, from, rest)
+	hubs, forward := h.s.b.Shared(server)
+	if hubs == nil {
+		return nil, nil, bridge.ErrUnknownServer
+	}
+	v, err := hubs.Join(from, rest, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,6 +146,10 @@ func (h shared) Pooled(ctx context.Context, server string, r *bridge.Request) (*
 func (h shared) Left(server, key string) {
 	if p := h.s.b.Pool(server); p != nil {
 		p.LeaveHome(key)
+	}
+	of, ours := strings.CutPrefix(key, home.OfSessions)
+	if hubs, _ := h.s.b.Shared(server); hubs != nil && (ours || key == "") {
+		hubs.Leave(of)
 	}
 }
 

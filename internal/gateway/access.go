@@ -125,16 +125,14 @@ func (b *Gateway) allowed(s *server, name, principal string) error {
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
 }
 
-// Joint returns a part in the connection to a server that sessions share, for a session
-// at another instance, and what the server gets of clients' headers: what guards the
-// client stands there.
-func (b *Gateway) Joint(name string, from bridge.Caller, rest bridge.Client) (*share.View, []bridge.Forward, error) {
-	s := b.table.Load().named[name]
-	if s == nil || s.share != SharePrincipal && s.share != ShareAll {
-		return nil, nil, bridge.ErrUnknownServer
+// Shared returns the connections to a server that sessions share, and what the server gets
+// of clients' headers; nil when they share none. Sessions at other instances join without
+// what guards clients: that stands there.
+func (b *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
+	if s := b.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
+		return s.shared, s.o.Forward
 	}
-	v, err := s.shared.Join(from, rest, false)
-	return v, s.o.Forward, err
+	return nil, nil
 }
 
 // Pool returns what serves the clients without sessions of a server; nil when there is none.

@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +66,8 @@ type Gateway interface {
 	// instance's.
 	Pooled(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
 	// Left closes the connections to a server that are for the clients of that key, as soon
-	// as nobody uses them: this instance is not their home any more.
+	// as nobody uses them, and at once those of sessions that nobody uses: this instance is
+	// not their home any more, or is about to be none. It does not wait.
 	Left(server, key string)
 }
 
@@ -85,8 +88,11 @@ type Homes struct {
 	mu       sync.Mutex // guards the rest
 	claims   map[string]*claim
 	claiming map[string]*bid
-	stopping bool // what is here stays until it is closed
+	stopping bool // what is here stays until nobody uses it, or it is closed
+	drained  bool // then what nobody uses is given up at once
 	closed   bool
+	ending   context.Context // ends with closed
+	end      context.CancelFunc
 }
 
 var (
@@ -145,6 +151,7 @@ const (
 // New makes Homes. Close ends it.
 func New(o Options) *Homes {
 	h := &Homes{o: o, claims: map[string]*claim{}, claiming: map[string]*bid{}}
+	h.ending, h.end = context.WithCancel(context.Background())
 	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
 	h.inner = inner.NewSessions(inner.Options{
 		Adapter: (*shared)(h), Headers: []string{peer.ServerHeader, peer.AlikeHeader, peer.ForwardHeader},
@@ -270,7 +277,11 @@ func (h *Homes) leave(c *claim, keep time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.uses--
-	if c.uses == 0 && h.claims[c.key] == c && !h.stopping {
+	switch {
+	case c.uses > 0 || h.claims[c.key] != c || h.closed:
+	case h.drained:
+		h.giveUp(c)
+	case !h.stopping:
 		c.since, c.timer = time.Now(), time.AfterFunc(keep, func() { h.unused(c) })
 	}
 }
@@ -287,7 +298,9 @@ func (h *Homes) unused(c *claim) {
 // giveUp gives up a home that nobody uses. The caller holds h.mu.
 func (h *Homes) giveUp(c *claim) {
 	delete(h.claims, c.key)
-	c.timer.Stop()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
 	b := &bid{done: make(chan struct{})} // until the store knows
 	h.claiming[c.key] = b
 	h.wg.Go(func() {
@@ -340,9 +353,12 @@ func (h *Homes) patience() time.Duration { return h.o.Lease + 2*time.Second }
 // they send meanwhile is refused, and would be lost later.
 const letGo = 500 * time.Millisecond
 
+// looks is how often an instance that stops looks whether connections are used.
+const looks = 50 * time.Millisecond
+
 // Drain waits until no request of another instance is under way, or ctx ends, and ends
 // what the others have of the connections here. Requests that come meanwhile wait at their
-// instances for the next home.
+// instances for the next home: what nobody uses here by then is given up.
 func (h *Homes) Drain(ctx context.Context) {
 	h.mu.Lock()
 	h.stopping = true
@@ -358,12 +374,43 @@ func (h *Homes) Drain(ctx context.Context) {
 	if used {
 		_ = pause.For(ctx, letGo)
 	}
+	h.release()
+}
+
+// release gives up each home as soon as nobody uses it, until Close: calls of other
+// instances wait for that, and not for what else is under way here.
+func (h *Homes) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.drained = true
+	for _, c := range h.claims {
+		if c.uses == 0 {
+			h.giveUp(c)
+		}
+	}
+	h.wg.Go(func() {
+		for {
+			h.mu.Lock()
+			all := slices.Collect(maps.Values(h.claims))
+			h.mu.Unlock()
+			for _, c := range all { // the connection that nobody uses is a use itself
+				h.o.Gateway.Left(c.server, c.alike)
+			}
+			if pause.For(h.ending, looks) != nil {
+				return
+			}
+		}
+	})
 }
 
 // Close gives up the homes that are here. The connections must have been closed.
 func (h *Homes) Close() {
 	h.mu.Lock()
 	h.stopping, h.closed = true, true
+	h.end()
 	all := h.claims
 	h.claims = map[string]*claim{}
 	h.mu.Unlock()

@@ -46,8 +46,9 @@ type instance struct {
 	id    string
 	calls func(m cluster.Member) error // to another instance
 
-	mu   sync.Mutex // guards left
-	left []string   // homes that this one is not any more
+	mu     sync.Mutex        // guards the rest
+	left   []string          // homes that this one is not any more
+	unused map[string]func() // closes what nobody uses, by what left says
 }
 
 func in(t *testing.T, f func(t *testing.T, a, b *instance)) {
@@ -241,6 +242,10 @@ func (i *instance) Left(_, key string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.left = append(i.left, key)
+	if f := i.unused[key]; f != nil {
+		delete(i.unused, key)
+		go f()
+	}
 }
 
 func (i *instance) has(key string) bool {
@@ -456,6 +461,53 @@ func TestNoHome(t *testing.T) {
 		}
 		if m, err := a.Home("files", alike, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("a home that comes back: %s, %v", bridgetest.Text(m), err)
+		}
+	})
+}
+
+// An instance that stops gives up what nobody uses there as soon as others make no calls, and
+// the rest when that is so: it may have calls of its own to other servers for long (S-070).
+func TestDrainGivesUp(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const called, busy = "stateless\x00alice", "stateless\x00bob"
+		if _, err := a.Home("files", called, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+			t.Fatal(err)
+		}
+		may, done := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := a.Home("files", busy, waiter{a, may}).Call(t.Context(), request(t, "tools/call"))
+			done <- err
+		}()
+		lane, err := a.Shared("files", nil, true, &server{}).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // a claim takes a beat
+		a.Drain(t.Context())
+		time.Sleep(time.Second)
+		if !b.Mine(t.Context(), "files", called) {
+			t.Error("a home that nobody uses is not given up")
+		}
+		for _, alike := range []string{busy, ""} {
+			if b.Mine(t.Context(), "files", alike) {
+				t.Errorf("%q has two homes", alike)
+			}
+		}
+		a.mu.Lock()
+		a.unused = map[string]func(){"": func() { _ = lane.Close(context.Background()) }} // its last session has left
+		a.mu.Unlock()
+		close(may)
+		if err := <-done; err != nil {
+			t.Errorf("a call of its own: %v", err)
+		}
+		time.Sleep(time.Second)
+		for _, alike := range []string{busy, ""} {
+			if !b.Mine(t.Context(), "files", alike) {
+				t.Errorf("the home of %q is not given up when it is not used any more", alike)
+			}
+		}
+		if n := a.Here(); n != 0 {
+			t.Errorf("%d homes are left", n)
 		}
 	})
 }

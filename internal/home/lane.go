@@ -42,12 +42,15 @@ type placed struct {
 	here    bridge.Adapter
 }
 
+// OfSessions begins what connections for sessions have in common, unless all share one.
+const OfSessions = "sessions\x00"
+
 // alike is what the sessions have in common that share a connection.
 func (p *placed) alike(from *bridge.Caller) string {
 	if p.all {
 		return ""
 	}
-	alike := "sessions\x00" + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
+	alike := OfSessions + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
 	for _, f := range bridge.Lasting(p.forward) {
 		for _, value := range from.Header[f.To] {
 			alike += "\x00" + f.To + ":" + value

@@ -97,6 +97,16 @@ func (s *Hubs) count(which func(*hub) bool) (n int) {
 	return n
 }
 
+// Leave closes the lane of those who are alike in what Join looks at, unless one of them
+// uses it. It does not wait for that.
+func (s *Hubs) Leave(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.hubs[key]; h != nil {
+		s.evict(func(o *hub) bool { return o == h })
+	}
+}
+
 // evict closes one of some that no session uses. The caller holds s.mu.
 func (s *Hubs) evict(which func(*hub) bool) bool {
 	for key, h := range s.hubs {

@@ -70,6 +70,31 @@ func joined(t *testing.T, s *Hubs, principal string) *View {
 	return v
 }
 
+// A lane is closed on request when no session uses it.
+func TestHubsLeave(t *testing.T) {
+	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+		a, b := joined(t, s, "a"), joined(t, s, "b")
+		if len(s.hubs) != 2 {
+			t.Fatalf("%d lanes", len(s.hubs))
+		}
+		var key string
+		for k, h := range s.hubs {
+			if h == a.h {
+				key = k
+			}
+		}
+		if s.Leave(key); s.hubs[key] != a.h {
+			t.Error("a lane that is used was closed")
+		}
+		_, _ = a.Close(t.Context()), b.Close(t.Context())
+		s.Leave(key)
+		synctest.Wait()
+		if s.hubs[key] != nil || a.h.lane.State() != lane.Ended || b.h.lane.State() == lane.Ended {
+			t.Errorf("%d lanes are left", len(s.hubs))
+		}
+	})
+}
+
 func (v *View) says(t *testing.T, method, uri string) {
 	t.Helper()
 	m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"uri":%q}}`, method, uri))
