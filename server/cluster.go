@@ -168,6 +168,7 @@ func (i *instance) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster: listen on %s: %w (choose another address with cluster: listen:)", i.c.Listen, err)
 	}
+	i.log.Debug("listening for other instances", "address", l.Addr().String())
 	go i.peers.Listen(l)
 	address := i.c.Advertise
 	_, port, _ := net.SplitHostPort(l.Addr().String())

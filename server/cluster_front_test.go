@@ -219,8 +219,7 @@ func TestClusterCursors(t *testing.T) {
 // waits for it (S-065).
 func TestClusterSlowStore(t *testing.T) {
 	t.Parallel()
-	slow := valveTo(t, redistest.Start(t).Address)
-	slow.delay = 200 * time.Millisecond
+	slow := valveTo(t, redistest.Start(t).Address, 200*time.Millisecond)
 	store := &redistest.Server{Address: slow.address}
 	var all []string
 	for range 2 {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,9 +20,9 @@ import (
 // valve is a wire with faults: what connects to it reaches another address.
 type valve struct {
 	address string
-	to      string
 
 	mu     sync.Mutex    // guards what follows
+	to     string        // nobody connects to the valve before it is known
 	delay  time.Duration // of answers
 	shut   bool
 	silent chan struct{} // closed when bytes pass again; nil when they do
@@ -31,13 +32,13 @@ type valve struct {
 }
 
 // valveTo returns a valve that is open.
-func valveTo(t *testing.T, to string) *valve {
+func valveTo(t *testing.T, to string, delay time.Duration) *valve {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &valve{address: l.Addr().String(), to: to, conns: map[net.Conn]bool{}}
+	v := &valve{address: l.Addr().String(), to: to, delay: delay, conns: map[net.Conn]bool{}}
 	v.all.Go(func() {
 		for {
 			in, err := l.Accept()
@@ -62,7 +63,10 @@ func (v *valve) join(in net.Conn) {
 		return
 	}
 	defer v.remove(in)
-	out, err := net.Dial("tcp", v.to)
+	v.mu.Lock()
+	to := v.to
+	v.mu.Unlock()
+	out, err := net.Dial("tcp", to)
 	if err != nil || !v.add(out) {
 		return
 	}
@@ -163,16 +167,15 @@ type valved struct {
 	stores, peers []*valve
 }
 
-func behindValves(t *testing.T, n int) *valved {
+func behindValves(t *testing.T, n int, lease time.Duration) *valved {
 	t.Helper()
 	store := redistest.Start(t)
 	f := &valved{t: t}
 	for range n {
-		listen := unused(t)
-		mine, peer := valveTo(t, store.Address), valveTo(t, listen)
+		mine, peer := valveTo(t, store.Address, 0), valveTo(t, "", 0)
 		c := instanceOf(t, &redistest.Server{Address: mine.address})
-		c.Cluster.Listen, c.Cluster.Advertise = listen, peer.address
-		at, _ := serveAs(t, c, slog.New(slog.DiscardHandler))
+		c.Cluster.Advertise, c.Cluster.Lease = peer.address, lease
+		at, _ := serveAs(t, c, slog.New(listens{slog.DiscardHandler, peer}))
 		f.at, f.stores, f.peers = append(f.at, at), append(f.stores, mine), append(f.peers, peer)
 	}
 	for _, at := range f.at {
@@ -181,15 +184,28 @@ func behindValves(t *testing.T, n int) *valved {
 	return f
 }
 
-// unused returns an address where nobody listens.
-func unused(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// listens is a log that has a valve learn where the instance listens that says so.
+type listens struct {
+	slog.Handler
+	v *valve
+}
+
+func (listens) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h listens) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h listens) WithGroup(string) slog.Handler { return h }
+
+func (h listens) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "listening for other instances" {
+		r.Attrs(func(a slog.Attr) bool {
+			h.v.mu.Lock()
+			defer h.v.mu.Unlock()
+			h.v.to = a.Value.String()
+			return false
+		})
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return nil
 }
 
 // begin begins a session.
@@ -291,7 +307,7 @@ func hasAll(text string, parts ...string) bool {
 // (S-027), and serve what is theirs. When they reach it again, all goes on.
 func TestClusterCut(t *testing.T) {
 	t.Parallel()
-	f := behindValves(t, 3)
+	f := behindValves(t, 3, 3*time.Second)
 	id, other := f.begin(0), f.begin(1)
 	for i := range f.at {
 		f.goesOn("begun", i, id)
@@ -323,7 +339,7 @@ func TestClusterCut(t *testing.T) {
 // new sessions, too (S-060), and nobody is ended when it answers again (S-061).
 func TestClusterSilent(t *testing.T) {
 	t.Parallel()
-	f := behindValves(t, 3)
+	f := behindValves(t, 3, 6*time.Second) // a busy machine may not say hello for long
 	id := f.begin(0)
 	for i := range f.at {
 		f.goesOn("begun", i, id)
@@ -347,7 +363,7 @@ func TestClusterSilent(t *testing.T) {
 	}
 	f.freeze()
 	fresh := f.begin(2)
-	for begun := time.Now(); time.Since(begun) < 4*time.Second; <-time.After(200 * time.Millisecond) { // longer than a lease
+	for begun := time.Now(); time.Since(begun) < 7*time.Second; <-time.After(300 * time.Millisecond) { // longer than a lease
 		for i := range f.at {
 			f.goesOn("without a store", i, id)
 			f.goesOn("without a store", i, fresh)
