@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,6 +33,8 @@ type several struct {
 	all   []*one
 	role  string // of the next instance; then the server's connections are at workers
 	keys  []config.Access
+	other string // another server, with connections of each session's own; empty for none
+	at    string // the server that clients use; empty for the first
 	// conf, if not nil, changes the whole configuration; then the server is not in memory.
 	conf  func(*config.Config)
 	shows string // what callers show in Authorization; empty for nothing
@@ -79,6 +82,10 @@ func (v *several) add(change func(*config.Server)) {
 	s.Stdio = &config.Stdio{Command: "in memory"}
 	change(&s)
 	c.Servers = append(c.Servers, s)
+	if v.other != "" {
+		c.Servers = append(c.Servers, config.DefaultServer(v.other, ""))
+		c.Servers[1].Stdio = s.Stdio
+	}
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+v.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
 	c.Cluster.Lease, c.Drain = 3*time.Second, 20*time.Second
 	o := &one{done: make(chan struct{})}
@@ -124,7 +131,7 @@ func (l tlog) Write(b []byte) (int, error) {
 // post sends a message and returns the answer to it.
 func (v *several) post(base, session, body string) (*http.Response, gjson.Result) {
 	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), "POST", base+"/files/mcp", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(v.t.Context(), "POST", base+"/"+cmp.Or(v.at, "files")+"/mcp", strings.NewReader(body))
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -251,7 +258,7 @@ func TestHomesStateless(t *testing.T) {
 func (v *several) stream(method, base, session, body string) (events chan gjson.Result, stop context.CancelFunc) {
 	v.t.Helper()
 	ctx, stop := context.WithCancel(v.t.Context())
-	r, err := http.NewRequestWithContext(ctx, method, base+"/files/mcp", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, base+"/"+cmp.Or(v.at, "files")+"/mcp", strings.NewReader(body))
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -488,4 +495,40 @@ func TestHomesStop(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// What an instance that stops has to do for its own clients, at another server, holds up no
+// call of others to connections that live there (S-070).
+func TestHomesStopBusy(t *testing.T) {
+	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), other: "other"}
+	for range 2 {
+		v.add(func(c *config.Server) { c.Share = "all" })
+	}
+	home, front := v.all[0], v.all[1]
+	for _, o := range v.all {
+		v.until("all see each other", func() bool { return len(o.s.instance.node.Members()) == 2 })
+	}
+	v.begin(home.base)
+	v.until("it is the home", func() bool { return home.s.instance.homes.Here() == 1 })
+	id := v.begin(front.base)
+	v.at = "other"
+	own, _ := v.stream("POST", home.base, v.begin(home.base), `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+	v.until("its own call is under way", func() bool { return v.f.Waiting() == 1 })
+	v.at = "files"
+	home.stop()
+	v.until("the home holds calls back", func() bool { return !home.s.instance.homes.Mine(t.Context(), "files", "") })
+	if _, m := v.post(front.base, id, echo(1, "during")); !strings.Contains(m.Raw, "during") {
+		t.Errorf("a call of a session: %s", m.Raw)
+	}
+	if _, m := v.post(front.base, "", stateless(1, "tools/call", `,"name":"echo","arguments":{"text":"during"}`)); !strings.Contains(m.Raw, "during") {
+		t.Errorf("a call of a client without a session: %s", m.Raw)
+	}
+	if n := v.f.Waiting(); n != 1 {
+		t.Errorf("they have waited for the home's own call: %d are under way", n)
+	}
+	v.f.Answer(`{"waited":1}`)
+	if e := v.next(own, `"id":2`); !strings.Contains(e.Raw, "waited") {
+		t.Errorf("the home's own call: %s", e.Raw)
+	}
+	<-home.done
 }
