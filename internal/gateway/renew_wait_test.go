@@ -91,7 +91,6 @@ func TestRenewSetsCancelled(t *testing.T) {
 	before, first := sells("fake", "a")
 	after, next := renewed("fake", "new", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.Gateway, "")
 		hold := func(f *fake) chan *jsonrpc.Message {
 			asked, serve := make(chan *jsonrpc.Message, 1), f.serve
 			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
@@ -104,6 +103,7 @@ func TestRenewSetsCancelled(t *testing.T) {
 			return asked
 		}
 		old, fresh := hold(before), hold(after)
+		s, _ := begin(t, b.Gateway, "")
 		sets := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"fake:2"}}`)
 		synctest.Wait()
 		b.apply("fake", next)
