@@ -34,10 +34,10 @@ func atWorkers(s map[string]any) map[string]any {
 }
 
 // staff starts fronts behind nginx, and workers.
-func staff(t *testing.T, program string, fronts, workers int, servers map[string]any) (f *fleet, w []*process) {
+func staff(t *testing.T, steady bool, fronts, workers int, servers map[string]any) (f *fleet, w []*process) {
 	t.Helper()
 	f = newFleet(t, servers)
-	f.program, f.role, f.example = program, "front", "workers"
+	f.steady, f.role, f.example = steady, "front", "workers"
 	f.balance(fronts)
 	for range workers {
 		w = append(w, f.worker())
@@ -87,7 +87,7 @@ func (f *fleet) busy(front *process) *process {
 func TestClusterWorkers(t *testing.T) {
 	t.Parallel()
 	fake := map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}
-	f, workers := staff(t, "", 2, 2, map[string]any{
+	f, workers := staff(t, true, 2, 2, map[string]any{
 		"everything": atWorkers(kindOf(t, references[0], "stdio")), "fake": atWorkers(fake),
 		"shared": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "share": "all"}),
 		"once":   atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "share": "call"}),
@@ -287,7 +287,7 @@ func (c *legacyClient) ends(t *testing.T) {
 // front says clearly that there is none.
 func TestWorkerOrphans(t *testing.T) {
 	t.Parallel()
-	f, workers := staff(t, bridgeProgram(t), 1, 1, map[string]any{
+	f, workers := staff(t, false, 1, 1, map[string]any{
 		"fake": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "limits": map[string]any{"wait": "2s"}}),
 	})
 	w := workers[0]
