@@ -6,8 +6,6 @@ import { brief, deadline, equal, fail } from '../peer.mjs';
 
 const uri = 'era://text/7';
 const always = () => 'full';
-const legacy = (c) => (c < '2026-07-28' ? 'full' : 'absent');
-const stateless = (c) => (c < '2026-07-28' ? 'absent' : 'full');
 
 /** control has the test do something, and returns what it says. */
 async function control(p, what) {
@@ -71,7 +69,7 @@ async function goesOn(p, key) {
 
 export const checks = {
   begins: {
-    outcome: legacy,
+    outcome: always,
     async run(p, { key }) {
       await p.request('logging/setLevel', { level: 'warning' });
       await p.watch({ uri });
@@ -81,7 +79,7 @@ export const checks = {
   },
   // The call goes on at the owner. Its answer waits there, and the client comes back for it.
   'the instance that the client is connected to': {
-    outcome: legacy,
+    outcome: always,
     async run(p, { key }) {
       const { got, tag } = await amid(p, key, 'front');
       await control(p, 'restart');
@@ -92,37 +90,13 @@ export const checks = {
   },
   // The call is lost: it ends with one error, at once or when the client comes back.
   'the owner': {
-    outcome: legacy,
+    outcome: always,
     async run(p, { key }) {
       const { got, tag } = await amid(p, key, 'owner');
-      // Where the client was connected to the owner, and nothing had come on that connection yet, it just broke.
-      const broke = p.revision < '2025-11-25' && !got.result && !got.data?.bridge;
-      if (!broke && got.data?.bridge !== 'upstream_lost') fail('got', brief(got), 'want upstream_lost');
+      if (got.data?.bridge !== 'upstream_lost') fail('got', brief(got), 'want upstream_lost');
       equal((await p.counted(tag)).begun, 1, `runs of ${tag}`);
       await control(p, 'restart');
       await goesOn(p, key);
-    },
-  },
-  // What waits for the client's answer goes on at its home, or is gone with it.
-  'any instance': {
-    outcome: stateless,
-    async run(p, { key }) {
-      let gone = 0;
-      for (const i of [0, 1, 2]) {
-        const { got, tag } = await amid(p, `${key}-${i}`, `instance${i}`);
-        if (got.result) {
-          whole(got, tag);
-          await p.once(tag);
-        } else {
-          gone++;
-          // While the others cannot know yet that its home is dead, they say so.
-          if (got.code !== -32602 && !/\b503\b|Service Unavailable/.test(brief(got))) fail('got', brief(got), 'want -32602, or 503');
-          equal((await p.counted(tag)).begun, 1, `runs of ${tag}`);
-        }
-        equal(await p.text('text', { message: tag }), tag, 'the next call');
-        await control(p, 'restart');
-      }
-      if (gone === 0) fail('none of the three was the home');
     },
   },
 };
