@@ -56,6 +56,9 @@ func (g *combined) gather(ctx context.Context, members []*member, patience time.
 	if len(members) == 0 {
 		return c.late, nil
 	}
+	if ctx.Err() != nil { // cancelled before it began: nobody is asked
+		return nil, context.Cause(ctx)
+	}
 	var calls context.Context
 	calls, c.stop = context.WithCancelCause(g.a.o.Following(g.ctx, ctx))
 	c.left.Store(int64(len(members)))
