@@ -10,7 +10,7 @@ import (
 // A flavour is what the two everything servers do differently. client.mjs
 // reads the same file.
 type flavour struct {
-	Like    string   // another one, but for Errors
+	Like    string   // another one, but for Errors and ReplaysAll
 	Without []string // of its errors, those that cannot be tried
 	Server  struct {
 		Name, Version, Instructions string
@@ -34,6 +34,7 @@ type flavour struct {
 	AsksOnChange  bool // for the roots, when the client says that they have changed
 	Changes       []change
 	Errors        map[string]refusal
+	ReplaysAll    bool // to a client that resumes one stream, what others carried
 }
 
 // A change is a tool that changes a list, and what is new in that then. NAME

@@ -95,10 +95,15 @@ func TestMatrix(t *testing.T) {
 
 // flavourOf returns what to expect of a server on a transport. That of the Go
 // SDK answers a method that it does not know with status 400 over HTTP, which
-// says nothing more to a bridge, and ends an SDK client's connection.
+// says nothing more to a bridge, and ends an SDK client's connection. That of npm
+// sends a client that resumes one stream what all others have carried since: what
+// such a client is asked cannot be counted.
 func flavourOf(server reference, transport, direct string) string {
 	if server.name == "go" && transport != "stdio" {
 		return "go-http" + direct
+	}
+	if server.name == "npm" && transport == "streamable" && direct != "" {
+		return "npm-streamable-direct"
 	}
 	return server.name
 }
