@@ -53,11 +53,8 @@ type reply struct {
 // so.
 func (g *combined) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
 	c := &collector{gathering: of, come: make(chan reply, len(members)), late: map[*member]bool{}}
-	if len(members) == 0 {
-		return c.late, nil
-	}
-	if ctx.Err() != nil { // cancelled before it began: nobody is asked
-		return nil, context.Cause(ctx)
+	if len(members) == 0 || ctx.Err() != nil { // cancelled before it began: nobody is asked
+		return c.late, context.Cause(ctx)
 	}
 	var calls context.Context
 	calls, c.stop = context.WithCancelCause(g.a.o.Following(g.ctx, ctx))

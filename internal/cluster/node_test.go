@@ -366,6 +366,7 @@ func TestClockSet(t *testing.T) {
 		time.Sleep(3 * lease)
 		w.put(a, "k")
 		for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 24 * time.Hour, 2 * lease, -2 * lease} {
+			synctest.Wait() // no beat is under way
 			for _, n := range []*Node{a, b} {
 				at := n.good.Load().Add(-by)
 				n.good.Store(&at)
