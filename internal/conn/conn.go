@@ -70,10 +70,10 @@ type Conn struct {
 	calls   map[int64]*call
 	asked   map[string]*asked // the server's questions without an answer, by raw id
 	err     error             // why the connection has ended
-	heard   time.Time         // when the last of asked was answered
-	asking  time.Time         // since when there were questions without an answer, while there are
+	heard   time.Time         // when limits have last stood still
+	asking  time.Time         // since when they stand still, while they do
 	stood   time.Duration     // for how long in all before that
-	waiting int               // len(asked); kept apart so that the zero map costs nothing
+	waiting int               // for how many reasons they stand still: len(asked), and more by Stand
 	modern  bool              // the server asks nothing, and says nothing outside of calls
 }
 
@@ -194,7 +194,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 }
 
 // left returns how much longer the call may take, and which limit is the next
-// to end it. While a question waits for a person both stand still.
+// to end it. While a question or a sign-in waits for a person both stand still.
 func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration) {
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
@@ -218,7 +218,7 @@ func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration
 	return idle, c.times.Idle
 }
 
-// standing returns for how long in all there were questions without an answer.
+// standing returns for how long in all limits have stood still.
 // The caller holds c.mu.
 func (c *Conn) standing(now time.Time) time.Duration {
 	if c.waiting > 0 {

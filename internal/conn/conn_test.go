@@ -140,7 +140,7 @@ func TestConnNumbers(t *testing.T) {
 	})
 }
 
-// R-158: idle limit and maximum, each alone and together.
+// R-158, I-212: idle limit and maximum, each alone and together.
 func TestConnTimeouts(t *testing.T) {
 	const minute = time.Minute
 	for _, tc := range []struct {
@@ -148,6 +148,7 @@ func TestConnTimeouts(t *testing.T) {
 		times    Timeouts
 		progress []time.Duration // when the server reports progress
 		question [2]time.Duration
+		signIn   [2]time.Duration
 		want     time.Duration // 0 means never
 	}{
 		{name: "none"},
@@ -159,6 +160,9 @@ func TestConnTimeouts(t *testing.T) {
 		{name: "idle stands still while a question waits", times: Timeouts{Idle: minute, Max: time.Hour}, question: [2]time.Duration{30 * time.Second, 9*minute + 30*time.Second}, want: 10*minute + 30*time.Second},
 		{name: "maximum stands still while a question waits", times: Timeouts{Idle: 20 * minute, Max: 5 * minute}, question: [2]time.Duration{30 * time.Second, 10 * minute}, want: 14*minute + 30*time.Second},
 		{name: "maximum alone stands still too", times: Timeouts{Max: minute}, question: [2]time.Duration{59 * time.Second, 10 * minute}, want: 10*minute + time.Second},
+		{name: "idle stands still during a sign-in", times: Timeouts{Idle: minute, Max: time.Hour}, signIn: [2]time.Duration{0, 9 * minute}, want: 10 * minute},
+		{name: "maximum stands still during a sign-in", times: Timeouts{Max: minute}, signIn: [2]time.Duration{30 * time.Second, 10 * minute}, want: 10*minute + 30*time.Second},
+		{name: "a question during a sign-in", times: Timeouts{Max: minute}, question: [2]time.Duration{10 * time.Second, 5 * minute}, signIn: [2]time.Duration{20 * time.Second, 8 * minute}, want: 8*minute + 50*time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,6 +179,9 @@ func TestConnTimeouts(t *testing.T) {
 				if tc.question[1] > 0 {
 					time.AfterFunc(tc.question[0], func() { c.Deliver(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"roots/list"}`)) })
 					time.AfterFunc(tc.question[1], func() { rest.replies[0](bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`)) })
+				}
+				if tc.signIn[1] > 0 {
+					time.AfterFunc(tc.signIn[0], func() { time.AfterFunc(tc.signIn[1]-tc.signIn[0], c.Stand()) })
 				}
 				time.AfterFunc(3*time.Hour, cancel)
 				got := <-ch

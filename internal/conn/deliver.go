@@ -218,10 +218,7 @@ func (c *Conn) ask(q *jsonrpc.Message, to bridge.Client) {
 		c.asked = map[string]*asked{}
 	}
 	c.asked[string(id)] = a
-	if c.waiting == 0 {
-		c.asking = time.Now()
-	}
-	c.waiting++
+	c.stand()
 	c.mu.Unlock()
 	withdraw := to.Ask(q, func(m *jsonrpc.Message) {
 		if c.settle(string(id), a) {
@@ -245,11 +242,38 @@ func (c *Conn) settle(id string, a *asked) bool {
 		return false
 	}
 	delete(c.asked, id)
+	c.goOn()
+	return true
+}
+
+// Stand has the limits of all calls stand still, as if there were a question, until end is
+// called: what they carry waits for a person to sign in, before it can go out.
+func (c *Conn) Stand() (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stand()
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err == nil { // otherwise there are no calls any more
+			c.goOn()
+		}
+	}
+}
+
+// stand has limits stand still for one reason more; goOn ends that. The caller holds c.mu.
+func (c *Conn) stand() {
+	if c.waiting == 0 {
+		c.asking = time.Now()
+	}
+	c.waiting++
+}
+
+func (c *Conn) goOn() {
 	c.heard = time.Now()
 	c.stood = c.standing(c.heard)
 	c.asking = c.heard
 	c.waiting--
-	return true
 }
 
 // withdraw takes back a question that the server has cancelled, for the reason

@@ -17,6 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/still"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -27,6 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type server struct {
 	bridge.Nobody
 	fails atomic.Bool // to open
+	// opening, if not nil, is called before a connection is opened.
+	opening func(context.Context) error
 
 	mu   sync.Mutex // guards the rest
 	said []string
@@ -49,7 +53,12 @@ func (s *server) take() []string {
 	return said
 }
 
-func (s *server) Open(_ context.Context, _ *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+func (s *server) Open(ctx context.Context, _ *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	if s.opening != nil {
+		if err := s.opening(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if s.fails.Load() {
 		return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: "it could not be started"}
 	}
@@ -168,6 +177,27 @@ func TestDoors(t *testing.T) {
 			t.Errorf("a call after the end: %v", err)
 		}
 	})
+}
+
+// I-212: the time for a handshake stands still while somebody signs in, and not otherwise.
+func TestOpeningStandsStill(t *testing.T) {
+	for signs, want := range map[bool]bool{true: true, false: false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{opening: func(ctx context.Context) error {
+				if signs {
+					defer still.Stand(ctx)()
+				}
+				return pause.For(ctx, time.Hour)
+			}}
+			l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
+			began := time.Now()
+			err := call(t, l, "x", "{}")
+			if took := time.Since(began); (err == nil) != want || want && took != time.Hour || !want && took != time.Minute {
+				t.Errorf("sign-in %v: %v after %v", signs, err, took)
+			}
+			_ = l.Close(t.Context())
+		})
+	}
 }
 
 // A connection that is kept stays open although nobody calls; the others are closed

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/still"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -56,7 +57,7 @@ func (l *Lane) attempt() (*conn, error) {
 		l.o.Budget.release(l.caller.Principal)
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(l.ctx, within, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable,
+	ctx, cancel := still.WithTimeout(l.ctx, within, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.o.Handshake)})
 	defer cancel()
 	c := &conn{l: l}

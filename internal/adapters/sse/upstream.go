@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/media"
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/still"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
@@ -50,9 +51,10 @@ func (u *Upstream) Close() { u.client.Close() }
 // httpclient.ErrOtherTransport when the server seems to speak Streamable HTTP.
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
-	c.ctx, c.stop = context.WithCancel(context.Background()) // outlives the opening
 	c.out = &poster{c: c, header: from.Header, limit: 4 * u.o.MaxMessage, under: map[*post]struct{}{}}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
+	// It outlives the opening. While a sign-in is waited for, the limits of both stand still.
+	c.ctx, c.stop = context.WithCancel(still.With(context.WithoutCancel(ctx), c.Stand))
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
 	if err == nil {

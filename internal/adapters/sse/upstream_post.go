@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 const (
@@ -202,6 +203,12 @@ func (o *poster) deliver(p *post) {
 	defer cancel()
 	o.watch(p, cancel)
 	defer p.timer.Stop()
+	if p.Call == 0 { // of calls, the timer ends none that is waited for
+		ctx = still.With(ctx, func() func() {
+			p.timer.Stop()
+			return func() { p.timer.Reset(answerLimit) }
+		})
+	}
 	for try := 1; ; try++ {
 		if !o.wanted(p) || !o.mark(p, true) {
 			return // it was given up, or halt has settled it

@@ -17,6 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 // What comes of a call whose POST is refused: whether the server may have acted on it is told as it is.
@@ -170,6 +172,54 @@ func TestUpstreamUnsent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// I-212: while a request waits for somebody who signs in, neither the time for the handshake
+// nor that of a call runs, nor that for a message without an answer. Afterwards they do.
+func TestUpstreamStandsStill(t *testing.T) {
+	const signIn = time.Hour
+	var mu sync.Mutex
+	told := 0
+	f := &fakePeer{post: func(_ http.ResponseWriter, _ *http.Request, _ *stream, body []byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(string(body), "notifications/initialized") {
+			told++
+		}
+		return true
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		u := inMemory(t, f, upstream.Options{Timeouts: conn.Timeouts{Idle: time.Minute}})
+		do := u.do
+		u.do = func(r *http.Request) (*http.Response, error) {
+			end := still.Stand(r.Context())
+			defer end()
+			if err := pause.For(r.Context(), signIn); err != nil {
+				return nil, err
+			}
+			end()
+			return do(r)
+		}
+		ctx, stop := still.WithTimeout(t.Context(), time.Minute, nil)
+		defer stop()
+		began := time.Now()
+		up, err := u.Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
+		if took := time.Since(began); err != nil || took != signIn {
+			t.Fatalf("Open = %v after %v", err, took)
+		}
+		time.Sleep(signIn + time.Second)
+		mu.Lock()
+		if told != 1 {
+			t.Errorf("the server has heard %d times that it is initialized", told)
+		}
+		mu.Unlock()
+		began = time.Now()
+		o := adaptertest.Await(t, goCall(t.Context(), t, up, `{"then":"hang"}`))
+		if took := time.Since(began); !errors.Is(o.Err, bridge.ErrTimeout) || took != signIn+time.Minute {
+			t.Errorf("the call ended after %v with %v", took, o.Err)
+		}
+		_ = up.Close(t.Context())
+	})
 }
 
 // A call that was not sent when the stream is lost may be sent on the next connection; one that was, not.

@@ -57,12 +57,12 @@ func (w *wire) Leave() {
 
 // Resume implements bridge.Resumer. The first request tells whether the server still
 // knows the session.
-func (a *Upstream) Resume(_ context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
+func (a *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	var c carried
 	if err := json.Unmarshal(carry, &c); err != nil {
 		return nil, a.name.Unavailable("nothing is known of the connection of another instance", err)
 	}
-	w := newWire(a, from, rest)
+	w := newWire(ctx, a, from, rest)
 	server, err := w.Conn.Resume(c.Server, above)
 	if err == nil && (c.Session == "" || !w.admit(c.Session)) {
 		err = errors.New("it is no id of a session")

@@ -77,7 +77,7 @@ func (a *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 // initialize opens a connection to a legacy server. unknown reports whether the
 // server has said, with 404, that it does not know the method.
 func (a *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
-	w = newWire(a, from, rest)
+	w = newWire(ctx, a, from, rest)
 	w.server, err = conn.Handshake(ctx, w.Conn, from, a.o.Revision)
 	if err == nil {
 		err = w.opened(ctx)
@@ -98,7 +98,7 @@ var errUnlike = errors.New("no answer of a modern server")
 // the server seems to be none. undiscovered reports whether it has said so in
 // the one way in which a modern server could that lacks the method.
 func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
-	m = newStateless(a, from, rest)
+	m = newStateless(ctx, a, from, rest)
 	s, v, err := conn.Discover(ctx, m.Conn, from)
 	if err == nil {
 		err = m.doubts(v)
@@ -116,7 +116,7 @@ func (a *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 // list opens a connection to a server that knows neither server/discover nor
 // initialize (protocol.md C2.4).
 func (a *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
-	m := newStateless(a, from, rest)
+	m := newStateless(ctx, a, from, rest)
 	m.undiscovered = true
 	s, err := conn.DiscoverByListing(ctx, m.Conn, from)
 	switch {

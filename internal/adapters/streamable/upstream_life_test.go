@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/conn"
 	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 // bubble runs f with an adapter to a script in memory, where time is fake.
@@ -79,6 +80,41 @@ func TestUpstreamNoStandalone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// I-212: while a request waits for somebody who signs in, neither the time for the handshake
+// nor that of a call runs. Afterwards both do.
+func TestUpstreamStandsStill(t *testing.T) {
+	const signIn = time.Hour
+	s := &script{session: "s", post: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
+	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+		do := a.do
+		a.do = func(r *http.Request) (*http.Response, error) {
+			end := still.Stand(r.Context())
+			defer end()
+			if err := pause.For(r.Context(), signIn); err != nil {
+				return nil, err
+			}
+			end()
+			return do(r)
+		}
+		ctx, stop := still.WithTimeout(t.Context(), time.Minute, nil)
+		defer stop()
+		began := time.Now()
+		up, err := a.Open(ctx, adaptertest.Caller(""), rest)
+		if took := time.Since(began); err != nil || took < 2*signIn || took > 2*signIn+time.Second { // initialize, and that it is initialized
+			t.Fatalf("Open = %v after %v", err, took)
+		}
+		defer func() {
+			a.do = do
+			_ = up.Close(t.Context())
+		}()
+		began = time.Now()
+		o := adaptertest.Call(t.Context(), t, up, nil, ask)
+		if took := time.Since(began); !errors.Is(o.Err, bridge.ErrTimeout) || took != signIn+5*time.Minute {
+			t.Errorf("the call ended after %v with %v, want a time-out after %v", took, o.Err, signIn+5*time.Minute)
+		}
+	})
 }
 
 // misser is told when a connection ceases to hear.

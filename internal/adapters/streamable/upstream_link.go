@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 // link is what a connection is in either era: calls under way, each a POST of
@@ -35,11 +36,12 @@ type link struct {
 	hurry   context.CancelFunc
 }
 
-// init makes the link of a connection that sends by out.
-func (l *link) init(a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
+// init makes the link of a connection that sends by out. The limits that ctx is under stand
+// still while a request waits for a sign-in, and those of calls do.
+func (l *link) init(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
 	l.a, l.from, l.rest, l.calls = a, from, rest, map[int64]*exchange{}
-	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
+	l.ctx, l.stop = context.WithCancel(still.With(context.WithoutCancel(ctx), l.Stand))
 }
 
 // Server returns what the opening found out.

@@ -38,9 +38,9 @@ var (
 	_ conn.Sender     = (*stateless)(nil)
 )
 
-func newStateless(a *Upstream, from *bridge.Caller, rest bridge.Client) *stateless {
+func newStateless(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *stateless {
 	w := &stateless{}
-	w.init(a, from, rest, w)
+	w.init(ctx, a, from, rest, w)
 	return w
 }
 

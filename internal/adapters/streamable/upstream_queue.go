@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/adapters/upstream"
 	"github.com/mcp-bridge/bridge/internal/conn"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 // queue holds what has no answer: notifications, and answers to the server's
@@ -123,7 +124,7 @@ func (w *wire) carry() {
 func (w *wire) pass(n note) {
 	if n.about != nil {
 		defer n.about.stop()
-		within, cancel := context.WithTimeout(w.ctx, noteLimit)
+		within, cancel := still.WithTimeout(w.ctx, noteLimit, nil)
 		sent := n.about.sent(within)
 		cancel()
 		if !sent {
@@ -151,7 +152,7 @@ const noteLimit = 30 * time.Second
 // cannot have reached the server is tried again. The memory of the message is left
 // to the garbage collector: the transport may read it after the response has come.
 func (w *wire) confirm(ctx context.Context, m conn.Outgoing) error {
-	under, cancel := context.WithTimeout(w.ctx, noteLimit)
+	under, cancel := still.WithTimeout(w.ctx, noteLimit, nil)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	res, err := w.a.reach(under, w.a.do, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Line.B) }, func() bool { return true })

@@ -38,9 +38,9 @@ var (
 	_ conn.Sender     = (*wire)(nil)
 )
 
-func newWire(a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
+func newWire(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
 	w := &wire{greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
-	w.init(a, from, rest, w)
+	w.init(ctx, a, from, rest, w)
 	w.listening, w.stopListening = context.WithCancel(context.Background())
 	return w
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
 	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 	"github.com/mcp-bridge/bridge/internal/pause"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 const (
@@ -341,8 +342,10 @@ func (p *Person) told(err error) error {
 	return &oauth.Failure{Public: "there is no token for it", Err: err, SignIn: true}
 }
 
-// await waits for work to end, but not for longer than clients wait.
+// await waits for work to end, but not for longer than clients wait. Limits that are about the
+// server stand still: it has not got the request (I-212).
 func (p *Person) await(ctx context.Context, w *work) error {
+	defer still.Stand(ctx)()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {

@@ -26,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+	"github.com/mcp-bridge/bridge/internal/still"
 )
 
 // rig is a server, its authorization server, and a folder of logins.
@@ -292,6 +293,32 @@ func TestStepUp(t *testing.T) {
 	}
 	if n := r.opened.Load(); n != 3 {
 		t.Errorf("%d windows, want 3", n)
+	}
+}
+
+// I-212: while a request waits for the sign-in, the limits that it is under stand still: the
+// browser opens only then, and they count again with the token.
+func TestTimeStandsStill(t *testing.T) {
+	r := newRig(t)
+	standing, held := make(chan struct{}), 0
+	ctx := still.With(t.Context(), func() func() {
+		held++
+		close(standing)
+		return func() { held-- }
+	})
+	p := r.person(func(o *login.Options) {
+		o.Ask = func(address string) {
+			go func() {
+				<-standing
+				browse(r.t, address)
+			}()
+		}
+	})
+	if status, err := call(ctx, r.tools.URL, p); status != http.StatusOK || err != nil || held != 0 {
+		t.Fatalf("call = %d, %v, %d limits stand still", status, err, held)
+	}
+	if _, err := p.Token(ctx); err != nil || held != 0 { // there is nothing to wait for
+		t.Errorf("Token: %v, %d", err, held)
 	}
 }
 
