@@ -42,6 +42,9 @@ func (s *Server) follow() (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.keys.Follow(ctx) })
 	wg.Go(func() { s.keys.Run(ctx) })
+	if s.front != nil && s.instance != nil {
+		wg.Go(func() { s.front.Watch(ctx) })
+	}
 	return func() {
 		cancel()
 		wg.Wait()

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -267,6 +268,11 @@ func TestFrontRestart(t *testing.T) {
 			t.Errorf("the code, after a restart: %d %s", a.Code, a.Body)
 		}
 		r.s.Close(t.Context())
+		r = start(state) // the code was used twice, which has ended its login
+		if a := r.answer(from(peer, loopback, "GET", "/whoami", as(next.Get("access_token").Str)...)); a.Code != 401 {
+			t.Errorf("after another restart, the token of a login that has ended: %d %s", a.Code, a.Body)
+		}
+		r.s.Close(t.Context())
 	}
 	// What cannot be used is known at the start.
 	r := start(filepath.Join(key, "x"))
@@ -275,8 +281,8 @@ func TestFrontRestart(t *testing.T) {
 	}
 }
 
-// Two instances are one front: what begins at one of them ends at the other, and a code is
-// good once for both (S-045).
+// Two instances are one front: what begins at one of them ends at the other, a code is good
+// once for both (S-045), and a login that ends at one of them has ended at both.
 func TestClusterFront(t *testing.T) {
 	store := redistest.Start(t)
 	i := authtest.Serve(t)
@@ -312,6 +318,12 @@ func TestClusterFront(t *testing.T) {
 	}
 	if end := again(0, next.Get("refresh_token").Str); end.Get("error").Str != "invalid_grant" {
 		t.Errorf("what came of a code that was used twice: %s", end)
+	}
+	// The other instance hears of it soon.
+	for end := time.Now().Add(time.Minute); do(0, "GET", "/whoami", form, "", as(next.Get("access_token").Str)...).Code != 401; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("an access token counts at the other instance a minute after its login has ended")
+		}
 	}
 }
 

@@ -2,17 +2,16 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed swap.lua
-var swapScript string
-
-var swap = redis.NewScript(swapScript)
+var (
+	swap = script("swap")
+	end  = script("end")
+)
 
 // Values keeps values that must count only once for all instances. It seals nothing.
 type Values struct{ s *Store }
@@ -50,4 +49,40 @@ func (v Values) Swap(ctx context.Context, name string, old, value []byte, life t
 		return false, unavailable("put a value", err)
 	}
 	return done == 1, nil
+}
+
+// maxEnded is how many logins are noted that have ended.
+const maxEnded = 20_000
+
+func (v Values) ended() string { return v.s.o.Prefix + ":ended" }
+
+// End notes that a login has ended, for as long by the clock of Redis. Its id was made up
+// and says nothing.
+func (v Values) End(ctx context.Context, id string, life time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, valueWithin)
+	defer cancel()
+	return unavailable("note an end", end.Run(ctx, v.s.c, []string{v.ended()}, id, max(1, life.Milliseconds()), maxEnded).Err())
+}
+
+// Ended returns the logins that were noted since the call that has returned the mark, and the
+// next mark. Without one it is all that are noted still.
+func (v Values) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, valueWithin)
+	defer cancel()
+	from := "-"
+	if mark != "" {
+		from = "(" + mark
+	}
+	all, err := v.s.c.XRangeN(ctx, v.ended(), from, "+", maxEnded+maxEnded/10).Result() // it may have a few more
+	if err != nil {
+		return nil, "", unavailable("ask for ends", err)
+	}
+	next = mark
+	for _, one := range all {
+		next = one.ID
+		if id, ok := one.Values["i"].(string); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, next, nil
 }

@@ -2,6 +2,8 @@ package redis_test
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -81,6 +83,10 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s: %d of 40 at once have put their value", name, won.Load())
 		}
 	}
+	ends(t, "redis", true, a, b)
+	memory := front.NewMemory()
+	ends(t, "memory", true, memory, memory)
+	ends(t, "disk", false, kept, kept)
 	server.Kill()
 	if _, err := a.Get(ctx, "one"); err == nil {
 		t.Error("without Redis there is no error")
@@ -88,4 +94,48 @@ func TestValues(t *testing.T) {
 	if _, err := a.Swap(ctx, "one", nil, []byte("x"), time.Minute); err == nil {
 		t.Error("without Redis a value is put")
 	}
+	if err := a.End(ctx, "1", time.Minute); err == nil {
+		t.Error("without Redis an end is noted")
+	}
+	if _, _, err := a.Ended(ctx, ""); err == nil {
+		t.Error("without Redis it is known what has ended")
+	}
+}
+
+// ends plays that logins end at a, and b hears of them. Of a store that only one uses, it
+// does so at its start.
+func ends(t *testing.T, name string, shared bool, a, b front.Store) {
+	t.Helper()
+	ctx := t.Context()
+	end := func(id string, life time.Duration) {
+		t.Helper()
+		if err := a.End(ctx, id, life); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	ended := func(mark, want string) (next string) {
+		t.Helper()
+		ids, next, err := b.Ended(ctx, mark)
+		slices.Sort(ids)
+		if got := strings.Join(slices.Compact(ids), " "); err != nil || got != want {
+			t.Errorf("%s: since %q there are %q %v, want %q", name, mark, got, err, want)
+		}
+		return next
+	}
+	none := ended("", "")
+	end("1", time.Minute)
+	end("2", time.Minute)
+	end("2", time.Minute) // the answer was lost
+	two := ended("", "1 2")
+	if !shared {
+		ended(two, "")
+		return
+	}
+	ended(none, "1 2")
+	if next := ended(two, ""); next != two {
+		t.Errorf("%s: after nothing, the mark is %q, not %q", name, next, two)
+	}
+	end("3", time.Minute)
+	ended(two, "3")
+	ended("", "1 2 3")
 }

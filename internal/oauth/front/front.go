@@ -109,6 +109,7 @@ type Front struct {
 	docs   *documents
 
 	registering, fetching, signing, showing limiter
+	endings                                 endings
 
 	mu       sync.Mutex // guards the rest
 	provider *find.Issuer
@@ -445,10 +446,12 @@ func idOf(client string) string {
 
 // end has the tokens of a login end that were given out, or are shown, here.
 func (f *Front) end(id string) {
-	f.flag(id).Store(true)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended.Add(id, struct{}{})
+	if had, ok := f.flags.Peek(id); ok {
+		had.Store(true)
+	}
 }
 
 // flag returns what says whether a login has ended. That many others come does not make it

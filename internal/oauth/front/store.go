@@ -3,8 +3,10 @@ package front
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -22,6 +24,11 @@ type Store interface {
 	// have been lost. No old means that there must be none, and no value that there will be
 	// none.
 	Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error)
+	// End notes that a login has ended, for as long. More than once is as good as once.
+	End(ctx context.Context, id string, life time.Duration) error
+	// Ended returns the logins that End has noted since the call that has returned the mark,
+	// and the next mark. Without one it is all that are noted still.
+	Ended(ctx context.Context, mark string) (ids []string, next string, err error)
 }
 
 // maxKept is how many values Memory keeps of each kind. Of those beyond, the one goes that
@@ -37,8 +44,16 @@ func kindOf(key string) string {
 
 // Memory is a Store in the memory of this process.
 type Memory struct {
-	mu  sync.Mutex // guards all
-	all map[string]*simplelru.LRU[string, kept]
+	mu    sync.Mutex // guards the rest
+	all   map[string]*simplelru.LRU[string, kept]
+	ended []ending // the oldest first
+	gone  int      // how many were before these
+}
+
+// ending is a login that has ended, and how long that is noted.
+type ending struct {
+	id    string
+	until time.Time
 }
 
 type kept struct {
@@ -96,6 +111,31 @@ func (m *Memory) Swap(_ context.Context, key string, old, value []byte, life tim
 	return true, nil
 }
 
+// End implements Store.
+func (m *Memory) End(_ context.Context, id string, life time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for len(m.ended) >= maxEnded || len(m.ended) > 0 && !now.Before(m.ended[0].until) {
+		m.ended, m.gone = m.ended[1:], m.gone+1
+	}
+	m.ended = append(m.ended, ending{id, now.Add(life)})
+	return nil
+}
+
+// Ended implements Store. The mark is how many had ended.
+func (m *Memory) Ended(_ context.Context, mark string) (ids []string, next string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen, _ := strconv.Atoi(mark) // the empty one is none
+	for _, e := range m.ended[min(max(seen-m.gone, 0), len(m.ended)):] {
+		if time.Now().Before(e.until) {
+			ids = append(ids, e.id)
+		}
+	}
+	return ids, strconv.Itoa(m.gone + len(m.ended)), nil
+}
+
 const (
 	// tries is how often a value is put that must not be lost, until the store answers: for
 	// some 12 seconds, and as long as it takes to hear nothing from it.
@@ -113,4 +153,55 @@ func (f *Front) put(ctx context.Context, key string, old, value []byte, life tim
 		}
 		_ = pause.For(ctx, pause.Grown(firstTry, maxRetry, n)) // ctx does not end
 	}
+}
+
+// tell notes for others that a login has ended.
+func (f *Front) tell(ctx context.Context, id string) (err error) {
+	for n := 1; ; n++ {
+		if err = f.o.Store.End(ctx, id, endLife); err == nil || n >= twice {
+			return err
+		}
+		_ = pause.For(ctx, pause.Grown(firstTry, maxRetry, n)) // ctx does not end
+	}
+}
+
+// lookEvery is how soon the tokens of a login that has ended do so at other instances.
+const lookEvery = 2 * time.Second
+
+// endLife is how long it is noted that a login has ended: longer than its access tokens
+// count at an instance with a clock that is behind.
+const endLife = aloneLife + 10*time.Minute
+
+// endings is what is known of the logins that have ended elsewhere, or before this process
+// began.
+type endings struct {
+	known atomic.Bool // the store was asked
+	away  atomic.Bool // it did not answer the last time
+}
+
+// Watch hears of logins that end at other instances, until ctx ends: their access tokens
+// count here no more (I-110).
+func (f *Front) Watch(ctx context.Context) {
+	for mark := f.look(ctx, ""); pause.For(ctx, lookEvery) == nil; mark = f.look(ctx, mark) {
+	}
+}
+
+// look asks the store which logins have ended since the mark, and returns the next one.
+func (f *Front) look(ctx context.Context, mark string) (next string) {
+	ids, next, err := f.o.Store.Ended(ctx, mark)
+	if ctx.Err() != nil {
+		return mark
+	}
+	if err != nil {
+		if !f.endings.away.Swap(true) {
+			f.o.Log.Warn("the store of the front does not say which logins have ended elsewhere: their access tokens count until it does", "err", err)
+		}
+		return mark
+	}
+	for _, id := range ids {
+		f.end(id)
+	}
+	f.endings.away.Store(false)
+	f.endings.known.Store(true)
+	return next
 }

@@ -69,6 +69,13 @@ func (s *flaky) Swap(ctx context.Context, key string, old, value []byte, life ti
 	return false, s.failure
 }
 
+func (s *flaky) End(ctx context.Context, id string, life time.Duration) error {
+	if !s.now() {
+		return s.Memory.End(ctx, id, life)
+	}
+	return s.failure
+}
+
 // One answer of the store that is lost, whichever it is, ends no sign-in and no login: at the
 // worst the client has to come back.
 func TestLostAnswers(t *testing.T) {
@@ -314,6 +321,87 @@ func TestEnded(t *testing.T) {
 			t.Error("the token of a login that has ended counts again")
 		}
 	})
+}
+
+// A login that ends at one instance does so at the others within two seconds, also those that
+// nothing renews, and those that began later. Where the store does not say what has ended, it
+// counts once it does.
+func TestEndedElsewhere(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		store := &silent{Memory: NewMemory()}
+		fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+			r.p.noToken = alone
+			other := newRig(t, r.p, func(o *Options) { o.Store = store })
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				other.Watch(ctx)
+			}()
+			defer func() {
+				cancel()
+				<-done
+			}()
+			id, b := r.join(back), r.browser()
+			login := func() string {
+				access, _, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+				if fault != "" {
+					t.Fatal(fault)
+				}
+				if _, err := other.good(access, files); err != nil {
+					t.Fatal(err)
+				}
+				return access
+			}
+			end := func(access string) {
+				if a := r.do("POST", "/oauth/revoke", url.Values{"client_id": {id}, "token": {access}}); a.Code != 200 {
+					t.Fatalf("%d %s", a.Code, a.Body)
+				}
+			}
+			first, second, stays := login(), login(), login()
+			synctest.Wait()
+			end(first)
+			time.Sleep(lookEvery)
+			synctest.Wait()
+			if _, err := other.good(first, files); err == nil {
+				t.Error("the token of a login that has ended counts elsewhere")
+			}
+			store.silent.Store(true)
+			end(second)
+			time.Sleep(10 * lookEvery)
+			synctest.Wait()
+			if _, err := other.good(second, files); err != nil {
+				t.Errorf("nobody could know that it has ended: %v", err)
+			}
+			if n := strings.Count(other.log.String(), "does not say which logins have ended"); n != 1 {
+				t.Errorf("it is said %d times: %s", n, other.log)
+			}
+			store.silent.Store(false)
+			time.Sleep(lookEvery)
+			synctest.Wait()
+			later := newRig(t, r.p, func(o *Options) { o.Store = store })
+			for text, want := range map[string]bool{first: false, second: false, stays: true} {
+				for name, at := range map[string]*rig{"here": r, "elsewhere": other, "later": later} {
+					if _, err := at.good(text, files); (err == nil) != want {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// silent does not say what has ended.
+type silent struct {
+	*Memory
+	silent atomic.Bool
+}
+
+func (s *silent) Ended(ctx context.Context, mark string) ([]string, string, error) {
+	if s.silent.Load() {
+		return nil, "", errors.New("no route")
+	}
+	return s.Memory.Ended(ctx, mark)
 }
 
 // One site, or whoever calls from one address, takes two of the places for client documents.

@@ -213,9 +213,12 @@ func (f *Front) lost(err error) *fault {
 	return errStore
 }
 
-// revoke ends a login.
+// revoke ends a login: here at once, and at other instances when they look.
 func (f *Front) revoke(ctx context.Context, id string) *fault {
 	f.end(id)
+	if err := f.tell(ctx, id); err != nil {
+		return f.lost(err)
+	}
 	for {
 		raw, err := f.o.Store.Get(ctx, loginKey(id))
 		if err != nil {
@@ -420,6 +423,9 @@ func (f *Front) opened(claims gjson.Result) (said []byte, over *atomic.Bool, err
 	also, err := json.Marshal(map[string]any{"iss": f.o.Provider}) // the client and the scopes are not the provider's word
 	if err != nil {
 		return nil, nil, err
+	}
+	if !f.endings.known.Load() { // a login may have ended before this process began
+		f.look(context.Background(), "") // the store has a limit of its own
 	}
 	said = append(bytes.TrimSuffix(also, []byte("}")), ',')
 	return append(said, user[1:]...), f.flag(claims.Get("sid").Str), nil

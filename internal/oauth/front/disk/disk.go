@@ -155,6 +155,40 @@ func (d *Disk) Swap(_ context.Context, key string, old, value []byte, life time.
 	return done && err == nil, err
 }
 
+const endedKind = "ended"
+
+// End implements front.Store.
+func (d *Disk) End(ctx context.Context, id string, life time.Duration) error {
+	_, err := d.Swap(ctx, endedKind+":"+id, nil, []byte{1}, life)
+	return err
+}
+
+// Ended implements front.Store. There is only one who notes something, so it has something
+// to say after a start alone.
+func (d *Disk) Ended(_ context.Context, mark string) (ids []string, next string, err error) {
+	if mark != "" {
+		return nil, mark, nil
+	}
+	db, err := d.open()
+	if err != nil {
+		return nil, "", err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(endedKind))
+		if b == nil {
+			return nil
+		}
+		now := time.Now()
+		return b.ForEach(func(key, raw []byte) error {
+			if alive(raw, now) != nil {
+				ids = append(ids, strings.TrimPrefix(string(key), endedKind+":"))
+			}
+			return nil
+		})
+	})
+	return ids, "known", err
+}
+
 // room makes room for one more value: first of those that have ended, then of the one that
 // ends first, since nobody has used that for the longest time.
 func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {

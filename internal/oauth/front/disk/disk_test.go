@@ -44,6 +44,11 @@ func TestRestart(t *testing.T) {
 	put(t, d, "login:2", "", "two", time.Hour)
 	put(t, d, "login:2", "two", "", 0)
 	put(t, d, "code:1", "", "short", time.Nanosecond)
+	for id, life := range map[string]time.Duration{"long": time.Hour, "short": time.Nanosecond} {
+		if err := d.End(t.Context(), id, life); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +62,9 @@ func TestRestart(t *testing.T) {
 	defer d.Close()
 	if one, two, code := get(t, d, "login:1"), get(t, d, "login:2"), get(t, d, "code:1"); one != "one" || two != "" || code != "" {
 		t.Errorf("after a restart: %q %q %q", one, two, code)
+	}
+	if ids, _, err := d.Ended(t.Context(), ""); err != nil || len(ids) != 1 || ids[0] != "long" {
+		t.Errorf("after a restart, these have ended: %q %v", ids, err)
 	}
 }
 
