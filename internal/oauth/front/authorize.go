@@ -113,7 +113,7 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusBadRequest, "The program that has sent you here is not known: "+err.Error()+".")
 		return
 	}
-	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge"), At: time.Now().UnixMilli()}
+	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge")}
 	if !f.takes(c, q.Redirect) {
 		page(w, http.StatusBadRequest, "The program that has sent you here wants you to be sent to an address that is not one of its own.")
 		return
@@ -147,14 +147,19 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.Scopes = f.asked(get("scope"), standard)
-	if f.remembers(r, q) {
-		f.begin(w, r, q)
+	if f.remembers(r, q) && (q.ID == id || !isDocument(id)) { // otherwise the page could not name its document later
+		f.begin(w, r, q, false)
 		return
 	}
+	f.consent(w, r, q, id)
+}
+
+// consent asks the user of a browser for consent.
+func (f *Front) consent(w http.ResponseWriter, r *http.Request, q *request, client string) {
 	browser := cmp.Or(f.cookieOf(r, "consent"), rand.Text())
-	q.Browser = seal.Fingerprint(browser)
+	q.Browser, q.At = seal.Fingerprint(browser), time.Now().UnixMilli()
 	http.SetCookie(w, f.cookie("consent", browser, attemptLife))
-	f.question(w, q, id)
+	f.question(w, q, client)
 }
 
 // consented hears what the user has answered. Only the page of authorize in the same browser
@@ -184,8 +189,7 @@ func (f *Front) consented(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, q, "access_denied", "the user has not agreed")
 		return
 	}
-	f.remember(w, r, q)
-	f.begin(w, r, q)
+	f.begin(w, r, q, true)
 }
 
 const (
@@ -199,7 +203,7 @@ func (q *request) agreed() string {
 	return seal.Fingerprint(string(text))
 }
 
-// remembered returns what the user of a browser has agreed to and when, the oldest first.
+// remembered returns what the users of a browser have agreed to and when, the oldest first.
 func (f *Front) remembered(r *http.Request) (all []agreement) {
 	if f.o.Consent == ConsentRemember {
 		f.open("agreed", f.cookieOf(r, "agreed"), &all)
@@ -208,12 +212,14 @@ func (f *Front) remembered(r *http.Request) (all []agreement) {
 }
 
 type agreement struct {
-	To string `json:"a"`
-	At int64  `json:"t"`
+	To   string `json:"a"`
+	User string `json:"u"` // who has agreed: stands for the subject
+	At   int64  `json:"t"`
 }
 
-// remembers reports whether the user need not be asked: a program of this machine has opened
-// the page, and is called back there. No page must have led there: with one that a stranger
+// remembers reports whether the user need not be asked before it is known who it is: somebody
+// has agreed in this browser, a program of this machine has opened the page, and is called
+// back there. No page must have led there: with one that a stranger
 // has made, the user would sign a stranger's program in (I-105). Nor is it ever so for a site:
 // what a link in a mail opens looks as if a program had done it.
 func (f *Front) remembers(r *http.Request, q *request) bool {
@@ -222,13 +228,19 @@ func (f *Front) remembers(r *http.Request, q *request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "none" && k != web && slices.ContainsFunc(f.remembered(r), func(a agreement) bool { return a.To == to })
 }
 
-// remember keeps in the browser that the user has agreed.
-func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request) {
+// agrees reports whether it is remembered that this user has agreed (I-105).
+func (f *Front) agrees(r *http.Request, q *request, subject string) bool {
+	to, user := q.agreed(), seal.Fingerprint(subject)
+	return slices.ContainsFunc(f.remembered(r), func(a agreement) bool { return a.To == to && a.User == user })
+}
+
+// remember keeps in the browser that the user who has signed in there has agreed.
+func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request, subject string) {
 	if f.o.Consent != ConsentRemember {
 		return
 	}
-	one := agreement{q.agreed(), time.Now().UnixMilli()}
-	all := append(slices.DeleteFunc(f.remembered(r), func(had agreement) bool { return had.To == one.To }), one)
+	one := agreement{q.agreed(), seal.Fingerprint(subject), time.Now().UnixMilli()}
+	all := append(slices.DeleteFunc(f.remembered(r), func(had agreement) bool { return had.To == one.To && had.User == one.User }), one)
 	all = all[max(0, len(all)-maxAgreed):]
 	http.SetCookie(w, f.cookie("agreed", f.sealed("agreed", all), rememberFor))
 }
@@ -236,15 +248,16 @@ func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request) {
 // attempt is a sign-in that is under way: the state that the provider brings back.
 type attempt struct {
 	Request  request `json:"q"`
-	Slot     string  `json:"l"` // the name of the cookie
-	Browser  string  `json:"b"` // stands for what is in it
+	Asked    bool    `json:"k,omitempty"` // the user was asked, and has agreed; otherwise it is remembered of somebody
+	Slot     string  `json:"l"`           // the name of the cookie
+	Browser  string  `json:"b"`           // stands for what is in it
 	Verifier string  `json:"v"`
 	Nonce    string  `json:"n"`
 	At       int64   `json:"t"`
 }
 
 // begin sends the browser to the provider. The cookie binds the sign-in to it (I-106).
-func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request) {
+func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked bool) {
 	at, err := f.at(r.Context())
 	if err != nil {
 		f.refuse(w, q, "temporarily_unavailable", "the identity provider cannot be reached")
@@ -256,7 +269,7 @@ func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request) {
 		return
 	}
 	browser := rand.Text()
-	a := attempt{Request: *q, Slot: rand.Text()[:8], Browser: seal.Fingerprint(browser), Verifier: rand.Text() + rand.Text(), Nonce: rand.Text(), At: time.Now().UnixMilli()}
+	a := attempt{Request: *q, Asked: asked, Slot: rand.Text()[:8], Browser: seal.Fingerprint(browser), Verifier: rand.Text() + rand.Text(), Nonce: rand.Text(), At: time.Now().UnixMilli()}
 	a.Request.Browser = ""
 	challenge := sha256.Sum256([]byte(a.Verifier))
 	scopes := append([]string{"openid"}, f.o.Settings.Scopes...)
@@ -329,6 +342,10 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, q, "access_denied", "no rule of this server lets you in")
 		return
 	}
+	if !a.Asked && !f.agrees(r, q, l.Subject) { // who has agreed in this browser is somebody else
+		f.consent(w, r, q, q.ID)
+		return
+	}
 	if after := f.signing.take(l.Subject); after > 0 {
 		log.Warn("a user signs in too often", "issuer", f.o.Provider, "sub", l.Subject)
 		f.refuse(w, q, "temporarily_unavailable", "too many sign-ins of this user: try again later")
@@ -351,6 +368,9 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		log.Error("a code cannot be kept", "err", err)
 		f.refuse(w, q, "temporarily_unavailable", "the store of this server cannot be reached")
 		return
+	}
+	if a.Asked {
+		f.remember(w, r, q, l.Subject)
 	}
 	log.Info("a user has signed in", "issuer", f.o.Provider, "sub", l.Subject, "resource", q.Resource, "renewed", l.Refresh != "")
 	leave(w, f.address(q, url.Values{"code": {f.sealed("code", id)}}))

@@ -867,8 +867,11 @@ func TestRemembered(t *testing.T) {
 		const site = "https://app.example.com/callback"
 		id, other := r.join(back, site), r.join(back)
 		b := r.browser()
-		b.agree(ask(id, "redirect_uri", site))
-		b.signIn(ask(id))
+		agree := func(q url.Values) { // and sign in: only then it is known who has agreed
+			b.do("GET", r.p.signIn(t, b.agree(q).Header().Get("Location")).RequestURI(), nil)
+		}
+		agree(ask(id, "redirect_uri", site))
+		agree(ask(id))
 		for _, tc := range []struct {
 			name   string
 			b      *browser
@@ -893,16 +896,16 @@ func TestRemembered(t *testing.T) {
 			}
 		}
 		for i := range maxAgreed + 5 { // what is remembered is bounded
-			b.agree(ask(id, "redirect_uri", fmt.Sprintf("http://127.0.0.1:%d/callback", i+1)))
+			agree(ask(id, "redirect_uri", fmt.Sprintf("http://127.0.0.1:%d/callback", i+1)))
 		}
 		if n := len(b.cookieNamed("__Host-mcp-agreed")); n > 3000 {
 			t.Errorf("the cookie has %d bytes", n)
 		}
 		// That the user agrees to other things does not make what was agreed to before last longer.
 		early := ask(id, "redirect_uri", "http://127.0.0.1:7000/callback")
-		b.agree(early)
+		agree(early)
 		time.Sleep(time.Minute)
-		b.agree(ask(id))
+		agree(ask(id))
 		var all []agreement
 		if !r.open("agreed", b.cookieNamed("__Host-mcp-agreed"), &all) {
 			t.Fatal("the cookie cannot be read")
@@ -925,6 +928,77 @@ func TestRemembered(t *testing.T) {
 		b.signIn(ask(id))
 		if a := b.do("GET", "/authorize?"+ask(id).Encode(), nil, "Sec-Fetch-Site", "none"); a.Code != 200 || b.cookieNamed("__Host-mcp-agreed") != "" {
 			t.Errorf("with consent: ask it is not asked: %d", a.Code)
+		}
+	})
+}
+
+// I-105: what one user has agreed to, the bridge remembers of this user alone. Another one who
+// signs in at the same browser is asked, and gives nothing away before the answer.
+func TestRememberedUser(t *testing.T) {
+	fronted(t, func(o *Options) { o.Consent = ConsentRemember }, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		as := func(sub string) {
+			r.p.mu.Lock()
+			defer r.p.mu.Unlock()
+			r.p.claims = authtest.Claims{"sub": sub}
+		}
+		// open is a program that opens the page; the provider signs in who is there.
+		open := func() *httptest.ResponseRecorder {
+			t.Helper()
+			a := b.do("GET", "/authorize?"+ask(id).Encode(), nil, "Sec-Fetch-Site", "none")
+			if a.Code == 200 {
+				return a
+			}
+			return b.do("GET", r.p.signIn(t, a.Header().Get("Location")).RequestURI(), nil, "Sec-Fetch-Site", "cross-site")
+		}
+		answer := func(a *httptest.ResponseRecorder, what string) *httptest.ResponseRecorder {
+			t.Helper()
+			found := sealedRequest.FindStringSubmatch(a.Body.String())
+			if a.Code != 200 || found == nil || !strings.Contains(a.Body.String(), "Test client") {
+				t.Fatalf("the user is not asked: %d %v %s", a.Code, a.Header(), a.Body)
+			}
+			return b.do("POST", "/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {what}}, "Origin", root, "Sec-Fetch-Site", "same-origin")
+		}
+		subject := func(a *httptest.ResponseRecorder) string {
+			t.Helper()
+			u, err := url.Parse(a.Header().Get("Location"))
+			if err != nil || u.Query().Get("code") == "" || u.Query().Get("state") != "the state" {
+				t.Fatalf("there is no code: %d %v %s", a.Code, u, a.Body)
+			}
+			access, _, fault := r.tokens(form(id, u.Query().Get("code")))
+			if fault != "" {
+				t.Fatal(fault)
+			}
+			is, err := r.good(access, files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return is.Subject
+		}
+		as("ann")
+		b.signIn(ask(id))
+		if got := subject(open()); got != "ann" {
+			t.Errorf("the one who has agreed: %q", got)
+		}
+		as("bob")
+		u := answer(open(), "allow").Header().Get("Location")
+		if !strings.HasPrefix(u, provider) {
+			t.Fatalf("when another has agreed: %s", u)
+		}
+		if got := subject(b.do("GET", r.p.signIn(t, u).RequestURI(), nil)); got != "bob" {
+			t.Errorf("another who has agreed: %q", got)
+		}
+		for _, who := range []string{"bob", "ann"} {
+			as(who)
+			if got := subject(open()); got != who {
+				t.Errorf("%s, who has agreed before: %q", who, got)
+			}
+		}
+		as("eve")
+		for range 2 {
+			if u := answer(open(), "deny").Header().Get("Location"); !strings.Contains(u, "error=access_denied") {
+				t.Errorf("who does not agree: %s", u)
+			}
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (s *Settings) String() string {
 // Values of Settings.Consent.
 const (
 	ConsentAsk      = "ask"      // each time
-	ConsentRemember = "remember" // once for each client and browser, unless a page has led there
+	ConsentRemember = "remember" // once for each client, browser and user, unless a page has led there
 )
 
 // Redirects are those of clients that cannot do without a scheme of their own.
