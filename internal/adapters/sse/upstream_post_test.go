@@ -214,7 +214,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 		}
 		mu.Unlock()
 		began = time.Now()
-		o := adaptertest.Await(t, goCall(t.Context(), t, up, `{"then":"hang"}`))
+		o := <-goCall(t.Context(), t, up, `{"then":"hang"}`)
 		if took := time.Since(began); !errors.Is(o.Err, bridge.ErrTimeout) || took != signIn+time.Minute {
 			t.Errorf("the call ended after %v with %v", took, o.Err)
 		}

@@ -89,7 +89,11 @@ func TestUpstreamStandsStill(t *testing.T) {
 	s := &script{session: "s", post: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
 	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
 		do := a.do
+		var over atomic.Bool
 		a.do = func(r *http.Request) (*http.Response, error) {
+			if over.Load() {
+				return do(r)
+			}
 			end := still.Stand(r.Context())
 			defer end()
 			if err := pause.For(r.Context(), signIn); err != nil {
@@ -106,11 +110,11 @@ func TestUpstreamStandsStill(t *testing.T) {
 			t.Fatalf("Open = %v after %v", err, took)
 		}
 		defer func() {
-			a.do = do
+			over.Store(true)
 			_ = up.Close(t.Context())
 		}()
 		began = time.Now()
-		o := adaptertest.Call(t.Context(), t, up, nil, ask)
+		o := <-adaptertest.Go(t.Context(), t, up, nil, ask)
 		if took := time.Since(began); !errors.Is(o.Err, bridge.ErrTimeout) || took != signIn+5*time.Minute {
 			t.Errorf("the call ended after %v with %v, want a time-out after %v", took, o.Err, signIn+5*time.Minute)
 		}
