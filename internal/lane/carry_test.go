@@ -21,7 +21,7 @@ func (p portable) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	if _, err := p.server.Open(ctx, from, rest); err != nil {
 		return nil, err
 	}
-	return carried{conn{p.server}}, nil
+	return carried{conn{p.server, "{}"}}, nil
 }
 
 func (p portable) Resume(_ context.Context, _ *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
@@ -32,7 +32,7 @@ func (p portable) Resume(_ context.Context, _ *bridge.Caller, rest bridge.Client
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rest = rest
-	return carried{conn{p.server}}, nil
+	return carried{conn{p.server, "{}"}}, nil
 }
 
 type carried struct{ conn }

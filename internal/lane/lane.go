@@ -411,6 +411,9 @@ func (l *Lane) enter(ctx context.Context) (*conn, error) {
 			if ended(o.err); o.err != nil {
 				return nil, o.err
 			}
+			if ctx.Err() != nil { // by what became of the connection, perhaps
+				return nil, context.Cause(ctx)
+			}
 		case <-ctx.Done():
 			ended(context.Cause(ctx))
 			return nil, context.Cause(ctx)
@@ -495,11 +498,11 @@ func (l *Lane) open(o *opening) {
 	c, err := l.attempt()
 	l.mu.Lock()
 	l.opening, o.err = nil, err
-	before := l.server
 	var gone error
 	switch {
 	case errors.Is(err, bridge.ErrReplaced):
 		l.wg.Go(func() { l.retire(c) })
+		l.opening = &opening{done: make(chan struct{})} // until those are told who knew the server as it was
 	case err != nil:
 	case l.closed != nil:
 		o.err = l.closed
@@ -518,11 +521,11 @@ func (l *Lane) open(o *opening) {
 	if errors.Is(err, bridge.ErrReplaced) {
 		l.observer.Replaced()
 		l.client.Gone(err)
-		l.mu.Lock() // those who come from now on do not share this attempt, and know nothing of what was before
-		if l.server == before {
-			l.server = nil
-		}
+		l.mu.Lock() // those who have come meanwhile, and will come, know nothing of what was before
+		told := l.opening
+		l.server, l.opening = nil, nil
 		l.mu.Unlock()
+		close(told.done)
 	}
 	close(o.done)
 	if gone != nil {

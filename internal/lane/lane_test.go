@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -32,9 +33,10 @@ type server struct {
 	// opening, if not nil, is called before a connection is opened.
 	opening func(context.Context) error
 
-	mu   sync.Mutex // guards the rest
-	said []string
-	rest bridge.Client // of the newest connection
+	mu     sync.Mutex // guards the rest
+	said   []string
+	rest   bridge.Client // of the newest connection
+	offers string        // its capabilities; empty means none
 }
 
 func (s *server) note(what string) {
@@ -65,14 +67,17 @@ func (s *server) Open(ctx context.Context, _ *bridge.Caller, rest bridge.Client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.said, s.rest = append(s.said, "open"), rest
-	return conn{s}, nil
+	return conn{s, cmp.Or(s.offers, "{}")}, nil
 }
 
 // conn is a connection to the server.
-type conn struct{ s *server }
+type conn struct {
+	s      *server
+	offers string
+}
 
-func (conn) Server() *bridge.Greeting {
-	return &bridge.Greeting{Revision: "2025-11-25", Capabilities: []byte("{}")}
+func (c conn) Server() *bridge.Greeting {
+	return &bridge.Greeting{Revision: "2025-11-25", Capabilities: []byte(c.offers)}
 }
 func (c conn) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	c.s.note(r.Method)
@@ -137,6 +142,45 @@ func call(t *testing.T, l *lane.Lane, method, params string) error {
 	t.Helper()
 	_, err := l.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), From: l.Caller()})
 	return err
+}
+
+// told is the client of a lane that is told that its server is another one.
+type told struct {
+	bridge.Nobody
+	gone func()
+}
+
+func (c told) Gone(error) { c.gone() }
+
+// Who comes while others are told that the server came back as another one gets a connection
+// to that: clients begin again as soon as they are told, when not all of them are.
+func TestReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{offers: `{"logging":{}}`}
+		var l *lane.Lane
+		again := make(chan error, 1)
+		o := options(s)
+		o.Budget = lane.NewBudget("s", 9, limits.NewShares(9, 0), lane.NewTotal(9, limits.NewShares(9, 0)), func(string, bool) bool { return false })
+		l = lane.New(o, &bridge.Caller{}, lane.Ends{Observer: s, Client: told{gone: func() {
+			go func() { again <- call(t, l, "initialize", "{}") }()
+			time.Sleep(time.Second) // of the bubble: whatever they can do is done
+		}}})
+		if err := call(t, l, "initialize", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		s.rest.Gone(errors.New("it has died"))
+		s.offers = "{}"
+		if err := call(t, l, "x", "{}"); !errors.Is(err, bridge.ErrReplaced) {
+			t.Errorf("a call of one that knew the server as it was: %v", err)
+		}
+		if err := <-again; err != nil {
+			t.Errorf("who began again: %v", err)
+		}
+		if err := call(t, l, "x", "{}"); err != nil {
+			t.Errorf("the call after that: %v", err)
+		}
+		_ = l.Close(t.Context())
+	})
 }
 
 // What happens to a lane's connections its observer is told in that order, and before
