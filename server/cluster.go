@@ -163,8 +163,7 @@ func (i *instance) tag() string {
 
 // begin joins the cluster.
 func (i *instance) begin(ctx context.Context) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", i.c.Listen)
+	l, err := wire.Listen(ctx, i.c.Listen, i.c.Lease)
 	if err != nil {
 		return fmt.Errorf("cluster: listen on %s: %w (choose another address with cluster: listen:)", i.c.Listen, err)
 	}

@@ -60,6 +60,7 @@ type Peers struct {
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
+	dialer *net.Dialer
 	moves  *lru.Cache[string, string] // where sessions are that are not where their ids say
 	served chan struct{}              // closed when the listener has ended
 
@@ -74,9 +75,10 @@ type Peers struct {
 
 // link is how one instance is reached.
 type link struct {
-	http *http.Transport // by itself: a client of net/http adds a tenth to a short request
-	dead context.Context // ends when the instance is, and all connections with it
-	bury context.CancelFunc
+	dialer *net.Dialer
+	http   *http.Transport // by itself: a client of net/http adds a tenth to a short request
+	dead   context.Context // ends when the instance is, and all connections with it
+	bury   context.CancelFunc
 }
 
 // dial connects to the instance. A machine that has vanished ends no connection: they end
@@ -85,7 +87,7 @@ func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connect)
 	defer cancel()
 	defer context.AfterFunc(l.dead, cancel)()
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	c, err := l.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +117,7 @@ func New(o Options) (*Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peers{o: o, trust: t, links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
+	p := &Peers{o: o, trust: t, dialer: dialer(o.Lease), links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
 	p.leaving, p.leave = context.WithCancel(context.Background())
 	p.moves, _ = lru.New[string, string](moved) // only a size below 1 fails
 	p.http = &http.Server{
@@ -171,7 +173,7 @@ func (p *Peers) link(m cluster.Member) *link {
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{}
+	l := &link{dialer: p.dialer}
 	l.dead, l.bury = context.WithCancel(context.Background())
 	l.http = &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },

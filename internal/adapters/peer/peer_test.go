@@ -37,14 +37,21 @@ func (alone) Leave(context.Context, string) error           { return nil }
 // instance starts an instance that serves its peers with mcp, and returns it as a member.
 func instance(t *testing.T, id string, secrets []string, mcp func(server string, w http.ResponseWriter, r *http.Request)) (*Peers, cluster.Member) {
 	t.Helper()
-	p, err := New(Options{ID: id, Secrets: secrets, Lease: 6 * time.Second, Forward: func() []string { return []string{"X-Tenant", "Bridge-Principal"} }, Log: slog.New(slog.DiscardHandler), MCP: mcp, Messages: mcp})
+	return instanceAt(t, nil, id, 6*time.Second, secrets, mcp)
+}
+
+// instanceAt is instance at a listener, if it is not nil.
+func instanceAt(t *testing.T, l net.Listener, id string, lease time.Duration, secrets []string, mcp func(server string, w http.ResponseWriter, r *http.Request)) (*Peers, cluster.Member) {
+	t.Helper()
+	p, err := New(Options{ID: id, Secrets: secrets, Lease: lease, Forward: func() []string { return []string{"X-Tenant", "Bridge-Principal"} }, Log: slog.New(slog.DiscardHandler), MCP: mcp, Messages: mcp})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Join(cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: session.NewMemory(10).As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)}))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	p.Join(cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: session.NewMemory(10).As(id), Registry: alone{}, Peers: p, Lease: lease, Log: slog.New(slog.DiscardHandler)}))
+	if l == nil {
+		if l, err = Listen(t.Context(), "127.0.0.1:0", lease); err != nil {
+			t.Fatal(err)
+		}
 	}
 	go p.Listen(l)
 	t.Cleanup(func() {

@@ -1,0 +1,12 @@
+package peer
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// giveUp has a socket end when what it has sent is not acknowledged for so long.
+func giveUp(fd uintptr, after time.Duration) error {
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_RXT_CONNDROPTIME, int(after.Seconds()))
+}

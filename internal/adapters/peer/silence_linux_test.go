@@ -1,0 +1,104 @@
+package peer
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hearing is a listener whose connections can be made deaf.
+type hearing struct {
+	net.Listener
+	mu  sync.Mutex // guards all
+	all []*net.TCPConn
+}
+
+func (h *hearing) Accept() (net.Conn, error) {
+	c, err := h.Listener.Accept()
+	if err == nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.all = append(h.all, c.(*net.TCPConn))
+	}
+	return c, err
+}
+
+// deafen has the kernel drop all that comes over the connections that there are, as a network
+// does that has gone silent: nothing is acknowledged, and nothing is broken.
+func (h *hearing) deafen(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	for _, c := range h.all {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			continue // it has ended
+		}
+		if failed := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+		}); failed == nil && err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The network between two instances goes silent. A call that waits for its answer, and one
+// that comes after that over a connection that was kept, end within three leases and not with
+// the patience of the kernel (S-020); and so does what the first one has begun at its owner.
+func TestSilentNetwork(t *testing.T) {
+	const lease = time.Second
+	begun, ended := make(chan struct{}), make(chan struct{})
+	l, err := Listen(t.Context(), "127.0.0.1:0", lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ears := &hearing{Listener: l}
+	_, a := instanceAt(t, ears, "AAAAAAA", lease, []string{secret}, func(server string, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if server == "waits" {
+			close(begun)
+			<-r.Context().Done()
+			close(ended)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
+	b, _ := instanceAt(t, nil, "BBBBBBB", lease, []string{secret}, nil)
+	send := func(server string) string {
+		w := httptest.NewRecorder()
+		if how := b.forward(a, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)); how != answered {
+			t.Errorf("%s: not answered, but %v", server, how)
+		}
+		return w.Body.String()
+	}
+	answers := make(chan string, 2)
+	go func() { answers <- send("waits") }()
+	soon(t, "a call reaches its owner", begun)
+	send("quick") // over another connection, which is kept
+	ears.deafen(t)
+	go func() { answers <- send("quick") }()
+	for range 2 {
+		if got := soon(t, "a call has its answer", answers); !strings.Contains(got, `"upstream_lost"`) {
+			t.Errorf("answered %s", got)
+		}
+	}
+	soon(t, "the owner knows that its front has gone", ended)
+}
+
+// soon waits for something that takes a few seconds, and would take minutes.
+func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: not within a minute", what)
+	}
+	return v
+}
