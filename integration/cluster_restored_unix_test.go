@@ -1,0 +1,130 @@
+//go:build unix
+
+package integration
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/session"
+)
+
+// TestClusterRestored has Redis come back with a file that is older than what it had: since
+// then a session has begun, one has ended, and one has moved to another instance. The calls
+// that are made meanwhile succeed, and no session ends or moves (S-061); the one that has ended
+// does not come back (S-036). Then an instance is killed: what the store says of its session is
+// right again (S-030).
+func TestClusterRestored(t *testing.T) {
+	t.Parallel()
+	onlyWhole(t)
+	c := startLedger(t)
+	f := newFleet(t, c.servers())
+	for range 3 {
+		f.add()
+	}
+	p := f.instances
+	for _, i := range p {
+		f.sees(i, 3)
+	}
+	redis := f.store.Client()
+	defer redis.Close()
+	ctx := t.Context()
+	whatever := func(session.Record) bool { return true }
+	stays, ended, moved := f.begin(p[0].base), f.begin(p[0].base), f.begin(p[2].base)
+	for _, s := range []*legacyClient{stays, ended, moved} {
+		f.kept(s, whatever)
+		if how := c.call(f, ctx, s.session, p[1].base, p[0].base, work{Tag: "before " + s.session}); how != succeeded {
+			t.Fatal(how)
+		}
+	}
+	if err := redis.Set(ctx, "of the file", "1", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := redis.Save(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := redis.Del(ctx, "of the file").Err(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := f.begin(p[1].base)
+	if status := f.delete(ended, p[1].base); status != http.StatusNoContent {
+		t.Fatalf("DELETE = %d", status)
+	}
+	p[2].stop(t) // which gives its session away
+	if how := c.call(f, ctx, moved.session, p[1].base, p[0].base, work{Tag: "moved"}); how != succeeded {
+		t.Fatal(how)
+	}
+	f.instances = p[:2:2]
+	third := f.add()
+	for _, i := range f.instances {
+		f.sees(i, 3)
+	}
+	f.seesOnly(p[0], 3)
+	var crowds []*crowd
+	for _, s := range []*legacyClient{stays, fresh, moved} {
+		crowds = append(crowds, f.crowd(c, 2, s.session, third.base, p[1].base))
+	}
+	all := func(what string, more int32) {
+		t.Helper()
+		for _, g := range crowds {
+			g.goesOn(t, what, more)
+		}
+	}
+	all("begun", 3)
+	f.store.Kill()
+	all("without Redis", 3)
+	f.store.Run()
+	if n, ok := eventually(func() (int64, bool) {
+		n, err := redis.Exists(ctx, "of the file").Result()
+		return n, err == nil
+	}); !ok || n != 1 {
+		t.Fatal("Redis has not read its file")
+	}
+	all("Redis is back", 10)
+	if n, ok := eventually(func() (int64, bool) {
+		n, err := redis.Exists(ctx, "bridge:s:"+session.Key(ended.session)).Result()
+		return n, err == nil && n == 0
+	}); !ok {
+		t.Errorf("the session that has ended has %d records", n)
+	}
+	for _, i := range f.instances {
+		f.sees(i, 3)
+		if status, ok := eventually(func() (int, bool) { // for one lease it is 503
+			status := f.delete(ended, i.base)
+			return status, status != http.StatusServiceUnavailable
+		}); !ok || status != http.StatusNotFound {
+			t.Errorf("the session that has ended = %d", status)
+		}
+	}
+	for _, s := range []*legacyClient{stays, fresh, moved} {
+		f.kept(s, whatever)
+	}
+	for _, g := range crowds[1:] {
+		g.end(t, c)
+	}
+	p[0].cmd.Process.Kill()
+	killed := time.Now()
+	crowds[0].goesOn(t, "the owner is killed", 4)
+	if took := time.Since(killed); took > lease+time.Second+deadline/4 {
+		t.Errorf("the session went on after %v", took)
+	}
+	crowds[0].end(t, c, lost, turned)
+	<-p[0].exited
+}
+
+// delete ends a session at an instance, and returns the status.
+func (f *fleet) delete(c *legacyClient, base string) int {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(f.t.Context(), http.MethodDelete, base+f.server+"/mcp", nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Mcp-Session-Id", c.session)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
