@@ -53,6 +53,9 @@ const (
 	unreachedFor = 250 * time.Millisecond
 	// fullFor is the same for a line that is full, when an offer may be in it already.
 	fullFor = time.Second
+	// missingFor is how long an offer may be missing in its line before that is noticed:
+	// somebody has removed the line, or the store has evicted it.
+	missingFor = 5 * time.Second
 )
 
 // Wait offers an opening, and waits for the worker that takes it. most is how long the
@@ -68,13 +71,14 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, erro
 		one, cancel := context.WithTimeout(ctx, tries)
 		at, failed := f.queue.Add(one, server, Offer{id, f.id}, most)
 		cancel()
-		var retry <-chan time.Time // nil when the offer is surely in the line
+		var retry, look <-chan time.Time // one of them; look when the offer is surely in the line
 		switch full := errors.Is(failed, session.ErrFull); {
 		case failed == nil:
 			if entry != "" { // it may be there yet
 				f.remove(server, entry)
 			}
 			entry, err = at, nil
+			look = time.After(missingFor)
 		case full && first:
 			return f.leave(id, w, entry, session.ErrFull)
 		case full: // one that was added before, and lost or not, may be what fills it
@@ -85,18 +89,33 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, erro
 		default:
 			retry = time.After(unreachedFor)
 		}
-		select {
-		case t := <-w.handed:
-			if !first && entry != "" { // the worker may have taken one that was added before
-				f.remove(server, entry)
+		for missing := false; !missing; {
+			select {
+			case t := <-w.handed:
+				if !first && entry != "" { // the worker may have taken one that was added before
+					f.remove(server, entry)
+				}
+				return t, nil
+			case <-w.again:
+				missing = true
+			case <-retry:
+				missing = true
+			case <-look:
+				missing = f.missing(ctx, server, entry)
+				look = time.After(missingFor)
+			case <-ctx.Done():
+				return f.leave(id, w, entry, cmp.Or(err, context.Cause(ctx)))
 			}
-			return t, nil
-		case <-w.again:
-		case <-retry:
-		case <-ctx.Done():
-			return f.leave(id, w, entry, cmp.Or(err, context.Cause(ctx)))
 		}
 	}
+}
+
+// missing reports whether an offer is not in its line any more, as far as the store says.
+func (f *Front) missing(ctx context.Context, server, entry string) bool {
+	ctx, cancel := context.WithTimeout(ctx, tries)
+	defer cancel()
+	there, err := f.queue.Has(ctx, server, entry)
+	return err == nil && !there
 }
 
 // remove takes an offer back, so that no worker comes for nothing.

@@ -99,6 +99,13 @@ func (m *Memory) Back(_ context.Context, t Taken) error {
 	return nil
 }
 
+// Has implements Queue.
+func (m *Memory) Has(_ context.Context, server, name string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.lines[server], func(e *entry) bool { return e.Entry == name }), nil
+}
+
 // Done implements Queue.
 func (m *Memory) Done(_ context.Context, server, name string) error {
 	m.mu.Lock()

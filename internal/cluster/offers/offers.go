@@ -45,6 +45,8 @@ type Queue interface {
 	Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]Taken, error)
 	// Back gives an offer back that was taken: it is overdue at once.
 	Back(ctx context.Context, t Taken) error
+	// Has reports whether an offer is in the line of a server, taken or not.
+	Has(ctx context.Context, server, entry string) (bool, error)
 	// Done removes an offer from the line of a server.
 	Done(ctx context.Context, server, entry string) error
 	// Lengths returns how long the lines are, with what was taken and is not done.

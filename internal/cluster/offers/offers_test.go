@@ -471,6 +471,38 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// An offer that has vanished from its line, with the line or alone, is made again: nobody
+// else knows that it waits.
+func TestVanished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := offers.NewMemory()
+		f := fronts(q, "x")
+		got := make(chan error)
+		begun := time.Now()
+		go func() {
+			_, err := f["x"].Wait(t.Context(), "a", 10)
+			got <- err
+		}()
+		synctest.Wait()
+		taken, err := q.Take(t.Context(), []string{"a"}, 0)
+		if err == nil && len(taken) == 1 {
+			err = q.Done(t.Context(), "a", taken[0].Entry) // somebody has removed the line
+		}
+		if err != nil || length(t, q, "a") != 0 {
+			t.Fatal(taken, err)
+		}
+		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
+		if err := <-got; err != nil || time.Since(begun) > 10*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		w.Close()
+		f["x"].Close()
+		if n := length(t, q, "a"); n != 0 {
+			t.Errorf("%d offers are left", n)
+		}
+	})
+}
+
 // A line that is full of what waits in it already refuses none of that: offers that are
 // made again, or of which nobody knows whether they came.
 func TestFullOfItsOwn(t *testing.T) {

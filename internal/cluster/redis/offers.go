@@ -156,7 +156,8 @@ func (q *Offers) opened(ctx context.Context, server string, entries []redis.XMes
 	return all
 }
 
-// heal removes lines that somebody else has made useless: the fronts offer anew.
+// heal removes lines that somebody else has made useless: fronts soon find that their offers
+// are missing, and offer anew.
 func (q *Offers) heal(ctx context.Context, err error, keys ...string) {
 	said := err.Error()
 	if !strings.Contains(said, "WRONGTYPE") && !strings.Contains(said, "last possible ID") {
@@ -179,6 +180,17 @@ func (q *Offers) Back(ctx context.Context, t offers.Taken) error {
 		return unavailable("give an offer back", err)
 	}
 	return nil
+}
+
+// Has implements offers.Queue.
+func (q *Offers) Has(ctx context.Context, server, entry string) (bool, error) {
+	key := q.line(server)
+	found, err := q.s.c.XRange(ctx, key, entry, entry).Result()
+	if err != nil {
+		q.heal(ctx, err, key)
+		return false, unavailable("look for an offer", err)
+	}
+	return len(found) > 0, nil
 }
 
 // Done implements offers.Queue.

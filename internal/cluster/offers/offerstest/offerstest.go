@@ -117,6 +117,28 @@ func Run(t *testing.T, open func(t *testing.T) offers.Queue) {
 		}
 		is(t, "taken", take(t, q, long, "a"), "a 2")
 	})
+	t.Run("there until it is done", func(t *testing.T) {
+		q := open(t)
+		entries := add(t, q, "a", "1", "2")
+		has := func(server, entry string) bool {
+			t.Helper()
+			there, err := q.Has(t.Context(), server, entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return there
+		}
+		take(t, q, long, "a")
+		if !has("a", entries[0]) || !has("a", entries[1]) || has("b", entries[0]) {
+			t.Error("what was taken, or what was not, is missing, or it is in another line")
+		}
+		if err := q.Done(t.Context(), "a", entries[0]); err != nil {
+			t.Fatal(err)
+		}
+		if has("a", entries[0]) || !has("a", entries[1]) {
+			t.Error("what is done is there, or what is not done is missing")
+		}
+	})
 	t.Run("not done, others get it", func(t *testing.T) {
 		q, ctx := open(t), t.Context()
 		add(t, q, "a", "1", "2")
