@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +31,8 @@ func BenchmarkCluster(b *testing.B) {
 		{"alone", dialStreamable},
 		{"owner", func(tb testing.TB) caller { c, _ := dialSeveral(tb); return c }},
 		{"hop", func(tb testing.TB) caller { _, c := dialSeveral(tb); return c }},
-		{"bare", func(tb testing.TB) caller { return dialPlain(tb, false) }},
-		{"bareHop", func(tb testing.TB) caller { return dialPlain(tb, true) }},
+		{"bare", func(tb testing.TB) caller { return dialPlain(tb, nothing) }},
+		{"bareHop", func(tb testing.TB) caller { return dialPlain(tb, bareHop) }},
 	}
 	for _, size := range []struct {
 		name  string
@@ -70,8 +72,18 @@ func dialSeveral(tb testing.TB) (owner, other caller) {
 	return c, &streamable{wire: dial(tb, b), headers: c.headers}
 }
 
-// dialPlain calls a handler that answers what it gets.
-func dialPlain(tb testing.TB, hop bool) caller {
+// What stands before the handler that dialPlain calls.
+type between int
+
+const (
+	nothing      between = iota
+	bareHop              // the least that net/http can do: it reads the body, sends it on, reads the answer, and writes that
+	reverseProxy         // what any hop has to do: headers travel, whoever goes away takes the request back, and answers are passed on as they come
+)
+
+// dialPlain calls a handler that answers what it gets, by way of another server that
+// speaks to it over mutual TLS, or of none.
+func dialPlain(tb testing.TB, way between) caller {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -80,14 +92,28 @@ func dialPlain(tb testing.TB, hop bool) caller {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	})
-	if hop {
-		far := httptest.NewUnstartedServer(handler)
+	if way != nothing {
+		var there http.Handler = handler
+		if way == reverseProxy {
+			there = sized{handler}
+		}
+		far := httptest.NewUnstartedServer(there)
 		far.TLS = &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert}
 		far.StartTLS()
 		tb.Cleanup(far.Close)
 		client := far.Client()
 		client.Transport.(*http.Transport).TLSClientConfig.Certificates = far.TLS.Certificates
+		to, err := url.Parse(far.URL)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		proxy := &httputil.ReverseProxy{Transport: client.Transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 		handler = func(w http.ResponseWriter, r *http.Request) {
+			if way == reverseProxy {
+				w.Header().Del("Content-Length") // it is in the answer
+				proxy.ServeHTTP(w, r)
+				return
+			}
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
 				tb.Error(err)

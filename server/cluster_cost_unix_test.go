@@ -70,8 +70,9 @@ func since(b *testing.B, before time.Duration) time.Duration { return worked(b) 
 func micros(d time.Duration) float64 { return float64(d) / 1000 }
 
 // BenchmarkHop measures what it costs that a call comes by way of another instance, beside
-// a hop between two bare servers of net/http with mutual TLS, in the same run: processor
-// time of all, and time. Each is the least of the rounds.
+// a hop between two bare servers of net/http with mutual TLS, and beside one by a reverse proxy
+// of the standard library, in the same run: processor time of all, and time. Each is the
+// least of the rounds.
 func BenchmarkHop(b *testing.B) {
 	for _, size := range []struct {
 		name         string
@@ -89,12 +90,14 @@ func BenchmarkHop(b *testing.B) {
 				}}
 			}
 			owner, other := dialSeveral(b)
-			ways := []*way{over("owner", owner), over("hop", other), over("bare", dialPlain(b, false)), over("bareHop", dialPlain(b, true))}
+			ways := []*way{over("owner", owner), over("hop", other), over("bare", dialPlain(b, nothing)), over("bareHop", dialPlain(b, bareHop)), over("proxy", dialPlain(b, reverseProxy))}
 			turns(b, size.batch, ways)
-			ours, bare := ways[1].cpu-ways[0].cpu, ways[3].cpu-ways[2].cpu
+			ours, bare, proxy := ways[1].cpu-ways[0].cpu, ways[3].cpu-ways[2].cpu, ways[4].cpu-ways[2].cpu
 			b.ReportMetric(micros(ours), "cpu-us/hop")
 			b.ReportMetric(micros(bare), "cpu-us/bare-hop")
+			b.ReportMetric(micros(proxy), "cpu-us/proxy-hop")
 			b.ReportMetric(float64(ours)/float64(bare), "x-cpu")
+			b.ReportMetric(float64(ours)/float64(proxy), "x-cpu-of-proxy")
 			b.ReportMetric(micros(ways[1].took-ways[0].took), "us/hop")
 			b.ReportMetric(micros(ways[3].took-ways[2].took), "us/bare-hop")
 		})

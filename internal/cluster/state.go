@@ -120,6 +120,9 @@ func (n *Node) Ready() bool { return (n.sure() || n.isFrozen()) && n.barred.Load
 // Await waits until requests of the session may begin, for half a second at most. The
 // error is ErrUnavailable. An empty key is that of no session in particular.
 func (n *Node) Await(ctx context.Context, key string) error {
+	if n.Ready() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, tries)
 	defer cancel()
 	if !n.sure() && !n.isFrozen() {
