@@ -133,9 +133,14 @@ type Config struct {
 	// sorted by line.
 	Warnings []string `yaml:"-"`
 
-	off     []string          `yaml:"-"` // servers that the file has switched off
-	secrets map[string]string `yaml:"-"` // values from the environment, with the references to show instead
-	files   map[string]string `yaml:"-"` // what is in the files that servers' settings are made of, by path; see Digest
+	// Flags are those of the command line that have set something in the place of the file,
+	// by the keys. Only a program can set it. Default: none.
+	Flags map[string]string `yaml:"-"`
+
+	off     []string                     `yaml:"-"` // servers that the file has switched off
+	secrets map[string]string            `yaml:"-"` // values from the environment, with the references to show instead
+	origins map[string]map[string]Origin `yaml:"-"` // where keys of servers are, by their names, and of the file under none
+	files   map[string]string            `yaml:"-"` // what is in the files that servers' settings are made of, by path; see Digest
 }
 
 // Server is one server of the file. Exactly one of its pointer fields is set:

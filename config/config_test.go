@@ -175,7 +175,7 @@ func TestParseDefaults(t *testing.T) {
 		want := Default()
 		server := DefaultServer("a", test.share)
 		server.Stdio = &stdio.Config{Command: "x"}
-		want.Servers = []Server{server}
+		want.Servers, want.origins = []Server{server}, c.origins
 		if !reflect.DeepEqual(*c, want) {
 			t.Errorf("Parse with share %s = %+v, want %+v", test.share, *c, want)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
-	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
@@ -32,27 +31,30 @@ var referenceTables = []struct {
 	{"## Keys of the file", Default()},
 	{"## Keys of a server", DefaultServer("", "")},
 	// The adapter keeps its own defaults; zero stands for them.
-	{"### stdio: ", stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second}},
-	{"### http and sse: ", httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second}},
+	{"### stdio: ", standardOf[stdio.Config]()},
+	{"### http and sse: ", standardOf[httpclient.Config]()},
 	{"### oauth of a server: ", oauth.Settings{}},
 	{"### client: ", oauth.Client{}},
-	{"### rest: ", rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second}},
+	{"### rest: ", standardOf[rest.Config]()},
 	{"### tools, prompts and resources: ", filterKeys{}},
 	{"### scopes: ", Scopes{}},
 	{"### tls: ", TLS{}},
-	{"### oauth: ", OAuth{ClockSkew: token.DefaultSkew}},
-	{"### introspection: ", Introspection{Cache: token.DefaultCache}},
+	{"### oauth: ", standardOf[OAuth]()},
+	{"### introspection: ", standardOf[Introspection]()},
 	{"### front: ", Front{}},
 	{"### access: ", Access{}},
 	{"### access_log: ", AccessLog{}},
 	{"### cluster: ", Default().Cluster},
 	// The core keeps its own defaults too.
-	{"### per_principal: ", limits.PerPrincipal{Sessions: 1000, Calls: 512}},
-	{"### cache: ", cache.Options{Stale: time.Hour, Bytes: 16 << 20}},
-	{"### breaker: ", breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second}},
-	{"### limits: ", limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second}},
-	{"### retry: ", retry.Options{Attempts: 2}},
+	{"### per_principal: ", standardOf[limits.PerPrincipal]()},
+	{"### cache: ", standardOf[cache.Options]()},
+	{"### breaker: ", standardOf[breaker.Options]()},
+	{"### limits: ", standardOf[limits.Options]()},
+	{"### retry: ", standardOf[retry.Options]()},
 }
+
+// standardOf returns the defaults that zero stands for.
+func standardOf[T any]() T { return standards[reflect.TypeFor[T]()].Interface().(T) }
 
 // A row of a table of the reference.
 type row struct{ standard, meaning string }

@@ -121,6 +121,10 @@ func (d *decoder) config(root ast.Node) *Config {
 	} else if set && !top.Marks["servers"].Bad && len(c.Servers) == 0 {
 		d.Fault(top.Marks["servers"].Line, "servers is empty: name at least one, %s", example)
 	}
+	c.origins = map[string]map[string]Origin{"": originsOf(top)}
+	for i, sec := range d.sections {
+		c.origins[c.Servers[i].Name] = originsOf(sec)
+	}
 	if c.Open() && !top.Marks["listen"].Bad {
 		d.Warn(top.Marks["listen"].Line, "listens beyond loopback without access rules: anyone who reaches it could use every server, so it is not served without --insecure: add access:, or listen on 127.0.0.1")
 	}

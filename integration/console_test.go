@@ -20,6 +20,7 @@ var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	browser := need(t, "chromium")
+	need(t, "curl")
 	folder := t.TempDir()
 	servers := fmt.Sprintf(`session_idle: 31m
 reload: off

@@ -35,6 +35,7 @@ func (s *Server) Reloads(r *reload.Reloader) {
 			return r.Reload()
 		}},
 		admin.Route{Method: "GET", Path: "config", Right: admin.Act, Do: func(*admin.Call) (any, error) { return admin.ShowConfig(r) }},
+		admin.Route{Method: "GET", Path: "config/values", Right: admin.Act, Do: func(c *admin.Call) (any, error) { return admin.ShowValues(c, s.c(), r.Status().Pending) }},
 	)
 }
 
@@ -49,6 +50,7 @@ func (s *Server) newAPI() *admin.API {
 			return s.actions.Me(c, s.keys != nil, s.c().Console == config.ConsolePayloads, Version())
 		}},
 		admin.Route{Method: "GET", Path: "status", Right: admin.Own, Do: s.showStatus},
+		admin.Route{Method: "GET", Path: "metrics", Right: admin.Own, Do: s.showMetrics},
 		admin.Route{Method: "GET", Path: "servers/{name}", Right: admin.Own, Do: s.showServer},
 		admin.Route{Method: "POST", Path: "drain", Right: admin.Act, Do: s.drain(true)},
 		admin.Route{Method: "POST", Path: "resume", Right: admin.Act, Do: s.drain(false)},

@@ -87,6 +87,23 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 	return changes{&overview{&part, o.Process}, removed}
 }
 
+// showMetrics has the metrics for who does not read the text of Prometheus.
+func (s *Server) showMetrics(c *admin.Call) (any, error) {
+	sees := s.sees(&c.Caller)
+	of := sees.of
+	if sees.all {
+		of = nil
+	}
+	if one := c.Query.Get("server"); one != "" {
+		if !sees.of(one) || s.now.Load().reached[one] == nil {
+			return nil, admin.NotFound("server of that name")
+		}
+		of = func(server string) bool { return server == one }
+	}
+	all, err := s.metrics.Values(c.Query.Get("name"), of)
+	return map[string]any{"metrics": all}, err
+}
+
 // sees returns how much the caller may see of how servers fare.
 func (s *Server) sees(c *admin.Caller) sight {
 	if c.Look {
@@ -118,7 +135,7 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 		return out, nil
 	}
 	if _, _, of, _ := s.b.Operated(name); of != nil {
-		out.Connections = of.List(conns.Usage())
+		out.Connections = of.List(conns.Usage(), c.Act)
 	}
 	if s.reloader != nil {
 		if text, err := admin.FileText(s.reloader); err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/observe/conns"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
 )
 
@@ -467,7 +468,7 @@ func TestAdminStop(t *testing.T) {
 		x := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
 		synctest.Wait()
 		_, _, of, _ := r.s.b.Operated("one")
-		all := of.List(nil)
+		all := of.List(nil, false)
 		if len(all) != 1 || all[0].Calls != 1 || all[0].Client != "c 1" {
 			t.Fatalf("%+v", all)
 		}
@@ -481,8 +482,64 @@ func TestAdminStop(t *testing.T) {
 		if code, body := r.as(devKey, "/one/mcp", id, call("2", "echo")); code != 200 || !strings.Contains(body, "result") {
 			t.Errorf("the session: %d %s", code, body)
 		}
-		if now := of.List(nil); len(now) != 1 || now[0].ID == all[0].ID {
+		if now := of.List(nil, false); len(now) != 1 || now[0].ID == all[0].ID {
 			t.Errorf("connections: %+v", now)
+		}
+	})
+}
+
+// Connections that no call uses are closed at an operator's word, and others stay. The next call
+// opens another one, and what a client subscribes to is opened again at once.
+func TestAdminStopIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		var ids []string
+		for range 3 {
+			code, id := r.as(devKey, "/one/mcp", "", initialize)
+			if code != 200 {
+				t.Fatal(code)
+			}
+			if code, body := r.as(devKey, "/one/mcp", id, call("1", "echo")); code != 200 {
+				t.Fatal(body)
+			}
+			ids = append(ids, id)
+		}
+		busy := r.Do("POST", "/one/mcp", call("2", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", ids[0])
+		if code, body := r.as(devKey, "/one/mcp", ids[1], `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"a:"}}`); code != 200 || !strings.Contains(body, "result") {
+			t.Fatal(code, body)
+		}
+		synctest.Wait()
+		_, _, of, _ := r.s.b.Operated("one")
+		was := of.List(nil, false)
+		w := r.ask("POST", "/ui/api/v1/servers/one/connections/stop", "{}", "X-API-Key", opsKey)
+		if w.Code != 200 || !strings.Contains(w.Body.String(), `"stopped": 2`) {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		synctest.Wait()
+		now := of.List(nil, false)
+		if len(was) != 3 || len(now) != 2 || now[0].ID != was[0].ID || now[0].Calls != 1 || slices.ContainsFunc(was, func(s conns.Status) bool { return s.ID == now[1].ID }) {
+			t.Errorf("before %+v, after %+v", was, now)
+		}
+		if code, body := r.as(devKey, "/one/mcp", ids[2], call("4", "echo")); code != 200 || !strings.Contains(body, "result") {
+			t.Errorf("a session whose connection was closed: %d %s", code, body)
+		}
+		if n := len(of.List(nil, false)); n != 3 {
+			t.Errorf("%d connections, want 3", n)
+		}
+		r.f.Answer(`{"content":[]}`)
+		if a := busy.Wait(); !strings.Contains(a.Body(), "result") {
+			t.Errorf("the call under way: %s", a.Body())
+		}
+		if w := r.ask("POST", "/ui/api/v1/servers/two/connections/stop", "{}", "X-API-Key", opsKey); w.Code != 200 || !strings.Contains(w.Body.String(), `"stopped": 0`) {
+			t.Errorf("a server without connections: %d %s", w.Code, w.Body)
+		}
+		for _, no := range []struct {
+			path, body, key string
+			want            int
+		}{{"none", "{}", opsKey, 404}, {"one", `{"all":true}`, opsKey, 400}, {"one", "{}", sinKey, 403}} {
+			if w := r.ask("POST", "/ui/api/v1/servers/"+no.path+"/connections/stop", no.body, "X-API-Key", no.key); w.Code != no.want {
+				t.Errorf("%+v: %d %s", no, w.Code, w.Body)
+			}
 		}
 	})
 }

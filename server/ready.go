@@ -62,10 +62,11 @@ type state struct {
 	Revision string `json:"revision,omitempty"`
 	Sessions int    `json:"sessions"`
 	Calls    int    `json:"calls"`
-	// P50 and P95 are the times, in milliseconds, within which the server has answered half
-	// of the last calls, and 95 of 100; not there unless somebody looks at calls.
+	// P50, P95 and P99 are the times, in milliseconds, within which the server has answered
+	// half of the last calls, 95 and 99 of 100; not there unless somebody looks at calls.
 	P50 *float64 `json:"p50_ms,omitempty"`
 	P95 *float64 `json:"p95_ms,omitempty"`
+	P99 *float64 `json:"p99_ms,omitempty"`
 	// RSS and CPU are how much memory its child processes use, and how much processor time
 	// they have had, if that was asked for.
 	RSS         int64  `json:"rss_bytes,omitempty"`
@@ -175,8 +176,8 @@ func (s *Server) state(st *gateway.Status) state {
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections
 	}
-	if p50, p95, ok := s.calls.Times(st.Name); ok {
-		row.P50, row.P95 = &p50, &p95
+	if t, ok := s.calls.Times(st.Name); ok {
+		row.P50, row.P95, row.P99 = &t.P50, &t.P95, &t.P99
 	}
 	if c := st.Cache; c.Entries > 0 {
 		row.Cache = &kept{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}

@@ -60,6 +60,8 @@ default is bridge.yaml.`,
 				if c.Listen, err = listen.Over(c.Listen); err != nil {
 					return nil, err
 				}
+				c.Flags = map[string]string{"listen": listen.Given()}
+				c.LogLevel, c.Flags["log_level"] = l.Over(c.LogLevel)
 				return c, refuseOpen(c, insecure, "add access: to the configuration")
 			}
 			log, err := l.Logger(stderr)

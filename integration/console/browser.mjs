@@ -5,6 +5,7 @@
 // Each step is a line of output, "ok NAME" or "not ok NAME: why". A step waits for what is to be seen, never
 // for time to pass.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -340,7 +341,7 @@ await step('how long calls take, and what processes use', async () => {
   await button('call').click();
   await verdict('ok', 'timed');
   await go('#/servers/legacy');
-  await page.locator('dl.facts', { hasText: /p50 \/ p95\s*[\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
+  await page.locator('dl.facts', { hasText: /p50 \/ p95 \/ p99\s*[\d.]+ m?s \/ [\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
   await go('#/overview');
   await page.getByRole('row', { name: /legacy/ }).getByText(/[\d.]+ m?s \/ [\d.]+ m?s/).waitFor();
   const other = await open(context);
@@ -348,6 +349,23 @@ await step('how long calls take, and what processes use', async () => {
   await other.locator('section.item').waitFor();
   await go('#/servers/legacy');
   if (process.platform === 'linux') await page.getByRole('region', { name: 'connections' }).getByText(/^[\d.]+ MB$/).first().waitFor();
+  await other.close();
+});
+
+await step('what a process has said last, and another one in its place', async () => {
+  const other = await open(context);
+  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
+  await other.locator('section.item').waitFor();
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict').waitFor();
+  await go('#/servers/odd');
+  const connections = page.getByRole('region', { name: 'connections' });
+  await connections.getByText('scribbled on stderr').first().waitFor();
+  await button('restart idle connections').click();
+  await see(/^[1-9]\d* closed$/);
+  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.locator('.verdict', { hasText: 'ok' }).waitFor();
+  await connections.getByText('scribbled on stderr').first().waitFor();
   await other.close();
 });
 
@@ -420,6 +438,40 @@ await step('a call is saved in the browser, and found again', async () => {
   await page.getByText('1 saved calls').waitFor();
   await button('remove erase <b>it</b>').click();
   await page.getByText('0 saved calls').waitFor();
+});
+
+await step('headers and _meta of the user, and the same by curl', async () => {
+  for (const [revision, id] of [['2026-07-28', 'modern'], ['2025-11-25', 'legacy']]) {
+    await item(id, 'tools', 'text', revision);
+    const headers = page.getByLabel('headers, one in a line');
+    if (!(await headers.isVisible())) await page.getByText('headers of your own').click();
+    await headers.fill('Cookie: a=b');
+    await headers.blur();
+    await see('▲ The page or the browser sets Cookie: leave it out.');
+    await page.locator('section.item').evaluate((e) => { e.dataset.former = 'yes'; });
+    await headers.fill(`X-Mine: it's ${id}`);
+    await headers.blur();
+    await see('1 headers of your own');
+    await page.locator('section.item:not([data-former])').waitFor(); // it is another client
+    await field('message').fill(`it's "${id}" $HOME`);
+    await page.getByText('_meta', { exact: true }).click();
+    await page.getByLabel('_meta, as JSON').fill('{"example.com/own": ');
+    await see('▲ This is no JSON yet.');
+    assert.ok(await button('call').isDisabled());
+    await page.getByLabel('_meta, as JSON').fill('{"example.com/own": "mine"}');
+    const sent = page.waitForRequest((r) => r.method() === 'POST' && /tools\/call/.test(r.postData() ?? ''));
+    await button('call').click();
+    await verdict('ok', `it's "${id}" $HOME`);
+    const request = await sent;
+    assert.equal((await request.allHeaders())['x-mine'], `it's ${id}`);
+    assert.equal(JSON.parse(request.postData() ?? '').params._meta['example.com/own'], 'mine');
+    await page.getByText('the same in a terminal').click();
+    const command = await page.locator('pre.curl').textContent();
+    assert.match(command ?? '', /-H 'X-Mine: it'\\''s/);
+    const said = execFileSync('sh', ['-c', command ?? ''], { encoding: 'utf8', timeout: patience });
+    assert.match(said, /"result"/);
+    assert.ok(said.includes(JSON.stringify(`it's "${id}" $HOME`).slice(1, -1)), said);
+  }
 });
 
 await step('traffic', async () => {
@@ -503,10 +555,17 @@ await step('configuration', async () => {
   };
   const text = fs.readFileSync(o.file, 'utf8');
   write(text.replace('session_idle: 31m', 'session_idle: 32m'));
+  const settings = page.getByRole('region', { name: 'settings' });
+  await settings.getByRole('row', { name: /^session_idle 31m0s line 1$/ }).waitFor();
+  await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
   await button('look again').click();
-  await page.getByRole('row', { name: /session_idle/ }).waitFor();
+  await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
   await button('reload now').click();
   await see(/^reloaded, with 1 changes/);
+  await settings.getByRole('row', { name: /^session_idle 32m0s line 1$/ }).waitFor();
+  await page.getByLabel('settings of').selectOption('odd');
+  await settings.getByRole('row', { name: /^stdio\.args 1 entry line \d+$/ }).waitFor();
+  await settings.getByRole('row', { name: /^breaker\.failures 5 default$/ }).waitFor();
   write(`${text}\nnonsense: true\n`);
   meant.push(/status of 422/);
   await button('look again').click();

@@ -33,6 +33,7 @@ func (o *Operator) Routes() []Route {
 		{Method: "GET", Path: "calls", Right: Own, Do: o.showCalls},
 		{Method: "GET", Path: "calls/{id}", Right: Own, Do: o.showCall},
 		{Method: "GET", Path: "log", Right: Act, Do: o.showLog},
+		{Method: "POST", Path: "arguments", Right: Look, Do: o.checkArguments},
 		{Method: "POST", Path: "calls/{id}/cancel", Right: Own, Do: o.cancelCall},
 		{Method: "POST", Path: "sessions/{id}/end", Right: Own, Do: o.endSession},
 		{Method: "POST", Path: "servers/{name}/breaker", Right: Act, Do: o.forceBreaker},
@@ -40,6 +41,7 @@ func (o *Operator) Routes() []Route {
 		{Method: "POST", Path: "servers/{name}/probe", Right: Act, Do: o.probe},
 		{Method: "POST", Path: "servers/{name}/drain", Right: Act, Do: o.drain},
 		{Method: "POST", Path: "servers/{name}/resume", Right: Act, Do: o.resume},
+		{Method: "POST", Path: "servers/{name}/connections/stop", Right: Act, Do: o.stopIdle},
 		{Method: "POST", Path: "servers/{name}/connections/{id}/stop", Right: Act, Do: o.stopConnection},
 	}
 }
@@ -183,6 +185,18 @@ func (o *Operator) stopConnection(c *Call) (any, error) {
 		return nil, NotFound("connection of that id")
 	}
 	return struct{}{}, nil
+}
+
+// stopIdle closes the connections that no call uses, so that the next call opens another one.
+func (o *Operator) stopIdle(c *Call) (any, error) {
+	if err := Empty(c); err != nil {
+		return nil, err
+	}
+	_, _, of, _ := o.Bridge.Operated(c.Var("name"))
+	if of == nil {
+		return nil, NotFound("server of that name")
+	}
+	return map[string]int{"stopped": of.StopIdle()}, nil
 }
 
 // How long an operator's decision about a circuit breaker counts.

@@ -32,6 +32,7 @@ type server struct {
 	fails atomic.Bool // to open
 	// opening, if not nil, is called before a connection is opened.
 	opening func(context.Context) error
+	held    chan struct{} // until it is closed, calls of that method wait
 
 	mu     sync.Mutex // guards the rest
 	said   []string
@@ -81,6 +82,9 @@ func (c conn) Server() *bridge.Greeting {
 }
 func (c conn) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	c.s.note(r.Method)
+	if r.Method == "held" {
+		<-c.s.held
+	}
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 func (conn) Notify(context.Context, *bridge.Request) error { return nil }
@@ -266,6 +270,55 @@ func TestKeep(t *testing.T) {
 		}
 		if err := call(t, l, "x", "{}"); err != nil || !slices.Contains(s.take(), "Reopened") {
 			t.Errorf("a call after that: %v", err)
+		}
+	})
+}
+
+// heldGate notes the connections that it sees.
+type heldGate struct {
+	gate
+	all *[]lane.Conn
+}
+
+func (g heldGate) Opening(context.Context, *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+	return func(c lane.Conn, up bridge.Upstream, _ error) bridge.Upstream {
+		*g.all = append(*g.all, c)
+		return up
+	}, nil
+}
+
+// A connection without calls can be told that it is of no use any more; one with calls stays.
+func TestGoneIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		var all []lane.Conn
+		l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s, Gate: heldGate{gate{s}, &all}})
+		defer l.Close(t.Context())
+		why := &bridge.Error{Kind: bridge.ErrUnsent, Public: "somebody wants another one"}
+		if err := call(t, l, "x", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		s.held = make(chan struct{})
+		done := make(chan error)
+		go func() { done <- call(t, l, "held", "{}") }()
+		synctest.Wait()
+		if all[0].GoneIdle(why) || l.State() != lane.Open {
+			t.Errorf("a connection with a call is closed: state %d", l.State())
+		}
+		close(s.held)
+		if err := <-done; err != nil {
+			t.Errorf("the call: %v", err)
+		}
+		s.take()
+		if !all[0].GoneIdle(why) || all[0].GoneIdle(why) {
+			t.Error("a connection without calls can be closed once")
+		}
+		if got := s.take(); !slices.Equal(got, []string{"Closed", "close"}) {
+			t.Errorf("it was %q", got)
+		}
+		began := time.Now()
+		if err := call(t, l, "x", "{}"); err != nil || time.Since(began) > 2*time.Second || len(all) != 2 || all[0].GoneIdle(why) {
+			t.Errorf("the next call: %v after %v, over connection %d", err, time.Since(began), len(all))
 		}
 	})
 }

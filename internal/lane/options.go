@@ -129,6 +129,9 @@ type Conn interface {
 	Asked() int64
 	// Gone says that the connection is of no use any more.
 	Gone(err error)
+	// GoneIdle is Gone if no call is under way, and none can begin in between. It reports
+	// whether that is so.
+	GoneIdle(err error) bool
 }
 
 // ungated is a Gate that is always open.

@@ -264,17 +264,29 @@ func (l *Lane) holdOn() {
 }
 
 // Gone notes that the connection has ended. The next call opens another one.
-func (c *conn) Gone(err error) {
+func (c *conn) Gone(err error) { c.leaves(err, false) }
+
+// GoneIdle implements Conn.
+func (c *conn) GoneIdle(err error) bool { return c.leaves(err, true) }
+
+// leaves notes that the connection has ended; with idle, only if it is open and no call is
+// under way.
+func (c *conn) leaves(err error, idle bool) bool {
 	l := c.l
 	l.mu.Lock()
+	if idle && (l.conn != c || l.active > 0) {
+		l.mu.Unlock()
+		return false
+	}
 	c.gone = err
 	if l.conn != c {
 		l.mu.Unlock()
-		return // not open yet, or not ours any more: open and retire see to it
+		return false // not open yet, or not ours any more: open and retire see to it
 	}
 	l.conn = nil // so it is not closed: Close takes the connection
 	l.carried(nil)
 	l.lose(c)
 	l.mu.Unlock()
 	l.mourn(err)
+	return true
 }

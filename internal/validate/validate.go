@@ -131,6 +131,13 @@ func (c *Cache) Verify(schema, args []byte) error {
 	return err
 }
 
+// VerifyNamed is Verify, but arguments that the schema does not name are wrong even if it
+// does not say so.
+func (c *Cache) VerifyNamed(schema, args []byte) error {
+	_, err := c.check(schema, args, true, false)
+	return err
+}
+
 func (c *Cache) check(schema, args []byte, closed, mend bool) ([]byte, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = []byte("{}")

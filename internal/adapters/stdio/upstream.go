@@ -208,6 +208,10 @@ func (u *child) Close(ctx context.Context) error {
 // Pid returns the id of the child process, for operators.
 func (u *child) Pid() int { return u.p.Pid() }
 
+// LastLines returns what the child process has written last to its standard error, for
+// operators.
+func (u *child) LastLines() string { return u.tail.String() }
+
 // lastWords waits until the output of a child that has ended by itself is read:
 // it may have answered calls before. The reader does not wait for long.
 func (u *child) lastWords(ctx context.Context) {

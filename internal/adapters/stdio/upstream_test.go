@@ -322,6 +322,11 @@ func TestStderr(t *testing.T) {
 	up := adaptertest.Open(t, adapter(t, "server", upstream.Options{Log: log.logger()}), rest)
 	call(t, up, `{"log":"ERROR: it burns\r\n\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}\n`+strings.Repeat("x", 1<<20)+`\nunfinished"}`).Result(t)
 	eventually(t, "the long line is logged", func() bool { return strings.Contains(log.String(), "xxx") })
+	said := func() string { return up.(interface{ LastLines() string }).LastLines() }
+	eventually(t, "operators see it", func() bool { return strings.Contains(said(), "xxx") })
+	if got := said(); !strings.HasPrefix(got, "ERROR: it burns\n{") || len(got) > tailLines*(tailWidth+4) {
+		t.Errorf("operators see %.200q of %d bytes", got, len(got))
+	}
 	if err := up.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -334,8 +339,8 @@ func TestStderr(t *testing.T) {
 	if strings.Contains(got, strings.Repeat("x", maxLogLine+1)) || strings.Contains(got, "text=\"\"") {
 		t.Error("a long line was not cut, or an empty one was logged")
 	}
-	if said := rest.Said(); len(said) > 0 {
-		t.Errorf("stderr was taken for stdout: %q", said)
+	if out := rest.Said(); len(out) > 0 {
+		t.Errorf("stderr was taken for stdout: %q", out)
 	}
 }
 

@@ -33,6 +33,8 @@ type Conn interface {
 	Load() int
 	// Gone says that the connection is of no use any more.
 	Gone(err error)
+	// GoneIdle is Gone if no call is under way. It reports whether that is so.
+	GoneIdle(err error) bool
 }
 
 // New returns the connections to the server of that name, of which none is open.
@@ -47,6 +49,7 @@ type connection struct {
 	conn   Conn
 	id     uint64
 	pid    int
+	said   func() string // the last lines on standard error; nil where there are none
 	from   *bridge.Caller
 	kind   string
 	opened time.Time
@@ -59,6 +62,9 @@ func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.C
 	one := &connection{Upstream: guarded, c: c, conn: conn, from: from, kind: kind, opened: time.Now()}
 	if p, ok := up.(interface{ Pid() int }); ok {
 		one.pid = p.Pid()
+	}
+	if p, ok := up.(interface{ LastLines() string }); ok {
+		one.said = p.LastLines
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,6 +102,8 @@ type Status struct {
 	// have started and seen end; likewise.
 	CPU   int64 `json:"cpu_ms,omitempty"`
 	Calls int   `json:"calls"` // under way
+	// Stderr are the last lines that the child process has written to its standard error.
+	Stderr string `json:"stderr,omitempty"`
 }
 
 // Use is what a group of processes uses.
@@ -116,8 +124,9 @@ func (c *Connections) Use(used Used) (sum Use) {
 	return sum
 }
 
-// List returns the connections that are open, the oldest first.
-func (c *Connections) List(used Used) []Status {
+// List returns the connections that are open, the oldest first. said has it say what their
+// child processes have written to standard error.
+func (c *Connections) List(used Used, said bool) []Status {
 	rows := []Status{}
 	for _, o := range c.all() {
 		row := Status{
@@ -126,6 +135,9 @@ func (c *Connections) List(used Used) []Status {
 		}
 		if s := o.Server(); s != nil {
 			row.Revision = s.Revision
+		}
+		if said && o.said != nil {
+			row.Stderr = o.said()
 		}
 		rows = append(rows, row)
 	}
@@ -152,6 +164,18 @@ func (c *Connections) Stop(id string) bool {
 	}
 	o.conn.Gone(&bridge.Error{Server: c.server, Kind: bridge.ErrLost, Public: "an operator has closed its connection; whether the server acted on the request is unknown"})
 	return true
+}
+
+// StopIdle ends the connections that have no call under way, likewise, and returns how many
+// these were. A call that begins meanwhile is not lost: either its connection stays, or it
+// opens another one.
+func (c *Connections) StopIdle() (stopped int) {
+	for _, o := range c.all() {
+		if o.conn.GoneIdle(&bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Public: "an operator has closed its connection, which no call was using"}) {
+			stopped++
+		}
+	}
+	return stopped
 }
 
 // Client returns what a client calls itself, for logs and operators.

@@ -22,6 +22,17 @@ func (l *Listen) Add(f *pflag.FlagSet, instead string) {
 	f.StringVar(&l.Port, "port", "", "port of that address; 0 picks a free one")
 }
 
+// Given returns the flags that were given, for people; empty for none.
+func (l *Listen) Given() string {
+	var all []string
+	for _, f := range [][2]string{{l.Address, "--listen"}, {l.Host, "--host"}, {l.Port, "--port"}} {
+		if f[0] != "" {
+			all = append(all, f[1])
+		}
+	}
+	return strings.Join(all, " ")
+}
+
 // Over returns the address to serve on, where it would be address without the
 // flags. It is written as in a file: see config.Address.
 func (l *Listen) Over(address string) (string, error) {

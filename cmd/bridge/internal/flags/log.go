@@ -28,6 +28,15 @@ func (l *Log) Follow(level string) {
 	}
 }
 
+// Over returns the level that counts where a configuration file has that one, and the flag
+// that has set it; empty for none.
+func (l *Log) Over(level string) (counts, flag string) {
+	if l.given() {
+		return l.Level, "--log-level"
+	}
+	return level, ""
+}
+
 // Add adds the flags to a command and to those below it.
 func (l *Log) Add(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&l.Level, "log-level", "info", "debug, info, warn or error")

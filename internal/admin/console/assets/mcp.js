@@ -261,28 +261,34 @@ export class Client {
     return answer;
   }
 
+  /**
+   * A request as it is sent: what it says, and the headers that say parts of it too.
+   * @param {any} id @param {string} method @param {any} params @param {CallOptions} [options]
+   */
+  written(id, method, params, options = {}) {
+    /** @type {any} */
+    const message = { jsonrpc: '2.0', id, method, params: { ...params } };
+    if (options.progress) message.params._meta = { ...params._meta, progressToken: id };
+    /** @type {Record<string, string>} */
+    const headers = {};
+    if (!this.modern) return { message, headers };
+    message.params._meta = {
+      ...message.params._meta, [`${meta}protocolVersion`]: this.revision,
+      [`${meta}clientCapabilities`]: this.o.capabilities, [`${meta}clientInfo`]: this.#info(),
+    };
+    const level = options.level ?? this.level;
+    if (level) message.params._meta[`${meta}logLevel`] = level;
+    Object.assign(headers, options.headers, { 'Mcp-Method': method });
+    const name = method === 'resources/read' ? params.uri : method.startsWith('tasks/') ? params.taskId : ['tools/call', 'prompts/get'].includes(method) ? params.name : undefined;
+    if (name !== undefined) headers['Mcp-Name'] = headerValue(name);
+    return { message, headers };
+  }
+
   /** @param {string} method @param {any} params @param {CallOptions} options */
   async #once(method, params, options) {
     const id = ++this.last;
-    /** @type {any} */
-    const message = { jsonrpc: '2.0', id, method, params: { ...params } };
-    if (options.progress) {
-      this.progress.set(id, options.progress);
-      message.params._meta = { ...params._meta, progressToken: id };
-    }
-    /** @type {Record<string, string>} */
-    let headers = { ...options.headers };
-    if (this.modern) {
-      message.params._meta = {
-        ...message.params._meta, [`${meta}protocolVersion`]: this.revision,
-        [`${meta}clientCapabilities`]: this.o.capabilities, [`${meta}clientInfo`]: this.#info(),
-      };
-      const level = options.level ?? this.level;
-      if (level) message.params._meta[`${meta}logLevel`] = level;
-      headers['Mcp-Method'] = method;
-      const name = method === 'resources/read' ? params.uri : method.startsWith('tasks/') ? params.taskId : ['tools/call', 'prompts/get'].includes(method) ? params.name : undefined;
-      if (name !== undefined) headers['Mcp-Name'] = headerValue(name);
-    } else headers = {};
+    if (options.progress) this.progress.set(id, options.progress);
+    const { message, headers } = this.written(id, method, params, options);
     const stop = new AbortController();
     const abort = () => {
       if (!this.modern && method !== 'initialize' && !this.closed.signal.aborted) {

@@ -124,11 +124,13 @@ export function download(name, parts) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
+/** Where clients reach a server. @param {string} server * is all as one */
+export const endpoint = (server) => `${root.replace(/ui\/$/, '')}${server === '*' ? '' : `${encodeURIComponent(server)}/`}mcp`;
+
 /** A call for a terminal. @param {string} server * is all as one @param {string} tool @param {string} args JSON */
 export function command(server, tool, args) {
   const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
-  const base = root.replace(/ui\/$/, '');
-  return `mcp-bridge call ${quote(server === '*' ? `${base}mcp` : `${base}${encodeURIComponent(server)}/mcp`)} ${quote(tool)} --json ${quote(args)}`;
+  return `mcp-bridge call ${quote(endpoint(server))} ${quote(tool)} --json ${quote(args)}`;
 }
 
 /** A chart of the last values. @param {string} name @param {number[]} values */

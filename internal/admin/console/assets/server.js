@@ -58,15 +58,16 @@ class ServerPage extends Page {
       <p><a class="button" href=${to('try', name)}>Try its tools</a> <a class="button" href=${`${to('calls')}?filter=server:${part(name)}`}>Calls</a> ${this.store.me?.look ? html`<a class="button" href=${`${to('traffic')}?filter=server:${part(name)}`}>Traffic</a>` : ''}</p>
       <dl class="facts">
         ${fact('speaks', `${speaks(s)}${s.era ? ` (${s.era})` : ''}`)}
-        ${fact('calls under way', s.calls)}${fact('p50 / p95', s.p50_ms === undefined ? undefined : times(s))}${fact('waiting', s.queued)}${fact('waiting for their client', s.parked_calls)}
+        ${fact('calls under way', s.calls)}${fact('p50 / p95 / p99', s.p50_ms === undefined ? undefined : `${times(s)} / ${duration(s.p99_ms)}`)}${fact('waiting', s.queued)}${fact('waiting for their client', s.parked_calls)}
         ${fact('sessions', s.sessions)}${fact('connections', s.connections)}${fact('restarts', s.restarts || undefined)}
         ${fact('circuit breaker', breaker(s))}${fact('opened', s.circuit_breaker_opened ? `${s.circuit_breaker_opened} times` : undefined)}
         ${fact('cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}, ${s.cache.hits} hits, ${s.cache.misses} misses`)}
         ${fact('drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
         ${fact('last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
       </dl>
-      ${connections ? html`<h2>Connections</h2>${connections.length ? table('connections', ['id', 'process', 'for', 'client', 'revision', 'open', 'memory', 'CPU time', 'calls', ''], connections.map((/** @type {any} */ c) => html`<tr key=${c.id}>
+      ${connections ? html`<h2>Connections</h2>${connections.length ? table('connections', ['id', 'process', 'for', 'client', 'revision', 'open', 'memory', 'CPU time', 'calls', ...(this.store.me?.act ? ['last on stderr'] : []), ''], connections.map((/** @type {any} */ c) => html`<tr key=${c.id}>
         <td>${c.id}</td><td>${c.pid ?? '–'}</td><td>${c.for} ${c.principal ?? ''}</td><td>${c.client ?? '–'}</td><td>${c.revision ?? '–'}</td><td>${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
+        ${this.store.me?.act ? html`<td>${c.stderr ? lastLines(c.stderr) : ''}</td>` : ''}
         <td>${this.store.can('servers/{}/connections/{}/stop') ? html`<act-button .label=${'stop'} .path=${`servers/${part(name)}/connections/${part(c.id)}/stop`} .confirm=${'Stop this connection? Its calls end without an answer.'} @acted=${() => this.#ask()}></act-button>` : ''}</td>
       </tr>`)) : html`<p>There is none.</p>`}` : ''}
       ${settings ? html`<h2>Settings</h2><long-text .text=${settings}></long-text>` : ''}`];
@@ -93,11 +94,18 @@ class ServerPage extends Page {
         forced !== 'closed' ? html`<act-button key="closed" .label=${'close the breaker'} .path=${`${path}/breaker`} .body=${{ state: 'closed' }} @acted=${again}></act-button>` : '',
       ] : ''}
       ${can('servers/{}/lists/forget') ? html`<act-button .label=${'forget its lists'} .path=${`${path}/lists/forget`} .done=${(/** @type {any} */ a) => `${a.forgotten} forgotten`} @acted=${again}></act-button>` : ''}
+      ${can('servers/{}/connections/stop') ? html`<act-button .label=${'restart idle connections'} .path=${`${path}/connections/stop`} .confirm=${`Close the connections to ${name} that no call uses? What they keep for their sessions is lost; the next call opens others.`} .done=${(/** @type {any} */ a) => `${a.stopped} closed`} @acted=${again}></act-button>` : ''}
       ${can('servers/{}/drain') ? (s.drained
         ? html`<act-button key="resume" .label=${'take calls again'} .path=${`${path}/resume`} @acted=${again}></act-button>`
         : html`<act-button key="drain" .label=${'take no new calls'} .path=${`${path}/drain`} .confirm=${`Take no new calls for ${name}? Those under way finish.`} @acted=${again}></act-button>`) : ''}
     </div>`;
   }
+}
+
+/** The last line, and those before it. @param {string} text */
+function lastLines(text) {
+  const last = text.slice(text.lastIndexOf('\n') + 1);
+  return last === text ? html`<code class="cut" title=${text}>${text}</code>` : html`<details><summary><code class="cut">${last}</code></summary><pre tabindex="0">${text}</pre></details>`;
 }
 
 /** @param {any} a */

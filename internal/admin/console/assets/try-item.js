@@ -1,9 +1,10 @@
 // One tool, prompt, resource or template in Try: its form, the call, and what came of it.
 import { dialog, sure } from './ask.js';
+import { curl, metaOf } from './curl.js';
 import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
 import { paramHeaders } from './mcp.js';
-import { address, command, copy, fault } from './parts.js';
+import { address, command, copy, endpoint, fault } from './parts.js';
 import { save } from './saved.js';
 import { fieldOf, initial, problems } from './schema-form.js';
 import { expand, variables } from './uri-template.js';
@@ -27,6 +28,8 @@ class TryItem extends View {
   #value = undefined;
   /** The text of the JSON view; undefined while the form is shown. @type {string|undefined} */
   #text = undefined;
+  /** What the user adds to _meta, as text. */
+  #meta = '';
   #strict = false;
   /** @type {AbortController|undefined} */
   #running = undefined;
@@ -75,10 +78,17 @@ class TryItem extends View {
 
   /** What is sent, and by which method. @returns {[string, any]} */
   #request() {
+    const [method, params] = this.#bare();
+    const _meta = metaOf(this.#meta);
+    return [method, _meta ? { ...params, _meta } : params];
+  }
+
+  /** @returns {[string, any]} */
+  #bare() {
     const e = this.entry;
     if (this.kind === 'tools') return ['tools/call', { name: e.name, arguments: this.#value, ...(this.#tasks() === 'required' || this.#asTask ? { task: { ttl: 3600000 } } : {}) }];
     if (this.kind === 'prompts') return ['prompts/get', { name: e.name, arguments: this.#value }];
-    return ['resources/read', { uri: this.kind === 'templates' ? expand(e.uriTemplate, this.#value) : e.uri }];
+    return ['resources/read', { uri: this.kind === 'templates' ? expand(e.uriTemplate, texts(this.#value)) : e.uri }];
   }
 
   /** Whether the tool can be called as a task: required, optional, or nothing. In the modern era the server decides. */
@@ -103,8 +113,18 @@ class TryItem extends View {
     this.page.update();
   }
 
+  /** What is wrong with _meta; empty if it can be sent. */
+  #wrongMeta() {
+    try {
+      metaOf(this.#meta);
+      return '';
+    } catch (e) {
+      return /** @type {Error} */ (e).message;
+    }
+  }
+
   async #call() {
-    if (this.#running) return;
+    if (this.#running || this.#wrongMeta()) return;
     if (this.#text !== undefined && !this.#taken(this.#text)) return;
     const wrong = problems(fieldOf(this.#schema), this.#value);
     if (wrong.some((p) => p.message !== 'is needed' || this.kind === 'templates')) { this.#strict = true; this.update(); return; }
@@ -170,6 +190,7 @@ class TryItem extends View {
     const a = e.annotations ?? {};
     const said = [a.readOnlyHint ? 'reads only' : a.destructiveHint ? '! destructive' : '', a.idempotentHint ? 'may be repeated' : '', a.openWorldHint === false ? 'closed world' : '', e.mimeType ?? ''].filter(Boolean).join(' · ');
     const wrongText = this.#text === undefined || this.#taken(this.#text) ? '' : 'This is no JSON yet.';
+    const wrongMeta = this.#wrongMeta();
     const completes = this.kind === 'prompts' || this.kind === 'templates' ? (/** @type {string} */ n, /** @type {string} */ t) => this.#complete(n, t) : undefined;
     this.completes ??= completes;
     return html`<section class="item" aria-label=${e.name} @keydown=${(/** @type {any} */ k) => { if (k.key === 'Enter' && (k.ctrlKey || k.metaKey)) { k.preventDefault(); this.#call(); } }}>
@@ -185,8 +206,9 @@ class TryItem extends View {
         ? html`<schema-form .schema=${this.#schema} .value=${this.#value} .strict=${this.#strict} .complete=${this.completes} @changed=${(/** @type {any} */ c) => { this.#value = c.detail; this.update(); }}></schema-form>`
         : html`<div class="field"><label for="arguments">arguments</label><textarea id="arguments" rows="8" spellcheck="false" .value=${this.#text} @input=${(/** @type {any} */ i) => { this.#text = i.target.value; this.update(); }}></textarea>${wrongText ? html`<p class="wrong">▲ ${wrongText}</p>` : ''}</div>`}`}
       ${this.kind === 'templates' ? html`<p>reads <code>${expand(e.uriTemplate, texts(this.#value))}</code></p>` : ''}
+      <details class="card"><summary>_meta${this.#meta.trim() ? ' of your own' : ''}</summary><div class="field"><label for="meta">_meta, as JSON</label><textarea id="meta" rows="2" spellcheck="false" placeholder=${'{"traceparent": "00-…"}'} .value=${this.#meta} @input=${(/** @type {any} */ i) => { this.#meta = i.target.value; this.update(); }}></textarea>${wrongMeta ? html`<p class="wrong">▲ ${wrongMeta}</p>` : ''}</div></details>
       <div class="actions">
-        <button type="button" class="act" disabled=${Boolean(this.#running || wrongText)} title="Ctrl+Enter" @click=${() => this.#call()}>${this.kind === 'tools' ? 'call' : this.kind === 'prompts' ? 'get' : 'read'}</button>
+        <button type="button" class="act" disabled=${Boolean(this.#running || wrongText || wrongMeta)} title="Ctrl+Enter" @click=${() => this.#call()}>${this.kind === 'tools' ? 'call' : this.kind === 'prompts' ? 'get' : 'read'}</button>
         ${this.#running ? html`<button type="button" @click=${() => this.#running?.abort()}>cancel</button>` : ''}
         ${this.kind === 'tools' ? html`<button type="button" disabled=${Boolean(wrongText)} @click=${() => { if (this.#text === undefined || this.#taken(this.#text)) this.#save(); }}>save…</button>` : ''}
         ${this.#tasks() ? html`<label><input type="checkbox" .checked=${this.#asTask || this.#tasks() === 'required'} disabled=${this.#tasks() === 'required'} @change=${(/** @type {any} */ c) => { this.#asTask = c.target.checked; this.update(); }} /> as a task</label>` : ''}
@@ -279,12 +301,17 @@ class TryItem extends View {
     return made;
   }
 
-  /** The same call for a terminal. */
+  /** The same for a terminal. */
   #as() {
-    if (this.kind !== 'tools' || this.#value === undefined) return '';
+    if (this.#value === undefined || this.#wrongMeta()) return '';
+    const tool = this.kind === 'tools';
     const args = stringify(this.#value);
     const call = command(this.page.server, this.entry.name, args);
-    return html`<details class="card"><summary>the same in a terminal</summary><pre tabindex="0">${call}</pre><div class="actions">${copy('copy the command', call)}${copy('copy the arguments', args)}</div></details>`;
+    const to = { url: endpoint(this.page.server), headers: this.page.headers, key: Boolean(this.page.store.me?.keys), repeated: tool ? paramHeaders(this.#schema, this.#value) : {} };
+    const request = curl(this.client, to, ...this.#request());
+    return html`<details class="card"><summary>the same in a terminal</summary>
+      ${tool ? html`<pre tabindex="0">${call}</pre><div class="actions">${copy('copy the command', call)}${copy('copy the arguments', args)}</div>` : ''}
+      <pre class="curl" tabindex="0">${request}</pre><div class="actions">${copy('copy as curl', request)}</div></details>`;
   }
 }
 

@@ -2,6 +2,7 @@
 // access rules act on it as on everybody.
 import { answer } from './ask.js';
 import { root } from './api.js';
+import { headersOf } from './curl.js';
 import { html } from './dom.js';
 import { Client, legacy, modern, revisions } from './mcp.js';
 import { Page, to } from './page.js';
@@ -34,6 +35,11 @@ class Try extends Page {
   /** What the client says it can. */
   #can = { elicitation: true, sampling: true, roots: false, tasks: true };
   #roots = 'file:///';
+  /** Headers that the user adds to each request: as they are written, and as they count. */
+  #written = '';
+  /** @type {Record<string, string>} */
+  headers = {};
+  #wrong = '';
   #search = '';
   /** The messages of the wire, the oldest first. @type {{at: number, to: string, message: any}[]} */
   messages = [];
@@ -62,7 +68,7 @@ class Try extends Page {
 
   /** Opens a client for what the address says, unless it is open. */
   async #open() {
-    const wanted = stringify([this.server, this.revision, this.#can]);
+    const wanted = stringify([this.server, this.revision, this.#can, this.headers]);
     if (this.#opened === wanted) return;
     this.#opened = wanted;
     this.client?.close();
@@ -82,7 +88,7 @@ class Try extends Page {
     const name = this.server === together ? 'the bridge' : this.server;
     const client = new Client({
       url: this.server === together ? `${root}mcp` : `${root}mcp/${encodeURIComponent(this.server)}`,
-      revision: this.revision, capabilities, headers: { 'Bridge-Console': '1' },
+      revision: this.revision, capabilities, headers: { ...this.headers, 'Bridge-Console': '1' },
       seen: (direction, message) => {
         if (this.client !== client) return;
         this.messages.push({ at: Date.now(), to: direction, message });
@@ -151,7 +157,23 @@ class Try extends Page {
         <span class="choices" role="group" aria-label="the client's capabilities">${ability('elicitation')}${ability('sampling')}${ability('roots')}${this.revision === modern ? ability('tasks') : ''}</span>
         ${this.#can.roots ? html`<span class="line"><label for="roots">roots</label><input id="roots" .value=${this.#roots} @change=${(/** @type {any} */ e) => { this.#roots = e.target.value; }} /></span>` : ''}
       </div>
-      ${this.#saved()}${this.#body()}`;
+      ${this.#more()}${this.#saved()}${this.#body()}`;
+  }
+
+  /** Headers for each request: with others, it is another client. */
+  #more() {
+    const n = Object.keys(this.headers).length;
+    const take = (/** @type {any} */ e) => {
+      this.#written = e.target.value;
+      try {
+        this.headers = headersOf(this.#written);
+        this.#wrong = '';
+      } catch (wrong) {
+        this.#wrong = /** @type {Error} */ (wrong).message;
+      }
+      this.update();
+    };
+    return html`<details class="card"><summary>${n ? `${n} headers` : 'no headers'} of your own</summary><div class="field"><label for="headers">headers, one in a line</label><textarea id="headers" rows="2" spellcheck="false" placeholder="X-Tenant: acme" .value=${this.#written} @change=${take}></textarea>${this.#wrong ? html`<p class="wrong" role="alert">▲ ${this.#wrong}</p>` : ''}<p class="quiet">They go with each request to the bridge. A server gets those that its forward lists. They are forgotten when you leave Try.</p></div></details>`;
   }
 
   /** Calls that somebody has saved, in this browser. */

@@ -42,6 +42,18 @@ test('the legacy era has a session', async () => {
   assert.equal(seen[3].m.params._meta, undefined);
 });
 
+test('_meta of the user goes along', async () => {
+  for (const revision of [legacy, modern]) {
+    const { client, seen } = rig(revision, (m) => m.method === 'tools/call' && json(result(m.id, { resultType: 'complete', content: [] })));
+    await client.open();
+    await client.request('tools/call', { name: 'x', arguments: {}, _meta: { own: 1, progressToken: 'mine' } }, { progress() {} });
+    const { _meta } = seen.find((s) => s.m.method === 'tools/call').m.params;
+    assert.equal(_meta.own, 1);
+    assert.equal(typeof _meta.progressToken, 'number', 'the page needs its own');
+    await client.close();
+  }
+});
+
 test('the modern era says all with each request', async () => {
   const { client, seen } = rig(modern, (m) => m.method !== 'server/discover' && json(result(m.id, { resultType: 'complete', content: [] })));
   await client.open();

@@ -22,10 +22,13 @@ var timedMethods = []string{"tools/call", "prompts/get", "resources/read"}
 type times struct {
 	last ring.Ring[timed]
 	// How it was when it was counted last.
-	p50, p95 float64
-	counted  time.Time
-	fresh    bool // nothing has come since
+	of      Times
+	counted time.Time
+	fresh   bool // nothing has come since
 }
+
+// Times are within which times, in milliseconds, 50, 95 and 99 of 100 calls were answered.
+type Times struct{ P50, P95, P99 float64 }
 
 // timed is one call.
 type timed struct {
@@ -55,32 +58,32 @@ func (c *Calls) took(r *Row, outcome bridge.Outcome) {
 // recount is how often it is counted at most when nothing has come.
 const recount = 10 * time.Second
 
-// Times returns within which time half of the last calls of a server were answered, and 95 of
-// 100, in milliseconds. ok is false if nothing is known of any: nobody looks, or nobody calls.
-func (c *Calls) Times(server string) (p50, p95 float64, ok bool) {
+// Times returns within which times the last calls of a server were answered. ok is false if
+// nothing is known of any: nobody looks, or nobody calls.
+func (c *Calls) Times(server string) (t Times, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := c.times[server]
-	if of == nil {
-		return 0, 0, false
+	s := c.times[server]
+	if s == nil {
+		return Times{}, false
 	}
 	now := time.Now()
-	if !of.fresh || now.Sub(of.counted) >= recount {
+	if !s.fresh || now.Sub(s.counted) >= recount {
 		var all []float64
-		of.last.Newest(func(t timed) bool {
+		s.last.Newest(func(t timed) bool {
 			if now.Sub(t.ended) > timedFor {
 				return false
 			}
 			all = append(all, t.took)
 			return true
 		})
-		of.counted, of.fresh, of.p50, of.p95 = now, true, -1, -1
+		s.counted, s.fresh, s.of = now, true, Times{-1, -1, -1}
 		if len(all) > 0 {
 			slices.Sort(all)
-			of.p50, of.p95 = quantile(all, 0.5), quantile(all, 0.95)
+			s.of = Times{quantile(all, 0.5), quantile(all, 0.95), quantile(all, 0.99)}
 		}
 	}
-	return of.p50, of.p95, of.p50 >= 0
+	return s.of, s.of.P50 >= 0
 }
 
 // quantile returns the smallest of the values, which are sorted, that so large a part of them

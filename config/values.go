@@ -1,0 +1,83 @@
+package config
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/adapters/httpclient"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/guard/cache"
+	"github.com/mcp-bridge/bridge/internal/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// standards are the defaults that zero stands for, by type: what uses the settings fills
+// them in.
+var standards = func() map[reflect.Type]reflect.Value {
+	all := map[reflect.Type]reflect.Value{}
+	for _, s := range []any{
+		stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second},
+		httpclient.Config{Transport: httpclient.TransportAuto, IdleTimeout: 4 * time.Second},
+		rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second},
+		rest.Limits{Answer: 100 << 10, Body: 8 << 20, File: 10 << 20, Concurrent: 64},
+		OAuth{ClockSkew: token.DefaultSkew},
+		Introspection{Cache: token.DefaultCache},
+		limits.PerPrincipal{Sessions: 1000, Calls: 512},
+		cache.Options{Stale: time.Hour, Bytes: 16 << 20},
+		breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second},
+		limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second},
+		retry.Options{Attempts: 2},
+	} {
+		all[reflect.TypeOf(s)] = reflect.ValueOf(s)
+	}
+	return all
+}()
+
+// Standard returns the settings of a type that zero ones stand for; false where zero means
+// zero.
+func Standard(t reflect.Type) (v reflect.Value, ok bool) {
+	v, ok = standards[t]
+	return v, ok
+}
+
+// Origin is where a file has a key.
+type Origin struct {
+	// Line is that of the key; the first one is 1.
+	Line int
+	// Variables are those of the environment that the text there names.
+	Variables []string
+}
+
+// Origin returns where the file has a key of the server of that name, or with no name one of
+// its own, such as limits.calls. ok is false if it does not.
+func (c *Config) Origin(server, key string) (at Origin, ok bool) {
+	at, ok = c.origins[server][key]
+	return at, ok
+}
+
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
+
+// originsOf returns where the keys of a section stand, and of what is in it.
+func originsOf(sec *strict.Section) map[string]Origin {
+	all := map[string]Origin{}
+	for key, m := range sec.Marks {
+		if key == "" || m.Line == 0 || strings.Contains(key, " item ") {
+			continue
+		}
+		at := Origin{Line: m.Line}
+		for _, found := range variable.FindAllStringSubmatch(m.Shown, -1) {
+			if !slices.Contains(at.Variables, found[1]) {
+				at.Variables = append(at.Variables, found[1])
+			}
+		}
+		all[strings.ReplaceAll(key, ": ", ".")] = at
+	}
+	return all
+}
