@@ -121,3 +121,23 @@ func parseKey(raw []byte) (*Key, error) {
 	}
 	return &Key{ID: k.KeyID, Public: k.Key, alg: k.Algorithm, raw: string(raw)}, nil
 }
+
+// Fixed is a set that stays as it is.
+type Fixed struct{ keys }
+
+// Parse reads the text of a set. Keys that cannot be used are left out, unless there is no
+// other.
+func Parse(data []byte) (*Fixed, error) {
+	all, skipped, err := parse(data)
+	if err != nil {
+		return nil, errors.Join(append(skipped, err)...)
+	}
+	return &Fixed{keys{all: all}}, nil
+}
+
+// Find returns the keys for an algorithm, a few at most: those of that id, or all if none is
+// named.
+func (f *Fixed) Find(id string, named bool, alg string) []*Key {
+	found, _ := f.find(id, named, alg)
+	return found
+}

@@ -33,6 +33,7 @@ type request struct {
 	Challenge string   `json:"p"`
 	Resource  string   `json:"a"`
 	Scopes    []string `json:"o,omitempty"`
+	Keyed     bool     `json:"k,omitempty"` // the client shows that it has its key
 	// Browser stands for the cookie of the browser that it is in the hands of, and At is
 	// when it came there.
 	Browser string `json:"b,omitempty"`
@@ -113,7 +114,7 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusBadRequest, "The program that has sent you here is not known: "+err.Error()+".")
 		return
 	}
-	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge")}
+	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge"), Keyed: c.keyed()}
 	if !f.takes(c, q.Redirect) {
 		page(w, http.StatusBadRequest, "The program that has sent you here wants you to be sent to an address that is not one of its own.")
 		return
@@ -399,7 +400,7 @@ func (f *Front) signIn(ctx context.Context, a *attempt, code string) (l login, e
 	if err != nil {
 		return l, err
 	}
-	l = login{Client: a.Request.Client, ID: a.Request.ID, Resource: a.Request.Resource, Scopes: f.granted(a.Request.Scopes, t), Refresh: t.Refresh, Nonce: a.Nonce}
+	l = login{Client: a.Request.Client, ID: a.Request.ID, Resource: a.Request.Resource, Scopes: f.granted(a.Request.Scopes, t), Refresh: t.Refresh, Nonce: a.Nonce, Keyed: a.Request.Keyed}
 	return l, f.identify(ctx, &l, t.ID, a.Nonce)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
@@ -19,7 +20,14 @@ type client struct {
 	Name      string   `json:"n,omitempty"`
 	Redirects []string `json:"r"`
 	At        int64    `json:"t,omitempty"` // when it has registered
+	// keys, or keysAt, is how it shows who it is; without, nobody can tell. Only a document
+	// has them.
+	keys   *jwks.Fixed
+	keysAt string
 }
+
+// keyed reports whether the client shows who it is, by a key.
+func (c *client) keyed() bool { return c.keys != nil || c.keysAt != "" }
 
 const (
 	maxRedirects = 8

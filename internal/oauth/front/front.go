@@ -36,8 +36,11 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/oauth/front/document"
 	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
@@ -106,7 +109,8 @@ type Front struct {
 	client *grant.Client
 	find   *find.Finder
 	ask    *grant.Asker
-	docs   *documents
+	docs   *document.Documents[client]
+	sets   *document.Documents[jwks.Fixed]
 
 	registering, fetching, signing, showing limiter
 	endings                                 endings
@@ -140,7 +144,8 @@ func New(o Options) (*Front, error) {
 	}
 	f := &Front{
 		o: o, base: root.EscapedPath(), client: o.Client.Grant(),
-		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: newDocuments(o.Documents, o.Log),
+		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: document.New[client](o.Documents, "the metadata of a client", documentMost, o.Log),
+		sets:        document.New[jwks.Fixed](o.Documents, "the keys of a client", keysMost, o.Log),
 		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
 		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
 	}
@@ -297,11 +302,14 @@ func (f *Front) metadata(openid bool) map[string]any {
 		"registration_endpoint": f.o.Root + "/register", "revocation_endpoint": f.o.Root + "/oauth/revoke", "jwks_uri": f.o.Root + "/oauth/jwks",
 		"response_types_supported": []string{"code"}, "response_modes_supported": []string{"query"},
 		"grant_types_supported":                          []string{"authorization_code", "refresh_token"},
-		"token_endpoint_auth_methods_supported":          []string{grant.None},
-		"revocation_endpoint_auth_methods_supported":     []string{grant.None},
+		"token_endpoint_auth_methods_supported":          []string{grant.None, grant.Key},
+		"revocation_endpoint_auth_methods_supported":     []string{grant.None, grant.Key},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          true,
+	}
+	for _, endpoint := range []string{"token", "revocation"} {
+		m[endpoint+"_endpoint_auth_signing_alg_values_supported"] = assertion.Algorithms
 	}
 	if all := f.o.Scopes(); len(all) > 0 {
 		m["scopes_supported"] = all

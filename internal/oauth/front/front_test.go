@@ -29,6 +29,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/oauth/front/document"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
@@ -429,7 +430,7 @@ func TestMetadata(t *testing.T) {
 			v := gjson.Parse(a.Body.String())
 			if a.Code != 200 || a.Header().Get("Content-Type") != "application/json" || a.Header().Get("Access-Control-Allow-Origin") != "*" || v.Get("issuer").Str != root+"/tools" ||
 				v.Get("authorization_endpoint").Str != root+"/tools/authorize" || v.Get("token_endpoint").Str != root+"/tools/token" || v.Get("registration_endpoint").Str != root+"/tools/register" ||
-				v.Get("code_challenge_methods_supported").Raw != `["S256"]` || v.Get("token_endpoint_auth_methods_supported").Raw != `["none"]` || v.Get("response_types_supported").Raw != `["code"]` ||
+				v.Get("code_challenge_methods_supported").Raw != `["S256"]` || v.Get("token_endpoint_auth_methods_supported").Raw != `["none","private_key_jwt"]` || v.Get("response_types_supported").Raw != `["code"]` ||
 				!v.Get("authorization_response_iss_parameter_supported").Bool() || !v.Get("client_id_metadata_document_supported").Bool() || v.Get("scopes_supported").Raw != `["files:write","mcp:use"]` {
 				t.Errorf("%s: %d %v %s", path, a.Code, a.Header(), a.Body)
 			}
@@ -1076,7 +1077,7 @@ func TestDocuments(t *testing.T) {
 			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || time.Since(began) > 6*time.Second || strings.Contains(a.Body.String(), "deadline") {
 				t.Errorf("%s: %d after %v", name, a.Code, time.Since(began))
 			}
-			time.Sleep(faultFor + time.Second)
+			time.Sleep(document.FaultFor + time.Second)
 		}
 		if a := r.do("GET", "/authorize?"+ask("https://inside.example.com/c").Encode(), nil); !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || !strings.Contains(r.log.String(), "no such host") {
 			t.Errorf("what the network says: %s\n%s", a.Body, r.log)
@@ -1112,16 +1113,16 @@ func TestDocuments(t *testing.T) {
 			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != tc.want || !strings.Contains(a.Body.String(), "The app") {
 				t.Errorf("the former document, %s: %d", name, a.Code)
 			}
-			time.Sleep(faultFor + time.Second)
+			time.Sleep(document.FaultFor + time.Second)
 		}
-		time.Sleep(formerFor)
+		time.Sleep(document.FormerFor)
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 {
 			t.Errorf("an hour later: %d", a.Code)
 		}
 		if !strings.Contains(r.log.String(), "what was there before counts") {
 			t.Error("nothing is logged of the former document")
 		}
-		time.Sleep(faultFor + time.Second)
+		time.Sleep(document.FaultFor + time.Second)
 		serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Cache-Control", "public, max-age=7200")
 			oauthtest.JSON(w, 200, good)
@@ -1134,7 +1135,7 @@ func TestDocuments(t *testing.T) {
 		if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); a.Code != 400 || strings.Contains(a.Body.String(), "404") {
 			t.Errorf("one that is gone: %d %s", a.Code, a.Body)
 		}
-		time.Sleep(faultFor + time.Second)
+		time.Sleep(document.FaultFor + time.Second)
 		fetched = len(r.docs.Sent(id)) - 1
 		serve(func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, good) })
 		access, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))

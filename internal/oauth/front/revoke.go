@@ -20,7 +20,7 @@ func (f *Front) taken(w http.ResponseWriter, r *http.Request) {
 		no = bad("invalid_request", "the form has no token")
 	}
 	if no == nil {
-		no = f.takeBack(context.WithoutCancel(r.Context()), client, get("token"))
+		no = f.takeBack(context.WithoutCancel(r.Context()), client, get("token"), f.prover(r, client, get))
 	}
 	if no != nil {
 		f.refused(w, no)
@@ -30,7 +30,7 @@ func (f *Front) taken(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-func (f *Front) takeBack(ctx context.Context, client, text string) *fault {
+func (f *Front) takeBack(ctx context.Context, client, text string, prove prover) *fault {
 	id, mine := f.loginOf(text)
 	if id == "" {
 		return nil
@@ -48,6 +48,10 @@ func (f *Front) takeBack(ctx context.Context, client, text string) *fault {
 		return bad("invalid_grant", "the token is of another client")
 	case !there && mine == "":
 		return nil // a refresh token of a login that has ended
+	case there && l.Keyed:
+		if no := prove(); no != nil {
+			return no
+		}
 	}
 	f.o.Log.Info("a client has ended a login", "client", idOf(client), "login", id)
 	return f.revoke(ctx, id)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
 	"github.com/mcp-bridge/bridge/internal/oauth/grant"
 	"github.com/mcp-bridge/bridge/internal/pause"
@@ -34,6 +35,7 @@ type login struct {
 	User     json.RawMessage `json:"u"`           // what the provider says of the user
 	Refresh  string          `json:"r,omitempty"` // of the provider; empty without one
 	Nonce    string          `json:"x"`
+	Keyed    bool            `json:"k,omitempty"` // the client shows that it has its key
 	// Turn is the number of the refresh token that counts.
 	Turn uint64 `json:"n,omitempty"`
 	// Said is when an ID token has last said what User has.
@@ -95,6 +97,7 @@ var (
 	errTarget = bad("invalid_target", "the resource is not the one that was asked for at first")
 	errStore  = &fault{http.StatusServiceUnavailable, "temporarily_unavailable", "the store of this server cannot be reached"}
 	errMany   = &fault{http.StatusTooManyRequests, "temporarily_unavailable", "too many requests with the same code or token"}
+	errKeys   = &fault{http.StatusServiceUnavailable, "temporarily_unavailable", "the metadata of the client, or its keys, cannot be fetched"}
 	errIdP    = &fault{http.StatusServiceUnavailable, "temporarily_unavailable", "the identity provider cannot be reached"}
 )
 
@@ -132,9 +135,9 @@ func (f *Front) give(r *http.Request) (map[string]any, *fault) {
 	ctx := context.WithoutCancel(r.Context()) // a token that the provider gives must not be lost
 	switch get("grant_type") {
 	case "authorization_code":
-		return f.redeem(ctx, seal.Fingerprint(client), get)
+		return f.redeem(ctx, seal.Fingerprint(client), get, f.prover(r, client, get))
 	case "refresh_token":
-		return f.renew(ctx, seal.Fingerprint(client), get)
+		return f.renew(ctx, seal.Fingerprint(client), get, f.prover(r, client, get))
 	}
 	return nil, bad("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
 }
@@ -154,6 +157,9 @@ func (f *Front) asker(r *http.Request) (id string, get func(string) string, no *
 		}
 		id = name
 	}
+	if text := get("client_assertion"); id == "" && text != "" {
+		id = assertion.Subject(text) // RFC 7523 §3: it need not be said twice
+	}
 	if !isDocument(id) && f.registered(id) == nil {
 		return "", nil, errClient
 	}
@@ -164,7 +170,7 @@ func (f *Front) asker(r *http.Request) (id string, get func(string) string, no *
 func meant(said, is string) bool { return said == "" || strings.TrimSuffix(said, "/") == is }
 
 // redeem gives tokens for a code, once (I-108).
-func (f *Front) redeem(ctx context.Context, client string, get func(string) string) (map[string]any, *fault) {
+func (f *Front) redeem(ctx context.Context, client string, get func(string) string, prove prover) (map[string]any, *fault) {
 	var shown string
 	if !f.open("code", get("code"), &shown) {
 		return nil, errCode
@@ -191,6 +197,11 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 		return nil, errCode
 	case !meant(get("resource"), g.Request.Resource):
 		return nil, errTarget
+	}
+	if g.Login.Keyed {
+		if no := prove(); no != nil {
+			return nil, no
+		}
 	}
 	// The login is there before the code is marked: whoever finds it used finds what to end.
 	if g.Login.Refresh != "" {
@@ -240,7 +251,7 @@ func (f *Front) revoke(ctx context.Context, id string) *fault {
 //
 // Who renews holds the login for so long, and leaves a note for a moment: both end by the
 // clock of the store.
-func (f *Front) renew(ctx context.Context, client string, get func(string) string) (map[string]any, *fault) {
+func (f *Front) renew(ctx context.Context, client string, get func(string) string, prove prover) (map[string]any, *fault) {
 	var shown turn
 	if !f.open("refresh", get("refresh_token"), &shown) {
 		return nil, errTurn
@@ -249,7 +260,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 	if no := f.shows(key); no != nil {
 		return nil, no
 	}
-	look := 0
+	look, proved := 0, false
 	for began := time.Now(); time.Since(began) < busyWait; {
 		raw, err := f.o.Store.Get(ctx, key)
 		l := &login{}
@@ -262,6 +273,12 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 			return nil, errTarget
 		case len(chosen(wanted, l.Scopes)) < len(wanted):
 			return nil, bad("invalid_scope", "the user has not agreed to that scope: sign in again")
+		}
+		if l.Keyed && !proved {
+			if no := prove(); no != nil {
+				return nil, no
+			}
+			proved = true
 		}
 		// This is looked at after the login: a turn that has moved on has left its note before.
 		note, err := f.o.Store.Get(ctx, place)

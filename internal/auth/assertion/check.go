@@ -1,0 +1,111 @@
+package assertion
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+)
+
+// Type is what a form says in client_assertion_type.
+const Type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+const (
+	maxText = 16 << 10 // bytes of an assertion
+	maxLife = 10 * time.Minute
+	maxID   = 256 // bytes of its jti
+	skew    = 30 * time.Second
+)
+
+// Subject returns the client that an assertion is of as it says itself; nothing of another text.
+// Nobody has checked it yet.
+func Subject(text string) string {
+	if len(text) > maxText {
+		return ""
+	}
+	signed, err := jose.ParseSignedCompact(text, algorithms)
+	if err != nil {
+		return ""
+	}
+	return gjson.GetBytes(signed.UnsafePayloadWithoutVerification(), "sub").Str
+}
+
+var algorithms = func() (all []jose.SignatureAlgorithm) {
+	for _, name := range Algorithms {
+		all = append(all, jose.SignatureAlgorithm(name))
+	}
+	return all
+}()
+
+// Check checks an assertion of a client, which is for one of these audiences, by the keys of the
+// client (RFC 7523 §3). It returns its id, and how long the assertion counts: for so long the
+// caller has to know that it was shown, since it counts once.
+func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string, left time.Duration, err error) {
+	if len(text) > maxText {
+		return "", 0, errors.New("the assertion is longer than 16 KiB")
+	}
+	signed, err := jose.ParseSignedCompact(text, algorithms)
+	if err != nil {
+		return "", 0, errors.New("the assertion is no JSON Web Token with an algorithm that counts")
+	}
+	h := signed.Signatures[0].Protected
+	if kind, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains([]string{"", "jwt", "client-authentication+jwt"}, strings.ToLower(kind)) {
+		return "", 0, errors.New("the assertion is a token of another type")
+	}
+	var payload []byte
+	for _, k := range keys.Find(h.KeyID, h.KeyID != "", h.Algorithm) {
+		if payload, err = signed.Verify(k.Public); err == nil {
+			break
+		}
+	}
+	if payload == nil {
+		return "", 0, errors.New("the assertion is signed by none of the keys of the client")
+	}
+	var c struct {
+		Issuer    string          `json:"iss"`
+		Subject   string          `json:"sub"`
+		Audience  json.RawMessage `json:"aud"`
+		ID        string          `json:"jti"`
+		Expires   *float64        `json:"exp"`
+		Issued    *float64        `json:"iat"`
+		NotBefore *float64        `json:"nbf"`
+	}
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return "", 0, errors.New("the claims of the assertion cannot be read")
+	}
+	var aud []string
+	if json.Unmarshal(c.Audience, &aud) != nil {
+		aud = make([]string, 1)
+		if json.Unmarshal(c.Audience, &aud[0]) != nil {
+			return "", 0, errors.New("the assertion has no aud")
+		}
+	}
+	now := time.Now()
+	at := func(seconds *float64) time.Time {
+		if seconds == nil {
+			return now
+		}
+		return time.UnixMilli(int64(min(max(*seconds, 0), 1e12) * 1000))
+	}
+	switch {
+	case c.Issuer != client || c.Subject != client:
+		return "", 0, errors.New("iss and sub of the assertion are not the client")
+	case !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(audiences, strings.TrimSuffix(a, "/")) }):
+		return "", 0, errors.New("the assertion is for somebody else (aud)")
+	case c.Expires == nil || !now.Before(at(c.Expires).Add(skew)):
+		return "", 0, errors.New("the assertion has expired, or has no exp")
+	case at(c.Expires).Sub(now) > maxLife:
+		return "", 0, errors.New("the assertion counts for more than 10 minutes")
+	case at(c.Issued).Sub(now) > skew || at(c.NotBefore).Sub(now) > skew:
+		return "", 0, errors.New("the assertion is not good yet")
+	case c.ID == "" || len(c.ID) > maxID:
+		return "", 0, errors.New("the assertion has no jti, or one of more than 256 bytes")
+	}
+	return c.ID, at(c.Expires).Add(skew).Sub(now), nil
+}

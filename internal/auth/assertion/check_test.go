@@ -1,0 +1,107 @@
+package assertion_test
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+)
+
+func set(t *testing.T, keys ...*authtest.Key) *jwks.Fixed {
+	t.Helper()
+	var all []any
+	for _, k := range keys {
+		all = append(all, k.JWK(t))
+	}
+	text, err := json.Marshal(map[string]any{"keys": all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := jwks.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// What counts as an assertion of a client (RFC 7523 §3).
+func TestCheck(t *testing.T) {
+	const client, issuer = "https://app.example.com/client.json", "https://mcp.example.com"
+	synctest.Test(t, func(t *testing.T) {
+		key, second, stranger := authtest.NewKey(t, "1", "ES256"), authtest.NewKey(t, "2", "EdDSA"), authtest.NewKey(t, "1", "ES256")
+		keys := set(t, key, second)
+		now := time.Now().Unix()
+		claims := func(changes ...any) authtest.Claims {
+			c := authtest.Claims{"iss": client, "sub": client, "aud": issuer, "jti": "one", "iat": now, "exp": now + 60}
+			for i := 0; i+1 < len(changes); i += 2 {
+				if name := changes[i].(string); changes[i+1] == nil {
+					delete(c, name)
+				} else {
+					c[name] = changes[i+1]
+				}
+			}
+			return c
+		}
+		typed := authtest.Claims{"typ": "JWT"}
+		for name, text := range map[string]string{
+			"good": key.Sign(t, typed, claims()), "for the token endpoint": key.Sign(t, typed, claims("aud", []string{"x", issuer + "/token"})),
+			"a slash more": key.Sign(t, typed, claims("aud", issuer+"/")), "without a type": key.Sign(t, authtest.Claims{"typ": nil}, claims()),
+			"of its own type": key.Sign(t, authtest.Claims{"typ": "client-authentication+jwt"}, claims()), "the other key": second.Sign(t, typed, claims()),
+			"without the name of the key": second.Sign(t, authtest.Claims{"typ": "JWT", "kid": nil}, claims()), "just expired": key.Sign(t, typed, claims("exp", now-29)),
+			"a clock ahead": key.Sign(t, typed, claims("iat", now+29, "nbf", now+29)), "without iat": key.Sign(t, typed, claims("iat", nil)),
+		} {
+			if id, left, err := assertion.Check(text, client, []string{issuer, issuer + "/token"}, keys); err != nil || id != "one" || left <= 0 || left > 90*time.Second {
+				t.Errorf("%s: %q %v %v", name, id, left, err)
+			}
+			if got := assertion.Subject(text); got != client {
+				t.Errorf("%s: it is of %q", name, got)
+			}
+		}
+		unsigned := authtest.Encode(t, authtest.Claims{"alg": "none"}) + "." + authtest.Encode(t, claims()) + "."
+		for name, tc := range map[string]struct{ text, want string }{
+			"nothing": {"", "no JSON Web Token"}, "alg none": {unsigned, "no JSON Web Token"}, "too long": {strings.Repeat("x", 17<<10), "16 KiB"},
+			"a key of another": {stranger.Sign(t, typed, claims()), "none of the keys"}, "an access token": {key.Sign(t, nil, claims()), "another type"},
+			"iss": {key.Sign(t, typed, claims("iss", "x")), "not the client"}, "sub": {key.Sign(t, typed, claims("sub", "x")), "not the client"},
+			"aud": {key.Sign(t, typed, claims("aud", "https://idp.example.com")), "somebody else"}, "no aud": {key.Sign(t, typed, claims("aud", nil)), "no aud"},
+			"aud is an object": {key.Sign(t, typed, claims("aud", authtest.Claims{"a": issuer})), "no aud"},
+			"expired":          {key.Sign(t, typed, claims("exp", now-31)), "expired"}, "no exp": {key.Sign(t, typed, claims("exp", nil)), "expired"},
+			"for an hour": {key.Sign(t, typed, claims("exp", now+3600)), "10 minutes"}, "for ever": {key.Sign(t, typed, claims("exp", 1e300)), "10 minutes"},
+			"tomorrow": {key.Sign(t, typed, claims("nbf", now+86400)), "not good yet"}, "no jti": {key.Sign(t, typed, claims("jti", nil)), "no jti"},
+			"a long jti": {key.Sign(t, typed, claims("jti", strings.Repeat("x", 257))), "no jti"}, "claims that are none": {key.Sign(t, typed, []string{"x"}), "cannot be read"},
+		} {
+			if _, _, err := assertion.Check(tc.text, client, []string{issuer}, keys); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: %v, want %s", name, err, tc.want)
+			}
+		}
+	})
+}
+
+// What the bridge itself signs, it takes from others.
+func TestShowAndCheck(t *testing.T) {
+	key := authtest.NewKey(t, "1", "ES256")
+	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	form := url.Values{}
+	if err := (&assertion.Key{File: file, ID: "1"}).Show(form, "bridge", "https://idp.example.com", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := assertion.Check(form.Get("client_assertion"), "bridge", []string{"https://idp.example.com"}, set(t, key)); err != nil || form.Get("client_assertion_type") != assertion.Type {
+		t.Errorf("%v %v", form, err)
+	}
+}

@@ -1,0 +1,221 @@
+// Package document fetches what strangers name the address of: metadata of clients, and their
+// keys (I-102). It bounds how many are fetched, and what they may be.
+package document
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/mcp-bridge/bridge/internal/oauth/find"
+)
+
+// Wrong is what is wrong with a document that was fetched: who is sent here may know. What
+// else happens when it is fetched, a status too, says something of the network, and is logged
+// alone.
+type Wrong string
+
+// Error implements error.
+func (w Wrong) Error() string { return string(w) }
+
+const (
+	maxDocument = 64 << 10
+	limit       = 5 * time.Second
+	least       = time.Minute // for which one counts
+	most        = 24 * time.Hour
+	// FaultFor is for how long it is known that there is none.
+	FaultFor     = 10 * time.Second
+	maxDocuments = 1000
+	// FormerFor is for how long one is used that cannot be fetched again.
+	FormerFor    = time.Hour
+	maxFetches   = 16 // at the same time
+	maxFetchesOf = 2  // at the same time, from one host, or for one address
+)
+
+// Documents fetches documents of one kind, and keeps what was read of them. Its methods may be
+// called concurrently.
+type Documents[T any] struct {
+	client *http.Client
+	what   string // they are, for the log
+	most   time.Duration
+	log    *slog.Logger
+	slots  chan struct{}
+
+	mu   sync.Mutex // guards the rest; it is not held while one is fetched
+	all  *simplelru.LRU[string, *document[T]]
+	busy map[string]int // how many are being fetched from a host, and for an address
+}
+
+// document is what was read of one, or why there is nothing.
+type document[T any] struct {
+	done  chan struct{} // closed when the rest is there
+	value *T
+	err   error
+	until time.Time
+	// former is what was there before, and may be used until another time.
+	former      *T
+	formerUntil time.Time
+}
+
+// New makes what fetches documents, which are called that, by a transport that must refuse
+// private networks. One counts for as long at most, whatever it says of itself.
+func New[T any](transport http.RoundTripper, what string, most time.Duration, log *slog.Logger) *Documents[T] {
+	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
+	return &Documents[T]{
+		client: &http.Client{Transport: transport, Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		what:   what, most: most, slots: make(chan struct{}, maxFetches), log: log, all: all, busy: map[string]int{},
+	}
+}
+
+// Get returns the document at an address, for somebody. allow is asked before it is fetched,
+// and read reads it. Those who want the same at the same time share one request.
+func (d *Documents[T]) Get(ctx context.Context, id, somebody string, allow func() bool, read func([]byte) (*T, error)) (*T, error) {
+	u, err := url.Parse(id)
+	if err != nil {
+		return nil, err
+	}
+	places := []string{"host " + strings.ToLower(u.Hostname()), "for " + somebody}
+	d.mu.Lock()
+	one, ok := d.all.Get(id)
+	had := one
+	if ok {
+		select {
+		case <-one.done:
+			ok = time.Now().Before(one.until)
+		default: // it is being fetched
+		}
+	}
+	if !ok {
+		one = &document[T]{done: make(chan struct{})}
+		if had != nil {
+			one.former, one.formerUntil = had.value, had.until.Add(FormerFor)
+			if had.former != nil {
+				one.former, one.formerUntil = had.former, had.formerUntil
+			}
+		}
+		full := slices.ContainsFunc(places, func(p string) bool { return d.busy[p] >= maxFetchesOf })
+		if full || !allow() {
+			d.mu.Unlock()
+			return one.fallback(Wrong("too many are fetched for this address, or from its host: try again later"))
+		}
+		d.all.Add(id, one)
+		for _, p := range places {
+			d.busy[p]++
+		}
+		d.mu.Unlock()
+		d.fetch(context.WithoutCancel(ctx), id, one, read)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, p := range places {
+			if d.busy[p]--; d.busy[p] == 0 {
+				delete(d.busy, p)
+			}
+		}
+		return one.value, one.err
+	}
+	d.mu.Unlock()
+	select {
+	case <-one.done:
+		return one.value, one.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// fallback returns the former document where there is one still, or why there is none.
+func (d *document[T]) fallback(err error) (*T, error) {
+	if d.former != nil && time.Now().Before(d.formerUntil) {
+		return d.former, nil
+	}
+	return nil, err
+}
+
+// errFetch says that an answer is no document, but that there may be one still.
+type errFetch int
+
+func (e errFetch) Error() string { return fmt.Sprintf("the answer is HTTP %d", int(e)) }
+
+// lasts reports whether what has gone wrong says nothing of the document: that it could not
+// be fetched just then.
+func lasts(err error) bool {
+	if status, ok := errors.AsType[errFetch](err); ok {
+		return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
+	}
+	_, ok := errors.AsType[Wrong](err)
+	return ok
+}
+
+// fetch fetches one.
+func (d *Documents[T]) fetch(ctx context.Context, id string, one *document[T], read func([]byte) (*T, error)) {
+	defer close(one.done)
+	one.until = time.Now().Add(FaultFor)
+	defer func() {
+		if one.err == nil || lasts(one.err) {
+			one.former = nil
+			return
+		}
+		why := one.err
+		if one.value, one.err = one.fallback(why); one.err == nil {
+			d.log.Warn(d.what+" cannot be fetched: for up to an hour, what was there before counts", "url", fmt.Sprintf("%.200q", id), "err", why)
+		}
+	}()
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	default:
+		one.err, one.until = errors.New("too many are being fetched: try again later"), time.Now()
+		return
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
+	if err != nil {
+		one.err = err
+		return
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "mcp-bridge")
+	res, err := d.client.Do(r)
+	if err != nil {
+		one.err = find.Reason(err)
+		return
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		one.err = find.Reason(err)
+	case res.StatusCode != http.StatusOK:
+		one.err = errFetch(res.StatusCode)
+	case len(data) > maxDocument:
+		one.err = Wrong("it is larger than 64 KiB")
+	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
+		one.err = Wrong("it is not sent as application/json")
+	default:
+		if one.value, one.err = read(data); one.err == nil {
+			one.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.most))
+		}
+	}
+}
+
+// age returns how long a document counts that came with that Cache-Control.
+func age(control string) time.Duration {
+	for part := range strings.SplitSeq(control, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
+			return min(max(time.Duration(seconds)*time.Second, least), most)
+		}
+	}
+	return least
+}

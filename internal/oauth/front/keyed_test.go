@@ -1,0 +1,157 @@
+package front
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+)
+
+// A client whose document has keys shows that it has them, by an assertion that counts once
+// (RFC 7523): nobody else can use its codes and refresh tokens. Other clients need none.
+func TestDocumentKeys(t *testing.T) {
+	const id, keysAt = "https://app.example.com/client.json", "https://app.example.com/keys.json"
+	for _, apart := range []bool{false, true} { // the keys are in a document of their own
+		fronted(t, nil, func(t *testing.T, r *rig) {
+			key, next := authtest.NewKey(t, "1", "ES256"), authtest.NewKey(t, "2", "ES256")
+			keys := map[string]any{"keys": []any{key.JWK(t)}}
+			fails := 0
+			r.docs.Put("app.example.com", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				m := map[string]any{"client_id": id, "client_name": "The app", "redirect_uris": []string{back}, "token_endpoint_auth_method": "private_key_jwt"}
+				if fails > 0 {
+					w.WriteHeader(500)
+					return
+				}
+				switch {
+				case q.URL.Path == "/keys.json":
+					m = keys
+				case apart:
+					m["jwks_uri"] = keysAt
+				default:
+					m["jwks"] = keys
+				}
+				oauthtest.JSON(w, 200, m)
+			}))
+			n := 0
+			signed := func(k *authtest.Key, changes ...authtest.Claims) string {
+				n++
+				c := authtest.Claims{"iss": id, "sub": id, "aud": root, "jti": fmt.Sprint(n), "exp": time.Now().Unix() + 60}
+				for _, change := range changes {
+					for name, v := range change {
+						c[name] = v
+					}
+				}
+				return k.Sign(t, authtest.Claims{"typ": "JWT"}, c)
+			}
+			show := func(f url.Values, text string) url.Values {
+				f.Set("client_assertion_type", assertion.Type)
+				f.Set("client_assertion", text)
+				f.Del("client_id") // which the assertion names
+				return f
+			}
+			code := r.browser().signIn(ask(id)).Get("code")
+			for name, f := range map[string]url.Values{
+				"nothing": form(id, code), "of another type": form(id, code, "client_assertion_type", "x", "client_assertion", signed(key)),
+				"another key": show(form(id, code), signed(next)), "for somebody else": show(form(id, code), signed(key, authtest.Claims{"aud": provider})),
+				"expired": show(form(id, code), signed(key, authtest.Claims{"exp": time.Now().Unix() - 60})),
+			} {
+				if _, _, fault := r.tokens(f); fault != "invalid_client" {
+					t.Errorf("%s: %q", name, fault)
+				}
+			}
+			once := signed(key)
+			_, refresh, fault := r.tokens(show(form(id, code), once))
+			if fault != "" {
+				t.Fatalf("the code is good still, and the key shown: %s\n%s", fault, r.log)
+			}
+			for name, tc := range map[string]struct {
+				f    url.Values
+				want string
+			}{
+				"without it": {again(id, refresh), "invalid_client"}, "the same once more": {show(again(id, refresh), once), "invalid_client"},
+			} {
+				if _, _, fault := r.tokens(tc.f); fault != tc.want {
+					t.Errorf("to renew, %s: %q", name, fault)
+				}
+			}
+			_, refresh, fault = r.tokens(show(again(id, refresh), signed(key)))
+			if fault != "" {
+				t.Fatalf("renewed: %s\n%s", fault, r.log)
+			}
+			// The client has other keys now: they count within minutes, and the former no more.
+			keys = map[string]any{"keys": []any{next.JWK(t)}}
+			time.Sleep(keysMost + time.Second)
+			if _, _, fault := r.tokens(show(again(id, refresh), signed(key))); fault != "invalid_client" {
+				t.Errorf("by a key that was taken back: %q", fault)
+			}
+			_, refresh, fault = r.tokens(show(again(id, refresh), signed(next)))
+			if fault != "" {
+				t.Fatalf("by the next key: %s\n%s", fault, r.log)
+			}
+			// What cannot be fetched for long is no reason to end the login.
+			fails = 1
+			time.Sleep(2 * time.Hour)
+			if _, _, fault := r.tokens(show(again(id, refresh), signed(next))); fault != "temporarily_unavailable" {
+				t.Errorf("without the keys: %q", fault)
+			}
+			fails = 0
+			time.Sleep(time.Minute)
+			revoke := func(f url.Values, want int) {
+				t.Helper()
+				f.Set("token", refresh)
+				if a := r.do("POST", "/oauth/revoke", f); a.Code != want {
+					t.Errorf("revoke: %d %s, want %d", a.Code, a.Body, want)
+				}
+			}
+			revoke(url.Values{"client_id": {id}}, 401)
+			if _, refresh, fault = r.tokens(show(again(id, refresh), signed(next))); fault != "" {
+				t.Fatalf("a stranger has ended the login: %s", fault)
+			}
+			revoke(show(url.Values{}, signed(next)), 200)
+			if _, _, fault := r.tokens(show(again(id, refresh), signed(next))); fault != "invalid_grant" {
+				t.Errorf("after its end: %q", fault)
+			}
+		})
+	}
+}
+
+// A document says either what its keys are, or where.
+func TestDocumentKeysMistakes(t *testing.T) {
+	const id = "https://app.example.com/client.json"
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		key := authtest.NewKey(t, "1", "ES256").JWK(t)
+		keys := map[string]any{"keys": []any{key}}
+		for name, tc := range map[string]struct {
+			has  map[string]any
+			want string
+		}{
+			"no keys": {map[string]any{}, "jwks or jwks_uri"}, "both": {map[string]any{"jwks": keys, "jwks_uri": "https://a.example.com/k"}, "jwks or jwks_uri"},
+			"http": {map[string]any{"jwks_uri": "http://app.example.com/k"}, "https address"}, "keys that are none": {map[string]any{"jwks": map[string]any{"keys": []any{}}}, "has no key"},
+			"good": {map[string]any{"jwks": keys}, "The app"},
+		} {
+			time.Sleep(time.Hour) // what was fetched before counts no more
+			r.docs.Put("app.example.com", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				m := map[string]any{"client_id": id, "client_name": "The app", "redirect_uris": []string{back}, "token_endpoint_auth_method": "private_key_jwt"}
+				for n, v := range tc.has {
+					m[n] = v
+				}
+				oauthtest.JSON(w, 200, m)
+			}))
+			if a := r.do("GET", "/authorize?"+ask(id).Encode(), nil); !strings.Contains(a.Body.String(), tc.want) {
+				t.Errorf("%s: %d %s", name, a.Code, a.Body)
+			}
+		}
+		a := r.do("GET", "/.well-known/oauth-authorization-server", nil)
+		if got := gjson.Get(a.Body.String(), "token_endpoint_auth_methods_supported").Raw; got != `["none","private_key_jwt"]` {
+			t.Errorf("the metadata says %s", got)
+		}
+	})
+}
