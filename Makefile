@@ -60,13 +60,14 @@ lint: ## staticcheck, in the version that go.mod names
 	@$(GO) tool staticcheck ./...
 
 # At the end gotestsum lists each skipped test with its reason, which go test
-# itself hides. integration takes the longest by far: it begins first. It builds
-# the bridge: without the step before, go would compile its packages twice at once.
+# itself hides. integration takes the longest by far: it begins first, and beside it
+# server, whose tests mostly wait. integration builds the bridge: without the step
+# before, go would compile its packages twice at once.
 test: ## all tests; with the race detector where there is a C compiler
 	@echo '== go test $(TESTFLAGS) ./...'
 	@$(if $(RACE),,echo 'There is no C compiler: the race detector is off.')
 	@$(GO) build $(RACE) ./server ./config ./cmd/bridge/internal/...
-	@$(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./integration ./...
+	@$(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./integration ./server ./...
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
 bench: ## what a call through the bridge costs, beside a direct one

@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -47,22 +45,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Most of the time a test waits for a program. More of them at once keep few
-	// processors busy. The whole matrix does so by itself.
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given && os.Getenv("BRIDGE_TEST_MATRIX") == "" && runtime.GOMAXPROCS(0) < atOnce {
-		if err := flag.Set("test.parallel", fmt.Sprint(atOnce)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
+	scaletest.Waits(scaletest.Of(4, 3))
 	return m.Run()
 }
-
-// atOnce is how many tests run in parallel, unless there are more processors or -parallel says it.
-const atOnce = 4
 
 // programs built from Go source, each at most once in a run and only when a
 // test asks for it: a failure then belongs to that test and shows its output.

@@ -16,6 +16,7 @@ import (
 // What comes by a webhook at one instance counts at all of them, also at those that start
 // later, and when the store has been emptied meanwhile (S-043).
 func TestClusterHooks(t *testing.T) {
+	t.Parallel()
 	store := redistest.Start(t)
 	const key = "a-secret-of-the-hook"
 	start := func() string {

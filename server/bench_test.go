@@ -264,7 +264,8 @@ func serve(tb testing.TB, servers ...config.Server) string {
 	return address
 }
 
-// serveAs runs a bridge as configured, but at any port. stop ends it; so does the test.
+// serveAs runs a bridge as configured, but at any port. stop ends it; so does the test,
+// all of its bridges at once.
 func serveAs(tb testing.TB, c *config.Config, log *slog.Logger) (address string, stop func()) {
 	tb.Helper()
 	c.Listen = "127.0.0.1:0"
@@ -273,7 +274,7 @@ func serveAs(tb testing.TB, c *config.Config, log *slog.Logger) (address string,
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(tb.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ctx, l) }()
 	stop = sync.OnceFunc(func() {

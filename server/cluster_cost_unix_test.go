@@ -120,7 +120,7 @@ func BenchmarkInstances(b *testing.B) {
 		store = redistest.Start(b)
 		var at []string
 		for range n {
-			address, _ := serveAs(b, instanceOf(b, store), quiet)
+			address, _ := serveAs(b, measured(b, store), quiet)
 			at = append(at, address)
 		}
 		var all []caller // each session at each instance

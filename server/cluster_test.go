@@ -26,7 +26,7 @@ func instanceOf(tb testing.TB, store *redistest.Server) *config.Config {
 	c := config.Default()
 	c.Servers = []config.Server{child(tb, "b")}
 	c.Cluster.Redis, c.Cluster.Secret = "redis://"+store.Address, strings.Repeat("secret of the test ", 3)
-	c.Cluster.Listen, c.Cluster.Lease = "127.0.0.1:0", 3*time.Second
+	c.Cluster.Listen, c.Cluster.Lease = "127.0.0.1:0", 9*time.Second // a beat of a starved process takes seconds
 	return &c
 }
 
@@ -103,6 +103,7 @@ func asks(tb testing.TB, address, method, body string, headers ...string) (*http
 // which instance has made it, and which one has sent it on, whatever clients say in
 // headers of the bridge's own (S-081).
 func TestClusterEmbedded(t *testing.T) {
+	t.Parallel()
 	store := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	const alice, bob = "the key of alice 1", "the key of bob 12345"
 	said, dir := &lines{}, t.TempDir()
@@ -174,6 +175,7 @@ func TestClusterEmbedded(t *testing.T) {
 // An instance does not start where another one answers in its place; an instance with
 // another secret is told of.
 func TestClusterMistakes(t *testing.T) {
+	t.Parallel()
 	store := redistest.Start(t)
 	said := &lines{}
 	log := slog.New(slog.NewTextHandler(said, nil))

@@ -295,6 +295,7 @@ func exchange(t *testing.T, speaks, share string) {
 // The token of each caller is exchanged at the instance that has his session, whichever he
 // calls by, and a newer token of his by itself (I-303). No token of a caller reaches the server.
 func TestClusterExchange(t *testing.T) {
+	t.Parallel()
 	e, far := newExchanger(t), newCRM(t, "stateless") // a session there would outlive its instance
 	v := &several{t: t, store: redistest.Start(t), conf: func(c *config.Config) {
 		users(e.Issuer)(c)
@@ -307,9 +308,7 @@ func TestClusterExchange(t *testing.T) {
 			s.HTTP = &config.Remote{URL: far.URL, OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge"}}}
 		})
 	}
-	for _, o := range v.all {
-		v.until("both see each other", func() bool { return len(o.s.instance.node.Members()) == 2 })
-	}
+	v.joined(2)
 	var tokens []string
 	shows := map[string]string{}
 	fresh := func(sub string) {

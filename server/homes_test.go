@@ -54,10 +54,19 @@ func severally(t *testing.T, n int, change func(*config.Server)) *several {
 	for range n {
 		v.add(change)
 	}
-	for _, o := range v.all {
-		v.until("all see each other", func() bool { return len(o.s.instance.node.Members()) == n })
-	}
+	v.joined(n)
 	return v
+}
+
+// joined waits until all instances see n. Each looks at once, not at its next beat.
+func (v *several) joined(n int) {
+	v.t.Helper()
+	for _, o := range v.all {
+		v.until("all see each other", func() bool {
+			_ = o.s.instance.node.Beat(v.t.Context())
+			return len(o.s.instance.node.Members()) == n
+		})
+	}
 }
 
 // until waits for a condition.
@@ -87,7 +96,7 @@ func (v *several) add(change func(*config.Server)) {
 		c.Servers[1].Stdio = s.Stdio
 	}
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+v.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
-	c.Cluster.Lease, c.Drain = 3*time.Second, 20*time.Second
+	c.Cluster.Lease, c.Drain = 9*time.Second, 20*time.Second // a beat of a starved process takes seconds
 	o := &one{done: make(chan struct{})}
 	c.Cluster.Role, c.Access = v.role, v.keys
 	if v.conf != nil {
@@ -114,7 +123,9 @@ func (v *several) add(change func(*config.Server)) {
 		_ = o.s.Serve(ctx, l)
 	}()
 	v.t.Cleanup(func() {
-		o.stop()
+		for _, o := range v.all { // at once: each takes seconds
+			o.stop()
+		}
 		<-o.done
 	})
 	v.all = append(v.all, o)
@@ -186,8 +197,10 @@ func echo(id int, text string) string {
 // (S-040): the connection of `share: all` is one over all instances, and when its home
 // stops the next one goes on.
 func TestHomes(t *testing.T) {
+	t.Parallel()
 	for _, share := range []string{"all", "principal"} {
 		t.Run(share, func(t *testing.T) {
+			t.Parallel()
 			v := severally(t, 3, func(c *config.Server) { c.Share = share })
 			var sessions []string
 			for _, o := range v.all {
@@ -215,6 +228,7 @@ func stateless(id int, method, params string) string {
 // (S-040, S-041): clients without sessions have one connection to a legacy server over
 // all instances, and a call that waits for its client goes on from any of them, once.
 func TestHomesStateless(t *testing.T) {
+	t.Parallel()
 	v := severally(t, 3, func(c *config.Server) { c.Share = "principal" })
 	for n := range 9 {
 		if res, m := v.post(v.all[n%3].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`)); res.StatusCode != 200 || m.Get("result.echo.text").Str != "hello" {
@@ -342,6 +356,7 @@ func (v *several) next(events chan gjson.Result, want string) gjson.Result {
 // What the server of a shared connection says by itself, and asks, reaches the sessions
 // that it is for at whatever instance (S-026, S-040).
 func TestHomesTell(t *testing.T) {
+	t.Parallel()
 	v := severally(t, 3, func(c *config.Server) { c.Share = "principal" })
 	var sessions []string
 	var streams []chan gjson.Result
@@ -427,6 +442,7 @@ func (v *several) home(but ...int) int {
 // An instance that stops gives its homes up when the calls over them have ended. Those that
 // come meanwhile wait, and none fails; who listens goes on (S-040, S-070).
 func TestHomesStop(t *testing.T) {
+	t.Parallel()
 	v := severally(t, 3, func(c *config.Server) { c.Share = "all" })
 	var sessions []string
 	for _, o := range v.all {
@@ -500,14 +516,13 @@ func TestHomesStop(t *testing.T) {
 // What an instance that stops has to do for its own clients, at another server, holds up no
 // call of others to connections that live there (S-070).
 func TestHomesStopBusy(t *testing.T) {
+	t.Parallel()
 	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), other: "other"}
 	for range 2 {
 		v.add(func(c *config.Server) { c.Share = "all" })
 	}
 	home, front := v.all[0], v.all[1]
-	for _, o := range v.all {
-		v.until("all see each other", func() bool { return len(o.s.instance.node.Members()) == 2 })
-	}
+	v.joined(2)
 	v.begin(home.base)
 	v.until("it is the home", func() bool { return home.s.instance.homes.Here() == 1 })
 	id := v.begin(front.base)

@@ -19,9 +19,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	scaletest.Waits(8) // instances of a cluster, for each other
+	goleak.VerifyTestMain(m)
+}
 
 // Each server is served under its name, and all of them as one without. Who asks elsewhere is told so.
 func TestPaths(t *testing.T) {

@@ -25,9 +25,7 @@ func staffed(t *testing.T, change func(*config.Server), roles ...string) *severa
 		v.role = role
 		v.add(change)
 	}
-	for _, o := range v.all {
-		v.until("all see each other", func() bool { return len(o.s.instance.node.Members()) == len(roles) })
-	}
+	v.joined(len(roles))
 	return v
 }
 
@@ -36,8 +34,10 @@ func plain(*config.Server) {}
 // What a session asks, hears and is asked passes between any front and the process at a
 // worker; so it is for a client without a session (S-050).
 func TestWorkers(t *testing.T) {
+	t.Parallel()
 	for _, share := range []string{"session", "principal", "all"} {
 		t.Run(share, func(t *testing.T) {
+			t.Parallel()
 			v := staffed(t, func(c *config.Server) { c.Share = share }, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
 			a, b := v.all[0], v.all[1]
 			res, m := v.post(a.base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
@@ -119,6 +119,7 @@ func TestWorkers(t *testing.T) {
 
 // An instance with the role all is a worker for itself, too: also the only one.
 func TestWorkerAlone(t *testing.T) {
+	t.Parallel()
 	v := staffed(t, plain, cluster.RoleAll)
 	o := v.all[0]
 	id := v.begin(o.base)
@@ -135,6 +136,7 @@ func TestWorkerAlone(t *testing.T) {
 // it; when the worker stops, calls under way end well, and those that come go on at another
 // one (S-051).
 func TestWorkerStops(t *testing.T) {
+	t.Parallel()
 	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
 	a, b, old := v.all[0], v.all[1], v.all[2]
 	id := v.begin(a.base)
@@ -178,14 +180,13 @@ func TestWorkerStops(t *testing.T) {
 // An instance that stops holds back calls of others to its processes also while its own
 // sessions have calls, and all of them end well (S-070).
 func TestWorkerStopsBusy(t *testing.T) {
+	t.Parallel()
 	v := staffed(t, plain, cluster.RoleAll, cluster.RoleFront)
 	old, b := v.all[0], v.all[1]
 	own, id := v.begin(old.base), v.begin(b.base) // both have their processes at the only worker
 	v.role = cluster.RoleWorker
 	v.add(plain)
-	for _, o := range v.all {
-		v.until("all see the next worker", func() bool { return len(o.s.instance.node.Members()) == 3 })
-	}
+	v.joined(3)
 	slow, _ := v.stream("POST", old.base, own, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
 	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
 	old.stop()
@@ -210,6 +211,7 @@ func TestWorkerStopsBusy(t *testing.T) {
 // While Redis is away connections to workers go on, and new ones wait; it is emptied, and
 // those that wait are opened (S-060).
 func TestWorkersWithoutStore(t *testing.T) {
+	t.Parallel()
 	v := staffed(t, func(c *config.Server) { c.Limits.Wait = 40 * time.Second }, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
 	a, b := v.all[0], v.all[1]
 	id := v.begin(a.base)
@@ -234,6 +236,7 @@ func TestWorkersWithoutStore(t *testing.T) {
 // A server that cannot be started at the worker is told as one that cannot be started here.
 // (A hung one is found by a ping: TestPing in internal/worker.)
 func TestWorkerFails(t *testing.T) {
+	t.Parallel()
 	fails := true
 	v := staffed(t, plain, cluster.RoleFront, cluster.RoleWorker)
 	v.f.Before = func(context.Context) error {
@@ -252,6 +255,7 @@ func TestWorkerFails(t *testing.T) {
 
 // A client that only listens where its session goes on has its process kept, too.
 func TestWorkerAttached(t *testing.T) {
+	t.Parallel()
 	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
 	a, b := v.all[0], v.all[1]
 	id := v.begin(a.base)
@@ -270,6 +274,7 @@ func TestWorkerAttached(t *testing.T) {
 // Who asks for /readyz without a key has the bridge ask nobody for it: whoever probes it
 // would decide how much Redis has to do.
 func TestReadyAsksNobody(t *testing.T) {
+	t.Parallel()
 	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), role: cluster.RoleAll, keys: []config.Access{{Name: "alice", Token: "the-key-of-alice-1"}}}
 	v.add(plain)
 	c := v.store.Client()

@@ -4,7 +4,10 @@
 package scaletest
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -36,6 +39,21 @@ func Unraced(t testing.TB) {
 	t.Helper()
 	if Raced {
 		t.Skip("computes in one goroutine, for long: runs without the race detector")
+	}
+}
+
+// Waits is for a package whose tests wait most of the time, for a program or for a time to
+// pass: so many of those that may run in parallel do so, also on fewer processors, unless
+// -parallel says how many. It is called by TestMain.
+func Waits(atOnce int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given || runtime.GOMAXPROCS(0) >= atOnce {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+		panic(err)
 	}
 }
 

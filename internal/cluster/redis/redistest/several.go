@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -93,13 +94,18 @@ func until(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// free returns an address that nobody listens on.
+// free returns an address that nobody listens on. Its port is below those that systems
+// give to whoever asks for any: nobody else gets it before the server starts, or while
+// the server is started again.
 func free(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port between 20000 and 32000 is free")
+	return ""
 }
