@@ -121,7 +121,7 @@ func (f *Front) prover(r *http.Request, id string, get func(string) string) prov
 			}
 		}
 		if err != nil {
-			f.o.Log.Warn("the keys of a client cannot be had", "client", idOf(id), "err", err)
+			f.o.Log.Warn("the keys of a client are not available", "client", idOf(id), "err", err)
 			return errKeys
 		}
 		jti, left, err := "", time.Duration(0), error(nil)
