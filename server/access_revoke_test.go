@@ -70,7 +70,7 @@ func (h *holdings) open() (open int) {
 	return open
 }
 
-// What a caller has open ends when its key is taken away, with the reason, and
+// N-52: what a caller has open ends when its key is taken away, with the reason, and
 // when the files are read again, not when somebody calls next. Others are not
 // disturbed, nor is a caller that gets another key.
 func TestAccessTakenAway(t *testing.T) {

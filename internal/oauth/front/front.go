@@ -88,6 +88,9 @@ const (
 	grace       = 10 * time.Second    // for which a refresh token counts that was used
 	providerFor = time.Hour           // how long the metadata of the provider counts
 	awayFor     = 10 * time.Second    // until it is asked for again if it cannot be had
+	// Who asks for it waits for so long at most: without any, and with a former one.
+	meetFor      = 10 * time.Second
+	meetAgainFor = 2 * time.Second
 
 	maxBody  = 64 << 10
 	bodyWait = 10 * time.Second // until a body must be there
@@ -347,6 +350,14 @@ func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 
 // meet asks the provider for its metadata, and tells those who wait for it.
 func (f *Front) meet(ctx context.Context) (*find.Issuer, error) {
+	f.mu.Lock()
+	patience := meetFor
+	if f.provider != nil {
+		patience = meetAgainFor
+	}
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	now, err := f.find.Issuer(ctx, f.o.Provider)
 	switch {
 	case err == nil && now == nil:

@@ -1567,13 +1567,17 @@ func TestProviderOnce(t *testing.T) {
 		time.Sleep(providerFor + time.Second)
 		hangs := make(chan struct{})
 		gate.Store(&hangs)
+		first := time.Now()
 		wg.Go(ask)
 		synctest.Wait()
 		before, began := asked.Load(), time.Now()
 		if ask(); asked.Load() != before || time.Since(began) > 0 {
 			t.Errorf("another one asks %d times, and waits %v", asked.Load()-before, time.Since(began))
 		}
-		wg.Wait() // the one that asks goes on with what there is
+		wg.Wait() // the one that asks goes on with what there is, and soon
+		if took := time.Since(first); took > meetAgainFor {
+			t.Errorf("the one that asks waits %v for a provider that hangs", took)
+		}
 	})
 }
 
