@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +33,8 @@ func BenchmarkCluster(b *testing.B) {
 		{"alone", dialStreamable},
 		{"owner", func(tb testing.TB) caller { c, _ := dialSeveral(tb); return c }},
 		{"hop", func(tb testing.TB) caller { _, c := dialSeveral(tb); return c }},
-		{"bare", func(tb testing.TB) caller { return dialPlain(tb, nothing) }},
-		{"bareHop", func(tb testing.TB) caller { return dialPlain(tb, bareHop) }},
+		{"bare", func(tb testing.TB) caller { return dialPlain(tb, nothing, atOnce) }},
+		{"bareHop", func(tb testing.TB) caller { return dialPlain(tb, bareHop, atOnce) }},
 	}
 	for _, size := range []struct {
 		name  string
@@ -87,26 +88,32 @@ type between int
 const (
 	nothing      between = iota
 	bareHop              // the least that net/http can do: it reads the body, sends it on, reads the answer, and writes that
-	reverseProxy         // what any hop has to do: headers travel, whoever goes away takes the request back, and answers are passed on as they come
+	reverseProxy         // what any hop has to do besides: headers travel, whoever goes away takes the request back, and answers are passed on as they come
 )
 
-// dialPlain calls a handler that answers what it gets, by way of another server that
+// atOnce answers with what it gets.
+func atOnce(body []byte) ([]byte, error) { return body, nil }
+
+// dialPlain calls a handler that answers as answer does, by way of another server that
 // speaks to it over mutual TLS, or of none.
-func dialPlain(tb testing.TB, way between) caller {
+func dialPlain(tb testing.TB, way between, answer func(request []byte) ([]byte, error)) caller {
+	whole := func(w http.ResponseWriter, body []byte) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+	}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			body, err = answer(body)
+		}
 		if err != nil {
 			tb.Error(err)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body)
+		whole(w, body)
 	})
 	if way != nothing {
-		var there http.Handler = handler
-		if way == reverseProxy {
-			there = sized{handler}
-		}
-		far := httptest.NewUnstartedServer(there)
+		far := httptest.NewUnstartedServer(handler)
 		far.TLS = &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert}
 		far.StartTLS()
 		tb.Cleanup(far.Close)
@@ -118,14 +125,14 @@ func dialPlain(tb testing.TB, way between) caller {
 		}
 		proxy := &httputil.ReverseProxy{Transport: client.Transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 		handler = func(w http.ResponseWriter, r *http.Request) {
-			if way == reverseProxy {
-				w.Header().Del("Content-Length") // it is in the answer
-				proxy.ServeHTTP(w, r)
-				return
-			}
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
 				tb.Error(err)
+			}
+			if way == reverseProxy {
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				proxy.ServeHTTP(w, r)
+				return
 			}
 			res, err := client.Post(far.URL, "application/json", bytes.NewReader(body))
 			if err != nil {
@@ -136,21 +143,12 @@ func dialPlain(tb testing.TB, way between) caller {
 			if body, err = io.ReadAll(res.Body); err != nil {
 				tb.Error(err)
 			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(body)
+			whole(w, body)
 		}
 	}
-	near := httptest.NewServer(sized{handler})
+	near := httptest.NewServer(handler)
 	tb.Cleanup(near.Close)
 	return &streamable{wire: dial(tb, strings.TrimPrefix(near.URL, "http://"))}
-}
-
-// sized says how long a response is, as the client of the benchmark wants it.
-type sized struct{ http.Handler }
-
-func (s sized) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Length", r.Header.Get("Content-Length"))
-	s.Handler.ServeHTTP(w, r)
 }
 
 // BenchmarkTakeOver measures the first call of a session after its instance has stopped in

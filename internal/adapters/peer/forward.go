@@ -7,10 +7,10 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -45,21 +45,22 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		defer cancel()
 		defer context.AfterFunc(p.leaving, cancel)()
 	}
+	var last attempt
 	u := url.URL{Scheme: "https", Host: m.Address, Path: path, RawQuery: query.Encode()}
-	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.carried(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-	var sent atomic.Bool
+	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.carried(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
 	if r.Method == http.MethodPost {
 		out.ContentLength = int64(len(body))
 		// By this, what was not sent at all goes over another connection: one that was kept
-		// may have been closed. Nothing else sends a POST again.
-		out.GetBody = func() (io.ReadCloser, error) { return &outgoing{*bytes.NewReader(body), &sent}, nil }
+		// may have been closed. Nothing else sends a POST again. net/http knows a bytes.Reader,
+		// and sends what is small together with the headers.
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		out.Body, _ = out.GetBody()
 	}
 	res, err := p.link(m).http.RoundTrip(out)
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return answered // the client has gone
-	case err != nil && !sent.Load():
+	case err != nil && !last.wrote():
 		return unsent
 	case err != nil:
 		p.lost(w, http.StatusOK, body)
@@ -81,14 +82,19 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		p.events(w, r, res, body)
 		return answered
 	}
-	var head []byte
+	size := whole + 1
 	if n := res.ContentLength; n >= 0 && n <= whole {
-		head = make([]byte, n)
-		_, err = io.ReadFull(res.Body, head)
-	} else {
-		head, err = io.ReadAll(io.LimitReader(res.Body, whole+1))
+		size = int(n)
 	}
-	if err != nil {
+	buf := jsonrpc.NewBuffer(size)
+	defer buf.Free()
+	n := 0
+	for n < size && err == nil {
+		var more int
+		more, err = res.Body.Read(buf.B[n:size])
+		n += more
+	}
+	if err != nil && err != io.EOF {
 		p.lost(w, http.StatusOK, body)
 		return answered
 	}
@@ -97,43 +103,31 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	}
 	w.WriteHeader(res.StatusCode)
 	rc := http.NewResponseController(w)
-	if err := write(rc, w, head); err != nil || len(head) <= whole {
-		return answered
-	}
-	buf := make([]byte, whole)
 	for {
-		n, err := res.Body.Read(buf)
-		if n > 0 && write(rc, w, buf[:n]) != nil {
-			return answered
-		}
-		if err == io.EOF {
+		if failed := write(rc, w, buf.B[:n]); failed != nil || err == io.EOF || size <= whole {
 			return answered
 		}
 		if err != nil {
 			sever(rc, w)
 			return answered
 		}
+		n, err = res.Body.Read(buf.B[:size])
 	}
 }
 
-// outgoing is the body of a request that is sent on. It is read when there is a
-// connection: before, nothing of the request was sent, and without it, nothing of use.
-type outgoing struct {
-	bytes.Reader
-	sent *atomic.Bool
+// attempt is the connection over which a request was to go last.
+type attempt struct {
+	conn   *counted // nil when there was none
+	before int64    // bytes that had been written to it
 }
 
-func (o *outgoing) Read(b []byte) (int, error) {
-	o.sent.Store(true)
-	return o.Reader.Read(b)
+func (a *attempt) got(i httptrace.GotConnInfo) {
+	a.conn = i.Conn.(*counted)
+	a.before = a.conn.written.Load()
 }
 
-func (o *outgoing) WriteTo(w io.Writer) (int64, error) {
-	o.sent.Store(true)
-	return o.Reader.WriteTo(w)
-}
-
-func (o *outgoing) Close() error { return nil }
+// wrote reports whether something of the request was sent.
+func (a *attempt) wrote() bool { return a.conn != nil && a.conn.written.Load() != a.before }
 
 // write writes a part of a response, within the time that its size allows.
 func write(rc *http.ResponseController, w io.Writer, b []byte) error {

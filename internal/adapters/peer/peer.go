@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -76,6 +77,7 @@ type Peers struct {
 // link is how one instance is reached.
 type link struct {
 	dialer *net.Dialer
+	tls    *tls.Config
 	http   *http.Transport // by itself: a client of net/http adds a tenth to a short request
 	dead   context.Context // ends when the instance is, and all connections with it
 	bury   context.CancelFunc
@@ -92,6 +94,34 @@ func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, err
 	}
 	return &mortal{c, context.AfterFunc(l.dead, func() { _ = c.Close() })}, nil
+}
+
+// secure connects to the instance for requests that this one sends on.
+func (l *link) secure(ctx context.Context, address string) (net.Conn, error) {
+	c, err := l.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connect)
+	defer cancel()
+	t := tls.Client(c, l.tls)
+	if err := t.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return &counted{Conn: t}, nil
+}
+
+// counted is a connection that knows how much was written to it.
+type counted struct {
+	net.Conn
+	written atomic.Int64
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.written.Add(int64(n))
+	return n, err
 }
 
 // mortal is a connection that ends with its link.
@@ -173,11 +203,10 @@ func (p *Peers) link(m cluster.Member) *link {
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{dialer: p.dialer}
+	l := &link{dialer: p.dialer, tls: p.trust.client(m.ID)}
 	l.dead, l.bury = context.WithCancel(context.Background())
 	l.http = &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
-		TLSHandshakeTimeout: connect, TLSClientConfig: p.trust.client(m.ID),
+		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return l.secure(ctx, m.Address) },
 		MaxIdleConnsPerHost: 256, IdleConnTimeout: idle, DisableCompression: true,
 	}
 	if p.closed {

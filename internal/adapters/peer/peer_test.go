@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -323,6 +324,72 @@ func TestWhole(t *testing.T) {
 	}
 	if how, text := send("large", cluster.Member{ID: "YYYYYYY", Address: "127.0.0.1:1"}); how != unsent || text != "" {
 		t.Errorf("nobody at the address: %v, %q", how, text)
+	}
+}
+
+// breaking is a connection whose writes can be made to fail.
+type breaking struct {
+	net.Conn
+	after *atomic.Int64 // so many bytes; none while it is negative
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	most := int(b.after.Load())
+	switch {
+	case most < 0:
+		return b.Conn.Write(p)
+	case most == 0:
+		return 0, net.ErrClosed
+	}
+	n, err := b.Conn.Write(p[:min(len(p), most)])
+	return n, errors.Join(err, net.ErrClosed)
+}
+
+// A request that was to go over a connection that was kept, and is broken, may be sent to
+// another instance if nothing of it was written, and only then (S-022).
+func TestKeptBroken(t *testing.T) {
+	_, a := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusAccepted)
+	})
+	for _, c := range []struct {
+		name  string
+		after int64
+		want  outcome
+		lost  bool
+	}{
+		{"nothing was written", 0, unsent, false},
+		{"a part was written", 10, answered, true},
+		{"all was written", -1, answered, false},
+	} {
+		b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+		var after atomic.Int64
+		after.Store(-1)
+		link := b.link(a)
+		dial := link.http.DialTLSContext
+		link.http.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if after.Load() >= 0 {
+				return nil, errors.New("the instance has ended")
+			}
+			conn, err := dial(ctx, network, address)
+			if err == nil {
+				at := conn.(*counted)
+				at.Conn = &breaking{at.Conn, &after}
+			}
+			return conn, err
+		}
+		send := func() (outcome, string) {
+			w := httptest.NewRecorder()
+			how := b.forward(a, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/_/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
+			return how, w.Body.String()
+		}
+		if how, text := send(); how != answered || text != "" {
+			t.Fatalf("%s: the first request: %v, %q", c.name, how, text)
+		}
+		after.Store(c.after)
+		if how, text := send(); how != c.want || strings.Contains(text, "upstream_lost") != c.lost {
+			t.Errorf("%s: %v, %q", c.name, how, text)
+		}
 	}
 }
 
