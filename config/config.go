@@ -110,6 +110,9 @@ type Config struct {
 	// ConsolePayloads or ConsoleOff. Default: on where everybody who reaches the bridge is on this machine,
 	// and there are no access rules; off otherwise.
 	Console string `yaml:"console" effect:"live"`
+	// ConsoleStreams bounds the event streams of operators' pages and scripts that are open
+	// at once. One caller has at most a quarter of them. Default 16.
+	ConsoleStreams int `yaml:"console_streams" effect:"live"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log" effect:"live"`
 	// Cluster lets several instances serve the same clients. Default: this is the only
@@ -267,6 +270,7 @@ func Default() Config {
 		Ready:          ReadyAny,
 		Reload:         ReloadOn,
 		LogLevel:       LogInfo,
+		ConsoleStreams: 16,
 		Offer:          OfferAll,
 		Separator:      "__",
 		Cluster:        Cluster{Role: cluster.RoleAll, KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe, Replay: ReplayOn},

@@ -78,6 +78,7 @@ func TestDiff(t *testing.T) {
 		{"admin", func(c *Config) { c.Admin = []string{"ops"} }, "admin (live)"},
 		{"viewers", func(c *Config) { c.Viewers = []string{"ops"} }, "viewers (live)"},
 		{"console", func(c *Config) { c.Console = ConsoleOn }, "console none → on (live)"},
+		{"console_streams", func(c *Config) { c.ConsoleStreams = 40 }, "console_streams 16 → 40 (live)"},
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
 		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},

@@ -267,6 +267,29 @@ func (r *rig) signIn(key string) (int, *http.Cookie) {
 	return w.Code, nil
 }
 
+// Signing in with wrong keys is limited as everywhere, and a good key counts all the same.
+func TestSignInGuessing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one")
+		wrong := func() *httptest.ResponseRecorder { return r.ask("POST", "/ui/login", `{"key":"`+newKey+`"}`) }
+		for n := range wrongAtOnce {
+			if w := wrong(); w.Code != 401 {
+				t.Fatalf("wrong key %d: %d %s", n, w.Code, w.Body)
+			}
+		}
+		if w := wrong(); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("one too many: %d %v", w.Code, w.Header())
+		}
+		if code, c := r.signIn(opsKey); code != 200 || c == nil {
+			t.Errorf("a good key meanwhile: %d", code)
+		}
+		time.Sleep(wrongEvery)
+		if first, second := wrong().Code, wrong().Code; first != 401 || second != 429 {
+			t.Errorf("after the pause: %d, then %d", first, second)
+		}
+	})
+}
+
 // Whoever has signed in on the page has a cookie that stands for the key, below /ui and
 // for as long as the key counts.
 func TestSignIn(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
-	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/observe/conns"
 	"github.com/mcp-bridge/bridge/internal/observe/report/calls"
@@ -381,31 +380,41 @@ func TestAdminEventsAgain(t *testing.T) {
 	})
 }
 
-// So many pages may be open, and each caller has its part.
+// So many pages may be open, and each caller has its part: a quarter, of as many as the
+// configuration says, from the next page on.
 func TestAdminStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one")
-		var pages []*wiretest.Reply
-		for n := range admin.MaxStreamsEach + 1 {
-			a := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", devKey)
+		open := func(key string) (*wiretest.Reply, bool) {
+			a := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", key)
 			synctest.Wait()
-			if refused := n == admin.MaxStreamsEach; refused != (len(a.Events()) == 0) {
+			return a, len(a.Events()) > 0
+		}
+		var pages []*wiretest.Reply
+		for n := range 5 {
+			a, ok := open(devKey)
+			if ok != (n < 4) {
 				t.Errorf("page %d: %d", n, a.Status())
 			}
 			pages = append(pages, a)
 		}
-		if a := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", opsKey); true {
-			synctest.Wait()
-			if len(a.Events()) != 1 {
-				t.Error("another caller has no place")
-			}
+		if a := pages[4].Wait(); a.Status() != 429 || !strings.Contains(a.Body(), "console_streams") {
+			t.Errorf("one too many: %d %s", a.Status(), a.Body())
+		}
+		if _, ok := open(opsKey); !ok {
+			t.Error("another caller has no place")
 		}
 		pages[0].Leave()
 		synctest.Wait()
-		a := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", devKey)
-		synctest.Wait()
-		if len(a.Events()) != 1 {
+		if _, ok := open(devKey); !ok {
 			t.Error("a page that has gone keeps its place")
+		}
+		if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.ConsoleStreams = 20 })); err != nil {
+			t.Fatal(err)
+		}
+		_, fifth := open(devKey)
+		if _, sixth := open(devKey); !fifth || sixth {
+			t.Errorf("a quarter of 20: the fifth page %t, the sixth %t", fifth, sixth)
 		}
 	})
 }

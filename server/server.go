@@ -158,6 +158,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	s.events = &admin.Events{
 		Operator: s.acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, Alone: s.keys == nil,
 		Heartbeat: func() time.Duration { return s.c().Heartbeat }, Payloads: s.calls.Keeps,
+		Most: func() int { return s.c().ConsoleStreams },
 	}
 	s.actions.Add(append(s.acts.Routes(), s.events.Routes()...)...)
 	s.measure()

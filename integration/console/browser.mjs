@@ -109,6 +109,8 @@ await step('a server, and what operators do with it', async () => {
   await see(/it works/);
   await button('open the breaker').click();
   await page.locator('.facts', { hasText: 'forced' }).waitFor();
+  const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
+  assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
   await button('leave the breaker to itself').click();
   await button('leave the breaker to itself').waitFor({ state: 'detached' });
   await button('forget its lists').click();

@@ -31,8 +31,6 @@ const (
 	lostFor  = time.Minute
 	maxAgain = 128
 	maxSent  = 64 << 10 // bytes
-	// maxLostEach is how many such streams one caller may have: each page that is left adds one.
-	maxLostEach = MaxStreams / 2
 )
 
 // topics are what events can be about.
@@ -47,6 +45,8 @@ type Events struct {
 	Heartbeat func() time.Duration
 	// Payloads reports whether what messages carry may be shown.
 	Payloads func() bool
+	// Most returns how many streams may be open, and how many more that have lost their reader.
+	Most func() int
 	// Alone says that there is no more than one caller.
 	Alone bool
 
@@ -84,9 +84,9 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 		fail(w, err)
 		return
 	}
-	leave, ok := e.streams.Enter(&c.Caller, e.Alone)
+	leave, ok := e.streams.Enter(&c.Caller, e.Most(), e.Alone)
 	if !ok {
-		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open")
+		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open: see console_streams in the configuration file")
 		return
 	}
 	defer leave()
@@ -213,7 +213,8 @@ func (e *Events) keep(s *stream) {
 			oldest = o
 		}
 	}
-	full := len(e.lost) >= MaxStreams || !e.Alone && own >= maxLostEach
+	most := e.Most()
+	full := len(e.lost) >= most || !e.Alone && own >= max(1, most/2) // each page that is left adds one
 	if full && oldest != nil {
 		e.forget(oldest)
 	}

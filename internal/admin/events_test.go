@@ -68,7 +68,8 @@ func TestPassBroken(t *testing.T) {
 func TestLost(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			e := &Events{Alone: alone}
+			const streams = 16
+			e := &Events{Alone: alone, Most: func() int { return streams }}
 			ended := map[string]bool{}
 			lose := func(principal string, n int) {
 				time.Sleep(time.Millisecond)
@@ -76,11 +77,11 @@ func TestLost(t *testing.T) {
 				e.keep(&stream{e: e, key: key, c: &Caller{Principal: principal}, ends: []func(){func() { ended[key] = true }}})
 			}
 			lose("other", 0)
-			most := maxLostEach
+			most := streams / 2
 			if alone {
-				most = MaxStreams - 1
+				most = streams - 1
 			}
-			for n := range 2 * MaxStreams {
+			for n := range 2 * streams {
 				lose("own", n)
 				e.mu.Lock() // a timer changes it, too
 				if oldest := fmt.Sprint("own", n-most); len(e.lost) != min(n+1, most)+1 || n >= most && !ended[oldest] || len(ended) != max(0, n+1-most) || ended["other0"] {
@@ -88,11 +89,11 @@ func TestLost(t *testing.T) {
 				}
 				e.mu.Unlock()
 			}
-			for n := range 3 * MaxStreams {
+			for n := range 3 * streams {
 				lose(fmt.Sprint("one of many ", n), 0)
 			}
 			e.mu.Lock()
-			if ended["other0"] || len(e.lost) != MaxStreams {
+			if ended["other0"] || len(e.lost) != streams {
 				t.Errorf("many callers: %d are kept", len(e.lost))
 			}
 			e.mu.Unlock()

@@ -9,13 +9,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/observe/report/traffic"
 )
 
-// How many streams of events there may be.
-const (
-	MaxStreams     = 16
-	MaxStreamsEach = 4
-	// keptStreams are for those who may look: others cannot keep them out.
-	keptStreams = 4
-)
+// Of the streams of events that may be open, one caller has a quarter, and another quarter is
+// for those who may look: others cannot keep them out.
+func each(most int) int { return max(1, most/4) }
+func kept(most int) int { return most / 4 }
 
 // Streams are those that are open, by principal. The zero value is ready for use.
 type Streams struct {
@@ -24,16 +21,16 @@ type Streams struct {
 	of  map[string]int
 }
 
-// Enter takes a place for a stream of a caller, until leave is called. alone says that there
-// is no other principal.
-func (s *Streams) Enter(c *Caller, alone bool) (leave func(), ok bool) {
-	principal, most := c.Principal, MaxStreams
+// Enter takes a place for a stream of a caller, until leave is called, if fewer than most are
+// open. alone says that there is no other principal.
+func (s *Streams) Enter(c *Caller, most int, alone bool) (leave func(), ok bool) {
+	principal, room := c.Principal, most
 	if !c.Look {
-		most -= keptStreams
+		room -= kept(most)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= most || !alone && s.of[principal] >= MaxStreamsEach {
+	if s.all >= room || !alone && s.of[principal] >= each(most) {
 		return nil, false
 	}
 	if s.of == nil {

@@ -5,39 +5,37 @@ import (
 	"testing"
 )
 
-// Callers who may not look leave places for streams to those who may.
+// Callers who may not look leave places for streams to those who may, and one caller leaves
+// places to others.
 func TestStreamsKept(t *testing.T) {
-	var s Streams
-	var leave []func()
-	for n := range 2 * MaxStreams {
-		done, ok := s.Enter(&Caller{Principal: "key " + strconv.Itoa(n)}, false)
-		if ok {
+	for _, tc := range []struct{ most, kept, each int }{{16, 4, 4}, {40, 10, 10}, {7, 1, 1}, {1, 0, 1}} {
+		var s Streams
+		var leave []func()
+		for n := range 2 * tc.most {
+			if done, ok := s.Enter(&Caller{Principal: "key " + strconv.Itoa(n)}, tc.most, false); ok {
+				leave = append(leave, done)
+			}
+		}
+		if len(leave) != tc.most-tc.kept {
+			t.Errorf("of %d streams, who may not look has %d", tc.most, len(leave))
+		}
+		for n := range tc.most - len(leave) {
+			done, ok := s.Enter(&Caller{Principal: "operator " + strconv.Itoa(n), Look: true, Act: n%2 == 0}, tc.most, false)
+			if !ok {
+				t.Fatalf("who may look has no place beside %d", len(leave))
+			}
 			leave = append(leave, done)
 		}
-	}
-	for n := range MaxStreams - len(leave) {
-		who := &Caller{Principal: "ops", Look: true, Act: true}
-		if n%2 == 1 {
-			who = &Caller{Principal: "viewer", Look: true}
+		if _, ok := s.Enter(&Caller{Principal: "another", Look: true}, tc.most, false); ok {
+			t.Error("there are more streams than may be")
 		}
-		done, ok := s.Enter(who, false)
-		if !ok {
-			t.Fatalf("who may look has no place beside %d", len(leave))
+		for _, done := range leave {
+			done()
 		}
-		leave = append(leave, done)
-	}
-	if len(leave) != MaxStreams || keptStreams == 0 {
-		t.Errorf("%d streams", len(leave))
-	}
-	if _, ok := s.Enter(&Caller{Principal: "another", Look: true}, false); ok {
-		t.Error("there are more streams than may be")
-	}
-	for _, done := range leave {
-		done()
-	}
-	for n := range MaxStreams {
-		if _, ok := s.Enter(&Caller{Principal: "ops", Look: true}, false); ok != (n < MaxStreamsEach) {
-			t.Errorf("stream %d of one caller: %t", n, ok)
+		for n := range tc.most {
+			if _, ok := s.Enter(&Caller{Principal: "ops", Look: true}, tc.most, false); ok != (n < tc.each) {
+				t.Errorf("of %d, stream %d of one caller: %t", tc.most, n, ok)
+			}
 		}
 	}
 }
