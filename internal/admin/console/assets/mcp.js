@@ -286,6 +286,7 @@ export class Client {
 
   /** @param {string} method @param {any} params @param {CallOptions} options */
   async #once(method, params, options) {
+    this.closed.signal.throwIfAborted(); // the next page of a list, say: its session has ended
     const id = ++this.last;
     if (options.progress) this.progress.set(id, options.progress);
     const { message, headers } = this.written(id, method, params, options);

@@ -42,6 +42,21 @@ test('the legacy era has a session', async () => {
   assert.equal(seen[3].m.params._meta, undefined);
 });
 
+test('a list that is being read when the client is closed asks for no more pages', async () => {
+  for (const revision of [legacy, modern]) {
+    let closing;
+    const { client, seen } = rig(revision, (m) => {
+      if (m.method !== 'tools/list') return undefined;
+      closing = client.close();
+      return json(result(m.id, { resultType: 'complete', tools: [], nextCursor: '2' }));
+    });
+    await client.open();
+    await assert.rejects(client.list('tools/list', 'tools'), { name: 'AbortError' });
+    await closing;
+    assert.equal(seen.filter((s) => s.m.method === 'tools/list').length, 1, revision);
+  }
+});
+
 test('_meta of the user goes along', async () => {
   for (const revision of [legacy, modern]) {
     const { client, seen } = rig(revision, (m) => m.method === 'tools/call' && json(result(m.id, { resultType: 'complete', content: [] })));
