@@ -120,6 +120,7 @@ func (l *listing) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if r.Method != "tools/list" {
 		return l.Modern.Call(ctx, r)
 	}
+	r.Back.Notify(jsonrpc.NewNotification("notifications/tools/list_changed", nil)) // on the stream of this request
 	if l.fails {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "out of tools", nil), nil
 	}
@@ -136,6 +137,7 @@ func TestAdminArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config.Default()
 		c.Servers = []config.Server{config.DefaultServer("one", ""), config.DefaultServer("two", "")}
+		c.Servers[0].Cache.Off = true // each request reaches the server
 		operators(&c)
 		c.Access = append(c.Access, config.Access{Name: "far", Token: newKey, Servers: []string{"two"}})
 		c.Viewers = append(c.Viewers, "far")

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/era"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/validate"
 	"github.com/mcp-bridge/bridge/jsonrpc"
@@ -36,6 +37,16 @@ const (
 	// ownParams is what a server is told of who asks for its tools.
 	ownParams = `{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","title":"the admin API of mcp-bridge","version":"1"}}`
 )
+
+// unread takes what a server has to say while it is asked for its tools. Nobody waits for that.
+type unread struct{}
+
+func (unread) Send(e replay.Event) bool {
+	if e.Free != nil {
+		e.Free()
+	}
+	return true
+}
 
 // checkArguments says what is wrong with arguments, by the schema that the tool has for the
 // caller. It makes no call of the tool.
@@ -67,14 +78,14 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 	return out, nil
 }
 
-// schema asks a server for its tools as a client of the caller would, and returns what one of
-// them wants.
+// schema asks a server for its tools as a client of the caller would that sends no headers but
+// its key, and returns what one of them wants.
 func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
 	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
 	var names []string
 	list.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		var a *jsonrpc.Message
-		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from})
+		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: unread{}})
 		switch {
 		case err == nil && a == nil: // the caller has gone
 			err = cmp.Or(context.Cause(c.Context), bridge.ErrCancelled)

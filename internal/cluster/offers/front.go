@@ -101,7 +101,7 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Ticket, erro
 			case <-retry:
 				missing = true
 			case <-look:
-				missing = f.missing(ctx, server, entry)
+				missing = f.missing(ctx, server, entry) && len(w.handed) == 0 // a worker that came has taken it
 				look = time.After(missingFor)
 			case <-ctx.Done():
 				return f.leave(id, w, entry, cmp.Or(err, context.Cause(ctx)))
