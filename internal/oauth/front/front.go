@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
 
@@ -154,6 +155,7 @@ func New(o Options) (*Front, error) {
 	}
 	f.flags, _ = simplelru.NewLRU[string, *atomic.Bool](maxFlags, nil) // the sizes are positive
 	f.ended, _ = simplelru.NewLRU[string, struct{}](maxEnded, nil)
+	f.endings.owed, _ = lru.New[string, struct{}](maxEnded)
 	f.used, _ = simplelru.NewLRU[[32]byte, struct{}](maxUsed, nil)
 	if err := f.derive(); err != nil {
 		return nil, err

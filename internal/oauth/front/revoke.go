@@ -46,7 +46,7 @@ func (f *Front) takeBack(ctx context.Context, client, text string, prove prover)
 	switch there := raw != nil && f.open(loginKey(id), string(raw), l); {
 	case there && l.Client != seal.Fingerprint(client), !there && mine != "" && mine != idOf(client):
 		return bad("invalid_grant", "the token is of another client")
-	case !there && mine == "":
+	case !there && mine == "" && !f.endings.owed.Contains(id):
 		return nil // a refresh token of a login that has ended
 	case there && l.Keyed:
 		if no := prove(); no != nil {

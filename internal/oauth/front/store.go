@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/internal/pause"
@@ -177,12 +178,32 @@ const endLife = aloneLife + 10*time.Minute
 type endings struct {
 	known atomic.Bool // the store was asked
 	away  atomic.Bool // it did not answer the last time
+	// owed are logins that have ended here, which the store could not be told, or not all of
+	// it.
+	owed *lru.Cache[string, struct{}]
 }
 
 // Watch hears of logins that end at other instances, until ctx ends: their access tokens
-// count here no more (I-110).
+// count here no more (I-110). It tells the store again what it could not be told.
 func (f *Front) Watch(ctx context.Context) {
 	for mark := f.look(ctx, ""); pause.For(ctx, lookEvery) == nil; mark = f.look(ctx, mark) {
+		f.settle(ctx)
+	}
+}
+
+// settle ends logins in the store that it did not take the end of, until it fails again.
+func (f *Front) settle(ctx context.Context) {
+	done := 0
+	for _, id := range f.endings.owed.Keys() {
+		if f.finish(ctx, id) != nil {
+			f.endings.owed.Get(id) // others come first the next time
+			break
+		}
+		f.endings.owed.Remove(id)
+		done++
+	}
+	if done > 0 {
+		f.o.Log.Info("ends of logins are noted in the store of the front that it did not take before", "logins", done)
 	}
 }
 

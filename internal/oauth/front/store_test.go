@@ -404,6 +404,99 @@ func (s *silent) Ended(ctx context.Context, mark string) ([]string, string, erro
 	return s.Memory.Ended(ctx, mark)
 }
 
+// A login ends although the store takes no note of it, such as a full one, or does not remove
+// it: what is missing is done when the store takes it.
+func TestEndedLater(t *testing.T) {
+	store := &full{Memory: NewMemory()}
+	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+		other := newRig(t, r.p, func(o *Options) { o.Store = store })
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, at := range []*rig{r, other} {
+			wg.Go(func() { at.Watch(ctx) })
+		}
+		defer func() {
+			cancel()
+			wg.Wait()
+		}()
+		id, b := r.join(back), r.browser()
+		signOut := func(text string) int {
+			return r.do("POST", "/oauth/revoke", url.Values{"client_id": {id}, "token": {text}}).Code
+		}
+		for name, tc := range map[string]struct {
+			fails       *atomic.Bool
+			theft, goes bool // the login goes at once
+		}{"no note": {&store.notes, false, true}, "no note of a theft": {&store.notes, true, true}, "not removed": {&store.removes, false, false}} {
+			access, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
+			if fault != "" {
+				t.Fatal(fault)
+			}
+			if _, err := other.good(access, files); err != nil {
+				t.Fatal(err)
+			}
+			last := refresh
+			if tc.theft {
+				if _, last, fault = r.tokens(again(id, refresh)); fault != "" {
+					t.Fatal(fault)
+				}
+				time.Sleep(grace + time.Second)
+			}
+			tc.fails.Store(true)
+			if tc.theft {
+				if _, _, fault := r.tokens(again(id, refresh)); fault != "temporarily_unavailable" {
+					t.Errorf("%s: %q", name, fault)
+				}
+			} else if got := signOut(last); got != 503 {
+				t.Errorf("%s: %d", name, got)
+			}
+			if _, err := r.good(access, files); err == nil {
+				t.Errorf("%s: the access token counts here", name)
+			}
+			if tc.goes {
+				if _, _, fault := r.tokens(again(id, last)); fault != "invalid_grant" {
+					t.Errorf("%s: the refresh token: %q", name, fault)
+				}
+				time.Sleep(2 * lookEvery)
+				if got := signOut(last); got != 503 {
+					t.Errorf("%s: %d, and others do not know of it", name, got)
+				}
+			}
+			tc.fails.Store(false)
+			time.Sleep(3 * lookEvery)
+			synctest.Wait()
+			if _, err := other.good(access, files); err == nil {
+				t.Errorf("%s: the access token counts elsewhere", name)
+			}
+			if _, _, fault := other.tokens(again(id, last)); fault != "invalid_grant" {
+				t.Errorf("%s: the refresh token later: %q", name, fault)
+			}
+			if got := signOut(last); got != 200 {
+				t.Errorf("%s: later %d", name, got)
+			}
+		}
+	})
+}
+
+// full is a store that takes no notes, or removes nothing.
+type full struct {
+	*Memory
+	notes, removes atomic.Bool // which of it fails
+}
+
+func (s *full) End(ctx context.Context, id string, life time.Duration) error {
+	if s.notes.Load() {
+		return errors.New("out of memory")
+	}
+	return s.Memory.End(ctx, id, life)
+}
+
+func (s *full) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	if value == nil && s.removes.Load() {
+		return false, errors.New("no route")
+	}
+	return s.Memory.Swap(ctx, key, old, value, life)
+}
+
 // One site, or whoever calls from one address, takes two of the places for client documents.
 func TestFetches(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {

@@ -224,24 +224,31 @@ func (f *Front) lost(err error) *fault {
 	return errStore
 }
 
-// revoke ends a login: here at once, and at other instances when they look.
+// revoke ends a login: here at once, and at other instances when they look. What the store
+// does not take of it, Watch tries again.
 func (f *Front) revoke(ctx context.Context, id string) *fault {
 	f.end(id)
-	if err := f.tell(ctx, id); err != nil {
+	if err := f.finish(ctx, id); err != nil {
+		f.endings.owed.Add(id, struct{}{})
 		return f.lost(err)
 	}
+	return nil
+}
+
+// finish ends a login in the store. A store that is full takes no notes, but still removes.
+func (f *Front) finish(ctx context.Context, id string) error {
+	return errors.Join(f.tell(ctx, id), f.remove(ctx, id))
+}
+
+// remove removes a login, whatever it has become meanwhile.
+func (f *Front) remove(ctx context.Context, id string) error {
 	for {
 		raw, err := f.o.Store.Get(ctx, loginKey(id))
-		if err != nil {
-			return f.lost(err)
+		if err != nil || raw == nil {
+			return err
 		}
-		if raw == nil {
-			return nil
-		}
-		if gone, err := f.o.Store.Swap(ctx, loginKey(id), raw, nil, 0); err != nil {
-			return f.lost(err)
-		} else if gone {
-			return nil
+		if gone, err := f.o.Store.Swap(ctx, loginKey(id), raw, nil, 0); err != nil || gone {
+			return err
 		}
 	}
 }
