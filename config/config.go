@@ -200,21 +200,21 @@ type Server struct {
 	Resources filter.Rules `yaml:"resources" effect:"next"`
 	// Validate checks the arguments of tool calls against the tools' input
 	// schemas before the server gets them. Rest does so anyway. Default false.
-	Validate bool `yaml:"validate" effect:"next"`
+	Validate bool `yaml:"validate" effect:"live"`
 	// Cache, Breaker, Limits and Retry guard the server, and the others from it.
-	Cache   cache.Options   `yaml:"cache" effect:"next"`
-	Breaker breaker.Options `yaml:"breaker" effect:"next"`
-	Limits  limits.Options  `yaml:"limits" effect:"next"`
-	Retry   retry.Options   `yaml:"retry" effect:"next"`
+	Cache   cache.Options   `yaml:"cache" effect:"live"`
+	Breaker breaker.Options `yaml:"breaker" effect:"live"`
+	Limits  limits.Options  `yaml:"limits" effect:"live"`
+	Retry   retry.Options   `yaml:"retry" effect:"live"`
 	// Ping is how long a connection may be silent before the server is pinged; 0
 	// means never, as does "off" in a file. Default: never.
-	Ping time.Duration `yaml:"ping,off" effect:"next"`
+	Ping time.Duration `yaml:"ping,off" effect:"live"`
 	// Restart starts a failed server again at its next use. Default true.
-	Restart bool `yaml:"restart" effect:"next"`
+	Restart bool `yaml:"restart" effect:"live"`
 	// Timeout is how long a call may stay silent; progress resets it. Default 300s.
-	Timeout time.Duration `yaml:"timeout" effect:"next"`
+	Timeout time.Duration `yaml:"timeout" effect:"live"`
 	// MaxTimeout is how long a call may take, progress or not. Default 1h.
-	MaxTimeout time.Duration `yaml:"max_timeout" effect:"next"`
+	MaxTimeout time.Duration `yaml:"max_timeout" effect:"live"`
 	// HandshakeTimeout bounds opening a connection to the server. Default 60s.
 	HandshakeTimeout time.Duration `yaml:"handshake_timeout" effect:"next"`
 	// IdleStop closes a connection that was unused for so long; 0 means never,
@@ -223,14 +223,14 @@ type Server struct {
 	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next"`
 	// MaxChildren bounds this server's connections, which for stdio are child
 	// processes. Default 256.
-	MaxChildren int `yaml:"max_children" effect:"next"`
+	MaxChildren int `yaml:"max_children" effect:"live"`
 	// StartsPerMinute bounds the restarts of a lost connection within a minute.
 	// Default 30.
-	StartsPerMinute int `yaml:"starts_per_minute" effect:"next"`
+	StartsPerMinute int `yaml:"starts_per_minute" effect:"live"`
 	// RestartMaxPause bounds the pause before another try to open a connection
 	// that could not be opened, or was lost before it had answered anything. At
 	// least 1s. Default 1m.
-	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"next"`
+	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"live"`
 }
 
 // Values of Server.Era.

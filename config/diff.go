@@ -311,6 +311,27 @@ func (d *diff) servers() {
 	}
 }
 
+// late reports whether a key that is live elsewhere is next for such a server: what
+// connections are made with has been made with it, or nothing is there that it could be set
+// for. What is off stands in nobody's way, so it has to be put there.
+func late(key string, was, now *Server) bool {
+	switch key {
+	case "breaker":
+		return was.Rest != nil || was.Breaker.Off
+	case "cache":
+		return was.Cache.Off
+	case "retry":
+		return !was.Retry.On()
+	case "limits":
+		return was.Place == PlaceWorkers || now.Limits.Paced() && !was.Limits.Paced()
+	case "max_children":
+		return was.Place == PlaceWorkers
+	case "timeout", "max_timeout":
+		return was.Rest != nil
+	}
+	return false
+}
+
 // server adds what differs in one server.
 func (d *diff) server(path string, was, now *Server) {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
@@ -320,6 +341,9 @@ func (d *diff) server(path string, was, now *Server) {
 			effect := f.effect
 			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(h bridge.Forward) bool { return !slices.Contains(now.Forward, h) }) {
 				effect = EffectRenew
+			}
+			if effect == EffectLive && late(f.key, was, now) {
+				effect = EffectNext
 			}
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
 		}

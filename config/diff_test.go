@@ -110,20 +110,21 @@ func TestDiff(t *testing.T) {
 		{".tools", func(c *Config) { c.Servers[0].Tools.Deny = []string{"a"} }, "servers.one.tools (next)"},
 		{".prompts", func(c *Config) { c.Servers[0].Prompts.Allow = []string{"a"} }, "servers.one.prompts (next)"},
 		{".resources", func(c *Config) { c.Servers[0].Resources.Rename = map[string]string{"a": "b"} }, "servers.one.resources (next)"},
-		{".validate", func(c *Config) { c.Servers[0].Validate = true }, "servers.one.validate false → true (next)"},
-		{".cache", func(c *Config) { c.Servers[0].Cache.Stale = time.Minute }, "servers.one.cache.stale 0s → 1m0s (next)"},
-		{".breaker", func(c *Config) { c.Servers[0].Breaker = breaker.Options{Off: true} }, "servers.one.breaker (next)"},
-		{".limits", func(c *Config) { c.Servers[0].Limits.Calls = 5 }, "servers.one.limits.calls 0 → 5 (next)"},
-		{".retry", func(c *Config) { c.Servers[0].Retry.Attempts = 5 }, "servers.one.retry.attempts 0 → 5 (next)"},
-		{".ping", func(c *Config) { c.Servers[0].Ping = time.Minute }, "servers.one.ping 0s → 1m0s (next)"},
-		{".restart", func(c *Config) { c.Servers[0].Restart = false }, "servers.one.restart true → false (next)"},
-		{".timeout", func(c *Config) { c.Servers[0].Timeout = time.Minute }, "servers.one.timeout 5m0s → 1m0s (next)"},
-		{".max_timeout", func(c *Config) { c.Servers[0].MaxTimeout = 2 * time.Hour }, "servers.one.max_timeout 1h0m0s → 2h0m0s (next)"},
+		{".validate", func(c *Config) { c.Servers[0].Validate = true }, "servers.one.validate false → true (live)"},
+		{".cache", func(c *Config) { c.Servers[0].Cache.Stale = time.Minute }, "servers.one.cache.stale 0s → 1m0s (live)"},
+		{".breaker", func(c *Config) { c.Servers[0].Breaker = breaker.Options{Off: true} }, "servers.one.breaker (live)"},
+		{".breaker", func(c *Config) { c.Servers[0].Breaker.Pause = time.Minute }, "servers.one.breaker.pause 0s → 1m0s (live)"},
+		{".limits", func(c *Config) { c.Servers[0].Limits.Calls = 5 }, "servers.one.limits.calls 0 → 5 (live)"},
+		{".retry", func(c *Config) { c.Servers[0].Retry.Attempts = 5 }, "servers.one.retry.attempts 0 → 5 (live)"},
+		{".ping", func(c *Config) { c.Servers[0].Ping = time.Minute }, "servers.one.ping 0s → 1m0s (live)"},
+		{".restart", func(c *Config) { c.Servers[0].Restart = false }, "servers.one.restart true → false (live)"},
+		{".timeout", func(c *Config) { c.Servers[0].Timeout = time.Minute }, "servers.one.timeout 5m0s → 1m0s (live)"},
+		{".max_timeout", func(c *Config) { c.Servers[0].MaxTimeout = 2 * time.Hour }, "servers.one.max_timeout 1h0m0s → 2h0m0s (live)"},
 		{".handshake_timeout", func(c *Config) { c.Servers[0].HandshakeTimeout = time.Second }, "servers.one.handshake_timeout 1m0s → 1s (next)"},
 		{".idle_stop", func(c *Config) { c.Servers[0].IdleStop = time.Minute }, "servers.one.idle_stop 0s → 1m0s (next)"},
-		{".max_children", func(c *Config) { c.Servers[0].MaxChildren = 5 }, "servers.one.max_children 256 → 5 (next)"},
-		{".starts_per_minute", func(c *Config) { c.Servers[0].StartsPerMinute = 5 }, "servers.one.starts_per_minute 30 → 5 (next)"},
-		{".restart_max_pause", func(c *Config) { c.Servers[0].RestartMaxPause = time.Hour }, "servers.one.restart_max_pause 1m0s → 1h0m0s (next)"},
+		{".max_children", func(c *Config) { c.Servers[0].MaxChildren = 5 }, "servers.one.max_children 256 → 5 (live)"},
+		{".starts_per_minute", func(c *Config) { c.Servers[0].StartsPerMinute = 5 }, "servers.one.starts_per_minute 30 → 5 (live)"},
+		{".restart_max_pause", func(c *Config) { c.Servers[0].RestartMaxPause = time.Hour }, "servers.one.restart_max_pause 1m0s → 1h0m0s (live)"},
 		{"", func(c *Config) { c.Servers[0].Adapter = program{1} }, "servers.one (next)"},
 		{"", func(c *Config) {}, ""},
 	} {
@@ -181,6 +182,40 @@ func lines(changes []Change) string {
 	}
 	return strings.Join(all, "\n")
 }
+
+// What is live counts as next where a server is made with it, and where something is
+// switched on that is not there.
+func TestDiffLate(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		was, change func(s *Server)
+		want        string
+	}{
+		{"breaker of a REST API", asRest, func(s *Server) { s.Breaker.Pause = time.Minute }, "servers.one.breaker.pause 0s → 1m0s (next)"},
+		{"time-outs of a REST API", asRest, func(s *Server) { s.Timeout, s.MaxTimeout = time.Minute, 2*time.Minute }, "servers.one.timeout 5m0s → 1m0s (next)\nservers.one.max_timeout 1h0m0s → 2m0s (next)"},
+		{"limits of a REST API", asRest, func(s *Server) { s.Limits.Calls = 5 }, "servers.one.limits.calls 0 → 5 (live)"},
+		{"limits at workers", func(s *Server) { s.Place = PlaceWorkers }, func(s *Server) { s.Limits.Calls, s.MaxChildren = 5, 6 }, "servers.one.limits.calls 0 → 5 (next)\nservers.one.max_children 256 → 6 (next)"},
+		{"the first rate", func(*Server) {}, func(s *Server) { s.Limits.Rate.PerSecond = 1 }, "servers.one.limits.rate (next)"},
+		{"another rate", func(s *Server) { s.Limits.Rate.PerSecond = 1 }, func(s *Server) { s.Limits.Tools = map[string]limits.Rate{"a": {PerSecond: 1}} }, "servers.one.limits.tools (live)"},
+		{"no rate any more", func(s *Server) { s.Limits.Rate.PerSecond = 1 }, func(s *Server) { s.Limits.Rate.PerSecond = 0 }, "servers.one.limits.rate (live)"},
+		{"breaker on", func(s *Server) { s.Breaker.Off = true }, func(s *Server) { s.Breaker.Off = false }, "servers.one.breaker (next)"},
+		{"cache on", func(s *Server) { s.Cache.Off = true }, func(s *Server) { s.Cache.Off = false }, "servers.one.cache (next)"},
+		{"cache off", func(*Server) {}, func(s *Server) { s.Cache.Off = true }, "servers.one.cache (live)"},
+		{"retry on", func(s *Server) { s.Retry.Attempts = 1 }, func(s *Server) { s.Retry.Attempts = 2 }, "servers.one.retry.attempts 1 → 2 (next)"},
+		{"retry off", func(*Server) {}, func(s *Server) { s.Retry.Off = true }, "servers.one.retry (live)"},
+	} {
+		was, now := two(), two()
+		tc.was(&was.Servers[0])
+		tc.was(&now.Servers[0])
+		tc.change(&now.Servers[0])
+		if got := lines(Diff(was, now)); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// asRest makes a server that of a REST API.
+func asRest(s *Server) { s.Stdio, s.Rest = nil, &rest.Config{} }
 
 // What takes a restart in some cases only.
 func TestDiffCases(t *testing.T) {

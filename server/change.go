@@ -75,8 +75,8 @@ func (s *Server) Remove(name string) error {
 }
 
 // Replace gives the server of c's name other settings. Its sessions go on with the
-// former ones until they end, also when a connection of theirs is opened again; Remove
-// ends them too. New sessions, clients without sessions, and those that have all
+// former ones until they end, also when a connection of theirs is opened again, but for
+// Timeout and MaxTimeout; Remove ends them too. New sessions, clients without sessions, and those that have all
 // servers as one have the new settings at once.
 func (s *Server) Replace(c config.Server) error {
 	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
@@ -103,13 +103,13 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 		return err
 	}
 	now, fresh := s.tableOf(servers, map[string]bool{name: true})
-	return s.exchange(&c, now, fresh, nil)
+	return s.exchange(&c, now, gateway.Change{Servers: fresh})
 }
 
-// exchange serves the servers of c from now on, of which those in fresh are new or have
-// changed, and are reached as now says. The caller holds s.changing. An error changes
+// exchange serves the servers of c from now on, as change says of those that are new or have
+// changed; they are reached as now says. The caller holds s.changing. An error changes
 // nothing.
-func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOptions, settings *gateway.Settings) error {
+func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) error {
 	was := s.now.Load()
 	s.claimed()                                      // it remembers the names that c may change
 	before := &table{reached: map[string]*reached{}} // of those that were there and stay: nobody finds the others
@@ -127,7 +127,8 @@ func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOp
 	s.now.Store(before)
 	s.coming.Store(c) // nothing new is served before its scopes count
 	defer s.coming.Store(nil)
-	err := s.b.Apply(gateway.Change{Names: now.names(), Servers: fresh, Drain: c.Drain, Settings: settings, Gone: func(name string) {
+	change.Names, change.Drain = now.names(), c.Drain
+	change.Gone = func(name string) {
 		if r := gone[name]; r.close != nil {
 			r.close()
 		}
@@ -136,7 +137,8 @@ func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOp
 		s.left(name)
 		s.count(s.now.Load())
 		s.log.Info("server closed: it was removed or changed, or the bridge stops", "server", name)
-	}})
+	}
+	err := s.b.Apply(change)
 	if err != nil {
 		drop(now, was)
 		for name := range gone {
@@ -144,6 +146,7 @@ func (s *Server) exchange(c *config.Config, now *table, fresh []gateway.ServerOp
 		}
 		now, c = was, s.c()
 	}
+	s.times.set(c.Servers)
 	s.now.Store(now)
 	s.conf.Store(c)
 	return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 
@@ -236,11 +237,47 @@ func cannot(c *config.Server, err error) reached {
 // limits returns the limits of the server's connections, and what is spoken there:
 // one revision of the modern era alone, or an era, or up to a legacy revision.
 func (s *Server) limits(c *config.Server) upstream.Options {
-	o := upstream.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}, Era: conn.Era(c.Era), Revision: c.Revision}
+	o := upstream.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: s.times.of(c), Era: conn.Era(c.Era), Revision: c.Revision}
 	if era.IsModern(c.Revision) {
 		o.Era, o.Revision = conn.EraModern, ""
 	}
 	return o
+}
+
+// times are the time-outs of calls, by server. They count for connections that are open, too,
+// also for those of servers whose place others have taken. Server.changing guards them.
+type times map[string]*timing
+
+type timing struct {
+	live conn.Timeouts
+	set  func(conn.Timeouts)
+	now  conn.Timeouts
+}
+
+// of returns the time-outs of a server: those of its configuration, or if there was one of its
+// name before, those of that until set.
+func (t times) of(c *config.Server) conn.Timeouts {
+	one := t[c.Name]
+	if one == nil {
+		one = &timing{now: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}}
+		one.live, one.set = one.now.Live()
+		t[c.Name] = one
+	}
+	return one.live
+}
+
+// set has the time-outs of those servers count.
+func (t times) set(servers []config.Server) {
+	there := map[string]bool{}
+	for i := range servers {
+		c := &servers[i]
+		there[c.Name] = true
+		if one, now := t[c.Name], (conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}); one != nil && one.now != now {
+			one.now = now
+			one.set(now)
+		}
+	}
+	maps.DeleteFunc(t, func(name string, _ *timing) bool { return !there[name] })
 }
 
 // unusable is the adapter of a server whose settings name files that cannot be

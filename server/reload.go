@@ -50,9 +50,9 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 			return !slices.ContainsFunc(was.Access, func(a config.Access) bool { return a.Name == k.Principal })
 		}))
 	}
-	if err := s.exchange(next, made.table, made.fresh, &gateway.Settings{
+	if err := s.exchange(next, made.table, gateway.Change{Servers: made.fresh, Tuned: made.tuned, Settings: &gateway.Settings{
 		SessionIdle: next.SessionIdle, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
-	}); err != nil {
+	}}); err != nil {
 		made.close()
 		if s.keys != nil {
 			s.keys.Set(keysOf(was))
@@ -81,8 +81,9 @@ func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 type made struct {
 	table  *table
 	fresh  []gateway.ServerOptions
-	pair   *tls.Certificate // nil if it is the same
-	access *accesslog.Log   // likewise, or if there is none
+	tuned  []gateway.ServerOptions // of servers of which something counts at once
+	pair   *tls.Certificate        // nil if it is the same
+	access *accesslog.Log          // likewise, or if there is none
 }
 
 // make makes what next needs beside what there is. An error leaves nothing behind.
@@ -106,15 +107,21 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 			return err
 		}
 	}
-	changed, renewed := map[string]bool{}, map[string]bool{}
+	changed, renewed, tuned := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, change := range changes {
 		if of, ok := strings.CutPrefix(change.Path, "servers."); ok {
 			name, _, key := strings.Cut(of, ".")
 			changed[name] = changed[name] || !key || change.Effect != config.EffectLive
 			renewed[name] = renewed[name] || change.Effect == config.EffectRenew
+			tuned[name] = tuned[name] || key && change.Effect == config.EffectLive
 		}
 	}
 	m.table, m.fresh = s.tableOf(next.Servers, changed)
+	for i := range next.Servers {
+		if c := &next.Servers[i]; tuned[c.Name] {
+			m.tuned = append(m.tuned, options(c, *m.table.reached[c.Name]))
+		}
+	}
 	for i := range m.fresh {
 		m.fresh[i].Renew = renewed[m.fresh[i].Name]
 	}

@@ -55,7 +55,8 @@ type Server struct {
 	log        *slog.Logger
 	reacher    reacher
 	now        atomic.Pointer[table]
-	changing   sync.Mutex     // held while conf and now are exchanged
+	changing   sync.Mutex // held while conf and now are exchanged
+	times      times
 	leaving    map[string]int // servers that are in use although others have their place, or none; guarded by changing
 	b          *gateway.Gateway
 	streamable *streamable.Downstream
@@ -104,7 +105,7 @@ func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Se
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
-	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, began: time.Now(), leaving: map[string]int{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
+	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, began: time.Now(), leaving: map[string]int{}, times: times{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
 	s.conf.Store(c)
 	s.actions, s.page = s.newAPI(), console.Handler()
 	s.guard.Store(newGuard(c, log))

@@ -180,3 +180,55 @@ func TestUntouched(t *testing.T) {
 		})
 	}
 }
+
+// What is live counts for clients that are connected: their processes stay, and the next
+// call has the new limits.
+func TestApplyLive(t *testing.T) {
+	release := filepath.Join(t.TempDir(), "release")
+	s := newSite(t, keeps("a", release), tells("c", "c"))
+	type client struct {
+		*mcp.ClientSession
+		prefix, pid string
+	}
+	var clients []client
+	for _, at := range []struct{ path, prefix string }{{"/a/mcp", ""}, {"/a/sse", ""}, {"/mcp", "a__"}, {"/sse", "a__"}} {
+		session := s.connect(at.path, nil)
+		clients = append(clients, client{session, at.prefix, who(t.Context(), session, at.prefix+"who")})
+	}
+	opened := s.Status()[0].Opened
+	changes, err := s.Apply(s.other(func(c *config.Config) {
+		one := &c.Servers[0]
+		one.Timeout, one.MaxTimeout = 300*time.Millisecond, 300*time.Millisecond
+		one.Limits.Calls, one.Retry.Attempts, one.Breaker.Failures, one.Cache.Lists = 5, 3, 50, time.Minute
+		one.Ping, one.Restart, one.MaxChildren, one.StartsPerMinute, one.RestartMaxPause = time.Hour, false, 100, 20, 2*time.Minute
+	}))
+	if err != nil || len(changes) != 11 {
+		t.Fatalf("%v, %v", changes, err)
+	}
+	for _, change := range changes {
+		if change.Effect != config.EffectLive {
+			t.Errorf("%s", change)
+		}
+	}
+	for _, c := range clients {
+		p := &mcp.CallToolParams{Name: c.prefix + "slow"}
+		p.SetProgressToken("p")
+		if _, err := c.CallTool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "had no answer within 300ms") {
+			t.Errorf("a call after that: %v", err)
+		}
+		if err := os.WriteFile(release, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for late := time.Now().Add(time.Minute); who(t.Context(), c.ClientSession, c.prefix+"who") != c.pid; { // it may be at its last call still
+			if time.Now().After(late) {
+				t.Fatalf("the process %s is another one now", c.pid)
+			}
+		}
+		if err := os.Remove(release); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.Status()[0].Opened; got != opened {
+		t.Errorf("%d connections were opened, then %d", opened, got)
+	}
+}

@@ -27,9 +27,9 @@ type Server struct {
 	Name   string // without spaces or colons
 	Prefix string // of the names that clients see; may be empty
 	Log    *slog.Logger
-	// Remembers says that a list may be kept, and given to whoever asks on behalf of
+	// Remembers reports whether a list may be kept, and given to whoever asks on behalf of
 	// the same principal.
-	Remembers bool
+	Remembers func() bool
 	// Stateless is what calls of clients without sessions go to. It is not closed.
 	Stateless bridge.Upstream
 	// Session returns what the calls of a session of from go to. Nothing is opened

@@ -98,7 +98,7 @@ func (s *slow) page(k list.Kind, revision string) []byte {
 // nothing is to be kept of the server, or when what it lists may depend on the
 // headers of the client.
 func (m *member) lastKnown(k list.Kind) []byte {
-	if !m.s.Remembers {
+	if !m.s.Remembers() {
 		return nil
 	}
 	return m.catalog.slow.page(k, m.g.caller.Revision)

@@ -81,6 +81,24 @@ type Conn struct {
 type Timeouts struct {
 	Idle time.Duration // how long a call may be silent; progress resets it; 0 means no limit
 	Max  time.Duration // in all; 0 means no limit
+	live *atomic.Pointer[Timeouts]
+}
+
+// Live returns time-outs that begin as t, and what has others take their place: these
+// count for calls that begin afterwards, over connections that are open, too.
+func (t Timeouts) Live() (live Timeouts, set func(Timeouts)) {
+	t.live = new(atomic.Pointer[Timeouts])
+	set = func(now Timeouts) { t.live.Store(&Timeouts{Idle: now.Idle, Max: now.Max}) }
+	set(t)
+	return t, set
+}
+
+// Now returns those that count now.
+func (t Timeouts) Now() Timeouts {
+	if t.live != nil {
+		return *t.live.Load()
+	}
+	return t
 }
 
 // first returns how long after its beginning a call can time out at the
@@ -169,8 +187,9 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	began := time.Now()
 	var timer *time.Timer
-	var expired <-chan time.Time                                         // never, without a limit
-	if first := c.times.first(); first > 0 && !w.lasts && !r.Handshake { // otherwise for as long as anybody listens
+	var expired <-chan time.Time // never, without a limit
+	times := c.times.Now()
+	if first := times.first(); first > 0 && !w.lasts && !r.Handshake { // otherwise for as long as anybody listens
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C
@@ -182,7 +201,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		case <-ctx.Done():
 			return c.abandon(n, w, r, context.Cause(ctx))
 		case now := <-expired:
-			left, limit := c.left(w, began, now)
+			left, limit := c.left(times, w, began, now)
 			if left > 0 {
 				timer.Reset(left)
 				continue
@@ -193,29 +212,29 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 }
 
-// left returns how much longer the call may take, and which limit is the next
-// to end it. While a question or a sign-in waits for a person both stand still.
-func (c *Conn) left(w *call, began, now time.Time) (time.Duration, time.Duration) {
+// left returns how much longer the call may take by its time-outs, and which of them is
+// the next to end it. While a question or a sign-in waits for a person both stand still.
+func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, time.Duration) {
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
-	whole := began.Add(c.times.Max).Add(c.standing(now) - w.stood).Sub(now)
+	whole := began.Add(t.Max).Add(c.standing(now) - w.stood).Sub(now)
 	if c.waiting > 0 {
 		alive, whole = now, max(whole, time.Second) // there is no hurry to look again
 	} else if c.heard.After(alive) {
 		alive = c.heard
 	}
 	c.mu.Unlock()
-	if c.times.Idle <= 0 {
-		return whole, c.times.Max
+	if t.Idle <= 0 {
+		return whole, t.Max
 	}
 	if alive.Before(began) {
 		alive = began
 	}
-	idle := alive.Add(c.times.Idle).Sub(now)
-	if c.times.Max > 0 && whole < idle {
-		return whole, c.times.Max
+	idle := alive.Add(t.Idle).Sub(now)
+	if t.Max > 0 && whole < idle {
+		return whole, t.Max
 	}
-	return idle, c.times.Idle
+	return idle, t.Idle
 }
 
 // standing returns for how long in all limits have stood still.

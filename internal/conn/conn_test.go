@@ -202,6 +202,31 @@ func TestConnTimeouts(t *testing.T) {
 	}
 }
 
+// Time-outs that are exchanged count for calls that begin then, over the same connection.
+func TestConnTimeoutsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		times, set := Timeouts{Idle: time.Minute}.Live()
+		c := New("fake", &wireOf{}, &asker{}, times)
+		began := time.Now()
+		call := func() <-chan outcome {
+			return ask(t, c, t.Context(), &asker{}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
+		}
+		first := call()
+		synctest.Wait()
+		set(Timeouts{Max: 10 * time.Second})
+		if got := times.Now(); got != (Timeouts{Max: 10 * time.Second}) {
+			t.Errorf("now: %+v", got)
+		}
+		second := call()
+		if got := <-second; !errors.Is(got.err, bridge.ErrTimeout) || time.Since(began) != 10*time.Second {
+			t.Errorf("a call that begins then ends after %v with %v", time.Since(began), got.err)
+		}
+		if got := <-first; !errors.Is(got.err, bridge.ErrTimeout) || time.Since(began) != time.Minute {
+			t.Errorf("a call from before ends after %v with %v", time.Since(began), got.err)
+		}
+	})
+}
+
 // A handshake may take as long as its own limit says, which is longer than a
 // call may be silent: programs have to start first.
 func TestConnTimeoutsOpening(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // of its connection is to be the session's (restart: false), unless it takes that over.
 func (b *Gateway) Portable(r *session.Record) bool {
 	return !slices.ContainsFunc(b.table.Load().servers, func(s *server) bool {
-		return (r.Server == "" || s.o.Name == r.Server) && s.o.EndWithServer && r.Carry[s.o.Name] == nil
+		return (r.Server == "" || s.o.Name == r.Server) && s.ends() && r.Carry[s.o.Name] == nil
 	})
 }
 

@@ -85,7 +85,7 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 // each session, and one for all stateless clients.
 func (s *server) asMember() *aggregate.Server {
 	return &aggregate.Server{
-		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Remembers: s.cache != nil && len(s.o.Forward) == 0,
+		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Remembers: func() bool { return s.cache.On() && len(s.o.Forward) == 0 },
 		Stateless: s.statelessCalls, Session: s.session, Serves: s.filter.Serves, Shows: s.filter.Shows, Greeting: s.health.Greeting,
 		Failing: func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
 		Await: func(from *bridge.Caller, told func()) (stop func()) {

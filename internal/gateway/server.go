@@ -5,11 +5,13 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/internal/gateway/gate"
+	"github.com/mcp-bridge/bridge/internal/gateway/line"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/drain"
@@ -56,6 +58,7 @@ type server struct {
 	retries        *retry.Retries // nil when calls are not made again
 	rewrites       list.Rewrites  // of its lists
 	lifts          lift.Options   // of sessions
+	maxTask        atomic.Int64   // how long a task may take, in nanoseconds
 	cache          *cache.Cache   // of what it lists; nil when nothing is kept
 	tasks          *filter.Tasks  // whose they are; nil when nobody need know
 	member         *aggregate.Server
@@ -74,9 +77,9 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	}
 	s.listening, s.stopListening = context.WithCancel(b.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
-	maxPause := cmp.Or(o.MaxPause, maxBackOff)
 	s.health = health.New(health.Options{
-		Log: s.log, Shared: s.share == ShareAll, MaxPause: maxPause, Life: b.life, Go: b.goes, Try: s.retry, Left: func() time.Duration { return s.breaker.Left() },
+		Log: s.log, Shared: s.share == ShareAll, Life: b.life, Go: b.goes, Try: s.retry,
+		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause }, Left: func() time.Duration { return s.breaker.Left() },
 	})
 	s.reports = b.reports.Server(o.Name, s.health.Speaks)
 	s.rates = limits.NewRates(o.Name, o.Limits)
@@ -95,14 +98,13 @@ func newServer(b *Gateway, o ServerOptions) *server {
 		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
 	})
 	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
-	maxLanes := cmp.Or(o.MaxLanes, 256)
-	s.laneShares = limits.NewShares(int64(maxLanes), s.users())
-	s.pool = newPool(s, maxLanes)
+	s.laneShares = limits.NewShares(0, s.users())
+	s.pool = newPool(s)
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
-		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll, EndWithServer: o.EndWithServer,
-		Idle: max(o.Idle, 0), Handshake: handshake, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: maxPause,
-		Budget: lane.NewBudget(o.Name, maxLanes, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
+		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll,
+		Idle: max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
+		Budget: lane.NewBudget(o.Name, 0, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped, Tap: b.calls.Tap(o.Name),
 	}
 	if o.Idle == 0 && shared {
@@ -117,11 +119,28 @@ func newServer(b *Gateway, o ServerOptions) *server {
 			return s.guarded(&s.sharing, from, to, false, givenUp)
 		},
 	})
+	s.set(o)
 	s.member = s.asMember()
 	return s
 }
 
-var _ lane.Health = (*health.Server)(nil)
+// set has those of the options count from now on that need no other connection. A guard that
+// was switched off from the beginning is not there, and stays so.
+func (s *server) set(o ServerOptions) {
+	s.gate.Set(o.Limits)
+	s.rates.Set(o.Limits)
+	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
+	s.retries.Set(o.Retry)
+	s.breaker.Set(o.Breaker)
+	s.cache.Set(o.Cache)
+	s.maxTask.Store(int64(o.MaxTask))
+	s.laneShares.Resize(int64(cmp.Or(o.MaxLanes, 256)))
+	s.lane.Budget.Set(cmp.Or(o.MaxLanes, 256))
+	s.lane.Set(lane.Settings{EndWithServer: o.EndWithServer, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: cmp.Or(o.MaxPause, maxBackOff)})
+}
+
+// ends reports whether a session ends with its connection.
+func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
 
 // maxBackOff is how long the pauses between attempts grow.
 const maxBackOff = 60 * time.Second
@@ -172,28 +191,9 @@ func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (don
 	return func() { _ = l.Close(s.b.force) }, err
 }
 
-// line is a lane with its guards, or a part in a shared one, as those use it who
-// translate for clients without sessions.
-type line struct {
-	bridge.Upstream
-	connection
-	checked bridge.Upstream // with what the tools ask of calls
-	kept    *cache.Cached   // nil when nothing is kept
-}
-
-// connection is what a lane has beside its Upstream, which has no guards.
-type connection interface {
-	Caller() *bridge.Caller
-	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
-	Presume(s *bridge.Greeting)
-	Keep(ctx context.Context) (release func(), err error)
-	Go(f func(ctx context.Context)) bool
-	Ping(ctx context.Context, within time.Duration) error
-}
-
 // line returns a connection for clients without sessions. It is opened when it is
 // needed.
-func (s *server) line(from *bridge.Caller, rest bridge.Client) *line {
+func (s *server) line(from *bridge.Caller, rest bridge.Client) *line.Line {
 	if from = s.caller(from); s.share == ShareAll {
 		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.b.ownParams}
 	}
@@ -209,31 +209,18 @@ func (s *server) line(from *bridge.Caller, rest bridge.Client) *line {
 		l, up = s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
 		guarded = up
 	}
-	kept, _ := guarded.(*cache.Cached)
-	return &line{up, l, s.tools.Wrap(up), kept}
-}
-
-// Checked returns it with what the tools ask of calls.
-func (l *line) Checked() bridge.Upstream { return l.checked }
-
-// Holds reports whether the answer to a request is kept: see stateless.Line.
-func (l *line) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
-	if !l.kept.Holds(r, s, why) {
-		return false
-	}
-	l.Presume(s)
-	return true
+	return line.New(up, guarded, l, s.tools)
 }
 
 // newPool returns what serves the stateless clients of a server.
-func newPool(s *server, lanes int) *stateless.Pool {
+func newPool(s *server) *stateless.Pool {
 	sharing := map[Share]stateless.Sharing{ShareSession: stateless.Apart, SharePrincipal: stateless.Principal, ShareAll: stateless.Everybody, ShareCall: stateless.EachCall}
 	return stateless.New(stateless.Options{
 		Legacy: lower.Options{
-			Name: s.o.Name, Log: s.log, MaxTask: s.o.MaxTask,
+			Name: s.o.Name, Log: s.log, MaxTask: func() time.Duration { return time.Duration(s.maxTask.Load()) },
 			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
 		},
-		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: lanes, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
+		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: func() int { return int(s.lane.Budget.Most()) }, Forward: s.o.Forward, Queue: s.gate, Shares: s.laneShares,
 		Open:    func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
 		Refuse:  s.tools.Misheaded,
 		Heard:   s.cache.Heard,

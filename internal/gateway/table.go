@@ -44,6 +44,9 @@ func (b *Gateway) Forwards() []string { return b.table.Load().forwards }
 type Change struct {
 	Names   []string        // of all servers from now on, in their order
 	Servers []ServerOptions // those that are new, or have changed
+	// Tuned are servers that are there, with options that count for open sessions too: of
+	// guards, and what else set has. All other options of them change by Servers only.
+	Tuned []ServerOptions
 	// Drain is how long calls to servers that leave may go on.
 	Drain time.Duration
 	// Settings count from now on for all servers; nil for those that do.
@@ -69,6 +72,9 @@ func (b *Gateway) Apply(c Change) error {
 	}
 	changed := b.take(c.Settings)
 	was := b.table.Load()
+	for _, o := range c.Tuned {
+		b.tune(was.named[o.Name], o)
+	}
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
 	var renewed []*server
@@ -115,6 +121,15 @@ func (b *Gateway) Apply(c Change) error {
 	return nil
 }
 
+// tune has options count for a server, and for those of its name that have left and have
+// sessions still.
+func (b *Gateway) tune(s *server, o ServerOptions) {
+	s.set(o)
+	for _, of := range b.open(func(of *Session) bool { at := of.ways.Now().At; return at != nil && at != s && at.o.Name == o.Name }) {
+		of.ways.Now().At.set(o)
+	}
+}
+
 // retire ends a server that has left, or whose place another has taken. leave ends
 // what sessions at all servers as one have of it, and ways are those of its sessions.
 func (b *Gateway) retire(s *server, c Change, leave func(context.Context, *aggregate.Server), ways []*way.Way[*server]) {
@@ -139,7 +154,7 @@ func (b *Gateway) renew(next *server, drain time.Duration) {
 		at := s.ways.Now().At
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {
-		if was := s.ways.Now().At; was.o.EndWithServer {
+		if was := s.ways.Now().At; was.ends() {
 			b.wg.Go(func() {
 				was.reports.Drain(b.life, drain, nil)
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings have changed, and with restart: false a session ends with its connection"})

@@ -49,7 +49,7 @@ func (t *Total) Most() int64 { return t.most }
 // Budget bounds the connections to one server, as a part of those to all.
 type Budget struct {
 	server   string
-	most     int64
+	most     atomic.Int64
 	open     atomic.Int64
 	shares   Shares
 	total    *Total
@@ -62,14 +62,19 @@ type Budget struct {
 // there is no room for one more: it has one closed that nobody uses, with own only
 // one of the principal's, or reports false.
 func NewBudget(server string, most int, shares Shares, total *Total, spare func(principal string, own bool) bool) *Budget {
-	return &Budget{server: server, most: int64(most), shares: shares, total: total, spare: spare, openings: make(chan struct{}, maxOpenings)}
+	b := &Budget{server: server, shares: shares, total: total, spare: spare, openings: make(chan struct{}, maxOpenings)}
+	b.Set(most)
+	return b
 }
+
+// Set has so many connections be the most from now on. Those that are open stay.
+func (b *Budget) Set(most int) { b.most.Store(int64(most)) }
 
 // Open returns how many connections are open or being opened.
 func (b *Budget) Open() int64 { return b.open.Load() }
 
 // Most returns how many there may be.
-func (b *Budget) Most() int64 { return b.most }
+func (b *Budget) Most() int64 { return b.most.Load() }
 
 // Opening reports whether a connection is being opened.
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
@@ -87,7 +92,7 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 		left := b.leaving.next()
 		own := !b.shares.Enter(principal, 1) // it is about what the principal has itself
 		if !own {
-			if b.open.Add(1) <= b.most {
+			if b.open.Add(1) <= b.Most() {
 				break
 			}
 			b.open.Add(-1)
@@ -100,7 +105,7 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 			return nil, b.shares.Refusal(b.server)
 		}
 		if left == nil {
-			return nil, b.full("it has too many connections: see max_children of the server", b.most)
+			return nil, b.full("it has too many connections: see max_children of the server", b.Most())
 		}
 		select { // a place that was given up is about to be free
 		case <-left:

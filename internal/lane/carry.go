@@ -14,9 +14,9 @@ func (l *Lane) connect(ctx context.Context, c *conn) (bridge.Upstream, error) {
 		if carry, above := l.stay.Carry(l.o.Name); carry != nil {
 			up, err := r.Resume(ctx, from, c, carry, above)
 			switch {
-			case err == nil || l.o.EndWithServer && l.ctx.Err() != nil:
+			case err == nil || l.o.Settings.Load().EndWithServer && l.ctx.Err() != nil:
 				return up, err
-			case l.o.EndWithServer: // another connection would be another face (S-034)
+			case l.o.Settings.Load().EndWithServer: // another connection would be another face (S-034)
 				l.client.Gone(err)
 				return nil, err
 			}

@@ -79,7 +79,8 @@ func TestCarry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{}
 				o := options(s)
-				o.Adapter, o.EndWithServer = portable{s}, c.bound
+				o.Adapter = portable{s}
+				o.Set(lane.Settings{EndWithServer: c.bound, Restarts: 30, MaxPause: time.Minute})
 				st := &stay{s: s, carry: []byte(c.carry)}
 				if c.carry == "" {
 					st.carry = nil

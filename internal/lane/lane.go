@@ -425,7 +425,13 @@ func (l *Lane) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active--
-	if l.active > 0 || l.o.Idle <= 0 && l.pulse == nil {
+	if l.active > 0 {
+		return
+	}
+	if l.pulse == nil && l.conn != nil {
+		l.watch()
+	}
+	if l.o.Idle <= 0 && l.pulse == nil {
 		return
 	}
 	l.used = time.Now()
@@ -539,9 +545,9 @@ func (l *Lane) open(o *opening) {
 func (l *Lane) nextStart() time.Time {
 	again := l.ended
 	if l.losses > 0 {
-		again = again.Add(min(time.Second<<min(l.losses-1, 20), l.o.MaxPause))
+		again = again.Add(min(time.Second<<min(l.losses-1, 20), l.o.Settings.Load().MaxPause))
 	}
-	now, most := time.Now(), l.o.Restarts
+	now, most := time.Now(), l.o.Settings.Load().Restarts
 	l.reopens = slices.DeleteFunc(l.reopens, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
 	later := func(t time.Time) {
 		if t.After(again) {

@@ -136,10 +136,12 @@ func (g gated) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 func options(s *server) *lane.Options {
 	total := lane.NewTotal(3, limits.NewShares(3, 0))
-	return &lane.Options{
-		Name: "s", Adapter: s, Log: slog.New(slog.DiscardHandler), Idle: time.Hour, Handshake: time.Minute, Restarts: 30, MaxPause: time.Minute, Health: health{},
+	o := &lane.Options{
+		Name: "s", Adapter: s, Log: slog.New(slog.DiscardHandler), Idle: time.Hour, Handshake: time.Minute, Settings: new(atomic.Pointer[lane.Settings]), Health: health{},
 		Budget: lane.NewBudget("s", 2, limits.NewShares(2, 0), total, func(string, bool) bool { return false }),
 	}
+	o.Set(lane.Settings{Restarts: 30, MaxPause: time.Minute})
+	return o
 }
 
 func call(t *testing.T, l *lane.Lane, method, params string) error {

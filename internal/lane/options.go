@@ -24,16 +24,12 @@ type Options struct {
 	Tracing *tracing.Tracing // may be nil
 	Forward []bridge.Forward // headers of clients that the server gets
 	// Shared says that lanes are shared by different principals.
-	Shared bool
-	// EndWithServer has the loss of a connection end all that its clients do.
-	EndWithServer bool
-	Idle          time.Duration // after which a connection is closed that nobody uses; 0 means never
-	Handshake     time.Duration // how long opening a connection may take
-	Ping          time.Duration // how long a connection may be silent before it is asked for a sign of life; 0 means for ever
-	Restarts      int           // how often a connection is opened again within a minute
-	MaxPause      time.Duration // between attempts to open a connection
-	Budget        *Budget
-	Health        Health
+	Shared    bool
+	Idle      time.Duration // after which a connection is closed that nobody uses; 0 means never
+	Handshake time.Duration // how long opening a connection may take
+	Settings  *atomic.Pointer[Settings]
+	Budget    *Budget
+	Health    Health
 	// Room bounds what the server says for that principal, in bytes; the empty name is
 	// nobody's in particular.
 	Room    func(principal string) bridge.Room
@@ -42,6 +38,20 @@ type Options struct {
 	// that principal; nil if nobody ever looks.
 	Tap func(principal string) bridge.Tap
 }
+
+// Settings are those of lanes that others may take the place of while connections are open.
+type Settings struct {
+	// EndWithServer has the loss of a connection end all that its clients do.
+	EndWithServer bool
+	// Ping is how long a connection may be silent before it is asked for a sign of life; 0
+	// means for ever. One that is open when that begins is asked after its next call.
+	Ping     time.Duration
+	Restarts int           // how often a connection is opened again within a minute
+	MaxPause time.Duration // between attempts to open a connection
+}
+
+// Set has other settings count from now on.
+func (o *Options) Set(s Settings) { o.Settings.Store(&s) }
 
 // Health is told how a server fares.
 type Health interface {

@@ -13,7 +13,7 @@ import (
 // watch begins to ask the server of the open connection for signs of life, if
 // that is wanted. The caller holds l.mu.
 func (l *Lane) watch() {
-	if every := l.o.Ping; every > 0 {
+	if every := l.o.Settings.Load().Ping; every > 0 {
 		c := l.conn
 		l.pulse = time.AfterFunc(every, func() { l.feel(c) })
 	}
@@ -23,10 +23,14 @@ func (l *Lane) watch() {
 // work to do: one that does one thing at a time would answer late, and its
 // calls have their own time-outs.
 func (l *Lane) feel(c *conn) {
-	every := l.o.Ping
+	every := l.o.Settings.Load().Ping
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil || l.conn != c {
+		return
+	}
+	if every <= 0 { // any more
+		l.pulse = nil
 		return
 	}
 	if left := every - time.Since(l.used); l.active > 0 || left > 0 {
@@ -36,12 +40,11 @@ func (l *Lane) feel(c *conn) {
 		l.pulse.Reset(left)
 		return
 	}
-	l.wg.Go(func() { l.ping(c) })
+	l.wg.Go(func() { l.ping(c, every) })
 }
 
-// ping asks for a sign of life, and ends the connection without one.
-func (l *Lane) ping(c *conn) {
-	every := l.o.Ping
+// ping asks for a sign of life within that time, and ends the connection without one.
+func (l *Lane) ping(c *conn, every time.Duration) {
 	err := c.ping(l.ctx, c.up, every, bridge.ErrLost)
 	if l.ctx.Err() != nil {
 		return

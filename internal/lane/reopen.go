@@ -218,7 +218,7 @@ func (l *Lane) lose(c *conn) {
 // hold sees to it that the connection is opened again if it is needed. The
 // caller holds l.mu.
 func (l *Lane) hold() {
-	if l.needed() && !l.holding && l.closed == nil && !l.o.EndWithServer {
+	if l.needed() && !l.holding && l.closed == nil && !l.o.Settings.Load().EndWithServer {
 		l.holding = true
 		l.wg.Go(l.holdOn)
 	}
@@ -228,7 +228,7 @@ func (l *Lane) hold() {
 func (l *Lane) mourn(err error) {
 	l.o.Log.Warn("connection lost", "err", err) // of one session: it says nothing about others
 	l.o.Health.Lost(err)
-	if l.o.EndWithServer {
+	if l.o.Settings.Load().EndWithServer {
 		l.client.Gone(err)
 	}
 }

@@ -168,7 +168,7 @@ func TestFollow(t *testing.T) {
 	if now := m.Status(); now.Hash == before.Hash || now.LastError != "" || m.Counts().Succeeded != 1 {
 		t.Errorf("status %+v, counts %+v", now, m.Counts())
 	}
-	if !strings.Contains(m.log.String(), `configuration reloaded`) || !strings.Contains(m.log.String(), "servers.one.timeout 10s → 12s (next)") {
+	if !strings.Contains(m.log.String(), `configuration reloaded`) || !strings.Contains(m.log.String(), "servers.one.timeout 10s → 12s (live)") {
 		t.Errorf("log: %s", m.log)
 	}
 }

@@ -218,7 +218,7 @@ const (
 // patience returns for how long a server is tried that cannot be connected to:
 // not until the call times out, which would say that it may have been made.
 func (a *Upstream) patience() time.Duration {
-	t := a.o.Timeouts
+	t := a.o.Timeouts.Now()
 	most := reachFor
 	for _, limit := range []time.Duration{t.Idle, t.Max} {
 		if limit > 0 {

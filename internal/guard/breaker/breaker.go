@@ -74,6 +74,13 @@ func New(o Options, s Server) *Breaker {
 	return &Breaker{circuit: NewCircuit(o), s: s, conns: connections{open: map[*guarded]struct{}{}}}
 }
 
+// Set has other options count from now on. It cannot switch on what is nil.
+func (b *Breaker) Set(o Options) {
+	if b != nil {
+		b.circuit.set(o)
+	}
+}
+
 // Pass returns the error that no connection must be opened, if that is so. When the
 // pause is over it has the server probed on behalf of from, and waits a moment for
 // what comes of it.
@@ -280,6 +287,9 @@ func (b *Breaker) Status() Status {
 	st := Status{State: "closed", Trips: c.trips.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.o.Off {
+		st.State = "off"
+	}
 	if !b.Shut() {
 		return st
 	}

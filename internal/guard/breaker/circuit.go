@@ -21,11 +21,11 @@ import (
 // The Breaker of a server counts the openings of connections besides, in a window
 // of their own.
 type Circuit struct {
-	o       Options                              // complete
 	windows [openings + 1]atomic.Pointer[window] // nil while nothing of the kind is let pass; while no calls are, no openings are either
 	trips   atomic.Uint64                        // how often something was not let pass any more
 
 	mu    sync.Mutex // guards the rest, and the changes of windows
+	o     *Options   // complete
 	why   string     // it is open
 	since time.Time  // it is
 	pause time.Duration
@@ -48,11 +48,39 @@ const maxPause = 2 * time.Minute
 
 // NewCircuit returns a circuit that is closed. Options.Off is not its business.
 func NewCircuit(o Options) *Circuit {
-	c := &Circuit{o: o.complete()}
+	o = o.complete()
+	c := &Circuit{o: &o}
 	for k := range c.windows {
-		c.windows[k].Store(newWindow(&c.o))
+		c.windows[k].Store(newWindow(c.o))
 	}
 	return c
+}
+
+// set has other options count. What is counted begins anew; what is left alone stays so
+// until a probe succeeds, unless the circuit is off now.
+func (c *Circuit) set(o Options) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *c.o == o.complete() {
+		return
+	}
+	o = o.complete()
+	c.o = &o
+	if o.Off {
+		c.forced = nil
+	}
+	for k := range c.windows {
+		if o.Off || c.windows[k].Load() != nil {
+			c.windows[k].Store(newWindow(c.o))
+		}
+	}
+}
+
+// off reports whether nothing is left alone.
+func (c *Circuit) off() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.o.Off
 }
 
 // Begin returns the attempt that begins now. It reports false when it must not.
@@ -81,7 +109,7 @@ func (w *window) attempt(c *Circuit) Attempt {
 }
 
 // Slow reports whether the attempt has taken longer by now than Options.Slow.
-func (a *Attempt) Slow() bool { return a.c.o.Slow > 0 && time.Since(a.began) > a.c.o.Slow }
+func (a *Attempt) Slow() bool { return a.w.o.Slow > 0 && time.Since(a.began) > a.w.o.Slow }
 
 // Good notes a success.
 func (a *Attempt) Good() { a.w.good() }
@@ -97,7 +125,7 @@ func (a *Attempt) Bad(late bool, why string) (pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.forced.counts():
+	case c.o.Off, c.forced.counts():
 		return 0
 	case c.windows[calls].CompareAndSwap(a.w, nil):
 		c.windows[openings].Store(nil)
@@ -157,9 +185,9 @@ func (p *Probe) Worked() (closed bool) {
 			return
 		}
 		if p.calls {
-			c.windows[calls].Store(newWindow(&c.o))
+			c.windows[calls].Store(newWindow(c.o))
 		}
-		c.windows[openings].Store(newWindow(&c.o))
+		c.windows[openings].Store(newWindow(c.o))
 	})
 	return closed
 }
@@ -185,7 +213,7 @@ func (p *Probe) Dropped() { p.end(func(*Circuit) {}) }
 func (p *Probe) end(note func(c *Circuit)) {
 	p.c.mu.Lock()
 	p.c.probe = nil
-	if !p.c.forced.counts() { // otherwise it is not for a probe to say
+	if !p.c.o.Off && !p.c.forced.counts() { // otherwise it is not for a probe to say
 		note(p.c)
 	}
 	p.c.mu.Unlock()

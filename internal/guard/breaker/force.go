@@ -19,7 +19,7 @@ func (f *Force) counts() bool { return f != nil && time.Now().Before(f.Until) }
 // on an open breaker is over, the next call has the server probed. It reports false when
 // there is no breaker.
 func (b *Breaker) Force(f *Force) bool {
-	if b == nil {
+	if b == nil || b.circuit.off() {
 		return false
 	}
 	b.circuit.force(f)
@@ -54,7 +54,7 @@ func (c *Circuit) force(f *Force) {
 		c.why, c.since, c.pause, c.again = byOperator, f.Since, c.o.Pause, f.Until
 	default:
 		for k := range c.windows {
-			c.windows[k].Store(newWindow(&c.o))
+			c.windows[k].Store(newWindow(c.o))
 		}
 	}
 }

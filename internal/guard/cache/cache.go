@@ -10,7 +10,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -38,8 +37,8 @@ import (
 // decide about each other under one lock.
 type Cache struct {
 	server Server
-	o      Options         // with its defaults
-	ctx    context.Context // of the fetches; ends with Close
+	o      atomic.Pointer[Options] // with their defaults
+	ctx    context.Context         // of the fetches; ends with Close
 	stop   context.CancelCauseFunc
 	wg     sync.WaitGroup // fetches
 
@@ -100,9 +99,9 @@ func New(o Options, s Server) *Cache {
 	if o.Off {
 		return nil
 	}
-	c := &Cache{server: s, o: o, fetches: map[string]*fetch{}, asked: map[*fetch]struct{}{}}
-	c.o.Stale = cmp.Or(o.Stale, time.Hour)
-	c.o.Bytes = cmp.Or(o.Bytes, 16<<20)
+	c := &Cache{server: s, fetches: map[string]*fetch{}, asked: map[*fetch]struct{}{}}
+	o = o.complete()
+	c.o.Store(&o)
 	for i := range c.shared {
 		c.shared[i] = map[string]*entry{}
 	}
@@ -117,6 +116,23 @@ func New(o Options, s Server) *Cache {
 	}
 	return c
 }
+
+// Set has other options count from now on. What is kept goes. nil keeps nothing, whatever
+// they are.
+func (c *Cache) Set(o Options) {
+	if o = o.complete(); c == nil || *c.o.Load() == o {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.o.Store(&o)
+	c.old = false
+	c.entries.Purge()
+	c.void(func(*key) bool { return true })
+}
+
+// On reports whether anything is kept.
+func (c *Cache) On() bool { return c != nil && !c.o.Load().Off }
 
 // Wrap returns up with its lists kept, where each call has a connection of its own
 // that is opened on behalf of from. A nil Cache keeps nothing.

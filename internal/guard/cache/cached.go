@@ -280,7 +280,7 @@ type terms struct {
 // sense; a legacy one has none to say it.
 func (u *Cached) terms(p *key, a *jsonrpc.Message) (t terms) {
 	s := u.Server()
-	if s == nil || s.Revision != p.revision || int64(len(a.Result)) > u.cache.o.Bytes/4 {
+	if s == nil || s.Revision != p.revision || int64(len(a.Result)) > p.o.Bytes/4 {
 		return terms{}
 	}
 	t.everybody = p.everybody
@@ -293,7 +293,7 @@ func (u *Cached) terms(p *key, a *jsonrpc.Message) (t terms) {
 		t.fresh = time.Duration(min(ms, maxFresh.Milliseconds())) * time.Millisecond
 		t.everybody = t.everybody || string(f.Scope.Of(a.Result)) == `"public"`
 	} else {
-		t.fresh = u.cache.o.Lists
+		t.fresh = p.o.Lists
 		if t.fresh == 0 && (u.cache.announced || !u.cache.server.PerCall) && p.what.Announces(s.Capabilities) {
 			t.fresh, t.announced = announcedFor, true
 		}

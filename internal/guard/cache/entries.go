@@ -43,7 +43,7 @@ func (u *Cached) entry(p *key, a *jsonrpc.Message, t terms) *entry {
 	}
 	e := &entry{key: p, m: m, hints: m.Found().TTL.End > 0 && u.Server().Modern(), goes: u.binds(p, m), announced: t.announced}
 	e.fresh = time.Now().Add(t.fresh)
-	if e.until = e.fresh.Add(u.cache.o.Stale); t.empty {
+	if e.until = e.fresh.Add(p.o.Stale); t.empty {
 		e.until = e.fresh
 	}
 	e.size = int64(len(m.Result)+len(m.Error)+len(p.text)) + entryBytes
@@ -98,7 +98,7 @@ func (c *Cache) put(e *entry) {
 	c.entries.Add(e.text, e)
 	c.bytes += e.size
 	c.index(e)[e.text] = e
-	for c.bytes > c.o.Bytes {
+	for most := c.o.Load().Bytes; c.bytes > most; {
 		c.entries.RemoveOldest()
 	}
 }

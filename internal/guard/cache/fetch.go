@@ -166,11 +166,11 @@ func (f *fetch) personal() bool {
 }
 
 // begin notes that something is about to be asked for. What is asked over a
-// connection whose list has just become its own is not kept for others. The
-// caller holds c.mu.
+// connection whose list has just become its own is not kept for others, nor what was
+// asked while other options counted. The caller holds c.mu.
 func (c *Cache) begin(f *fetch) {
 	f.began = time.Now()
-	f.void = f.source == nil && f.c.source.differs(f.what)
+	f.void = f.source == nil && f.c.source.differs(f.what) || f.o != c.o.Load()
 	c.asked[f] = struct{}{}
 }
 

@@ -17,9 +17,10 @@ import (
 // key is where an answer is kept: what it is about, and who may get it. The
 // parts of its text are apart by bytes that stand neither in JSON nor in headers.
 type key struct {
-	text      string // all of the following, and what was asked
-	public    string // the beginning of text, which is the text of what everybody may get
-	head      int    // where in text that ends which is the same for all pages of a list
+	o         *Options // that counted when it was asked
+	text      string   // all of the following, and what was asked
+	public    string   // the beginning of text, which is the text of what everybody may get
+	head      int      // where in text that ends which is the same for all pages of a list
 	what      list.Kind
 	uri       string // of contents
 	paged     bool   // it is not the first page
@@ -32,7 +33,8 @@ type key struct {
 // key returns where the answer to a request is kept, of a server that has said
 // s. It reports false for a request that is nobody's but its sender's.
 func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*key, bool) {
-	if s == nil || what >= list.Kinds && !s.Modern() || !impersonal(r.Meta()) {
+	o := u.cache.o.Load()
+	if o.Off || s == nil || what >= list.Kinds && !s.Modern() || !impersonal(r.Meta()) {
 		return nil, false
 	}
 	var mem [512]byte
@@ -44,10 +46,10 @@ func (u *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*ke
 		text = append(append(text, 0), from.Revision...)
 	}
 	text = append(append(text, 0), from.Capabilities...)
-	p := &key{what: what, principal: r.From.Principal, everybody: u.cache.o.Shared && what < list.Kinds, revision: s.Revision}
-	if o := u.source; o.differs(what) {
-		p.source = o
-		text = strconv.AppendUint(append(text, 2), o.id, 36)
+	p := &key{o: o, what: what, principal: r.From.Principal, everybody: o.Shared && what < list.Kinds, revision: s.Revision}
+	if of := u.source; of.differs(what) {
+		p.source = of
+		text = strconv.AppendUint(append(text, 2), of.id, 36)
 	}
 	p.head = len(text)
 	text, ok := appendParams(append(text, 0), r)

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -25,6 +26,12 @@ type Options struct {
 	Shared bool `yaml:"shared"`
 	// Bytes bounds what is kept of the server. 0 means 16 MiB.
 	Bytes int64 `yaml:"bytes"`
+}
+
+// complete returns the options with the defaults in place of zero values.
+func (o Options) complete() Options {
+	o.Stale, o.Bytes = cmp.Or(o.Stale, time.Hour), cmp.Or(o.Bytes, 16<<20)
+	return o
 }
 
 // Validate reports what is out of bounds.

@@ -29,6 +29,16 @@ type Options struct {
 	Tools map[string]Rate `yaml:"tools"`
 }
 
+// Paced reports whether there is any Rate.
+func (o *Options) Paced() bool {
+	for _, r := range o.Tools {
+		if r.PerSecond > 0 {
+			return true
+		}
+	}
+	return o.Rate.PerSecond > 0
+}
+
 // PerPrincipal bounds what one principal may have in the whole bridge. It has no
 // meaning without access rules, where everybody is one principal.
 type PerPrincipal struct {

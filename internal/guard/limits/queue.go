@@ -18,12 +18,10 @@ import (
 // becomes free, and not behind all that it has sent; and where there is no room
 // left to wait, it is its last call that has to go, not theirs.
 type Queue struct {
-	server       string
-	calls, queue int
-	wait         time.Duration
-	each         int // under way or waiting of one principal; 0 means no limit
+	server string
 
 	mu      sync.Mutex       // guards the rest, and the places
+	o       Options          // complete
 	taken   int              // places
 	waiting int              // calls, in all lines
 	parked  int              // calls under way that have given back their place
@@ -44,6 +42,7 @@ type line struct {
 type place struct {
 	principal string
 	of        *Places
+	counted   bool   // among those of its principal
 	taken     bool   // it has it
 	parked    bool   // it has given it back
 	next      *place // of the same connection; see Places
@@ -64,12 +63,21 @@ type refusals struct {
 
 // NewQueue makes the queue of the server of that name.
 func NewQueue(server string, o Options) *Queue {
-	q := &Queue{
-		server: server, calls: cmp.Or(o.Calls, DefaultCalls), wait: cmp.Or(o.Wait, DefaultWait), each: o.PerPrincipal,
-		lines: map[string]*line{}, counts: map[string]int{},
-	}
-	q.queue = cmp.Or(o.Queue, q.calls)
+	q := &Queue{server: server, lines: map[string]*line{}, counts: map[string]int{}}
+	q.Set(o)
 	return q
+}
+
+// Set has other options count from now on. A lower limit ends nothing: calls that have
+// their place, or wait for one, go on.
+func (q *Queue) Set(o Options) {
+	o.Calls, o.Wait = cmp.Or(o.Calls, DefaultCalls), cmp.Or(o.Wait, DefaultWait)
+	o.Queue = cmp.Or(o.Queue, o.Calls)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o = o
+	for q.admit() {
+	}
 }
 
 // DefaultCalls is how many calls of one principal, and to one server, may be
@@ -91,34 +99,30 @@ func (q *Queue) Refusal(format string, args ...any) error {
 // enter takes a place for a call, or waits for one. Every success needs a leave.
 func (q *Queue) enter(ctx context.Context, p *place) error {
 	q.mu.Lock()
-	counted := q.each > 0 && p.principal != ""
-	if counted && q.counts[p.principal] >= q.each {
+	if each := q.o.PerPrincipal; each > 0 && q.counts[p.principal] >= each {
 		defer q.mu.Unlock()
 		q.refused.perPrincipal++
-		return q.Refusal("one caller may have %d calls under way or waiting (limits: per_principal)", q.each)
+		return q.Refusal("one caller may have %d calls under way or waiting (limits: per_principal)", each)
 	}
-	if q.taken < q.calls { // then nobody waits
+	if q.taken < q.o.Calls { // then nobody waits
 		q.take(p)
-		if counted {
-			q.counts[p.principal]++
-		}
+		q.count(p)
 		q.mu.Unlock()
 		return nil
 	}
-	if q.waiting >= q.queue && !q.displace(p.principal) {
+	if q.waiting >= q.o.Queue && !q.displace(p.principal) {
 		defer q.mu.Unlock()
 		q.refused.queue++
 		return q.full()
 	}
-	if counted {
-		q.counts[p.principal]++
-	}
+	q.count(p)
 	q.join(p)
+	wait := q.o.Wait
 	q.mu.Unlock()
 
 	select {
 	case <-p.called:
-	case <-time.After(q.wait):
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
@@ -139,7 +143,7 @@ func (q *Queue) enter(ctx context.Context, p *place) error {
 		return context.Cause(ctx)
 	}
 	q.refused.wait++
-	return q.Refusal("it has %d calls under way, and none of them ended within %v (limits: calls, wait)", q.calls, q.wait)
+	return q.Refusal("it has %d calls under way, and none of them ended within %v (limits: calls, wait)", q.o.Calls, wait)
 }
 
 // Lapsed counts a call that has waited for too long, and is its refusal.
@@ -150,8 +154,9 @@ func (q *Queue) Lapsed(format string, args ...any) error {
 	return q.Refusal(format, args...)
 }
 
+// full is the refusal of a call for which there is no room. The caller holds q.mu.
 func (q *Queue) full() error {
-	return q.Refusal("it has %d calls under way and %d more that wait (limits: calls, queue)", q.calls, q.queue)
+	return q.Refusal("it has %d calls under way and %d more that wait (limits: calls, queue)", q.o.Calls, q.o.Queue)
 }
 
 // leave ends a call.
@@ -201,9 +206,15 @@ func (q *Queue) free(p *place) {
 	q.taken--
 	p.taken = false
 	p.of.remove(p)
+	q.admit()
+}
+
+// admit gives a place to the next call that waits for one. It reports false when there is
+// no place, or nobody waits. The caller holds q.mu.
+func (q *Queue) admit() bool {
 	first := q.ring.Front()
-	if first == nil {
-		return
+	if first == nil || q.taken >= q.o.Calls {
+		return false
 	}
 	ln := first.Value.(*line)
 	next := ln.calls.Front().Value.(*place)
@@ -213,6 +224,7 @@ func (q *Queue) free(p *place) {
 	}
 	q.take(next)
 	close(next.called)
+	return true
 }
 
 // join makes a call wait. The caller holds q.mu.
@@ -263,9 +275,16 @@ func (q *Queue) displace(principal string) bool {
 	return true
 }
 
-// forget ends the counting of a call of a principal. The caller holds q.mu.
+// count counts a call of a principal, where that is bounded. The caller holds q.mu.
+func (q *Queue) count(p *place) {
+	if p.counted = q.o.PerPrincipal > 0 && p.principal != ""; p.counted {
+		q.counts[p.principal]++
+	}
+}
+
+// forget ends that. The caller holds q.mu.
 func (q *Queue) forget(p *place) {
-	if q.each == 0 || p.principal == "" {
+	if !p.counted {
 		return
 	}
 	if q.counts[p.principal]--; q.counts[p.principal] == 0 {
@@ -274,10 +293,18 @@ func (q *Queue) forget(p *place) {
 }
 
 // Wait returns how long a call may wait for a place.
-func (q *Queue) Wait() time.Duration { return q.wait }
+func (q *Queue) Wait() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.o.Wait
+}
 
 // Length returns how many calls may wait.
-func (q *Queue) Length() int { return q.queue }
+func (q *Queue) Length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.o.Queue
+}
 
 // Status says what is under way at a server.
 type Status struct {

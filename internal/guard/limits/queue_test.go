@@ -124,6 +124,45 @@ func TestQueueRefusals(t *testing.T) {
 	})
 }
 
+// Other limits count at once: a higher one lets those pass that wait, a lower one ends
+// nothing, and what was not counted before does not count.
+func TestQueueSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(Options{Calls: 1, Queue: 5})
+		one := c.send("a", "1")
+		all := []*queuer{c.send("a", "2"), c.send("b", "3"), c.send("a", "4")}
+		c.g.Set(Options{Calls: 3, Queue: 5, PerPrincipal: 1})
+		if got := c.entered(); len(got) != 3 {
+			t.Errorf("with more places: %v", got)
+		}
+		if five := c.send("c", "5"); five.err != nil {
+			t.Error(five.err)
+		} else {
+			all = append(all, five)
+		}
+		if more := c.send("c", "6"); more.err == nil || !errors.Is(more.err, bridge.ErrOverloaded) {
+			t.Errorf("a second one of a caller: %v", more.err)
+		}
+		c.g.Set(Options{Calls: 1, Queue: 1, Wait: time.Second})
+		if got := c.g.Status(); got.Places != 3 || got.Queued != 2 || c.g.Length() != 1 || c.g.Wait() != time.Second {
+			t.Errorf("with fewer: %+v", got)
+		}
+		c.g.leave(&one.p)
+		if got := c.entered(); len(got) != 0 {
+			t.Errorf("with fewer places than are taken, one is given away: %v", got)
+		}
+		c.g.Set(Options{Calls: 9})
+		for _, v := range all {
+			if <-v.done; v.err != nil {
+				t.Error(v.err)
+			}
+			c.g.leave(&v.p)
+		}
+		c.wg.Wait()
+		c.empty(t)
+	})
+}
+
 // Calls of one principal get their places in the order in which they came, and a
 // caller that leaves the queue leaves it at once, and without a place.
 func TestQueueOrder(t *testing.T) {

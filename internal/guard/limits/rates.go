@@ -2,10 +2,12 @@ package limits
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -19,8 +21,15 @@ import (
 // Rates bound how often the server is called to a server: one for all, and others for tools by
 // patterns of their names.
 type Rates struct {
+	server  string
+	rules   atomic.Pointer[rules]
+	refused atomic.Uint64
+}
+
+// rules are the rates of a moment, and how often calls have come since it.
+type rules struct {
 	*limiter
-	server   string
+	o        Options
 	all      []limit // one, or none
 	patterns []string
 	tools    []limit // by pattern
@@ -38,7 +47,27 @@ const (
 
 // NewRates returns nil when there are no limits.
 func NewRates(server string, o Options) *Rates {
-	t := &Rates{limiter: newLimiter(), server: server, known: map[string][]limit{}}
+	if !o.Paced() {
+		return nil
+	}
+	t := &Rates{server: server}
+	t.rules.Store(newRules(o))
+	return t
+}
+
+// Set has other rates count from now on: none, if o has none. What has come before does not
+// count, unless they are the same. It does nothing for nil.
+func (t *Rates) Set(o Options) {
+	if t == nil {
+		return
+	}
+	if was := t.rules.Load().o; was.Rate != o.Rate || !maps.Equal(was.Tools, o.Tools) {
+		t.rules.Store(newRules(o))
+	}
+}
+
+func newRules(o Options) *rules {
+	t := &rules{limiter: newLimiter(), o: o, known: map[string][]limit{}}
 	if o.Rate.PerSecond > 0 {
 		t.all = []limit{{o.Rate, 0}}
 	}
@@ -51,15 +80,12 @@ func NewRates(server string, o Options) *Rates {
 	for i, pattern := range t.patterns {
 		t.tools = append(t.tools, limit{o.Tools[pattern], 1 + i})
 	}
-	if len(t.all)+len(t.tools) == 0 {
-		return nil
-	}
 	return t
 }
 
 // matching returns the rates that count for a call of a tool. It is not to be
 // changed.
-func (t *Rates) matching(tool string) []limit {
+func (t *rules) matching(tool string) []limit {
 	if len(t.tools) == 0 {
 		return t.all
 	}
@@ -90,7 +116,7 @@ func (t *Rates) matching(tool string) []limit {
 // of returns the rates that count for a request. What prepares calls, lists,
 // listens and ends things does not count: a client does all of that when it
 // begins, and it is either kept here or asked for once.
-func (t *Rates) of(r *bridge.Request) []limit {
+func (t *rules) of(r *bridge.Request) []limit {
 	switch r.Method {
 	case "tools/call":
 		return t.matching(r.Name())
@@ -105,18 +131,19 @@ func (t *Rates) of(r *bridge.Request) []limit {
 
 // refuse returns why a request may not be made now, or nil.
 func (t *Rates) refuse(r *bridge.Request) error {
-	of := t.of(r)
+	rules := t.rules.Load()
+	of := rules.of(r)
 	if len(of) == 0 {
 		return nil
 	}
-	wait, by := t.take(r.From.Principal, of, func() bool { return goesOn(r.From, r.Message) })
+	wait, by := rules.take(r.From.Principal, of, func() bool { return goesOn(r.From, r.Message) })
 	if wait == 0 {
 		return nil
 	}
 	t.refused.Add(1)
 	what, key := "it may be called ", "rate"
 	if by.place > 0 {
-		pattern := t.patterns[by.place-1]
+		pattern := rules.patterns[by.place-1]
 		what, key = "tools "+pattern+" may be called ", "tools: "+pattern
 		if pattern == r.Name() {
 			what = "tool " + pattern + " may be called "
@@ -159,7 +186,7 @@ func goesOn(from *bridge.Caller, m *jsonrpc.Message) bool {
 // Sweep forgets what is as good as forgotten. It does nothing for nil.
 func (t *Rates) Sweep(now time.Time) {
 	if t != nil {
-		t.limiter.sweep(now)
+		t.rules.Load().sweep(now)
 	}
 }
 

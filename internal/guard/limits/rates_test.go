@@ -54,16 +54,17 @@ func TestRatesBounded(t *testing.T) {
 		for i := range long {
 			long[i] = 't'
 		}
-		if n := len(r.matching(string(long))); n != 3 {
+		if n := len(r.rules.Load().matching(string(long))); n != 3 {
 			t.Errorf("%d rates count for a long name, want 3", n)
 		}
-		if _, kept := r.known[string(long)]; kept || len(r.known) > maxKnownTools {
-			t.Errorf("%d names are kept; the long one %t", len(r.known), kept)
+		rules := r.rules.Load()
+		if _, kept := rules.known[string(long)]; kept || len(rules.known) > maxKnownTools {
+			t.Errorf("%d names are kept; the long one %t", len(rules.known), kept)
 		}
 		left := func() int {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.buckets.Len()
+			rules.mu.Lock()
+			defer rules.mu.Unlock()
+			return rules.buckets.Len()
 		}
 		if n := left(); n > maxBuckets {
 			t.Errorf("%d buckets, want at most %d", n, maxBuckets)
@@ -74,6 +75,44 @@ func TestRatesBounded(t *testing.T) {
 			t.Errorf("%d buckets after a pause, want none", n)
 		}
 	})
+}
+
+// Other rates count at once, and the same go on counting.
+func TestRatesSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Rate: Rate{1, 1}}
+		r := NewRates("x", o)
+		ask := func(tool string) error {
+			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
+			return r.refuse(&bridge.Request{From: &bridge.Caller{}, Message: m})
+		}
+		if err := ask("a"); err != nil {
+			t.Fatal(err)
+		}
+		if ask("a") == nil {
+			t.Fatal("the rate does not count")
+		}
+		o.Calls = 7
+		if r.Set(o); ask("a") == nil {
+			t.Error("the same rate has begun anew")
+		}
+		r.Set(Options{Tools: map[string]Rate{"b": {1, 2}}})
+		for range 5 {
+			if err := ask("a"); err != nil {
+				t.Error(err)
+			}
+		}
+		for n := range 3 {
+			if err := ask("b"); (err == nil) != (n < 2) {
+				t.Errorf("call %d of a tool with a rate: %v", n+1, err)
+			}
+		}
+		if r.Set(Options{}); ask("b") != nil || r.Refused() != 3 {
+			t.Errorf("without rates; %d were refused", r.Refused())
+		}
+	})
+	var none *Rates
+	none.Set(Options{Rate: Rate{1, 1}})
 }
 
 // Buckets that are full again go one by one with the calls that come, too.

@@ -11,11 +11,12 @@ import (
 // Shares bounds how many of some places one principal may have, so that others
 // find some too: three quarters of them, where there are others.
 type Shares struct {
-	places int64
-	most   atomic.Int64 // of them; 0 means all
+	most atomic.Int64 // of the places; 0 means all
 
-	mu sync.Mutex // guards of
-	of map[string]int64
+	mu     sync.Mutex // guards the rest
+	places int64
+	users  int
+	of     map[string]int64
 }
 
 // NewShares returns the bound of places that so many principals have together.
@@ -29,7 +30,24 @@ func NewShares(places int64, principals int) *Shares {
 // Set has so many principals share the places from now on. Nothing is taken from one
 // that has more than it may.
 func (c *Shares) Set(principals int) {
-	if principals < 2 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users = principals
+	c.settle()
+}
+
+// Resize has so many places shared from now on. Nothing is taken from one that has more
+// than it may.
+func (c *Shares) Resize(places int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.places = places
+	c.settle()
+}
+
+// settle says what one may have. The caller holds c.mu.
+func (c *Shares) settle() {
+	if c.users < 2 {
 		c.most.Store(0)
 		return
 	}

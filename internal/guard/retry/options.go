@@ -19,6 +19,9 @@ type Options struct {
 	Tools bool `yaml:"tools"`
 }
 
+// On reports whether any call is made again.
+func (o *Options) On() bool { return !o.Off && o.Attempts != 1 }
+
 // Validate reports what is out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults

@@ -32,8 +32,8 @@ type Idempotent func(principal, tool string) bool
 // Retries says how much a server's calls may be made again: a tenth of what it
 // is asked, and a few each second. One that fails has enough to do as it is.
 type Retries struct {
-	attempts   int
-	idempotent Idempotent // nil when calls of tools are not made again
+	options    atomic.Pointer[Options] // complete
+	idempotent Idempotent
 	log        *slog.Logger
 	life       <-chan struct{} // closed when nothing is made again any more
 	tenths     atomic.Int64    // of calls that may be made again
@@ -51,14 +51,24 @@ const (
 // New returns what makes the calls to a server again; nil when none are. The end
 // of life is the end of all pauses.
 func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Context) *Retries {
-	n := cmp.Or(o.Attempts, 2)
-	if o.Off || n < 2 {
+	if !o.On() {
 		return nil
 	}
-	if !o.Tools {
-		idempotent = nil
+	u := &Retries{idempotent: idempotent, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
+	u.Set(o)
+	return u
+}
+
+// Set has other options count, for calls that begin from now on. nil has none: it makes
+// no calls again whatever they are.
+func (u *Retries) Set(o Options) {
+	if u == nil {
+		return
 	}
-	return &Retries{attempts: n, idempotent: idempotent, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
+	if o.Attempts = cmp.Or(o.Attempts, 2); !o.On() {
+		o.Attempts = 1
+	}
+	u.options.Store(&o)
 }
 
 // Wrap returns up with its calls made again. nil makes none again.
@@ -103,17 +113,20 @@ func (u *retrying) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if u.r.tenths.Load() < maxTenths {
 		u.r.tenths.Add(1)
 	}
-	if !u.may(r) {
+	o := u.r.options.Load()
+	if !u.may(o, r) {
 		return u.Upstream.Call(ctx, r)
 	}
-	return u.call(ctx, r)
+	return u.call(ctx, o.Attempts, r)
 }
 
 // may reports whether a call may be made again.
-func (u *retrying) may(r *bridge.Request) bool {
+func (u *retrying) may(o *Options, r *bridge.Request) bool {
 	switch {
+	case o.Attempts < 2:
+		return false
 	case repeatable[r.Method]:
-	case r.Method == "tools/call" && u.r.idempotent != nil:
+	case r.Method == "tools/call" && o.Tools:
 		if r.Doubtful() || !u.r.idempotent(r.From.Principal, r.Name()) || gjson.GetBytes(r.Params, "task").Exists() {
 			return false
 		}
@@ -123,8 +136,8 @@ func (u *retrying) may(r *bridge.Request) bool {
 	return !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") // its answers are good for once
 }
 
-// call makes a call that may be made again.
-func (u *retrying) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+// call makes a call that may be made again, so often at most.
+func (u *retrying) call(ctx context.Context, attempts int, r *bridge.Request) (*jsonrpc.Message, error) {
 	saved := *r // below, the headers of what it is given are replaced
 	var heard *attended
 	if r.Back != nil {
@@ -135,7 +148,7 @@ func (u *retrying) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		inner := saved
 		began := time.Now()
 		a, err := u.Upstream.Call(ctx, &inner)
-		if err == nil || n >= u.r.attempts || heard != nil && heard.spoken.Load() || time.Since(began) > worthWithin {
+		if err == nil || n >= attempts || heard != nil && heard.spoken.Load() || time.Since(began) > worthWithin {
 			return a, err
 		}
 		pause, ok := pauseFor(ctx, err, n)

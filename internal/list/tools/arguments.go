@@ -20,7 +20,8 @@ import (
 // schema that has changed in the meantime: before a call is refused, the tools are
 // listed again.
 func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
-	if u.t.checks == nil {
+	checks := u.t.wanted.Load().checks
+	if checks == nil {
 		return nil
 	}
 	args, ok := arguments(r.Params)
@@ -33,11 +34,11 @@ func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 		u.relist(ctx, r, m, edition, time.Time{})
 		e, _, _ = m.get(name)
 	}
-	faults := u.t.verify(name, e.schema, args)
+	faults := u.t.verify(checks, name, e.schema, args)
 	if known && faults != nil {
 		u.relist(ctx, r, m, edition, time.Now().Add(-relistEvery))
 		e, _, _ = m.get(name)
-		faults = u.t.verify(name, e.schema, args)
+		faults = u.t.verify(checks, name, e.schema, args)
 	}
 	switch {
 	case faults == nil:
@@ -50,11 +51,11 @@ func (u *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 
 // verify returns what is wrong with arguments; nil if it is nothing, or nothing
 // can be said.
-func (t *Tools) verify(tool string, schema, args []byte) validate.Faults {
+func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte) validate.Faults {
 	if schema == nil {
 		return nil
 	}
-	err := t.checks.Verify(schema, args)
+	err := checks.Verify(schema, args)
 	if faults, ok := errors.AsType[validate.Faults](err); ok {
 		return faults.Of(tool)
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -31,14 +32,19 @@ type Options struct {
 
 // Tools is what is known of the tools of one server.
 type Tools struct {
-	server     string
-	log        *slog.Logger
-	checks     *validate.Cache // of compiled schemas; nil when arguments are not checked
-	idempotent bool
+	server string
+	log    *slog.Logger
+	wanted atomic.Pointer[wanted]
 
 	mu     sync.Mutex // guards the rest
 	of     map[string]*memory
 	warned map[string]bool // tools whose schema cannot be used
+}
+
+// wanted is what Options ask for.
+type wanted struct {
+	checks     *validate.Cache // of compiled schemas; nil when arguments are not checked
+	idempotent bool
 }
 
 // Limits of what is known (protocol.md F).
@@ -51,11 +57,27 @@ const (
 
 // New knows nothing yet of the tools of the server of that name.
 func New(server string, o Options, log *slog.Logger) *Tools {
-	t := &Tools{server: server, log: log, idempotent: o.Idempotent, of: map[string]*memory{}, warned: map[string]bool{}}
-	if o.Check {
-		t.checks = validate.NewCache(maxChecked)
-	}
+	t := &Tools{server: server, log: log, warned: map[string]bool{}}
+	t.wanted.Store(&wanted{})
+	t.Set(o)
 	return t
+}
+
+// Set has other options count from now on. What is known is forgotten if it is not all that
+// they ask for.
+func (t *Tools) Set(o Options) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was, now := t.wanted.Load(), &wanted{idempotent: o.Idempotent}
+	if o.Check {
+		if now.checks = was.checks; now.checks == nil {
+			now.checks = validate.NewCache(maxChecked)
+		}
+	}
+	t.wanted.Store(now) // first: what is learned from now on is learned for it
+	if t.of == nil || now.checks != was.checks || now.idempotent != was.idempotent {
+		t.of = map[string]*memory{}
+	}
 }
 
 // Wrap returns up with the arguments of tools checked, and with the headers that
@@ -126,9 +148,9 @@ func (m *memory) get(tool string) (e entry, edition int, known bool) {
 // that cannot be. first says that the list begins anew: of a tool that it
 // does not have any more it is not known whether it may be called twice.
 func (t *Tools) read(into *table, page []byte, first bool) (bad map[string]error) {
-	mirrored := rawjson.Mentions(page, "x-mcp-header")
-	hinted := t.idempotent && rawjson.Mentions(page, "Hint")
-	if first && t.idempotent {
+	mirrored, wanted := rawjson.Mentions(page, "x-mcp-header"), t.wanted.Load()
+	hinted := wanted.idempotent && rawjson.Mentions(page, "Hint")
+	if first && wanted.idempotent {
 		for name, e := range into.of {
 			e.idempotent = false
 			into.of[name] = e
@@ -137,12 +159,12 @@ func (t *Tools) read(into *table, page []byte, first bool) (bad map[string]error
 	list.Tools.Each(page, func(item []byte, name string) {
 		e := entry{listed: true}
 		var schema []byte
-		if t.checks != nil || mirrored {
+		if wanted.checks != nil || mirrored {
 			if in := gjson.GetBytes(item, "inputSchema"); in.Exists() {
 				schema = []byte(in.Raw)
 			}
 		}
-		if t.checks != nil {
+		if wanted.checks != nil {
 			e.schema = schema
 		}
 		if mirrored {
@@ -209,8 +231,8 @@ func (u *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 // cannot be is left out. A legacy one has never meant them, so for a client to
 // which they mean something they are removed, and not the tool (protocol.md D1.8).
 func (u *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
-	s := u.Upstream.Server()
-	if u.t.checks == nil && !u.t.idempotent && !s.Modern() && !r.From.Modern() {
+	s, wanted := u.Upstream.Server(), u.t.wanted.Load()
+	if wanted.checks == nil && !wanted.idempotent && !s.Modern() && !r.From.Modern() {
 		return a
 	}
 	m := u.t.memory(r.From.Principal)

@@ -143,3 +143,25 @@ func TestHeaders(t *testing.T) {
 	r.Mirror = map[string][]string{"Mcp-Param-X": {"2"}}
 	bridgetest.Contains(t, bridgetest.Text(known.Misheaded(r)), `"code":-32020`)
 }
+
+// Other options count at once. Of what was not asked for, nothing is known.
+func TestSet(t *testing.T) {
+	s := &server{greeting: bridge.Greeting{Revision: era.LatestLegacy}, list: `{"tools":[{"name":"a","annotations":{"readOnlyHint":true},"inputSchema":{"type":"object","required":["n"]}}]}`}
+	known, up := learned(s, tools.Options{})
+	from := &bridge.Caller{Principal: "p", Revision: era.LatestLegacy}
+	ask(t, up, from, "tools/list", `{}`)
+	known.Set(tools.Options{Check: true, Idempotent: true})
+	if known.Idempotent("p", "a") {
+		t.Error("it is known what nobody has asked for")
+	}
+	bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"a"}`), `"isError":true`)
+	if s.lists != 2 || !known.Idempotent("p", "a") {
+		t.Errorf("the tools were listed %d times, idempotent: %t", s.lists, known.Idempotent("p", "a"))
+	}
+	known.Set(tools.Options{Check: true, Idempotent: true})
+	if !known.Idempotent("p", "a") {
+		t.Error("the same options have it forget")
+	}
+	known.Set(tools.Options{})
+	bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"a"}`), `"content":[]`)
+}

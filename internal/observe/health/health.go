@@ -28,7 +28,7 @@ type Options struct {
 	// said holds for all of them.
 	Shared bool
 	// MaxPause bounds the pauses between tries.
-	MaxPause time.Duration
+	MaxPause func() time.Duration
 	// Life ends with the gateway, and Go runs a function in a goroutine that the
 	// gateway awaits: it reports false when it has ended.
 	Life context.Context
@@ -232,7 +232,7 @@ func (s *Server) Await(from *bridge.Caller, tell func()) (stop func()) {
 
 // probe tries the server until it works or nobody waits for it.
 func (s *Server) probe() {
-	for wait := time.Second; ; wait = min(2*wait, s.o.MaxPause) {
+	for wait := time.Second; ; wait = min(2*wait, s.o.MaxPause()) {
 		if pause.For(s.o.Life, max(wait, s.o.Left())) != nil {
 			return
 		}

@@ -27,7 +27,7 @@ func TestAwait(t *testing.T) {
 		var tries []time.Duration
 		var s *health.Server
 		s = health.New(health.Options{
-			Log: slog.New(slog.DiscardHandler), MaxPause: 4 * time.Second, Life: life,
+			Log: slog.New(slog.DiscardHandler), MaxPause: func() time.Duration { return 4 * time.Second }, Life: life,
 			Go:   func(f func()) bool { wg.Go(f); return true },
 			Left: func() time.Duration { return 0 },
 			Try: func(from *bridge.Caller) {

@@ -49,10 +49,10 @@ type Server struct {
 type Options struct {
 	Name     string // of the server
 	Log      *slog.Logger
-	MaxTask  time.Duration // how long a call that is made as a task may take; 0 means for ever
-	Lasting  bool          // connections outlive the requests that they are opened for
-	Alone    bool          // a call whose client can be asked something has its connection to itself
-	Instance string        // of the bridge
+	MaxTask  func() time.Duration // how long a call that is made as a task may take; 0 means for ever
+	Lasting  bool                 // connections outlive the requests that they are opened for
+	Alone    bool                 // a call whose client can be asked something has its connection to itself
+	Instance string               // of the bridge
 	Seals    *seal.Key
 	Rewrites *list.Rewrites // of its lists
 	// Identity says who the client of a request is, as far as it matters to the

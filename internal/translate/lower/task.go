@@ -118,7 +118,7 @@ func (t *task) read(now gjson.Result) (status string, poll time.Duration) {
 // finish asks for the task until it has ended or needs something of the client,
 // and returns its result: asking for that lets the server put its questions.
 func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*jsonrpc.Message, error) {
-	began, most := time.Now(), t.l.s.o.MaxTask
+	began, most := time.Now(), t.l.s.o.MaxTask()
 	for {
 		switch status {
 		case "completed", "failed", "input_required":

@@ -54,8 +54,8 @@ func (p *Pool) room(principal, group, key string) error {
 	if most := int(p.o.Shares.Most()); most > 0 && principal != "" && full(most, mine) {
 		return p.o.Shares.Refusal(p.o.Legacy.Name)
 	}
-	if full(p.o.Lanes, func(*slot) bool { return true }) {
-		return limited("it has too many connections", p.o.Lanes)
+	if most := p.o.Lanes(); full(most, func(*slot) bool { return true }) {
+		return limited("it has too many connections", most)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func TestSharing(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, made, closed := pool(t, tc.revision, stateless.Options{Sharing: tc.sharing, Lanes: 10})
+				p, made, closed := pool(t, tc.revision, stateless.Options{Sharing: tc.sharing, Lanes: func() int { return 10 }})
 				over(t, p, "", `{}`, "")
 				over(t, p, "", `{ }`, "") // as the first
 				over(t, p, "", `{"experimental":{"e":{}}}`, "")
@@ -125,7 +125,7 @@ func TestSharing(t *testing.T) {
 // A connection that nobody uses is closed, and makes room when it is asked to.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: 10, Idle: time.Minute})
+		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return 10 }, Idle: time.Minute})
 		over(t, p, "", `{}`, "")
 		<-time.After(time.Minute + time.Second)
 		synctest.Wait()

@@ -40,7 +40,7 @@ type Options struct {
 	Legacy  lower.Options
 	Sharing Sharing
 	Idle    time.Duration // how long a connection is kept that nobody uses; 0 means 10 minutes, a negative one for ever
-	Lanes   int           // how many connections there may be
+	Lanes   func() int    // how many connections there may be
 	Forward []bridge.Forward
 	Queue   Queue
 	Shares  Shares
