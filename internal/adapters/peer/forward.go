@@ -60,7 +60,7 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return answered // the client has gone
-	case err != nil && !last.wrote():
+	case err != nil && (r.Method != http.MethodPost || !last.wrote()): // a GET or DELETE may be sent twice
 		return unsent
 	case err != nil:
 		p.lost(w, http.StatusOK, body)

@@ -353,14 +353,17 @@ func TestKeptBroken(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	})
 	for _, c := range []struct {
-		name  string
-		after int64
-		want  outcome
-		lost  bool
+		name   string
+		method string
+		after  int64
+		want   outcome
+		lost   bool
 	}{
-		{"nothing was written", 0, unsent, false},
-		{"a part was written", 10, answered, true},
-		{"all was written", -1, answered, false},
+		{"nothing was written", "POST", 0, unsent, false},
+		{"a part was written", "POST", 10, answered, true},
+		{"all was written", "POST", -1, answered, false},
+		{"a part of a GET was written", "GET", 10, unsent, false},
+		{"a part of a DELETE was written", "DELETE", 10, unsent, false},
 	} {
 		b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
 		var after atomic.Int64
@@ -380,7 +383,7 @@ func TestKeptBroken(t *testing.T) {
 		}
 		send := func() (outcome, string) {
 			w := httptest.NewRecorder()
-			how := b.forward(a, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/_/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
+			how := b.forward(a, w, httptest.NewRequest(c.method, "/mcp", nil), version+"s/_/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
 			return how, w.Body.String()
 		}
 		if how, text := send(); how != answered || text != "" {
