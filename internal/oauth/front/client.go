@@ -29,6 +29,15 @@ type client struct {
 // keyed reports whether the client shows who it is, by a key.
 func (c *client) keyed() bool { return c.keys != nil || c.keysAt != "" }
 
+// most returns how long its document counts at most: one with keys, or that says where they
+// are, as long as keys do.
+func (c *client) most() time.Duration {
+	if c.keyed() {
+		return keysMost
+	}
+	return documentMost
+}
+
 const (
 	maxRedirects = 8
 	maxAddresses = 2 << 10 // bytes of all of them

@@ -148,8 +148,8 @@ func New(o Options) (*Front, error) {
 	}
 	f := &Front{
 		o: o, base: root.EscapedPath(), client: o.Client.Grant(),
-		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: document.New[client](o.Documents, "the metadata of a client", documentMost, o.Log),
-		sets:        document.New[jwks.Fixed](o.Documents, "the keys of a client", keysMost, o.Log),
+		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: document.New[client](o.Documents, "the metadata of a client", (*client).most, o.Log),
+		sets:        document.New[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
 		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
 		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
 	}

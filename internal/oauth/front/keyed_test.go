@@ -38,6 +38,7 @@ func TestDocumentKeys(t *testing.T) {
 				default:
 					m["jwks"] = keys
 				}
+				w.Header().Set("Cache-Control", "max-age=86400")
 				oauthtest.JSON(w, 200, m)
 			}))
 			n := 0

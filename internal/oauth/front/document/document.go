@@ -49,7 +49,7 @@ const (
 type Documents[T any] struct {
 	client *http.Client
 	what   string // they are, for the log
-	most   time.Duration
+	most   func(*T) time.Duration
 	log    *slog.Logger
 	slots  chan struct{}
 
@@ -70,8 +70,8 @@ type document[T any] struct {
 }
 
 // New makes what fetches documents, which are called that, by a transport that must refuse
-// private networks. One counts for as long at most, whatever it says of itself.
-func New[T any](transport http.RoundTripper, what string, most time.Duration, log *slog.Logger) *Documents[T] {
+// private networks. most tells for how long one counts at most, whatever it says of itself.
+func New[T any](transport http.RoundTripper, what string, most func(*T) time.Duration, log *slog.Logger) *Documents[T] {
 	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
 	return &Documents[T]{
 		client: &http.Client{Transport: transport, Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
@@ -204,7 +204,7 @@ func (d *Documents[T]) fetch(ctx context.Context, id string, one *document[T], r
 		one.err = Wrong("it is not sent as application/json")
 	default:
 		if one.value, one.err = read(data); one.err == nil {
-			one.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.most))
+			one.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.most(one.value)))
 		}
 	}
 }
