@@ -36,12 +36,12 @@ func isDocument(id string) bool {
 func (f *Front) described(id string) func(data []byte) (*client, error) {
 	return func(data []byte) (*client, error) {
 		var m struct {
-			ID        string          `json:"client_id"`
-			Name      string          `json:"client_name"`
-			Redirects []string        `json:"redirect_uris"`
-			Method    string          `json:"token_endpoint_auth_method"`
-			Keys      json.RawMessage `json:"jwks"`
-			KeysAt    string          `json:"jwks_uri"`
+			ID        string           `json:"client_id"`
+			Name      string           `json:"client_name"`
+			Redirects []string         `json:"redirect_uris"`
+			Method    string           `json:"token_endpoint_auth_method"`
+			Keys      *json.RawMessage `json:"jwks"` // nil for null, too
+			KeysAt    string           `json:"jwks_uri"`
 		}
 		switch err := json.Unmarshal(data, &m); {
 		case err != nil:
@@ -60,14 +60,14 @@ func (f *Front) described(id string) func(data []byte) (*client, error) {
 			return c, nil
 		}
 		switch {
-		case (len(m.Keys) > 0) == (m.KeysAt != ""), m.KeysAt != "" && !isDocument(m.KeysAt):
+		case (m.Keys != nil) == (m.KeysAt != ""), m.KeysAt != "" && !isDocument(m.KeysAt):
 			return nil, document.Wrong("with private_key_jwt it must have either jwks or jwks_uri, an https address")
 		case m.KeysAt != "":
 			c.keysAt = m.KeysAt
 			return c, nil
 		}
 		var err error
-		if c.keys, err = jwks.Parse(m.Keys); err != nil {
+		if c.keys, err = jwks.Parse(*m.Keys); err != nil {
 			return nil, document.Wrong("its jwks cannot be used: " + err.Error())
 		}
 		return c, nil
