@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -64,14 +66,19 @@ func (v Values) End(ctx context.Context, id string, life time.Duration) error {
 	return unavailable("note an end", end.Run(ctx, v.s.c, []string{v.ended()}, id, max(1, life.Milliseconds()), maxEnded).Err())
 }
 
-// Ended returns the logins that were noted since the call that has returned the mark, and the
-// next mark. Without one it is all that are noted still.
+// endedAgain is for how long the same ends are returned again: a Redis that has taken over may
+// have a clock that is so much behind, and notes ends below the mark.
+const endedAgain = time.Minute
+
+// Ended returns the logins that were noted since the call that has returned the mark, those of
+// the minute before, and the next mark. Without one it is all that are noted still.
 func (v Values) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
 	from := "-"
-	if mark != "" {
-		from = "(" + mark
+	ms, _, _ := strings.Cut(mark, "-")
+	if at, err := strconv.ParseInt(ms, 10, 64); err == nil {
+		from = strconv.FormatInt(max(0, at-endedAgain.Milliseconds()), 10)
 	}
 	all, err := v.s.c.XRangeN(ctx, v.ended(), from, "+", maxEnded+maxEnded/10).Result() // it may have a few more
 	if err != nil {

@@ -28,7 +28,8 @@ type Store interface {
 	// End notes that a login has ended, for as long. More than once is as good as once.
 	End(ctx context.Context, id string, life time.Duration) error
 	// Ended returns the logins that End has noted since the call that has returned the mark,
-	// and the next mark. Without one it is all that are noted still.
+	// perhaps with some from before, and the next mark. Without one it is all that are noted
+	// still.
 	Ended(ctx context.Context, mark string) (ids []string, next string, err error)
 }
 
