@@ -89,7 +89,7 @@ const (
 	grace       = 10 * time.Second    // for which a refresh token counts that was used
 	providerFor = time.Hour           // how long the metadata of the provider counts
 	awayFor     = 10 * time.Second    // until it is asked for again if it cannot be had
-	// Who asks for it waits for so long at most: without any, and with a former one.
+	// Who asks for it waits for so long at most: without any or after a failure, and with a former one.
 	meetFor      = 10 * time.Second
 	meetAgainFor = 2 * time.Second
 
@@ -121,7 +121,7 @@ type Front struct {
 
 	mu       sync.Mutex // guards the rest
 	provider *find.Issuer
-	away     error                                // why there is none
+	away     error                                // why there is none, or no newer one
 	until    time.Time                            // how long these count
 	asking   chan struct{}                        // closed when it has been asked for again; nil while nobody asks
 	flags    *simplelru.LRU[string, *atomic.Bool] // of logins whose tokens have come, by their ids
@@ -354,7 +354,7 @@ func (f *Front) at(ctx context.Context) (*find.Issuer, error) {
 func (f *Front) meet(ctx context.Context) (*find.Issuer, error) {
 	f.mu.Lock()
 	patience := meetFor
-	if f.provider != nil {
+	if f.provider != nil && f.away == nil { // after a failure it may take the whole time
 		patience = meetAgainFor
 	}
 	f.mu.Unlock()
@@ -375,7 +375,7 @@ func (f *Front) meet(ctx context.Context) (*find.Issuer, error) {
 	close(f.asking)
 	f.asking = nil
 	if err == nil {
-		f.provider, f.until = now, time.Now().Add(providerFor)
+		f.provider, f.away, f.until = now, nil, time.Now().Add(providerFor)
 		return now, nil
 	}
 	f.away, f.until = err, time.Now().Add(awayFor)

@@ -1578,6 +1578,16 @@ func TestProviderOnce(t *testing.T) {
 		if took := time.Since(first); took > meetAgainFor {
 			t.Errorf("the one that asks waits %v for a provider that hangs", took)
 		}
+		time.Sleep(awayFor + time.Second)
+		slow := make(chan struct{})
+		gate.Store(&slow)
+		time.AfterFunc(meetAgainFor+time.Second, func() { close(slow) })
+		ask()
+		before = asked.Load()
+		time.Sleep(2 * awayFor)
+		if ask(); asked.Load() != before {
+			t.Error("a provider that is slow is never read again")
+		}
 	})
 }
 
