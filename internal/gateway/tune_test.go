@@ -212,6 +212,13 @@ func TestTunePing(t *testing.T) {
 		if n := during(time.Hour); n < 11 || n > 14 {
 			t.Errorf("%d pings in an hour, one in 5 minutes", n)
 		}
+		tune(func(o *ServerOptions) { o.Ping = 10 * time.Hour })
+		during(time.Hour)
+		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		do(t, s, "1", "tools/call", `{"name":"x"}`)
+		if n := during(4 * time.Minute); n < 3 {
+			t.Errorf("%d pings in 4 minutes, one a minute after one in ten hours", n)
+		}
 		tune(func(o *ServerOptions) { o.Ping = 0 })
 		during(5 * time.Minute)
 		if n := during(time.Hour); n != 0 {
@@ -221,6 +228,31 @@ func TestTunePing(t *testing.T) {
 		do(t, s, "2", "tools/call", `{"name":"x"}`)
 		if n := during(10 * time.Minute); n < 9 || n > 10 {
 			t.Errorf("on again: %d pings in 10 minutes of silence", n)
+		}
+	})
+}
+
+// A connection that was opened while there were no pings, after one that had them, is
+// pinged when that is wanted again.
+func TestTunePingAgain(t *testing.T) {
+	f := &fake{}
+	o := ServerOptions{Adapter: f, Ping: time.Minute}
+	run(t, o, func(t *testing.T, b *Gateway) {
+		o.Name = "fake"
+		s, _ := begin(t, b, "")
+		tune := func(every time.Duration, id string) {
+			o.Ping = every
+			if err := b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
+				t.Error(err)
+			}
+			do(t, s, id, "tools/call", `{"name":"x"}`)
+		}
+		f.wire(1).die()
+		synctest.Wait()
+		tune(0, "1")
+		tune(time.Minute, "2")
+		if time.Sleep(10 * time.Minute); pings(f.wire(2)) < 9 {
+			t.Errorf("%d pings in 10 minutes of silence", pings(f.wire(2)))
 		}
 	})
 }

@@ -59,7 +59,8 @@ type Lane struct {
 	active  int       // calls under way
 	used    time.Time // when the last of them ended
 	timer   *time.Timer
-	pulse   *time.Timer         // until the next look for a sign of life
+	pulse   *time.Timer         // until the next look for a sign of life; nil without
+	every   time.Duration       // for which pulse was made
 	holding bool                // hold is running
 	notes   []*bridge.Request   // notifications that wait for the connection
 	level   []byte              // params of the last logging/setLevel
@@ -428,7 +429,7 @@ func (l *Lane) leave() {
 	if l.active > 0 {
 		return
 	}
-	if l.pulse == nil && l.conn != nil {
+	if l.conn != nil && l.every != l.o.Settings.Load().Ping {
 		l.watch()
 	}
 	if l.o.Idle <= 0 && l.pulse == nil {

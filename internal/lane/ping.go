@@ -11,11 +11,15 @@ import (
 )
 
 // watch begins to ask the server of the open connection for signs of life, if
-// that is wanted. The caller holds l.mu.
+// that is wanted, and at the time that counts now. The caller holds l.mu.
 func (l *Lane) watch() {
-	if every := l.o.Settings.Load().Ping; every > 0 {
+	if l.pulse != nil {
+		l.pulse.Stop() // of another connection, or at another time
+	}
+	l.pulse, l.every = nil, l.o.Settings.Load().Ping
+	if l.every > 0 {
 		c := l.conn
-		l.pulse = time.AfterFunc(every, func() { l.feel(c) })
+		l.pulse = time.AfterFunc(l.every, func() { l.feel(c) })
 	}
 }
 
@@ -23,14 +27,16 @@ func (l *Lane) watch() {
 // work to do: one that does one thing at a time would answer late, and its
 // calls have their own time-outs.
 func (l *Lane) feel(c *conn) {
-	every := l.o.Settings.Load().Ping
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil || l.conn != c {
 		return
 	}
-	if every <= 0 { // any more
-		l.pulse = nil
+	every := l.o.Settings.Load().Ping
+	if every != l.every {
+		l.watch()
+	}
+	if l.pulse == nil {
 		return
 	}
 	if left := every - time.Since(l.used); l.active > 0 || left > 0 {
@@ -52,7 +58,7 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 	l.mu.Lock()
 	busy := l.active > 0 || time.Since(l.used) < every // it has got work meanwhile, which may keep it from answering
 	busy = busy || errors.Is(err, bridge.ErrOpen)      // or was not asked
-	if (err == nil || busy) && l.closed == nil && l.conn == c {
+	if (err == nil || busy) && l.closed == nil && l.conn == c && l.pulse != nil {
 		l.pulse.Reset(every)
 	}
 	l.mu.Unlock()

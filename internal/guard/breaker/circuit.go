@@ -76,13 +76,6 @@ func (c *Circuit) set(o Options) {
 	}
 }
 
-// off reports whether nothing is left alone.
-func (c *Circuit) off() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.o.Off
-}
-
 // Begin returns the attempt that begins now. It reports false when it must not.
 func (c *Circuit) Begin() (Attempt, bool) { return c.begin(calls) }
 

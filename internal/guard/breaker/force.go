@@ -19,11 +19,7 @@ func (f *Force) counts() bool { return f != nil && time.Now().Before(f.Until) }
 // on an open breaker is over, the next call has the server probed. It reports false when
 // there is no breaker.
 func (b *Breaker) Force(f *Force) bool {
-	if b == nil || b.circuit.off() {
-		return false
-	}
-	b.circuit.force(f)
-	return true
+	return b != nil && b.circuit.force(f)
 }
 
 // Forced returns what an operator has decided; nil if nothing counts.
@@ -39,9 +35,12 @@ func (b *Breaker) Forced() *Force {
 	return nil
 }
 
-func (c *Circuit) force(f *Force) {
+func (c *Circuit) force(f *Force) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.o.Off {
+		return false
+	}
 	was := c.forced
 	c.forced = f
 	switch {
@@ -57,6 +56,7 @@ func (c *Circuit) force(f *Force) {
 			c.windows[k].Store(newWindow(c.o))
 		}
 	}
+	return true
 }
 
 // byOperator is why a circuit is open that an operator has opened.

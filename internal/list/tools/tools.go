@@ -63,8 +63,7 @@ func New(server string, o Options, log *slog.Logger) *Tools {
 	return t
 }
 
-// Set has other options count from now on. What is known is forgotten if it is not all that
-// they ask for.
+// Set has other options count from now on. What is known is forgotten if they ask for more.
 func (t *Tools) Set(o Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +74,7 @@ func (t *Tools) Set(o Options) {
 		}
 	}
 	t.wanted.Store(now) // first: what is learned from now on is learned for it
-	if t.of == nil || now.checks != was.checks || now.idempotent != was.idempotent {
+	if t.of == nil || now.checks != nil && was.checks == nil || now.idempotent && !was.idempotent {
 		t.of = map[string]*memory{}
 	}
 }

@@ -162,6 +162,11 @@ func TestSet(t *testing.T) {
 	if !known.Idempotent("p", "a") {
 		t.Error("the same options have it forget")
 	}
+	known.Set(tools.Options{Idempotent: true})
+	if !known.Idempotent("p", "a") {
+		t.Error("arguments are not checked any more, and it is not known what may be called twice")
+	}
+	bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"a"}`), `"content":[]`)
 	known.Set(tools.Options{})
 	bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"a"}`), `"content":[]`)
 }

@@ -27,15 +27,14 @@ func (p *Pool) room(principal, group, key string) error {
 				}
 			}
 		}
-		if n < most {
-			return false
+		for ; n >= most; n-- { // by more than one where most was lowered
+			oldest := p.oldest(which)
+			if oldest == nil {
+				return true
+			}
+			p.drop(oldest)
 		}
-		oldest := p.oldest(which)
-		if oldest == nil {
-			return true
-		}
-		p.drop(oldest)
-		return n > most
+		return false
 	}
 	limited := func(what string, most int) error {
 		return &bridge.Error{Server: p.o.Legacy.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}

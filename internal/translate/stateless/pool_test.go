@@ -122,6 +122,25 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+// When fewer connections are allowed than there are, those that nobody uses make room.
+func TestLowered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := 10
+		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return most }})
+		for _, principal := range []string{"a", "b", "c", "d", "e"} {
+			over(t, p, principal, `{}`, "")
+		}
+		most = 2
+		over(t, p, "f", `{}`, "")
+		if synctest.Wait(); *made != 6 || closed.Load() != 4 {
+			t.Errorf("%d connections made, and %d closed; want 6 and 4", *made, closed.Load())
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A connection that nobody uses is closed, and makes room when it is asked to.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
