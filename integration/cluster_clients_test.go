@@ -133,7 +133,9 @@ func (u *undertaker) sentOn() (all []int64) {
 func TestClusterClients(t *testing.T) {
 	t.Parallel()
 	remote := eraOf(legacy)
-	f := startFleetOf(t, 3, quickBridgeProgram(t), map[string]any{"remote": remote.kind(t, "streamable")})
+	f := newFleet(t, map[string]any{"remote": remote.kind(t, "streamable")})
+	f.program, f.forgetful = quickBridgeProgram(t), true
+	f.balance(3)
 	control := httptest.NewServer(&undertaker{f: f, dead: -1})
 	t.Cleanup(control.Close)
 	var cells []eraCell

@@ -43,6 +43,7 @@ type fleet struct {
 	instances []*process
 	tags      map[string]*process
 	program   string // the bridge, as it was built; empty means with what finds races, if the tests have that
+	forgetful bool   // nginx keeps no connection to an instance that may have died, and skips none that has: it answers no POST with 502 for these reasons
 	steady    bool   // none of them dies: they have the default lease, and a busy machine may hold them up for long
 }
 
@@ -78,8 +79,12 @@ func (f *fleet) balance(n int) {
 	}
 	dir, port := t.TempDir(), freePort(t)
 	swap := []string{"daemon off;", "daemon off; master_process off;", "127.0.0.1:8808", fmt.Sprint("127.0.0.1:", port), "http {", fmt.Sprintf("http { client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;", dir)}
+	options := ""
+	if f.forgetful {
+		swap, options = append(swap, "keepalive 64;", ""), " max_fails=0"
+	}
 	for i := range n {
-		swap = append(swap, fmt.Sprint("127.0.0.1:900", i+1), strings.TrimPrefix(f.add().base, "http://"))
+		swap = append(swap, fmt.Sprint("127.0.0.1:900", i+1), strings.TrimPrefix(f.add().base, "http://")+options)
 	}
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(strings.NewReplacer(swap...).Replace(string(conf))), 0o600); err != nil {
