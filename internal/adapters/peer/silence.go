@@ -9,9 +9,9 @@ import (
 
 // silence is after how long a connection ends on which nothing comes from the machine of the
 // other instance, not even that it has got what was sent, or on which the other instance takes
-// nothing for as long. A network that drops everything
-// breaks no connection, and a kernel alone would wait for a quarter of an hour. An instance
-// that is busy, or stopped, is not silent: its kernel answers, and takes what has room there.
+// nothing for as long. A network that drops everything breaks no connection, and a kernel alone
+// would wait for a quarter of an hour. An instance that is busy, or stopped, is not silent: its
+// kernel answers, and takes what has room there.
 func silence(lease time.Duration) time.Duration { return 3 * lease }
 
 // alive has the kernel ask for a sign of life on a connection that waits for an answer.

@@ -46,7 +46,7 @@ const (
 // maxPause is how far pauses grow, unless the first is longer.
 const maxPause = 2 * time.Minute
 
-// NewCircuit returns a circuit that is closed. Options.Off is not its business.
+// NewCircuit returns a circuit that is closed. With Options.Off it stays so.
 func NewCircuit(o Options) *Circuit {
 	o = o.complete()
 	c := &Circuit{o: &o}
