@@ -273,6 +273,7 @@ func TestLaneGoneBeforeOpen(t *testing.T) {
 		if !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("Initialize = %s, %v", a, err)
 		}
+		synctest.Wait() // the loss is noted after the client has its answer
 		if st := b.Status()[0]; st.Usable {
 			t.Errorf("Status = %+v, want failing", st)
 		}
