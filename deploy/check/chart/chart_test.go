@@ -157,6 +157,7 @@ var kinds = map[string]func() any{
 	"networking.k8s.io/v1/NetworkPolicy":      func() any { return new(networking.NetworkPolicy) },
 	"networking.k8s.io/v1/Ingress":            func() any { return new(networking.Ingress) },
 	"monitoring.coreos.com/v1/ServiceMonitor": func() any { return new(monitoring.ServiceMonitor) },
+	"monitoring.coreos.com/v1/PodMonitor":     func() any { return new(monitoring.PodMonitor) },
 	"monitoring.coreos.com/v1/PrometheusRule": func() any { return new(monitoring.PrometheusRule) },
 	"gateway.networking.k8s.io/v1/HTTPRoute":  func() any { return new(gateway.HTTPRoute) },
 	"ark.mckinsey.com/v1alpha1/MCPServer":     func() any { return new(arkServer) },
@@ -316,8 +317,21 @@ func faults(made []object) (found []string) {
 		}
 	}
 	for _, h := range all[autoscaling.HorizontalPodAutoscaler](made) {
-		if h.Spec.ScaleTargetRef.Name != d.Name || d.Spec.Replicas != nil {
-			fault("the HorizontalPodAutoscaler scales %s, and the deployment says replicas: %v", h.Spec.ScaleTargetRef.Name, d.Spec.Replicas != nil)
+		at := slices.IndexFunc(deployments, func(d *apps.Deployment) bool {
+			return d.Name == h.Spec.ScaleTargetRef.Name && d.Name == h.Name && d.Spec.Replicas == nil
+		})
+		if at < 0 {
+			fault("the HorizontalPodAutoscaler %s scales %s, which is not the Deployment of that name, or says replicas itself", h.Name, h.Spec.ScaleTargetRef.Name)
+		}
+	}
+	for _, m := range all[monitoring.PodMonitor](made) {
+		if !selects(m.Name, m.Spec.Selector.MatchLabels) {
+			fault("the PodMonitor %s does not select the pods", m.Name)
+		}
+		for _, e := range m.Spec.PodMetricsEndpoints {
+			if e.Port == nil || ports[*e.Port] == 0 {
+				fault("the PodMonitor %s names a port that no pod has", m.Name)
+			}
 		}
 	}
 	services := map[string]*core.Service{}
@@ -333,6 +347,10 @@ func faults(made []object) (found []string) {
 		}
 		if chosen != 1 {
 			fault("the ServiceMonitor selects %d services", chosen)
+		}
+		// No Service leads to workers, so something else has to.
+		if watched := len(all[monitoring.PodMonitor](made)); watched != len(deployments)-1 {
+			fault("%d deployments, and %d of them have a PodMonitor", len(deployments), watched)
 		}
 	}
 	for _, i := range all[networking.Ingress](made) {
@@ -512,6 +530,11 @@ func TestRefused(t *testing.T) {
 		{"minimal-values.yaml", "cluster: { enabled: true }", "cluster.redis.existingSecret"},
 		{"full-values.yaml", "cluster: { port: 8808 }", "cluster.port must be another one"},
 		{"workers-values.yaml", "cluster: { enabled: false }\nreplicas: 1", "workers.enabled needs cluster.enabled"},
+		{"workers-values.yaml", "workers: { autoscaling: { targetProcesses: null } }", "workers.autoscaling.enabled needs targetCPU or targetProcesses"},
+		{"workers-values.yaml", "workers: { autoscaling: { minReplicas: 10 } }", "workers.autoscaling.minReplicas is more than"},
+		{"workers-values.yaml", "config: { max_children: 80 }", "less than config.max_children (80)"},
+		{"workers-values.yaml", "serviceMonitor: { tlsConfig: { caFile: /ca.pem } }", "serviceMonitor.tlsConfig.caFile"},
+		{"workers-values.yaml", "workers: { autoscaling: { targetCalls: 1 } }", "targetCalls"},
 		{"full-values.yaml", "workers: { enabled: true }", "no server of config has place: workers"},
 		{"full-values.yaml", "cluster: { role: worker }", "role"},
 		{"full-values.yaml", "cluster: { config: { role: front } }", "role"},
@@ -558,10 +581,14 @@ func TestWorkers(t *testing.T) {
 					role = e.Value
 				}
 			}
-			got := fmt.Sprintln(d.Name, *d.Spec.Replicas, role, c.Image, c.Resources.Requests.Cpu(), c.Resources.Requests.Memory(), pod.NodeSelector)
+			replicas := 0 // as many as the autoscaler says
+			if d.Spec.Replicas != nil {
+				replicas = int(*d.Spec.Replicas)
+			}
+			got := fmt.Sprintln(d.Name, replicas, role, c.Image, c.Resources.Requests.Cpu(), c.Resources.Requests.Memory(), pod.NodeSelector)
 			want := []string{
 				fmt.Sprintln("rel-mcp-bridge", 2, roles[0], "mcp-bridge:"+load(t, folder).Metadata.AppVersion, "100m", "128Mi", "map[]"),
-				fmt.Sprintln("rel-mcp-bridge-worker", 3, roles[1], "registry.example.com/mcp-bridge-node:1", "0", "4Gi", "map[pool:browsers]"),
+				fmt.Sprintln("rel-mcp-bridge-worker", 0, roles[1], "registry.example.com/mcp-bridge-node:1", "0", "4Gi", "map[pool:browsers]"),
 			}[i]
 			if got != want {
 				t.Errorf("%q: %s want %s", more, got, want)
@@ -593,6 +620,27 @@ func TestWorkers(t *testing.T) {
 		if n := len(all[policy.PodDisruptionBudget](made)); n != 2 {
 			t.Errorf("%d budgets", n)
 		}
+		// Prometheus asks both in the same way.
+		services, pods := all[monitoring.ServiceMonitor](made), all[monitoring.PodMonitor](made)
+		if len(services) != 1 || len(pods) != 1 {
+			t.Fatalf("%d and %d monitors", len(services), len(pods))
+		}
+		a, b := services[0].Spec.Endpoints[0], pods[0].Spec.PodMetricsEndpoints[0]
+		if a.Path != "/metrics" || b.Path != a.Path || b.Interval != a.Interval || *b.Port != a.Port || a.Authorization.Credentials.Name != "mcp-keys" || *b.Authorization.Credentials != *a.Authorization.Credentials {
+			t.Errorf("the Service is asked with %+v, the workers with %+v", a, b)
+		}
+		scaled := all[autoscaling.HorizontalPodAutoscaler](made)
+		if len(scaled) != 1 || scaled[0].Spec.ScaleTargetRef.Name != "rel-mcp-bridge-worker" || len(scaled[0].Spec.Metrics) != 1 || scaled[0].Spec.Metrics[0].Pods.Metric.Name != "mcp_bridge_cluster_worker_children" || *scaled[0].Spec.MinReplicas != 3 {
+			t.Errorf("the autoscalers are %+v", scaled)
+		}
+		both := all[autoscaling.HorizontalPodAutoscaler](release(t, "workers-values.yaml", more+"\nautoscaling: { enabled: true }\nworkers: { autoscaling: { targetCPU: 50 } }"))
+		if len(both) != 2 || len(both[0].Spec.Metrics) != 1 || len(both[1].Spec.Metrics) != 2 || *both[1].Spec.Metrics[0].Resource.Target.AverageUtilization != 50 {
+			t.Errorf("the autoscalers are %+v", both)
+		}
+		fixed := release(t, "workers-values.yaml", more+"\nworkers: { replicas: 4, autoscaling: { enabled: false } }")
+		if d := all[apps.Deployment](fixed)[1]; d.Spec.Replicas == nil || *d.Spec.Replicas != 4 || len(all[autoscaling.HorizontalPodAutoscaler](fixed)) != 0 {
+			t.Errorf("without an autoscaler there are %v workers", d.Spec.Replicas)
+		}
 	}
 	if made := release(t, "full-values.yaml", "cluster: { role: front }"); !strings.Contains(all[core.ConfigMap](made)[0].Data["bridge.yaml"], "role: front\n") {
 		t.Error("cluster.role alone has no effect")
@@ -615,7 +663,14 @@ func TestBroken(t *testing.T) {
 		{"networkpolicy.yaml", `{{- concat ($p.from | default (list (dict "podSelector" dict))) $p.metricsFrom | toYaml | nindent 8 }}`, "[]", "lets everybody in"},
 		{"pdb.yaml", `{{- include "mcp-bridge.selector" . | nindent 6 }}`, "{ app: other }", "PodDisruptionBudget does not select"},
 		{"servicemonitor.yaml", `{{- include "mcp-bridge.selector" . | nindent 6 }}`, "{ app: other }", "selects 0 services"},
-		{"hpa.yaml", "kind: Deployment, name: {{ include \"mcp-bridge.name\" . }}", "kind: Deployment, name: x", "scales x"},
+		{"hpa.yaml", "kind: Deployment, name: {{ .name }}", "kind: Deployment, name: x", "scales x"},
+		{"hpa.yaml", `(printf "%s-worker" $name)`, "$name", "scales rel-mcp-bridge,"},
+		{"deployment.yaml", `{{- $_ := set $v "autoscaling" .Values.workers.autoscaling }}`, "", "says replicas itself"},
+		{"servicemonitor.yaml", `{{- include "mcp-bridge.workers" (dict "labels" "mcp-bridge.selector" "root" .) | nindent 6 }}`, "{ app: other }", "PodMonitor rel-mcp-bridge-worker does not select"},
+		{"servicemonitor.yaml", `{{- include "mcp-bridge.workers" (dict "labels" "mcp-bridge.selector" "root" .) | nindent 6 }}`, `{{- include "mcp-bridge.selector" . | nindent 6 }}`, "PodMonitor rel-mcp-bridge-worker does not select"},
+		{"servicemonitor.yaml", "{{- if .Values.workers.enabled }}", "{{- if false }}", "2 deployments, and 0"},
+		{"servicemonitor.yaml", "podMetricsEndpoints:", "endpoints:", `unknown field "endpoints"`},
+		{"servicemonitor.yaml", "- port: mcp", "- port: http", "names a port that no pod has"},
 		{"ingress.yaml", "name: {{ $name }}, port", "name: x, port", "Ingress leads to x"},
 		{"httproute.yaml", "backendRefs: [{ name: {{ include \"mcp-bridge.name\" . }}", "backendRefs: [{ name: x", "HTTPRoute leads to x"},
 		{"mcpserver.yaml", "port: mcp", "port: http", "MCPServer"},
@@ -633,10 +688,14 @@ func TestBroken(t *testing.T) {
 			t.Errorf("%s has no %s", tc.template, tc.from)
 			continue
 		}
-		made, err := objects(t, c, values(t, "full-values.yaml", ""))
-		said := fmt.Sprint(err)
-		if err == nil {
-			said = strings.Join(faults(made), "\n")
+		said := ""
+		for _, file := range []string{"full-values.yaml", "workers-values.yaml"} {
+			made, err := objects(t, c, values(t, file, ""))
+			if err != nil {
+				said += fmt.Sprintln(err)
+				continue
+			}
+			said += strings.Join(faults(made), "\n")
 		}
 		if !strings.Contains(said, tc.want) {
 			t.Errorf("%s with %q: said is %q, want %q", tc.template, tc.to, said, tc.want)

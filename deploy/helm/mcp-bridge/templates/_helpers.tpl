@@ -92,6 +92,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- $placed := false }}
 {{- range $v.config.servers }}{{ if eq (.place | default "here") "workers" }}{{ $placed = true }}{{ end }}{{ end }}
+{{- $s := $v.workers.autoscaling }}
+{{- if and $s.enabled (gt (int $s.minReplicas) (int $s.maxReplicas)) }}
+{{- fail "workers.autoscaling.minReplicas is more than workers.autoscaling.maxReplicas" }}
+{{- end }}
+{{- if and $s.enabled $s.targetProcesses $v.config.max_children (ge (int $s.targetProcesses) (int $v.config.max_children)) }}
+{{- fail (printf "workers.autoscaling.targetProcesses must be less than config.max_children (%d): a worker never has more, and none would be added" (int $v.config.max_children)) }}
+{{- end }}
+{{- range $key := list "caFile" "certFile" "keyFile" }}
+{{- if and $v.serviceMonitor.enabled (hasKey $v.serviceMonitor.tlsConfig $key) }}
+{{- fail (printf "serviceMonitor.tlsConfig.%s: a PodMonitor, which is for workers, takes no files; name a Secret or a ConfigMap in ca, cert and keySecret" $key) }}
+{{- end }}
+{{- end }}
 {{- if not $placed }}
 {{- fail "workers.enabled, and no server of config has place: workers: the workers would run nothing" }}
 {{- end }}
