@@ -62,12 +62,15 @@ lint: ## staticcheck, in the version that go.mod names
 # At the end gotestsum lists each skipped test with its reason, which go test
 # itself hides. integration takes the longest by far: it begins first, and beside it
 # server, whose tests mostly wait. integration builds the bridge: without the step
-# before, go would compile its packages twice at once.
+# before, go would compile its packages twice at once. What tests start is built once
+# for all of them, in BRIDGE_TEST_PROGRAMS: see internal/programtest.
 test: ## all tests; with the race detector where there is a C compiler
 	@echo '== go test $(TESTFLAGS) ./...'
 	@$(if $(RACE),,echo 'There is no C compiler: the race detector is off.')
 	@$(GO) build $(RACE) ./server ./config ./cmd/bridge/internal/...
-	@$(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./integration ./server ./...
+	@programs=$$BRIDGE_TEST_PROGRAMS; \
+	if [ -z "$$programs" ]; then programs=$$(mktemp -d) && trap 'rm -rf "$$programs"' EXIT || exit 1; fi; \
+	BRIDGE_TEST_PROGRAMS=$$programs $(GO) tool gotestsum --format pkgname -- $(TESTFLAGS) ./integration ./server ./...
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
 bench: ## what a call through the bridge costs, beside a direct one

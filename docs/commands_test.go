@@ -21,6 +21,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -76,29 +77,8 @@ func TestMain(m *testing.M) {
 		s.Run(context.Background(), &mcp.StdioTransport{})
 		return
 	}
-	dir, err := os.MkdirTemp("", "docs")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	programs = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(programtest.Main(m))
 }
-
-// programs is a folder for what build makes.
-var programs string
-
-// build makes the programs that the pages use, and returns their folder.
-var build = sync.OnceValues(func() (string, error) {
-	c := exec.Command("go", scaletest.Build("-o", programs+"/", "./cmd/bridge", "./examples/everything")...)
-	c.Dir = root
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return programs, nil
-})
 
 // A world is a folder with what the commands of the pages need.
 type world struct {
@@ -144,12 +124,8 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	built, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for from, to := range map[string]string{"bridge": "mcp-bridge", "everything": "everything"} {
-		if err := os.Link(filepath.Join(built, from), filepath.Join(bin, to)); err != nil {
+	for from, to := range map[string]string{"./cmd/bridge": "mcp-bridge", "./examples/everything": "everything"} {
+		if err := os.Link(programtest.Build(t, from, scaletest.Raced), filepath.Join(bin, to)); err != nil {
 			t.Fatal(err)
 		}
 	}

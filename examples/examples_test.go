@@ -27,47 +27,21 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/server"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if programs != "" {
-		os.RemoveAll(programs)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 
 // deadline bounds what waits for a server, which the go command may have to
 // compile first.
 const deadline = 3 * time.Minute
 
-// programs is the folder of what compile has made; empty before that.
-var programs string
-
-// compile makes the programs that tests start. It also has the go command do
-// the long part of "go run" before a server's handshake has to be in time.
-var compile = sync.OnceValue(func() error {
-	dir, err := os.MkdirTemp("", "examples")
-	if err != nil {
-		return err
-	}
-	programs = dir
-	out, err := exec.Command("go", scaletest.Build("-o", dir+string(filepath.Separator), "./everything", "./petstore", "./workflow-tools", "../cmd/bridge")...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-})
-
-// program returns the path of a program that compile makes.
-func program(t *testing.T, name string) string {
+// program returns the path of a program, such as ./examples/everything.
+func program(t *testing.T, pkg string) string {
 	t.Helper()
-	if err := compile(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(programs, name)
+	return programtest.Build(t, pkg, scaletest.Raced)
 }
 
 // files are the configurations of the bridge, by their paths. Those in connect
@@ -110,7 +84,7 @@ func loadWith(t *testing.T, path string, variables map[string]string) *config.Co
 // ends. It returns its address and the headers that it got.
 func far(t *testing.T) (address string, got func() []http.Header) {
 	t.Helper()
-	cmd := exec.Command(program(t, "everything"), "streamableHttp", "-port", "0")
+	cmd := exec.Command(program(t, "./examples/everything"), "streamableHttp", "-port", "0")
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -157,9 +131,7 @@ func far(t *testing.T) (address string, got func() []http.Header) {
 // returns the address, without the base path.
 func serve(t *testing.T, c *config.Config) string {
 	t.Helper()
-	if err := compile(); err != nil {
-		t.Fatal(err)
-	}
+	program(t, "./examples/everything") // a configuration has "go run" do that: most of it is done before a handshake has to be in time
 	c.Listen = "127.0.0.1:0"
 	for i := range c.Servers {
 		if c.Servers[i].Stdio == nil {
@@ -419,7 +391,7 @@ func TestConnect(t *testing.T) {
 		if s.Command != "/path/to/bin/mcp-bridge" {
 			t.Fatalf("the command of %s is %q", name, s.Command)
 		}
-		cmd := exec.Command(program(t, "bridge"))
+		cmd := exec.Command(program(t, "./cmd/bridge"))
 		for _, arg := range s.Args {
 			arg = strings.Replace(arg, "http://127.0.0.1:3001/mcp", address, 1)
 			if rest, ok := strings.CutPrefix(arg, "/path/to/examples/"); ok {
@@ -449,7 +421,7 @@ func TestConnect(t *testing.T) {
 // compiled: the variables that the go command may need do not reach it.
 func built(t *testing.T, path string) string {
 	t.Helper()
-	text := strings.Replace(read(t, path), "command: go", "command: "+strconv.Quote(program(t, "everything")), 1)
+	text := strings.Replace(read(t, path), "command: go", "command: "+strconv.Quote(program(t, "./examples/everything")), 1)
 	text = strings.Replace(text, "args: [run, ./examples/everything, stdio]", "args: [stdio]", 1)
 	if strings.Contains(text, "[run") {
 		t.Fatalf("%s starts its server in another way", path)

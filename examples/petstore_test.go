@@ -14,7 +14,7 @@ import (
 // address.
 func shelter(t *testing.T) string {
 	t.Helper()
-	cmd := exec.Command(program(t, "petstore"), "-listen", "127.0.0.1:0")
+	cmd := exec.Command(program(t, "./examples/petstore"), "-listen", "127.0.0.1:0")
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

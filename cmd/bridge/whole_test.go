@@ -19,19 +19,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// everything compiles the example server.
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
+
+// everything returns the path of the example server.
 func everything(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "everything")
-	if out, err := exec.CommandContext(t.Context(), "go", scaletest.Build("-o", path, "../../examples/everything")...).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	path := programtest.Build(t, "./examples/everything", scaletest.Raced)
 	if scaletest.Raced && runtime.GOOS != "windows" { // a server does not get the bridge's environment
 		script := "#!/bin/sh\nexport " + scaletest.AtOnce + "\nexec '" + path + "' \"$@\"\n"
-		path += ".sh"
+		path = filepath.Join(t.TempDir(), "everything.sh")
 		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -238,18 +238,19 @@ func TestWholeTask(t *testing.T) {
 
 // The same with a server that was not made for it.
 func TestWholeTaskOfServerEverything(t *testing.T) {
-	program := filepath.Join("..", "..", "integration", "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-	_, err := os.Stat(program)
+	_, err := exec.LookPath("node")
+	modules := ""
 	if err == nil {
-		_, err = exec.LookPath("node")
+		modules, err = programtest.Packages("integration", true)
 	}
 	if err != nil {
 		required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-		if slices.Contains(required, "node") || slices.Contains(required, "all") {
-			t.Fatalf("required by BRIDGE_TEST_REQUIRE: node and the packages of integration/package.json (run npm ci there): %v", err)
+		if slices.Contains(required, "node") || slices.Contains(required, "npm") || slices.Contains(required, "all") {
+			t.Fatalf("required by BRIDGE_TEST_REQUIRE: node and the packages of integration/package.json: %v", err)
 		}
-		t.Skipf("needs node and the packages of integration/package.json (run npm ci there): %v", err)
+		t.Skipf("needs node and the packages of integration/package.json: %v", err)
 	}
+	program := filepath.Join(modules, "@modelcontextprotocol", "server-everything", "dist", "index.js")
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	code, stdout, stderr := in(t, "call", "simulate-research-query", "topic=python", "ambiguous=true", "--", "node", program, "stdio")

@@ -1,6 +1,5 @@
 // Package scaletest says how much of a large test runs. Every test runs always;
-// what changes is how often it repeats something, or how large its input is. It
-// also says how to build the programs that tests start.
+// what changes is how often it repeats something, or how large its input is.
 package scaletest
 
 import (
@@ -60,14 +59,3 @@ func Waits(atOnce int) {
 // AtOnce is the variable with which a program ends at once that has the race detector.
 // Otherwise it would wait for a second, for reports of goroutines that still run.
 const AtOnce = "GORACE=atexit_sleep_ms=0"
-
-// Build returns the arguments of the go command to build what a test starts:
-// with the race detector if the test has it, since what it needs is compiled
-// with it already. There is no debug information: linking takes half of the time.
-func Build(args ...string) []string {
-	build := []string{"build", "-ldflags=-s -w"}
-	if Raced {
-		build = append(build, "-race")
-	}
-	return append(build, args...)
-}
