@@ -107,9 +107,14 @@ type Config struct {
 	// their sessions and calls. Those in Admin do too. Default: nobody.
 	Viewers []string `yaml:"viewers" effect:"live"`
 	// Console says whether there is a page for operators below /ui: ConsoleOn,
-	// ConsolePayloads or ConsoleOff. Default: on where everybody who reaches the bridge is on this machine,
-	// and there are no access rules; off otherwise.
+	// ConsolePayloads or ConsoleOff. Default: on where it has an address of its own, or
+	// everybody who reaches the bridge is on this machine, and there are no access rules;
+	// off otherwise.
 	Console string `yaml:"console" effect:"live"`
+	// ConsoleListen is an address for operators, of the form of Listen: the page and the
+	// API for operators are there, beside all that is at Listen, and not at Listen. Default:
+	// none, they are at Listen.
+	ConsoleListen string `yaml:"console_listen" effect:"restart"`
 	// ConsoleStreams bounds the event streams of operators' pages and scripts that are open
 	// at once. One caller has at most a quarter of them. Default 16.
 	ConsoleStreams int `yaml:"console_streams" effect:"live"`

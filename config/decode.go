@@ -60,7 +60,7 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 func (d *decoder) special(x *strict.Slot, n ast.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
-		x.Loose = x.Loose || x.Label == "listen" && x.Section.Where == "" // a port alone is a number
+		x.Loose = x.Loose || (x.Label == "listen" || x.Label == "console_listen") && x.Section.Where == "" // a port alone is a number
 	case *[]Server:
 		return d.servers(x, n, into), true
 	case *Words:

@@ -122,7 +122,7 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 
 // words are the keys whose values are names of things, addresses of our own, or one of
 // a few words.
-var words = []string{"listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
+var words = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
 
 // shown returns a value as it is shown; false for one that may be a secret.
 func shown(path string, v reflect.Value) (string, bool) {

@@ -79,6 +79,7 @@ func TestDiff(t *testing.T) {
 		{"viewers", func(c *Config) { c.Viewers = []string{"ops"} }, "viewers (live)"},
 		{"console", func(c *Config) { c.Console = ConsoleOn }, "console none → on (live)"},
 		{"console_streams", func(c *Config) { c.ConsoleStreams = 40 }, "console_streams 16 → 40 (live)"},
+		{"console_listen", func(c *Config) { c.ConsoleListen = "127.0.0.1:8809" }, "console_listen none → 127.0.0.1:8809 (restart)"},
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
 		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
@@ -120,8 +121,17 @@ func (c *Config) checkAccess(all *breaches) {
 			}
 		}
 	}
-	if c.Console != "" && c.Console != ConsoleOff && c.Open() {
-		all.add("console", "cannot be on: listen is %s, which other machines can reach, and without access everybody there could stop servers and see what others do", strict.Clip(c.Listen))
+	const everybody = "which other machines can reach, and without access everybody there could stop servers and see what others do"
+	switch at := c.OperatorsListen(); {
+	case c.ConsoleListen != "" && address.Overlap(at, c.Listen):
+		all.with("console_listen", "listen", "is where clients are served too: choose another port, or leave it out")
+	case c.ConsoleListen != "" && address.Overlap(at, c.Cluster.Listen):
+		all.with("console_listen", "cluster", "is where other instances are served too (cluster: listen): choose another port")
+	case len(c.Access) > 0 || Loopback(at):
+	case c.ConsoleListen != "":
+		all.add("console_listen", "is %s, %s: add access, or choose an address of this machine, such as 127.0.0.1:8809", strict.Clip(at), everybody)
+	case c.Console != "" && c.Console != ConsoleOff:
+		all.add("console", "cannot be on: listen is %s, %s", strict.Clip(at), everybody)
 	}
 	names, tokens := map[string]int{}, map[string]int{}
 	for i, a := range c.Access {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -42,8 +43,11 @@ func rule(key string, value any) (any, error) {
 		return nil, fmt.Errorf("must be %s or %s", strings.Join(words[:last], ", "), words[last])
 	}
 	switch key {
-	case "listen":
+	case "listen", "console_listen":
 		at := Address(value.(string))
+		if key != "listen" && at == "" {
+			return at, nil
+		}
 		return at, address.CheckListen(at)
 	case "base_path":
 		return address.BasePath(value.(string))
@@ -117,6 +121,9 @@ func Loopback(listen string) bool { return address.Loopback(listen) }
 // Open reports whether others than programs of this machine can reach the
 // address, and may use everything.
 func (c *Config) Open() bool { return !Loopback(c.Listen) && len(c.Access) == 0 }
+
+// OperatorsListen is the address of the page and the API for operators.
+func (c *Config) OperatorsListen() string { return cmp.Or(c.ConsoleListen, c.Listen) }
 
 // checkName states the rule for server names when name breaks it.
 func checkName(name string) error {

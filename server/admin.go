@@ -77,7 +77,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 		if !s.near(r) {
 			return admin.Caller{}, true, errElsewhere
 		}
-		return admin.Caller{Look: true, Act: true, Good: func() bool { return config.Loopback(s.c().Listen) }}, true, nil
+		return admin.Caller{Look: true, Act: true, Good: func() bool { return config.Loopback(s.c().OperatorsListen()) }}, true, nil
 	}
 	p, signed, known := s.pages.Signed(w, r, base)
 	if !known {
@@ -121,7 +121,7 @@ func (s *Server) rights(principal string) (look, act bool) {
 // near reports whether a request is of a program on this machine.
 func (s *Server) near(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(s.c().Listen) && !proxied(r.Header)
+	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(s.c().OperatorsListen()) && !proxied(r.Header)
 }
 
 // proxied reports whether a proxy says that a request came through it.

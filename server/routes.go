@@ -66,6 +66,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, base string) {
 		return
 	}
 	name, last, of := strings.Cut(path, "/")
+	if name == "ui" && !s.forOperators(r) {
+		s.noRoute(w, r, base)
+		return
+	}
 	hooked := s.hooked(last) // once: it may be removed meanwhile
 	switch {
 	case path == "healthz" || path == "readyz", path == "health" || path == "ready": // the latter are what many charts probe

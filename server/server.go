@@ -82,6 +82,7 @@ type Server struct {
 	http       *http.Server
 	serving    chan struct{} // closed when clients are served
 	served     sync.Once     // closes it
+	operators  net.Listener  // of console_listen; nil without it, or when nobody listens yet
 	clients    *connections
 	reloader   *reload.Reloader // nil when nobody reads the configuration again
 	actions    *admin.API       // what operators see and do
@@ -182,6 +183,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		// read. As much is what node's HTTP server takes.
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' slips, not ours
+		BaseContext:    s.base,
 	}
 	if s.keys != nil {
 		s.http.ConnContext = withClient
@@ -315,8 +317,8 @@ func WithPrincipal(ctx context.Context, name string) context.Context {
 	return auth.WithPrincipal(ctx, name)
 }
 
-// Listen opens the configured address. With TLS, a certificate that cannot be
-// used is an error.
+// Listen opens the configured address, and that of console_listen if there is one, which
+// Serve serves beside it. With TLS, a certificate that cannot be used is an error.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if s.cert != nil {
 		if err := s.cert.load(); err != nil {
@@ -331,6 +333,9 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("oauth: front: %w", err)
 		}
 	}
+	if err := s.listenForOperators(ctx); err != nil {
+		return nil, err
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", config.Address(s.c().Listen))
 	if err != nil {
@@ -342,6 +347,11 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // Serve serves on l until ctx ends. Then it refuses new calls, lets those under
 // way finish for as long as the configuration allows, and stops everything.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.listenForOperators(ctx); err != nil { // the listener is somebody else's
+		_ = l.Close()
+		s.Close(ctx)
+		return err
+	}
 	if s.instance != nil {
 		if err := s.instance.begin(ctx); err != nil {
 			_ = l.Close()
@@ -356,16 +366,19 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer wg.Wait()
 		defer stop()
 	}
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	door := backlog.New(l)
 	go func() { failed <- s.serve(door) }()
+	if s.operators != nil {
+		go func() { failed <- s.serve(s.operators) }()
+	}
 	joined, stop := s.begun(ctx)
 	defer joined.Wait()
 	defer stop()
 	select {
 	case err := <-failed:
 		s.Close(context.Background())
-		return err
+		return s.ended(err, failed)
 	case <-ctx.Done():
 	}
 	s.log.Info("stopping", "drain", s.c().Drain.String())
@@ -385,7 +398,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	cancel()
 	s.Close(context.Background())
-	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+	if err := s.ended(<-failed, failed); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -425,7 +438,7 @@ func (s *Server) shut(most time.Duration, door *backlog.Listener) {
 
 // serve serves on l, encrypted if that is configured.
 func (s *Server) serve(l net.Listener) error {
-	if s.clients.most < s.c().MaxConnections {
+	if s.clients.most < s.c().MaxConnections && l != s.operators { // once
 		s.log.Info("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
 	}
 	if s.cert == nil {
@@ -472,6 +485,9 @@ func (s *Server) Close(ctx context.Context) {
 	defer cancel()
 	if err := s.http.Shutdown(answers); err != nil {
 		_ = s.http.Close() // what is left are clients that do not read
+	}
+	if s.operators != nil {
+		_ = s.operators.Close() // if it was never served
 	}
 	if s.disk != nil {
 		_ = s.disk.Close() // what was put is there already

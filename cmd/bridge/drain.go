@@ -144,7 +144,7 @@ func (d *drainer) ask(ctx context.Context, what string, body map[string]string) 
 	case status == http.StatusNotFound && d.server != "":
 		return fmt.Errorf("at %s there is no server %q: 'mcp-bridge top' shows those that there are", d.url, d.server)
 	case status == http.StatusNotFound:
-		return fmt.Errorf("at %s nothing can be drained: is it a bridge of this version or a later one?", d.url)
+		return fmt.Errorf("at %s nothing can be drained: has the bridge another address for operators (console_listen), or is it an older one?", d.url)
 	}
 	return refused(d.url, status, text)
 }

@@ -208,7 +208,7 @@ func refused(at string, status int, text []byte) error {
 	case status == http.StatusUnauthorized:
 		return fmt.Errorf("%s wants a key: name a variable with it by --token-env", at)
 	case status == http.StatusNotFound:
-		return fmt.Errorf("at %s nothing can be asked to reload: is it a bridge that serves a file (mcp-bridge serve)?", at)
+		return fmt.Errorf("at %s nothing can be asked to reload: is it a bridge that serves a file (mcp-bridge serve), without another address for operators (console_listen)?", at)
 	case of.Message != "":
 		return fmt.Errorf("%s: %s", at, of.Message)
 	}

@@ -379,7 +379,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	defer done()
 	wg.Go(func() {
 		if begun(serving, s, m) {
-			announce(stdout, c, ln.Addr(), asJSON)
+			announce(stdout, c, ln.Addr(), s.ConsoleAddr(), asJSON)
 			m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
 		}
 	})
@@ -423,9 +423,8 @@ func addJSONFlag(f *pflag.FlagSet, asJSON *bool) {
 	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON, once they can be used, instead of text for people")
 }
 
-// announce prints where the servers are, and what to paste into a client; or the
-// addresses as JSON.
-func announce(w io.Writer, c *config.Config, at net.Addr, asJSON bool) {
+// urlOf returns where the bridge is for programs on this machine, if it listens at at.
+func urlOf(c *config.Config, at net.Addr) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err == nil {
 		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -436,7 +435,13 @@ func announce(w io.Writer, c *config.Config, at net.Addr, asJSON bool) {
 	if c.TLS.CertFile != "" {
 		scheme = "https"
 	}
-	base := scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
+	return scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
+}
+
+// announce prints where the servers are, and what to paste into a client; or the
+// addresses as JSON. operators is where these are served, nil if that is at, too.
+func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool) {
+	base := urlOf(c, at)
 	type client struct {
 		Type    string            `json:"type"`
 		URL     string            `json:"url"`
@@ -455,8 +460,12 @@ func announce(w io.Writer, c *config.Config, at net.Addr, asJSON bool) {
 		Listen  string    `json:"listen"`
 		All     *address  `json:"all,omitempty"`
 		Servers []address `json:"servers"`
+		Console string    `json:"console_listen,omitempty"`
 	}
 	said.Listen = at.String()
+	if operators != nil {
+		said.Console = operators.String()
+	}
 	clients := map[string]client{}
 	endpoints := func(name, url string) {
 		if asJSON {
@@ -482,7 +491,7 @@ func announce(w io.Writer, c *config.Config, at net.Addr, asJSON bool) {
 		return
 	}
 	if admin.HasConsole(c) {
-		fmt.Fprintf(w, "console: %s/ui\n", base)
+		fmt.Fprintf(w, "console: %s/ui\n", urlOf(c, cmp.Or(operators, at)))
 	}
 	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")
 	if err == nil {

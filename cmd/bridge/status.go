@@ -32,6 +32,7 @@ type asked struct {
 	key     string      // to show; empty for none
 	tls     *tls.Config // nil for what the system trusts
 	local   bool        // the address is that of a file, which no proxy is between
+	clients bool        // asked where clients are served, even if operators have an address of their own
 	timeout time.Duration
 }
 
@@ -56,6 +57,7 @@ for containers that have no curl.`,
   mcp-bridge status https://mcp.example.com/tools --token-env OPS_TOKEN
   mcp-bridge status --health -c /etc/mcp-bridge/bridge.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			l.clients = true
 			if err := l.find(cmd, args); err != nil {
 				return err
 			}
@@ -86,12 +88,16 @@ func (a *asked) at(address string) error {
 // own asks the bridge that serves a configuration on this machine. Its certificate
 // has to be that of the configuration: it need not be made for this address.
 func (a *asked) own(c *config.Config) error {
-	host, port, err := net.SplitHostPort(c.Listen)
+	key, at := "listen", c.Listen
+	if !a.clients && c.ConsoleListen != "" {
+		key, at = "console_listen", c.ConsoleListen
+	}
+	host, port, err := net.SplitHostPort(at)
 	if err != nil {
 		return exit.Usagef("%w", err)
 	}
 	if port == "0" {
-		return exit.Usagef("listen is %s, so the port is known only to the bridge itself: name its URL", c.Listen)
+		return exit.Usagef("%s is %s, so the port is known only to the bridge itself: name its URL", key, at)
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -233,7 +239,7 @@ func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error
 	case err != nil:
 		return nil, err
 	case status == http.StatusNotFound:
-		return nil, fmt.Errorf("at %s nobody can look: is it a bridge of this version or a later one?", l.url)
+		return nil, fmt.Errorf("at %s nobody can look: has the bridge another address for operators (console_listen), or is it an older one?", l.url)
 	case status != http.StatusOK:
 		return nil, refused(l.url, status, text)
 	}

@@ -21,7 +21,8 @@ func TestTop(t *testing.T) {
 	const keyed = "listen: 127.0.0.1:%d\naccess:\n  - { name: ops, token: \"${OPS_KEY}\" }\n  - { name: dev, token: \"${DEV_KEY}\" }\nadmin: [ops]\nservers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
 	open := file(t, "bridge.yaml", fmt.Sprintf(plain, freePort(t)))
 	closed := file(t, "bridge.yaml", fmt.Sprintf(keyed, freePort(t)))
-	a, b := served(t, open), served(t, closed)
+	apart := file(t, "bridge.yaml", "console_listen: "+fmt.Sprint(freePort(t))+"\n"+fmt.Sprintf(plain, freePort(t)))
+	a, b, c := served(t, open), served(t, closed), served(t, apart)
 	for _, at := range []struct{ address, key string }{{a, ""}, {b, "a-key-of-the-operators"}} { // a call that fails
 		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+at.address+"/one/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
 		if err != nil {
@@ -48,6 +49,11 @@ func TestTop(t *testing.T) {
 	}{
 		{"by a URL", []string{"top", "http://" + a, "--once"}, 0, []string{"SERVER", "one", "last failures:", "initialize", "unavailable"}, ""},
 		{"by the file", []string{"top", "--once", "-c", open}, 0, []string{"not ready: no server works; 0 sessions"}, ""},
+		{"at an address of its own, by the file", []string{"top", "--once", "-c", apart}, 0, []string{"SERVER", "one"}, ""},
+		{"at an address of its own, which is not the clients'", []string{"top", "--once", "http://" + c}, 1, nil, "console_listen"},
+		{"not to be drained there", []string{"drain", "http://" + c}, 1, nil, "console_listen"},
+		{"to be drained by the file", []string{"drain", "-c", apart}, 0, []string{"the bridge is drained"}, ""},
+		{"the state is at the clients' address, too", []string{"status", "-c", apart}, 1, []string{"drained"}, ""},
 		{"with a key", []string{"top", "--once", "-c", closed, "--token-env", "OPS_KEY"}, 0, []string{"last failures:", "ops"}, ""},
 		{"without a key", []string{"top", "--once", "-c", closed}, 1, nil, "--token-env"},
 		{"with a wrong key", []string{"top", "--once", "-c", closed, "--token-env", "WRONG_KEY"}, 1, nil, "--token-env"},

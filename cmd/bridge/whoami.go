@@ -36,6 +36,7 @@ the bridge cannot be reached.`,
   mcp-bridge whoami https://mcp.example.com/files/mcp --token-env MY_TOKEN`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			endpoint := ""
+			l.clients = true
 			err := l.find(cmd, args)
 			if err == nil && len(args) > 0 {
 				endpoint, err = l.split(cmd.Context(), args[0])

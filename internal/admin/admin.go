@@ -30,7 +30,7 @@ const MaxBody = 64 << 10
 // HasConsole reports whether a configuration has the page for operators.
 func HasConsole(c *config.Config) bool {
 	if c.Console == "" {
-		return len(c.Access) == 0 && config.Loopback(c.Listen)
+		return c.ConsoleListen != "" || len(c.Access) == 0 && config.Loopback(c.Listen)
 	}
 	return c.Console != config.ConsoleOff
 }
