@@ -16,7 +16,8 @@ var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
 
 // The console in a real browser: each page and action, both eras on both sides, what
 // servers ask, forms of every shape, light and dark, a narrow window, the keyboard
-// alone, and what axe finds. console/browser.mjs has the steps.
+// alone, and what axe finds. console/browser.mjs has the steps. Unless the whole matrix is
+// asked for, servers are called by clients of the other era only.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	browser := need(t, "chromium")
@@ -37,7 +38,7 @@ servers:
 `, eraServerProgram(t), need(t, "node"), absolute(t, "console/server.mjs"))
 	file := writeFile(t, folder, "bridge.yaml", servers)
 	locked := writeFile(t, folder, "locked.yaml", servers+"console: payloads\naccess:\n  - { name: ops, token: correct-horse-battery-staple }\nadmin: [ops]\n")
-	options := map[string]string{"file": file, "chromium": browser, "key": "correct-horse-battery-staple", "failed": os.Getenv("BRIDGE_TEST_SHOTS")}
+	options := map[string]any{"file": file, "chromium": browser, "whole": whole, "key": "correct-horse-battery-staple", "failed": os.Getenv("BRIDGE_TEST_SHOTS")}
 	for name, file := range map[string]string{"base": file, "locked": locked} {
 		p := start(t, exec.Command(bridgeProgram(t), "serve", file))
 		t.Cleanup(func() { p.stop(t) })

@@ -13,7 +13,8 @@ import { chromium } from 'playwright-core';
 
 /**
  * base: the bridge without access rules; locked: one with them, with key; chromium: the program; file: the
- * configuration of base, which a step edits; shots: where pictures are put, if any.
+ * configuration of base, which a step edits; shots: where pictures are put, if any; whole: every pair of
+ * revisions is played, otherwise the two that differ, which have each revision on each side.
  */
 const o = JSON.parse(process.argv[2]);
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -35,7 +36,7 @@ async function step(name, run) {
   }
 }
 
-const browser = await chromium.launch({ executablePath: o.chromium, args: ['--no-sandbox', '--headless=new', '--disable-dev-shm-usage', '--disable-gpu'] });
+const browser = await chromium.launch({ executablePath: o.chromium, args: ['--no-sandbox', '--headless=new', '--disable-dev-shm-usage', '--disable-gpu', '--process-per-site'] });
 const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, colorScheme: 'light', reducedMotion: 'reduce', timezoneId: 'UTC', locale: 'en-GB' });
 context.setDefaultTimeout(patience);
 /** What the browser complained of. @type {string[]} */
@@ -127,7 +128,8 @@ await step('a server that does not work says why', async () => {
   await shot('overview');
 });
 
-for (const [server, revision] of [['legacy', '2025-11-25'], ['modern', '2026-07-28'], ['legacy', '2026-07-28'], ['modern', '2025-11-25']]) {
+const same = [['legacy', '2025-11-25'], ['modern', '2026-07-28']];
+for (const [server, revision] of [...(o.whole ? same : []), ['legacy', '2026-07-28'], ['modern', '2025-11-25']]) {
   const pair = `client ${revision}, ${server} server`;
   await step(`${pair}: a call`, async () => {
     await item(server, 'tools', 'text', revision);
