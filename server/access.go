@@ -42,7 +42,17 @@ func (s *Server) follow() (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.keys.Follow(ctx) })
 	wg.Go(func() { s.keys.Run(ctx) })
-	if s.front != nil && s.instance != nil {
+	switch { // a front whose store is memory alone has nothing to hear, and nothing that is not taken
+	case s.front == nil:
+	case s.disk != nil:
+		wg.Go(func() {
+			select {
+			case <-s.disk.Opened():
+				s.front.Watch(ctx)
+			case <-ctx.Done():
+			}
+		})
+	case s.instance != nil:
 		wg.Go(func() { s.front.Watch(ctx) })
 	}
 	return func() {

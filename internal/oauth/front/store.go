@@ -157,18 +157,21 @@ func (f *Front) put(ctx context.Context, key string, old, value []byte, life tim
 	}
 }
 
-// tell notes for others that a login has ended.
+// tell notes for others, and for after a restart, that a login has ended.
 func (f *Front) tell(ctx context.Context, id string) (err error) {
 	for n := 1; ; n++ {
-		if err = f.o.Store.End(ctx, id, endLife); err == nil || n >= twice {
+		if err = f.o.Store.End(ctx, id, endLife); err == nil || n >= twice || pause.For(ctx, pause.Grown(firstTry, maxRetry, n)) != nil {
 			return err
 		}
-		_ = pause.For(ctx, pause.Grown(firstTry, maxRetry, n)) // ctx does not end
 	}
 }
 
 // lookEvery is how soon the tokens of a login that has ended do so at other instances.
 const lookEvery = 2 * time.Second
+
+// lastWait is how long the store may take, when the process stops, to be told what it did not
+// take before.
+const lastWait = 3 * time.Second
 
 // endLife is how long it is noted that a login has ended: longer than its access tokens
 // count at an instance with a clock that is behind.
@@ -185,10 +188,17 @@ type endings struct {
 }
 
 // Watch hears of logins that end at other instances, until ctx ends: their access tokens
-// count here no more (I-110). It tells the store again what it could not be told.
+// count here no more (I-110). It tells the store again what it could not be told, in the end
+// for the last time: nobody else knows of it.
 func (f *Front) Watch(ctx context.Context) {
 	for mark := f.look(ctx, ""); pause.For(ctx, lookEvery) == nil; mark = f.look(ctx, mark) {
 		f.settle(ctx)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+	defer cancel()
+	f.settle(last)
+	if left := f.endings.owed.Len(); left > 0 {
+		f.o.Log.Warn("ends of logins are lost that the store of the front did not take: access tokens of these logins count elsewhere, or after a restart, until they end by themselves", "logins", left)
 	}
 }
 

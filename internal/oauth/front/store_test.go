@@ -477,6 +477,46 @@ func TestEndedLater(t *testing.T) {
 	})
 }
 
+// A process that stops tells the store for the last time what it did not take, and does not
+// wait long for one that still takes nothing.
+func TestEndedAtStop(t *testing.T) {
+	for name, lasts := range map[string]bool{"the store is back": false, "it is not": true} {
+		t.Run(name, func(t *testing.T) {
+			store := &full{Memory: NewMemory()}
+			fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+				ctx, cancel := context.WithCancel(t.Context())
+				stopped := make(chan struct{})
+				go func() {
+					defer close(stopped)
+					r.Watch(ctx)
+				}()
+				id := r.join(back)
+				access, refresh, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
+				if fault != "" {
+					t.Fatal(fault)
+				}
+				store.notes.Store(true)
+				if got := r.do("POST", "/oauth/revoke", url.Values{"client_id": {id}, "token": {refresh}}).Code; got != 503 {
+					t.Errorf("signing out: %d", got)
+				}
+				store.notes.Store(lasts)
+				began := time.Now()
+				cancel()
+				<-stopped
+				if took := time.Since(began); took > lastWait {
+					t.Errorf("stopping took %v", took)
+				}
+				if _, err := newRig(t, r.p, func(o *Options) { o.Store = store }).good(access, files); (err == nil) != lasts {
+					t.Errorf("the access token after a restart: %v", err)
+				}
+				if strings.Contains(r.log.String(), "ends of logins are lost") != lasts {
+					t.Errorf("the log is %s", r.log)
+				}
+			})
+		})
+	}
+}
+
 // full is a store that takes no notes, or removes nothing.
 type full struct {
 	*Memory

@@ -30,9 +30,10 @@ const (
 
 // Disk is a Store of a front. It is opened when it is needed. Close it.
 type Disk struct {
-	dir  string
-	max  uint64
-	wait time.Duration
+	dir    string
+	max    uint64
+	wait   time.Duration
+	opened chan struct{} // closed when db is set
 
 	mu     sync.Mutex // guards db and closed
 	db     *bbolt.DB
@@ -41,7 +42,12 @@ type Disk struct {
 }
 
 // New makes the one in a folder, of which nothing need be there.
-func New(dir string) *Disk { return &Disk{dir: dir, max: maxKept, wait: lockWait} }
+func New(dir string) *Disk {
+	return &Disk{dir: dir, max: maxKept, wait: lockWait, opened: make(chan struct{})}
+}
+
+// Opened returns a channel that is closed when it has been opened.
+func (d *Disk) Opened() <-chan struct{} { return d.opened }
 
 // kindOf returns the bucket of a key: what stands before its colon.
 func kindOf(key string) []byte {
@@ -79,6 +85,7 @@ func (d *Disk) open() (*bbolt.DB, error) {
 		return nil, fmt.Errorf("%s in state_dir cannot be written: %w", name, err)
 	}
 	d.db = db
+	close(d.opened)
 	return db, nil
 }
 

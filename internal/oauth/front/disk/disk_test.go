@@ -118,6 +118,12 @@ func TestOpen(t *testing.T) {
 	if err := second.Open(); err == nil || !strings.Contains(err.Error(), "another process uses state_dir") {
 		t.Errorf("twice: %v", err)
 	}
+	<-first.Opened()
+	select {
+	case <-second.Opened():
+		t.Error("the second is said to be open")
+	default:
+	}
 	put(t, first, "login:1", "", "one", time.Hour)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
