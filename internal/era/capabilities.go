@@ -1,7 +1,7 @@
 package era
 
 import (
-	"cmp"
+	"bytes"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -120,78 +120,44 @@ const maxCanonicalDepth = 64
 
 // canonicalJSON is one spelling for all JSON that means the same. It reports
 // false for what is too deep.
-func canonicalJSON(value []byte) ([]byte, bool) {
-	c := canonical{b: value, out: make([]byte, 0, len(value))}
-	if c.value(rawjson.Space(value, 0), 0) < 0 {
+func canonicalJSON(value []byte) (out []byte, ok bool) { return canonical(value, 0) }
+
+func canonical(value []byte, depth int) (out []byte, ok bool) {
+	if value = value[rawjson.Space(value, 0):]; len(value) == 0 || depth > maxCanonicalDepth {
 		return nil, false
 	}
-	return c.out, true
-}
-
-type canonical struct{ b, out []byte }
-
-// value writes the value that begins at i and returns the index behind it, or
-// -1.
-func (c *canonical) value(i, depth int) int {
-	if i >= len(c.b) || depth > maxCanonicalDepth {
-		return -1
-	}
-	switch c.b[i] {
+	open := value[0]
+	switch open {
+	default:
+		return value[:rawjson.End(value, 0)], true
 	case '"':
-		end := rawjson.StringEnd(c.b, i)
-		c.out = append(c.out, rawjson.Quote(string(rawjson.Unquote(c.b[i:end])))...)
-		return end
-	case '[':
-		c.out = append(c.out, '[')
-		empty := len(c.out)
-		end := each(c.b, i, func(_ []byte, _, from int) int {
-			if len(c.out) > empty {
-				c.out = append(c.out, ',')
-			}
-			return c.value(from, depth+1)
-		})
-		c.out = append(c.out, ']')
-		return end
-	case '{':
-		return c.object(i, depth)
+		text, _ := rawjson.Text(value[:rawjson.StringEnd(value, 0)])
+		return []byte(rawjson.Quote(text)), true
+	case '{', '[':
 	}
-	end := rawjson.End(c.b, i)
-	c.out = append(c.out, c.b[i:end]...)
-	return end
-}
-
-func (c *canonical) object(i, depth int) int {
-	type member struct {
-		name     string
-		from, to int // in out
-	}
-	var all []member
-	c.out = append(c.out, '{')
-	begin := len(c.out)
-	end := each(c.b, i, func(name []byte, _, value int) int {
-		if len(all) > 0 {
-			c.out = append(c.out, ',')
+	type part struct{ name, text []byte }
+	var parts []part
+	ok = true
+	rawjson.Walk(value, open, func(start, at, end int) bool {
+		var p part
+		if p.text, ok = canonical(value[at:end], depth+1); ok && open == '{' {
+			p.name, _ = canonical(value[start:at], depth)
+			p.text = slices.Concat(p.name, []byte{':'}, p.text)
 		}
-		m := member{name: string(name), from: len(c.out)}
-		c.out = append(append(c.out, rawjson.Quote(m.name)...), ':')
-		end := c.value(value, depth+1)
-		m.to = len(c.out)
-		all = append(all, m)
-		return end
+		parts = append(parts, p)
+		return ok
 	})
-	// Members of one name stay, in their order: peers differ in which they take.
-	byName := func(a, b member) int { return cmp.Compare(a.name, b.name) }
-	if end >= 0 && !slices.IsSortedFunc(all, byName) {
-		slices.SortStableFunc(all, byName)
-		sorted := make([]byte, 0, len(c.out)-begin)
-		for i, m := range all {
-			if i > 0 {
-				sorted = append(sorted, ',')
-			}
-			sorted = append(sorted, c.out[m.from:m.to]...)
-		}
-		copy(c.out[begin:], sorted)
+	if !ok {
+		return nil, false
 	}
-	c.out = append(c.out, '}')
-	return end
+	// Members of one name stay, in their order: peers differ in which they take.
+	slices.SortStableFunc(parts, func(a, b part) int { return bytes.Compare(a.name, b.name) })
+	out = append(out, open)
+	for i, p := range parts {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, p.text...)
+	}
+	return append(out, open+2), true // } and ] stand two behind { and [
 }

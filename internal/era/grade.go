@@ -67,23 +67,17 @@ func tool(t []byte, from, to string) []byte {
 			if older && (to < Rev20250618 || to < FirstModern && !ofObjects(value)) {
 				return nil
 			}
-		case "icons":
-			if older && to < Rev20251125 {
-				return nil
-			}
 		case "annotations":
 			annotations = value
 			if older && to < Rev20250326 {
 				return nil
 			}
-		case "title":
-			title = value
-			if older && to < Rev20250618 {
-				return nil
+		case "icons", "title", "_meta":
+			if string(name) == "title" {
+				title = value
 			}
-		case "_meta":
-			if older && to < Rev20250618 {
-				return nil
+			if older {
+				return known(string(name), value, to)
 			}
 		}
 		return value
@@ -118,17 +112,20 @@ func ofObjects(schema []byte) bool {
 	return t == "object"
 }
 
+// known is a member that entries of all lists may have, or nil where the older revision to
+// does not know it.
+func known(name string, value []byte, to string) []byte {
+	if to < Rev20250618 || name == "icons" && to < Rev20251125 {
+		return nil
+	}
+	return value
+}
+
 func prompt(p []byte, to string) []byte {
 	return rawjson.Edit(p, func(name, value []byte) []byte {
 		switch string(name) {
-		case "icons":
-			if to < Rev20251125 {
-				return nil
-			}
-		case "title", "_meta":
-			if to < Rev20250618 {
-				return nil
-			}
+		case "icons", "title", "_meta":
+			return known(string(name), value, to)
 		case "arguments":
 			if to < Rev20250618 {
 				return rawjson.EditItems(value, func(a []byte) []byte { return rawjson.Delete(a, "title") })
@@ -142,14 +139,8 @@ func prompt(p []byte, to string) []byte {
 func resource(r []byte, to string) []byte {
 	return rawjson.Edit(r, func(name, value []byte) []byte {
 		switch string(name) {
-		case "icons":
-			if to < Rev20251125 {
-				return nil
-			}
-		case "title", "_meta":
-			if to < Rev20250618 {
-				return nil
-			}
+		case "icons", "title", "_meta":
+			return known(string(name), value, to)
 		case "annotations":
 			if to < Rev20250618 {
 				return orNothing(value, rawjson.Delete(value, "lastModified"))

@@ -1,8 +1,10 @@
 package era
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -114,17 +116,13 @@ func link(b []byte) string {
 	uri, _ := rawjson.Text(rawjson.Get(b, "uri"))
 	name, _ := rawjson.Text(rawjson.Get(b, "name"))
 	description, _ := rawjson.Text(rawjson.Get(b, "description"))
-	var parts []string
-	for _, part := range []struct{ text, before string }{{name, ""}, {uri, ": "}, {description, "\n"}} {
-		if part.text == "" {
-			continue
-		}
-		if len(parts) > 0 {
-			parts = append(parts, part.before)
-		}
-		parts = append(parts, part.text)
+	if name != "" && uri != "" {
+		name += ": "
 	}
-	return strings.Join(parts, "")
+	if name += uri; name != "" && description != "" {
+		name += "\n"
+	}
+	return name + description
 }
 
 func audio(b []byte) string {
@@ -143,12 +141,5 @@ func textBlock(s string) []byte {
 
 // list is an array of these values.
 func list(values ...[]byte) []byte {
-	out := []byte{'['}
-	for i, v := range values {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, v...)
-	}
-	return append(out, ']')
+	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
 }

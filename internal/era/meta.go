@@ -161,12 +161,7 @@ func (m Meta) Members() []byte {
 	if m.LogLevel != "" {
 		add(KeyLogLevel, []byte(rawjson.Quote(m.LogLevel)))
 	}
-	for i, c := range out { // line breaks stand only between tokens
-		if c == '\n' || c == '\r' {
-			out[i] = ' '
-		}
-	}
-	return out
+	return rawjson.OneLine(out)
 }
 
 // Inject returns the params, a raw JSON object or nil, with the members, as
