@@ -1,6 +1,7 @@
 package list
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -101,7 +102,5 @@ func (c *TaskTools) note(page []byte, first bool) {
 		c.required, c.whole = found, first && !next
 		return
 	}
-	for name, required := range found {
-		c.required[name] = required
-	}
+	maps.Copy(c.required, found)
 }

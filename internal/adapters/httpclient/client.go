@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -116,9 +117,7 @@ func (c *Client) URL() *url.URL { return c.url }
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
 	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+5)}).WithContext(ctx)
 	r.Header["User-Agent"] = userAgent
-	for name, values := range c.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, c.header)
 	for name, values := range forward {
 		if name == claim.Token { // it goes out to nobody
 			r = r.WithContext(oauth.WithSubject(ctx, forward))

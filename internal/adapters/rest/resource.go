@@ -275,8 +275,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 			}
 			args = append(args, object.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
 		}
-		keep := func(name string, value []byte) (string, []byte) { return name, value }
-		return r, object.Rewrite([]byte("{}"), keep, args...), nil
+		return r, object.Add([]byte("{}"), args...), nil
 	}
 	return nil, nil, errNoResource
 }

@@ -23,6 +23,11 @@ type Member struct {
 	Value []byte
 }
 
+// Add returns the object with more members at the end, but those that it has already.
+func Add(object []byte, more ...Member) []byte {
+	return Rewrite(object, func(name string, value []byte) (string, []byte) { return name, value }, more...)
+}
+
 // Rewrite returns the object with its members as f has them: without those of
 // which the value becomes nil, and with more at the end unless there is one of
 // that name already.

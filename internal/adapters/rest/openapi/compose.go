@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi/tree"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // inPlace are the keywords whose schemas describe the same value.
@@ -71,38 +70,21 @@ func (w *render) properties(n *tree.Node) {
 	w.required(required)
 }
 
-// set is the names that are still to be found. Most sets are small.
-type set struct {
-	names []string
-	left  map[string]bool // when there are many
-	done  uint64          // by index, when there are few
-}
+// set is the names that are still to be found.
+type set map[string]bool
 
 func newSet(names []string) set {
-	s := set{names: names}
-	if len(names) > 64 {
-		s.left = make(map[string]bool, len(names))
-		for _, n := range names {
-			s.left[n] = true
-		}
+	s := make(set, len(names))
+	for _, n := range names {
+		s[n] = true
 	}
 	return s
 }
 
 // take reports whether a name is in the set, and takes it out.
-func (s *set) take(name string) bool {
-	if s.left != nil {
-		is := s.left[name]
-		delete(s.left, name)
-		return is
-	}
-	is := false
-	for i, n := range s.names {
-		if n == name && s.done&(1<<i) == 0 {
-			s.done |= 1 << i
-			is = true
-		}
-	}
+func (s set) take(name string) bool {
+	is := s[name]
+	delete(s, name)
 	return is
 }
 
@@ -110,15 +92,7 @@ func (w *render) required(names []string) {
 	if len(names) == 0 || w.relaxed {
 		return
 	}
-	w.key("required")
-	w.b = append(w.b, '[')
-	for i, name := range names {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = rawjson.AppendString(w.b, name)
-	}
-	w.b = append(w.b, ']')
+	w.texts("required", names)
 }
 
 // property writes one property. Optional ones are the first to be left out
@@ -252,14 +226,9 @@ func (w *render) hint(n, discriminator *tree.Node) {
 	w.key("properties")
 	w.b = append(w.b, '{')
 	w.key(shown)
-	w.b = append(w.b, `{"enum":[`...)
-	for i, v := range values {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = rawjson.AppendString(w.b, v)
-	}
-	w.b = append(w.b, "]}}"...)
+	w.b = append(w.b, '{')
+	w.texts("enum", values)
+	w.b = append(w.b, "}}"...)
 	w.required([]string{shown})
 	w.b = append(w.b, '}')
 }
@@ -335,15 +304,11 @@ func (w *render) rest(n *tree.Node) {
 		w.b = append(w.b, '{')
 		for i := range s.Members() {
 			m := &s.Members()[i]
-			w.key(w.keys.shown(m.Name))
-			w.b = append(w.b, '[')
-			for j, name := range uniq(s.Strings(m.Name)) {
-				if j > 0 {
-					w.b = append(w.b, ',')
-				}
-				w.b = rawjson.AppendString(w.b, w.keys.shown(name))
+			var names []string
+			for _, name := range uniq(s.Strings(m.Name)) {
+				names = append(names, w.keys.shown(name))
 			}
-			w.b = append(w.b, ']')
+			w.texts(w.keys.shown(m.Name), names)
 		}
 		w.b = append(w.b, '}')
 	}

@@ -18,12 +18,8 @@ func (w *render) def(n *tree.Node) string {
 				name = "Schema"
 			}
 		}
-		if w.names[name] {
-			i := 2
-			for w.names[name+"_"+strconv.Itoa(i)] {
-				i++
-			}
-			name += "_" + strconv.Itoa(i)
+		for base, i := name, 2; w.names[name]; i++ {
+			name = base + "_" + strconv.Itoa(i)
 		}
 		d = &def{defKey: key, name: name, opt: w.opt}
 		w.defs[key] = d

@@ -186,7 +186,7 @@ func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 	}
 	s := &SecurityScheme{Name: name, Type: n.Str("type"), Description: n.Scalar("description"),
 		In: Place(n.Str("in")), Param: n.Scalar("name"), Scheme: strings.ToLower(n.Str("scheme")),
-		OpenIDURL: n.Str("openIdConnectUrl"), Line: int(at.Line)}
+		OpenIDURL: n.Str("openIdConnectUrl")}
 	switch s.Type {
 	case "apiKey":
 		if s.Param == "" || s.In != InHeader && s.In != InQuery && s.In != InCookie {
@@ -212,7 +212,7 @@ func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 
 func (r *reader) flows(n *tree.Node) []Flow {
 	one := func(kind string, n *tree.Node) Flow {
-		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), AuthorizationURL: n.Str("authorizationUrl"), RefreshURL: n.Str("refreshUrl"), Far: r.remote(n)}
+		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), Far: r.remote(n)}
 		scopes := n.Get("scopes")
 		for i := range scopes.Members() {
 			f.Scopes = append(f.Scopes, scopes.Members()[i].Name)

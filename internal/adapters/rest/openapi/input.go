@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -148,7 +149,7 @@ func (w *render) direct(n *tree.Node, name, desc string) {
 	t := w.l.soft(n)
 	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
 		w.current, w.viaAll = t, false
-		w.inner(t, name, first(desc, n.Scalar("description")))
+		w.inner(t, name, cmp.Or(desc, n.Scalar("description")))
 		w.current = nil
 		return
 	}
@@ -219,7 +220,7 @@ func (l *loader) outline(m *MediaType) string {
 		return ""
 	}
 	of := ""
-	if own := first(n.Get("xml").Str("name"), label(m.schema.Str("$ref"))); strings.HasSuffix(base(m.Type), "xml") && own != "Schema" {
+	if own := cmp.Or(n.Get("xml").Str("name"), label(m.schema.Str("$ref"))); strings.HasSuffix(base(m.Type), "xml") && own != "Schema" {
 		of = " <" + own + ">"
 	}
 	return ":" + of + " with " + strings.Join(all, ", ")

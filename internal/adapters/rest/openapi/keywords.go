@@ -1,7 +1,7 @@
 package openapi
 
 import (
-	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,7 +28,7 @@ func (w *render) members(n *tree.Node, name, desc string) {
 	if only := w.wrapped(n); only != nil {
 		via := w.viaAll
 		w.viaAll = true
-		w.ref(only, name, first(desc, n.Scalar("description")))
+		w.ref(only, name, cmp.Or(desc, n.Scalar("description")))
 		w.viaAll = via
 		if d := n.Get("default"); d != nil && !w.output {
 			w.value("default", d, 200)
@@ -119,7 +119,7 @@ func (w *render) impliedType(n *tree.Node, types []string) []string {
 
 // text is the description, or a title that says more than the name.
 func (w *render) text(n *tree.Node, name, desc string) string {
-	if desc = first(desc, n.Scalar("description")); desc != "" {
+	if desc = cmp.Or(desc, n.Scalar("description")); desc != "" {
 		return desc
 	}
 	title := n.Scalar("title")
@@ -155,15 +155,15 @@ func (w *render) enum(n *tree.Node, types []string, nullable bool) {
 		w.key("enum")
 	}
 	w.b = append(w.b, '[')
-	var seen spans
+	seen := map[string]bool{}
 	hasNull := false
 	for i := range list.Members() {
 		v := &list.Members()[i].Node
-		if hint && len(seen.at) == 10 {
+		if hint && len(seen) == 10 {
 			break
 		}
 		from := len(w.b)
-		if len(seen.at) > 0 {
+		if len(seen) > 0 {
 			w.b = append(w.b, ',')
 		}
 		if f := fit(v, types); f != nil {
@@ -171,48 +171,19 @@ func (w *render) enum(n *tree.Node, types []string, nullable bool) {
 		}
 		start, ok := len(w.b), false
 		w.b, ok = v.AppendJSON(w.b, start+2000)
-		if !ok || !seen.add(w.b, start) {
+		if !ok || seen[string(w.b[start:])] {
 			w.b = w.b[:from]
 			continue
 		}
+		seen[string(w.b[start:])] = true
 		hasNull = hasNull || v.Kind == tree.Null
 	}
-	if nullable && !hasNull && len(seen.at) > 0 && !hint {
+	if nullable && !hasNull && len(seen) > 0 && !hint {
 		w.b = append(w.b, `,null`...)
 	}
-	if w.b = append(w.b, ']'); len(seen.at) == 0 {
+	if w.b = append(w.b, ']'); len(seen) == 0 {
 		w.b = w.b[:mark]
 	}
-}
-
-// spans are the values of a list that was written, to tell which are new.
-type spans struct {
-	at   [][2]int
-	many map[string]bool
-}
-
-// add notes what b has from start on; false when it was there before.
-func (s *spans) add(b []byte, start int) bool {
-	if s.many != nil {
-		if s.many[string(b[start:])] {
-			return false
-		}
-		s.many[string(b[start:])] = true
-	} else {
-		for _, o := range s.at {
-			if bytes.Equal(b[o[0]:o[1]], b[start:]) {
-				return false
-			}
-		}
-	}
-	s.at = append(s.at, [2]int{start, len(b)})
-	if len(s.at) == 32 {
-		s.many = map[string]bool{}
-		for _, o := range s.at {
-			s.many[string(b[o[0]:o[1]])] = true
-		}
-	}
-	return true
 }
 
 // limits writes what bounds a value.

@@ -292,7 +292,7 @@ paths:
 	same(t, got, []string{"apiKey headerX-Key", "http basic", "oauth2 ", "openIdConnect https://id.example/.well-known/openid-configuration", "mutualTLS "})
 	same(t, doc.Schemes[2].Flows[0], Flow{Kind: "clientCredentials", TokenURL: "/token", Scopes: []string{"read", "write"}})
 	doc = load(t, "swagger: '2.0'\nsecurityDefinitions: {b: {type: basic}, o: {type: oauth2, flow: application, tokenUrl: /t, scopes: {a: b}}}\npaths: {}\n")
-	same(t, *doc.Schemes[0], SecurityScheme{Name: "b", Type: "http", Scheme: "basic", Line: 2})
+	same(t, *doc.Schemes[0], SecurityScheme{Name: "b", Type: "http", Scheme: "basic"})
 	same(t, doc.Schemes[1].Flows, []Flow{{Kind: "clientCredentials", TokenURL: "/t", Scopes: []string{"a"}}})
 }
 

@@ -106,8 +106,6 @@ type Parameter struct {
 	Style         string
 	Explode       bool
 	AllowReserved bool
-	// AllowEmpty is allowEmptyValue: an empty string is sent as the bare name.
-	AllowEmpty bool
 	// CollectionFormat is set in Swagger 2.0 documents only, for arrays: csv,
 	// ssv, tsv, pipes, multi. It wins over Style. Format of arrays within
 	// arrays is taken as csv.
@@ -225,17 +223,14 @@ type SecurityScheme struct {
 	Scheme      string // http: in small letters: basic, bearer, …
 	Flows       []Flow // oauth2
 	OpenIDURL   string // openIdConnect
-	Line        int
 }
 
 // Flow is one of OAuth 2's ways to a token.
 type Flow struct {
-	Kind             string // clientCredentials, authorizationCode, password, implicit, deviceAuthorization
-	TokenURL         string // may be relative to the document
-	AuthorizationURL string
-	RefreshURL       string
-	Scopes           []string
-	Far              bool // as in Server
+	Kind     string // clientCredentials, authorizationCode, password, implicit, deviceAuthorization
+	TokenURL string // may be relative to the document
+	Scopes   []string
+	Far      bool // as in Server
 }
 
 // Server is where an API may be reached.

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
@@ -66,7 +67,7 @@ func nameTools(tools []*Tool, prefix string, limit int, rename func(*Operation, 
 	owners, count := map[string]int{}, map[string]int{}
 	for i, t := range tools {
 		op := t.Operation
-		own := first(op.MCP.Name, op.ID)
+		own := cmp.Or(op.MCP.Name, op.ID)
 		name := plainName(own, false)
 		if strings.Trim(name, "_-") == "" {
 			name, own = fromPath(op), ""
@@ -111,7 +112,7 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 	}
 	exact := map[string]bool{}
 	for i, p := range params {
-		names[i] = cut64(plainName(first(p.Name, string(p.In)), true))
+		names[i] = cut64(plainName(cmp.Or(p.Name, string(p.In)), true))
 		// The one that needs no other characters has the older right to a name
 		// within its place.
 		if key := string(p.In) + " " + names[i]; names[i] != p.Name || !exact[key] {

@@ -118,8 +118,7 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 // must not be sent.
 func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
-		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"),
-		AllowEmpty: n.Flag("allowEmptyValue"), at: place{n.File, n.Line}}
+		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"), at: place{n.File, n.Line}}
 	if d := at.Scalar("description"); d != "" {
 		p.Description = d
 	}

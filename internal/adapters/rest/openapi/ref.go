@@ -223,14 +223,21 @@ func (l *loader) anchor(f *file, name string) *tree.Node {
 	return f.anchors[name]
 }
 
-func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kids]bool, left *int) {
-	// Only a shared tree can be met twice, and it has nothing new.
+// enters reports whether there is something new below n. Only a shared tree can be met twice.
+func enters(n *tree.Node, seen map[*tree.Kids]bool, left *int) bool {
 	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
-		return
+		return false
 	}
 	*left--
 	if len(seen) < 1<<16 {
 		seen[n.Kids] = true
+	}
+	return true
+}
+
+func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kids]bool, left *int) {
+	if !enters(n, seen, left) {
+		return
 	}
 	for i := range n.Members() {
 		m := &n.Members()[i]
@@ -249,12 +256,8 @@ func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kid
 // fetch reads what the references in a tree lead to. names says that the
 // members of n have names of the document's choice.
 func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left *int) {
-	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
+	if !enters(n, seen, left) {
 		return
-	}
-	*left--
-	if len(seen) < 1<<16 {
-		seen[n.Kids] = true
 	}
 	for i := range n.Members() {
 		m := &n.Members()[i]

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -88,6 +89,19 @@ func (w *render) str(name, value string) {
 	w.b = rawjson.AppendString(w.b, value)
 }
 
+// list writes texts.
+func (w *render) texts(name string, texts []string) {
+	w.key(name)
+	w.b = append(w.b, '[')
+	for i, one := range texts {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = rawjson.AppendString(w.b, one)
+	}
+	w.b = append(w.b, ']')
+}
+
 // value writes a value of the document unless it is longer than limit.
 func (w *render) value(name string, n *tree.Node, limit int) {
 	mark := len(w.b)
@@ -133,7 +147,7 @@ func (w *render) inner(n *tree.Node, name, desc string) {
 	case n.Get("$ref").Is(tree.Text):
 		w.ref(n, name, desc)
 	case w.files == inPart && isBinary(n):
-		w.file(first(desc, n.Scalar("description")))
+		w.file(cmp.Or(desc, n.Scalar("description")))
 	default:
 		w.members(n, name, desc)
 	}
@@ -143,7 +157,7 @@ func (w *render) inner(n *tree.Node, name, desc string) {
 
 // ref writes what a reference stands for, with what stands beside it.
 func (w *render) ref(n *tree.Node, name, desc string) {
-	desc = first(desc, n.Scalar("description"))
+	desc = cmp.Or(desc, n.Scalar("description"))
 	t := w.l.deref(n)
 	if t == nil {
 		w.describe(desc, "")
@@ -180,7 +194,7 @@ func (w *render) target(t, n *tree.Node, name, desc string) {
 		w.members(t, name, desc) // without what closes it
 	case isLeaf(t) || w.files == inPart && isBinary(t):
 		if w.files == inPart && isBinary(t) {
-			w.file(first(desc, t.Scalar("description")))
+			w.file(cmp.Or(desc, t.Scalar("description")))
 			return
 		}
 		w.members(t, name, desc)
@@ -283,7 +297,7 @@ func (w *render) stub(n *tree.Node, desc string) {
 			note = w.note
 		}
 	}
-	w.describe(cut(first(desc, n.Scalar("description")), 100), note)
+	w.describe(cut(cmp.Or(desc, n.Scalar("description")), 100), note)
 }
 
 // types writes the type.
@@ -299,18 +313,10 @@ func (w *render) types(types []string, nullable bool) {
 		w.str("type", types[0])
 		return
 	}
-	w.key("type")
-	w.b = append(w.b, '[')
-	for i, t := range types {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = rawjson.AppendString(w.b, t)
-	}
+	w.texts("type", types)
 	if nullable {
-		w.b = append(w.b, `,"null"`...)
+		w.b = append(w.b[:len(w.b)-1], `,"null"]`...)
 	}
-	w.b = append(w.b, ']')
 }
 
 func (w *render) describe(desc, note string) {
@@ -339,11 +345,4 @@ func (w *render) describe(desc, note string) {
 func cut(s string, n int) string {
 	begin, mark := tree.Cut(s, n)
 	return begin + mark
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -112,7 +112,7 @@ func (d *Document) LostOf(expose Rules) []*Operation {
 // build fills in all but the name.
 func (t *Tool) build() {
 	op := t.Operation
-	t.Title = cut(strings.TrimSpace(first(op.MCP.Title, op.Summary)), titleLimit)
+	t.Title = cut(strings.TrimSpace(cmp.Or(op.MCP.Title, op.Summary)), titleLimit)
 	t.Description = t.describe()
 	t.Annotations = annotate(op)
 	l := t.doc.load
@@ -224,15 +224,18 @@ func (o *Operation) success() *Response {
 	return best
 }
 
-// annotate says what a method does, unless x-mcp knows better.
-func annotate(op *Operation) Annotations {
-	a := Annotations{Destructive: true, OpenWorld: true}
-	switch op.Method {
+// AnnotationsOf says what a method does.
+func AnnotationsOf(method string) Annotations {
+	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
-		a = Annotations{ReadOnly: true, Idempotent: true, OpenWorld: true}
-	case "PUT", "DELETE":
-		a.Idempotent = true
+		return Annotations{ReadOnly: true, Idempotent: true, OpenWorld: true}
 	}
+	return Annotations{Destructive: true, OpenWorld: true, Idempotent: method == "PUT" || method == "DELETE"}
+}
+
+// annotate says what an operation does: what its method does, unless x-mcp knows better.
+func annotate(op *Operation) Annotations {
+	a := AnnotationsOf(op.Method)
 	set := func(to *bool, from *bool) {
 		if from != nil {
 			*to = *from

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -62,9 +63,7 @@ func (a *awsSigner) signAt(ctx context.Context, r *http.Request, body []byte, no
 	if err := a.signer.SignHTTP(ctx, keys, signed, hash, a.Service, a.Region, now); err != nil {
 		return errors.New("it cannot be signed")
 	}
-	for name, values := range signed.Header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, signed.Header)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package toolset
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 
@@ -134,15 +135,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		left.Args = append(left.Args, *a)
 	}
 	seen := *t
-	if e.Name != "" {
-		seen.Name = e.Name
-	}
-	if e.Title != "" {
-		seen.Title = e.Title
-	}
-	if e.About != "" {
-		seen.Description = e.About
-	}
+	seen.Name, seen.Title, seen.Description = cmp.Or(e.Name, t.Name), cmp.Or(e.Title, t.Title), cmp.Or(e.About, t.Description)
 	if e.Writes != nil && *e.Writes == seen.Annotations.ReadOnly {
 		w := *e.Writes
 		seen.Annotations.ReadOnly, seen.Annotations.Destructive, seen.Annotations.Idempotent = !w, w, !w

@@ -57,12 +57,7 @@ func (t *Entry) Build() (*Tool, Faults) {
 }
 
 // Shown is the name of a tool of one's own.
-func (t *Entry) Shown() string {
-	if t.Name != "" {
-		return t.Name
-	}
-	return t.Key
-}
+func (t *Entry) Shown() string { return cmp.Or(t.Name, t.Key) }
 
 func (b *own) fault(format string, args ...any) {
 	b.faults = append(b.faults, b.entry.Fault(format, args...))
@@ -285,8 +280,7 @@ func (b *own) tool() *Tool {
 			required = append(required, a.Name)
 		}
 	}
-	keep := func(name string, value []byte) (string, []byte) { return name, value }
-	schema := object.Put([]byte(`{"type":"object"}`), "properties", object.Rewrite([]byte("{}"), keep, properties...))
+	schema := object.Put([]byte(`{"type":"object"}`), "properties", object.Add([]byte("{}"), properties...))
 	if len(required) > 0 {
 		schema = object.Put(schema, "required", object.List(required))
 	}
@@ -319,14 +313,13 @@ func (b *own) tool() *Tool {
 // fill adds to the arguments what the templates make of them. What is not the
 // client's to set goes, should it get past the check.
 func (b *own) fill(args []byte, fixed []object.Member) ([]byte, error) {
-	keep := func(name string, value []byte) (string, []byte) { return name, value }
 	args = object.Rewrite(args, func(name string, value []byte) (string, []byte) {
 		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m object.Member) bool { return m.Name == name }) {
 			return name, nil
 		}
 		return name, value
 	})
-	args = object.Rewrite(args, keep, fixed...)
+	args = object.Add(args, fixed...)
 	values := valuesOf(args)
 	more, err := filledHeaders(b.headers, values)
 	if err != nil {
@@ -337,7 +330,7 @@ func (b *own) fill(args []byte, fixed []object.Member) ([]byte, error) {
 			more = append(more, object.Member{Name: BodyArg, Value: body})
 		}
 	}
-	return object.Rewrite(args, keep, more...), nil
+	return object.Add(args, more...), nil
 }
 
 // valuesOf returns the arguments by their names.
@@ -383,13 +376,7 @@ func (a *Arg) standIn(schema []byte) gjson.Result {
 
 // annotations says what a method does, unless writes knows better.
 func annotations(method string, writes *bool) openapi.Annotations {
-	a := openapi.Annotations{Destructive: true, OpenWorld: true}
-	switch method {
-	case "GET", "HEAD", "OPTIONS":
-		a = openapi.Annotations{ReadOnly: true, Idempotent: true, OpenWorld: true}
-	case "PUT", "DELETE":
-		a.Idempotent = true
-	}
+	a := openapi.AnnotationsOf(method)
 	if writes != nil && *writes == a.ReadOnly {
 		a.ReadOnly, a.Destructive, a.Idempotent = !*writes, *writes, !*writes
 	}

@@ -111,10 +111,8 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 	}
 	var parts []part
 	for _, e := range entries(v, m.Fields) {
-		for _, c := range e.name {
-			if c < ' ' || c == 0x7f {
-				return nil, Refuse("%s: a name has a line break or another control character", arg)
-			}
+		if strings.ContainsFunc(e.name, control) {
+			return nil, Refuse("%s: a name has a line break or another control character", arg)
 		}
 		more, err := a.parts(arg+"."+e.name, e)
 		if err != nil {
@@ -158,6 +156,8 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 	return b.Bytes(), nil
 }
 
+func control(c rune) bool { return c < ' ' || c == 0x7f }
+
 func within(parts []part, boundary string) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return bytes.Contains(p.data, []byte(boundary)) })
 }
@@ -178,14 +178,7 @@ func (a *assembly) parts(arg string, e entry) ([]part, error) {
 	if e.value.IsArray() && !media.IsJSON(f.ContentType) {
 		if joined := f.CollectionFormat; joined != "" && joined != "multi" || f.Styled && !f.Explode && f.Style != "deepObject" {
 			s := styled{arg: arg, name: e.name, value: e.value, style: f.Style, collection: joined, keep: everything}
-			sep, ok := separators[joined]
-			if !ok {
-				sep, ok = separators[f.Style]
-			}
-			if !ok {
-				sep = ","
-			}
-			text, err := s.list(sep, false)
+			text, err := s.list(cmp.Or(separators[joined], separators[f.Style], ","), false)
 			p, _ := a.part(arg, e.name, f, gjson.Result{Type: gjson.String, Str: text})
 			return []part{p}, err
 		}
@@ -224,11 +217,9 @@ func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
 		if s.style == "deepObject" {
 			name = s.name + "[" + name + "]"
 		}
-		for _, c := range name {
-			if c < ' ' || c == 0x7f {
-				err = Refuse("%s: a name has a line break or another control character", s.arg)
-				return false
-			}
+		if strings.ContainsFunc(name, control) {
+			err = Refuse("%s: a name has a line break or another control character", s.arg)
+			return false
 		}
 		for _, other := range a.tool.Body.Fields {
 			if other != f && other.Name == name {

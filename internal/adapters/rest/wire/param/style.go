@@ -1,6 +1,7 @@
 package param
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -210,11 +211,7 @@ func (s *styled) pairs() ([]pair, error) {
 		return s.deep(nil, name, s.value)
 	case s.collection == "multi" && s.value.IsArray():
 	case s.collection != "" && s.value.IsArray():
-		sep, ok := separators[s.collection]
-		if !ok {
-			sep = ","
-		}
-		return one(s.list(sep, false))
+		return one(s.list(cmp.Or(separators[s.collection], ","), false))
 	case !s.explode && delimited:
 		return one(s.list(sep, false))
 	case !s.explode:
