@@ -48,6 +48,18 @@ func fronted(t *testing.T, issuer string, scopes map[string]any) *process {
 	return p
 }
 
+// TestFrontPage has a client that is a page of another site sign its user in, in a window that
+// it opens: in Chromium, whose rules for cookies, windows and requests across sites count.
+func TestFrontPage(t *testing.T) {
+	t.Parallel()
+	onlyWhole(t)
+	chromium, port := need(t, "chromium"), freePort(t)
+	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
+	if out := runNode(t, 3*time.Minute, "page.mjs", chromium, b.base+"/files/mcp", fmt.Sprint(port)); !bytes.Contains(out, []byte("hello")) {
+		t.Errorf("the page shows %q", out)
+	}
+}
+
 // post sends JSON, and returns what is answered.
 func post(t *testing.T, address string, body any) map[string]any {
 	t.Helper()
