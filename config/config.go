@@ -200,9 +200,9 @@ type Server struct {
 	Prefix string `yaml:"prefix" effect:"next"`
 	// Tools, Prompts and Resources choose and change what clients see of the
 	// server. Default: everything, as it is.
-	Tools     filter.Rules `yaml:"tools" effect:"next"`
-	Prompts   filter.Rules `yaml:"prompts" effect:"next"`
-	Resources filter.Rules `yaml:"resources" effect:"next"`
+	Tools     filter.Rules `yaml:"tools" effect:"live"`
+	Prompts   filter.Rules `yaml:"prompts" effect:"live"`
+	Resources filter.Rules `yaml:"resources" effect:"live"`
 	// Validate checks the arguments of tool calls against the tools' input
 	// schemas before the server gets them. Rest does so anyway. Default false.
 	Validate bool `yaml:"validate" effect:"live"`

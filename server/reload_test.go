@@ -225,6 +225,41 @@ func TestApplyTools(t *testing.T) {
 	}
 }
 
+// An operator hides a tool: open sessions are told, and cannot call it any more. When it is
+// there again, they go on with the process that they had.
+func TestApplyHides(t *testing.T) {
+	s := newSiteOf(t, func(c *config.Config) { rules(c) }, tells("one", "1"), tells("two", "2"))
+	changed := make(chan struct{}, 9)
+	own, all := s.connectAs(devKey, "/one/mcp", changed), s.connectAs(devKey, "/mcp", changed)
+	was := []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")}
+	hide := func(deny ...string) {
+		t.Helper()
+		changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[0].Tools.Deny = deny }))
+		if err != nil || len(changes) != 1 || changes[0].Effect != config.EffectLive {
+			t.Fatalf("%v, %v", changes, err)
+		}
+		for range 2 {
+			select {
+			case <-changed:
+			case <-time.After(time.Minute):
+				t.Fatal("not everybody was told")
+			}
+		}
+	}
+	hide("wh*")
+	for _, got := range []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")} {
+		if !strings.Contains(got, "nknown tool") {
+			t.Errorf("what is hidden: %s", got)
+		}
+	}
+	hide()
+	for i, got := range []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")} {
+		if got != was[i] {
+			t.Errorf("when it is there again: %s, want %s", got, was[i])
+		}
+	}
+}
+
 // A server gets another command: the sessions at its address go on with that, each of them
 // is told, and the former process stops.
 func TestApplyRenew(t *testing.T) {

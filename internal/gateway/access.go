@@ -12,7 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/translate/stateless"
-	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // Settings are those of Options that can be exchanged, as they are there. There are
@@ -51,13 +50,13 @@ func (b *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	if len(changed) == 0 {
 		return
 	}
-	b.revoked.Regranted(changed)
+	b.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
 	for _, o := range b.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
 		at := o.ways.Now().At
 		if err := b.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
 		} else {
-			receiver{o, nil}.Notify(jsonrpc.NewNotification(list.Tools.Changed(), nil))
+			list.Tell(o.changes, []list.Kind{list.Tools})
 		}
 	}
 	b.wg.Go(func() {

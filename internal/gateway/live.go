@@ -181,21 +181,8 @@ func (b *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 	return s
 }
 
-// forwarded returns what may be forwarded of h to one server or another, as a
-// copy. It is nil when there is no h, or nothing is forwarded to any server.
-func (b *Gateway) forwarded(h http.Header) http.Header {
-	forwards := b.Forwards()
-	if len(forwards) == 0 || h == nil {
-		return nil
-	}
-	out := http.Header{}
-	for _, name := range forwards {
-		if values := h[name]; len(values) > 0 {
-			out[name] = slices.Clone(values)
-		}
-	}
-	return out
-}
+// forwarded returns what may be forwarded of h to one server or another: see adopted.Picked.
+func (b *Gateway) forwarded(h http.Header) http.Header { return adopted.Picked(h, b.Forwards()) }
 
 // add enters the session among those that live.
 func (b *Gateway) add(s *Session) error {

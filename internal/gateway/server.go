@@ -125,8 +125,9 @@ func newServer(b *Gateway, o ServerOptions) *server {
 }
 
 // set has those of the options count from now on that need no other connection. A guard that
-// was switched off from the beginning is not there, and stays so.
-func (s *server) set(o ServerOptions) {
+// was switched off from the beginning is not there, and stays so. It returns the kinds whose
+// lists clients see otherwise.
+func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.gate.Set(o.Limits)
 	s.rates.Set(o.Limits)
 	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
@@ -137,6 +138,7 @@ func (s *server) set(o ServerOptions) {
 	s.laneShares.Resize(int64(cmp.Or(o.MaxLanes, 256)))
 	s.lane.Budget.Set(cmp.Or(o.MaxLanes, 256))
 	s.lane.Set(lane.Settings{EndWithServer: o.EndWithServer, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: cmp.Or(o.MaxPause, maxBackOff)})
+	return s.filter.Set(o.Filter)
 }
 
 // ends reports whether a session ends with its connection.

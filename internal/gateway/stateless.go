@@ -104,22 +104,20 @@ func (b *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, g Stateless,
 			defer c.Changes.End(false) // whatever becomes of it
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
-		if principal != "" {
-			if c.Subscription != nil {
-				wants, _ := list.ReadListen(m.Params)
-				c.revocable.Regranted = func() {
-					if b.allowed(at, g.Server, principal) != nil {
-						stop(bridge.ErrShutdown)
-					} else if wants.Changes[list.Tools.Changed()] {
-						c.Changes.Tell(list.Tools.Changed(), jsonrpc.NewNotification(list.Tools.Changed(), nil))
-					}
+		if c.Subscription != nil {
+			wants, _ := list.ReadListen(m.Params)
+			c.revocable.Relists = func(server string, kinds ...list.Kind) {
+				if b.allowed(at, g.Server, principal) != nil {
+					stop(bridge.ErrShutdown)
+				} else if at == nil || server == "" || server == at.o.Name {
+					list.Tell(c.Changes, wants.Of(kinds))
 				}
 			}
-			if err := b.revoked.Enter(&c.revocable, principal, stop); err != nil {
-				return b.reject("", g.From, m, err), err
-			}
-			defer b.revoked.Leave(&c.revocable, principal)
 		}
+		if err := b.revoked.Enter(&c.revocable, principal, stop); err != nil {
+			return b.reject("", g.From, m, err), err
+		}
+		defer b.revoked.Leave(&c.revocable, principal)
 	}
 	from := *g.From
 	from.Header = b.forwarded(g.Header)

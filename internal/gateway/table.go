@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/internal/gateway/adopted"
 	"github.com/mcp-bridge/bridge/internal/gateway/way"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // table is the servers of a moment. It is not changed: another takes its place, and
@@ -124,10 +125,17 @@ func (b *Gateway) Apply(c Change) error {
 // tune has options count for a server, and for those of its name that have left and have
 // sessions still.
 func (b *Gateway) tune(s *server, o ServerOptions) {
-	s.set(o)
-	for _, of := range b.open(func(of *Session) bool { at := of.ways.Now().At; return at != nil && at != s && at.o.Name == o.Name }) {
-		of.ways.Now().At.set(o)
+	changed := s.set(o)
+	sees := func(principal string) bool { return len(changed) > 0 && b.allowed(s, o.Name, principal) == nil }
+	for _, of := range b.open(func(of *Session) bool { at := of.ways.Now().At; return at == nil || at.o.Name == o.Name }) {
+		if at := of.ways.Now().At; at != nil && at != s {
+			at.set(o)
+		}
+		if sees(of.caller.Principal) {
+			list.Tell(of.changes, changed)
+		}
 	}
+	b.revoked.Relist(sees, o.Name, changed...)
 }
 
 // retire ends a server that has left, or whose place another has taken. leave ends

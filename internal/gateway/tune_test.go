@@ -8,12 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/bridgetest"
 	"github.com/mcp-bridge/bridge/internal/guard/breaker"
 	"github.com/mcp-bridge/bridge/internal/guard/cache"
 	"github.com/mcp-bridge/bridge/internal/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/list/filter"
 	"github.com/mcp-bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/jsonrpc"
 )
@@ -289,5 +292,135 @@ func TestTuneFormer(t *testing.T) {
 			t.Errorf("%d sessions are left, want those of the other connections", b.Totals().Sessions)
 		}
 		b.Close(t.Context())
+	})
+}
+
+// What an operator hides or renames is so for whoever is there: at the server's own address
+// and at that of all, with a session and without. Those who listen are told, others are not,
+// and nothing is opened for it.
+func TestTuneFilter(t *testing.T) {
+	one := shop("one", map[string]string{"tools/list": toolList("read", "write"), "prompts/list": `{"prompts":[{"name":"greet"}]}`, "resources/list": `{"resources":[{"uri":"x:a","name":"a"}]}`})
+	two := shop("two", map[string]string{"tools/list": toolList("other")})
+	all(t, []stock{{"one", "one__", one, ServerOptions{}}, {"two", "two__", two, ServerOptions{}}}, func(t *testing.T, b *Gateway) {
+		type client struct {
+			name, prefix string
+			ask          func(method, params string) string
+			told         func() []string
+		}
+		legacy := func(name, server, prefix string) client {
+			s, a, err := b.Initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err != nil {
+				t.Fatalf("%s: %s", name, bridgetest.Text(a))
+			}
+			st := &stream{}
+			s.Attach(st)
+			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+			return client{name, prefix, func(method, params string) string { return do(t, s, "1", method, "{"+params+"}") }, st.take}
+		}
+		modern := func(name, server, prefix string) client {
+			v := visitor{server: server}
+			listening := v.ask(t, b, `"l"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":true}`)
+			t.Cleanup(func() { listening.cancel(nil) })
+			listening.take() // that it listens
+			return client{name, prefix, func(method, params string) string { return v.call(t, b, method, params) }, listening.take}
+		}
+		clients := []client{legacy("a session", "one", ""), legacy("a session at all", "", "one__"), modern("without a session", "one", ""), modern("without a session at all", "", "one__")}
+		others := []client{legacy("a session elsewhere", "two", ""), modern("without a session elsewhere", "two", "")}
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), `"by":"one"`)
+			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), `"by":"one"`)
+			same(t, c.name, names(t, c.ask("tools/list", ""))[:2], []string{c.prefix + "read", c.prefix + "write"})
+			c.told()
+		}
+		opened := one.opened()
+		o := ServerOptions{Name: "one", Prefix: "one__", Adapter: one}
+		tune := func(f filter.Options) {
+			o.Filter = f
+			if err := b.Apply(Change{Names: []string{"one", "two"}, Tuned: []ServerOptions{o}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // a change is told at once, and the next a tenth of a second later
+		}
+		told := func(want ...string) {
+			t.Helper()
+			for _, c := range clients {
+				got := c.told()
+				var methods []string
+				for _, line := range got {
+					methods = append(methods, gjson.Get(line, "method").Str)
+				}
+				same(t, c.name+" is told", methods, want)
+			}
+			for _, c := range others {
+				if got := c.told(); len(got) > 0 {
+					t.Errorf("%s is told: %s", c.name, got)
+				}
+			}
+		}
+		const tools, prompts = "notifications/tools/list_changed", "notifications/prompts/list_changed"
+
+		tune(filter.Options{Tools: filter.Rules{Deny: []string{"write"}}})
+		told(tools)
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), "Unknown tool: "+c.prefix+"write")
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`read"`), `"by":"one"`)
+			if got := c.ask("tools/list", ""); strings.Contains(got, c.prefix+`write"`) {
+				t.Errorf("%s still sees it: %s", c.name, got)
+			}
+		}
+		tune(filter.Options{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}})
+		told(tools, prompts)
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`put"`), `"name":"write"`) // also who has not listed it
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), "Unknown tool")
+			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), "Unknown prompt")
+			bridgetest.Contains(t, c.ask("tools/list", ""), c.prefix+`put"`)
+		}
+		tune(filter.Options{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}}) // the same again
+		told()
+		tune(filter.Options{})
+		told(tools, prompts)
+		for _, c := range clients {
+			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), `"name":"write"`)
+			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), `"by":"one"`)
+		}
+		if n := one.opened(); n != opened {
+			t.Errorf("%d connections were opened, then %d", opened, n)
+		}
+	})
+}
+
+// A session that has an older server of the name heeds the filter of today. What is said of
+// a resource that is hidden by now does not reach it, and what is on its way does.
+func TestTuneFilterOlder(t *testing.T) {
+	f := shop("one", map[string]string{"tools/list": toolList("read", "write")})
+	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, b *Gateway) {
+		s, st, _ := enter(t, b)
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
+		o := ServerOptions{Name: "one", Adapter: f, Handshake: time.Second}
+		if err := b.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {
+			t.Fatal(err)
+		}
+		st.take()
+		update := func(uri string) string {
+			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri + `"}}`)
+			return strings.Join(st.take(), " ")
+		}
+		bridgetest.Contains(t, update("x:a"), "x:a")
+		o.Filter = filter.Options{Tools: filter.Rules{Allow: []string{"read"}}, Resources: filter.Rules{Deny: []string{"x:*"}}}
+		if err := b.Apply(Change{Names: []string{"one"}, Tuned: []ServerOptions{o}}); err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Join(st.take(), " ")
+		bridgetest.Contains(t, told, "tools/list_changed", "resources/list_changed")
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"write"}`), "Unknown tool")
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"read"}`), `"by":"one"`)
+		bridgetest.Contains(t, do(t, s, "4", "resources/read", `{"uri":"x:a"}`), "error")
+		if got := update("x:b") + update("y:a"); strings.Contains(got, "x:b") || !strings.Contains(got, "y:a") {
+			t.Errorf("what is said of resources: %s", got)
+		}
+		if n := f.opened(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
 	})
 }

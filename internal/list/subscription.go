@@ -2,6 +2,7 @@ package list
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -152,6 +153,18 @@ func (w *Wanted) Missed(tell func(n *jsonrpc.Message)) {
 	}
 	for _, uri := range w.URIs {
 		tell(Updated(uri))
+	}
+}
+
+// Of returns those of the kinds whose changes are wanted.
+func (w *Wanted) Of(kinds []Kind) []Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return !w.Changes[k.Changed()] })
+}
+
+// Tell tells a client that lists of those kinds have changed.
+func Tell(c *Changes, kinds []Kind) {
+	for _, k := range kinds {
+		c.Tell(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))
 	}
 }
 

@@ -200,6 +200,21 @@ func own(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method st
 	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
 }
 
+// Picked returns the headers of those names, as a copy. It is nil when there is no h, or no
+// name.
+func Picked(h http.Header, names []string) http.Header {
+	if len(names) == 0 || h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for _, name := range names {
+		if values := h[name]; len(values) > 0 {
+			out[name] = slices.Clone(values)
+		}
+	}
+	return out
+}
+
 // Announce tells a client what may have changed for it; kept is the Greeting of its record.
 func Announce(kept []byte, changed func(what string, n *jsonrpc.Message)) {
 	announce(read(kept), changed)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // Err is why everything of a principal ends whose key was taken away.
@@ -22,9 +23,9 @@ type Principals struct {
 
 // Call is a call of a client without a session.
 type Call struct {
-	// Regranted is called when other access rules count for its principal; nil for a call
-	// that need not know.
-	Regranted func()
+	// Relists is called when lists of these kinds may be others for its principal, of all
+	// servers or of the one of that name; nil for a call that need not know.
+	Relists func(server string, kinds ...list.Kind)
 
 	stop       context.CancelCauseFunc
 	prev, next *Call // of the same principal
@@ -53,20 +54,25 @@ func (p *Principals) Restore(principal string) {
 	delete(p.out, principal)
 }
 
-// Regranted tells the calls of those principals that other access rules count for them.
-func (p *Principals) Regranted(principals map[string]bool) {
+// Relist tells the calls of principals of whom of reports true what Relists takes. It may
+// ask p.
+func (p *Principals) Relist(of func(principal string) bool, server string, kinds ...list.Kind) {
+	tell := map[string][]func(string, ...list.Kind){}
 	p.mu.Lock()
-	var tell []func()
-	for principal := range principals {
-		for c := p.calls[principal]; c != nil; c = c.next {
-			if c.Regranted != nil {
-				tell = append(tell, c.Regranted)
+	for principal, c := range p.calls {
+		for ; c != nil; c = c.next {
+			if c.Relists != nil {
+				tell[principal] = append(tell[principal], c.Relists)
 			}
 		}
 	}
 	p.mu.Unlock()
-	for _, f := range tell {
-		f()
+	for principal, all := range tell {
+		if of(principal) {
+			for _, f := range all {
+				f(server, kinds...)
+			}
+		}
 	}
 }
 

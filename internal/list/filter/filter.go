@@ -9,7 +9,9 @@ package filter
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tidwall/gjson"
 
@@ -23,40 +25,52 @@ import (
 // Filter is what clients see of one server, and who may use it.
 type Filter struct {
 	server string
-	of     [list.Kinds]*compiled
-	grants *Grants // nil when there are no access rules
+	now    atomic.Pointer[rules] // never nil
+	grants *Grants               // nil when there are no access rules
 }
+
+// rules are those of each kind. They are not changed: others take their place.
+type rules [list.Kinds]*compiled
+
+// none lets everything through as it is.
+var none = &rules{}
 
 // New makes the filter of the server of that name. grants are what each principal
 // may use, of all servers; nil means that there are no access rules.
 func New(server string, o Options, grants *Grants) *Filter {
+	f := &Filter{server: server, grants: grants}
+	f.now.Store(none)
+	f.Set(o)
+	return f
+}
+
+// Set has other options count from the next call on. It returns the kinds whose lists they
+// change, of which clients hear.
+func (f *Filter) Set(o Options) (changed []list.Kind) {
 	r := compile(o.Resources, true)
-	return &Filter{
-		server: server, grants: grants,
-		of: [list.Kinds]*compiled{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: r, list.Templates: r},
+	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: r, list.Templates: r}
+	if *next == *none {
+		next = none
 	}
+	was := f.now.Swap(next)
+	for _, k := range list.Announced {
+		if !reflect.DeepEqual(was[k], next[k]) {
+			changed = append(changed, k)
+		}
+	}
+	return changed
 }
 
 // Wrap returns up, which goes by the server's own names, as clients see it.
-func (f *Filter) Wrap(up bridge.Upstream) bridge.Upstream {
-	if f.of == [list.Kinds]*compiled{} {
-		return up
-	}
-	return &filtered{up, f}
-}
+func (f *Filter) Wrap(up bridge.Upstream) bridge.Upstream { return &filtered{up, f} }
 
 // Client returns to, which is not told of resources that it does not see.
-func (f *Filter) Client(to bridge.Client) bridge.Client {
-	if f.of[list.Resources] == nil {
-		return to
-	}
-	return &screened{to, f.of[list.Resources]}
-}
+func (f *Filter) Client(to bridge.Client) bridge.Client { return &screened{to, f} }
 
 // Shows reports whether a principal that may use the server may use the tool or
 // prompt that clients know by that name.
 func (f *Filter) Shows(k list.Kind, name, principal string) bool {
-	if _, ok := f.of[k].internal(name); !ok {
+	if _, ok := f.now.Load()[k].internal(name); !ok {
 		return false
 	}
 	g, known := f.grants.Of(principal)
@@ -170,33 +184,35 @@ type filtered struct {
 // screened is a Client that is not told of resources that it does not see.
 type screened struct {
 	bridge.Client
-	resources *compiled
+	f *Filter
 }
 
 // Notify passes on a notification.
 func (s *screened) Notify(n *jsonrpc.Message) {
-	if n.Method != "notifications/resources/updated" || s.resources.passes(n.URI()) {
+	if n.Method != "notifications/resources/updated" || s.f.now.Load()[list.Resources].passes(n.URI()) {
 		s.Client.Notify(n)
 	}
 }
 
-// Call makes a call, unless it is about what clients do not see.
+// Call makes a call, unless it is about what clients do not see. A list is of the rules that
+// count when it is there: whoever is told that they have changed may ask at once.
 func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		a, err := u.Upstream.Call(ctx, r)
-		if err != nil || a.Error != nil || u.f.of[k] == nil {
-			return a, err
+		if of := u.f.now.Load()[k]; err == nil && a.Error == nil && of != nil {
+			a = k.Edit(a, of.describe)
 		}
-		return k.Edit(a, u.f.of[k].describe), nil
+		return a, err
 	}
-	if r.Method == era.Listen && u.f.of[list.Resources] != nil {
-		return u.listen(ctx, r)
+	of := u.f.now.Load()
+	if r.Method == era.Listen {
+		return u.listen(ctx, r, of)
 	}
 	k, about := subject(r.Method)
-	if !about || u.f.of[k] == nil && (r.Method != era.Complete || u.f.of[list.Templates] == nil) {
+	if !about || of[k] == nil && (r.Method != era.Complete || of[list.Templates] == nil) {
 		return u.Upstream.Call(ctx, r)
 	}
-	m, no := u.admit(k, r)
+	m, no := of.admit(k, r)
 	if no != nil {
 		return no, nil
 	}
@@ -206,15 +222,18 @@ func (u *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 }
 
 // listen serves a subscription without the resources that clients do not see.
-func (u *filtered) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+func (u *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*jsonrpc.Message, error) {
+	inner := *r
+	inner.Back = u.f.Client(r.Back)
+	if of[list.Resources] == nil {
+		return u.Upstream.Call(ctx, &inner)
+	}
 	params := r.Whole()
 	wants, fault := list.ReadListen(params)
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
 	}
-	inner := *r
-	inner.Back = u.f.Client(r.Back)
-	seen := slices.DeleteFunc(slices.Clone(wants.URIs), func(uri string) bool { return !u.f.of[list.Resources].passes(uri) })
+	seen := slices.DeleteFunc(slices.Clone(wants.URIs), func(uri string) bool { return !of[list.Resources].passes(uri) })
 	if len(seen) < len(wants.URIs) {
 		inner.Message = list.Narrowed(params, "resourceSubscriptions", seen)
 	}
@@ -238,22 +257,22 @@ func subject(method string) (list.Kind, bool) {
 
 // admit returns the message as the server understands it, or the answer to one
 // that is about what clients do not see: the same as if it did not exist.
-func (u *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+func (of *rules) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	m := r.Message
 	if m.Doubtful() {
 		return nil, jsonrpc.InvalidParams(bridge.NameDoubtful)
 	}
 	if m.Method == era.Complete {
-		return u.admitCompletion(r)
+		return of.admitCompletion(r)
 	}
 	if k == list.Resources {
-		if m.URI() == "" || !u.f.of[k].passes(m.URI()) {
+		if m.URI() == "" || !of[k].passes(m.URI()) {
 			return nil, list.NoResource(r.From, m.URI())
 		}
 		return m, nil
 	}
 	seen := m.Name()
-	own, ok := u.f.of[k].internal(seen)
+	own, ok := of[k].internal(seen)
 	switch {
 	case !ok, seen == "": // what is no text may still be a name to the server, as ["a"] is to JavaScript
 		return nil, k.Unknown(seen)
@@ -265,18 +284,18 @@ func (u *filtered) admit(k list.Kind, r *bridge.Request) (*jsonrpc.Message, *jso
 
 // admitCompletion is admit for completion/complete, whose subject stands deeper
 // in the params.
-func (u *filtered) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
+func (of *rules) admitCompletion(r *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	ref, no := list.ReferenceOf(r.Message)
 	if no != nil {
 		return nil, no
 	}
 	if ref.URI != "" {
-		if !u.f.of[list.Templates].passes(ref.URI) {
+		if !of[list.Templates].passes(ref.URI) {
 			return nil, list.NoResource(r.From, ref.URI)
 		}
 		return ref.Located(), nil
 	}
-	own, ok := u.f.of[list.Prompts].internal(ref.Name)
+	own, ok := of[list.Prompts].internal(ref.Name)
 	if !ok {
 		return nil, list.Prompts.Unknown(ref.Name)
 	}

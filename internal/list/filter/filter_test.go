@@ -113,15 +113,32 @@ func TestGranted(t *testing.T) {
 	}
 }
 
+// same is an Upstream that is to get a request as it was made.
+type same struct {
+	bridge.Upstream
+	want *bridge.Request
+	got  int
+}
+
+func (s *same) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r == s.want {
+		s.got++
+	}
+	return jsonrpc.NewResult(nil, []byte(`{"tools":[{"name":"a"}]}`)), nil
+}
+
 // What nobody has asked for is not in the way of a call.
 func TestNothing(t *testing.T) {
 	f := filter.New("one", filter.Options{}, nil)
 	var none *filter.Tasks
-	if up := f.Granted(f.Wrap(none.Wrap(echo{}))); up != bridge.Upstream(echo{}) {
+	if up := f.Granted(none.Wrap(echo{})); up != bridge.Upstream(echo{}) {
 		t.Errorf("%T is in the way", up)
 	}
-	if to := f.Client(bridge.Nobody{}); to != bridge.Client(bridge.Nobody{}) {
-		t.Errorf("%T is in the way", to)
+	for _, method := range []string{"tools/list", "tools/call", "prompts/get", "resources/read", "completion/complete", "ping"} {
+		up := &same{want: &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"name":"a","uri":"x:a"}`)), From: &bridge.Caller{}}}
+		if a, err := f.Wrap(up).Call(t.Context(), up.want); err != nil || string(a.Result) != `{"tools":[{"name":"a"}]}` || up.got != 1 {
+			t.Errorf("%s: %v, %v, and the request came as it was %d times", method, a, err, up.got)
+		}
 	}
 	if !f.Serves("anybody") || !f.Shows(list.Tools, "a", "anybody") {
 		t.Error("without rules something is hidden")
