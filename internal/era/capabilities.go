@@ -131,8 +131,7 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 	default:
 		return value[:rawjson.End(value, 0)], true
 	case '"':
-		text, _ := rawjson.Text(value[:rawjson.StringEnd(value, 0)])
-		return []byte(rawjson.Quote(text)), true
+		return []byte(rawjson.Quote(string(rawjson.Unquote(value[:rawjson.StringEnd(value, 0)])))), true
 	case '{', '[':
 	}
 	type part struct{ name, text []byte }
@@ -141,8 +140,8 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 	rawjson.Walk(value, open, func(start, at, end int) bool {
 		var p part
 		if p.text, ok = canonical(value[at:end], depth+1); ok && open == '{' {
-			p.name, _ = canonical(value[start:at], depth)
-			p.text = slices.Concat(p.name, []byte{':'}, p.text)
+			p.name = rawjson.Unquote(value[start:rawjson.StringEnd(value, start)])
+			p.text = slices.Concat([]byte(rawjson.Quote(string(p.name))), []byte{':'}, p.text)
 		}
 		parts = append(parts, p)
 		return ok

@@ -89,7 +89,7 @@ func (w *render) str(name, value string) {
 	w.b = rawjson.AppendString(w.b, value)
 }
 
-// list writes texts.
+// texts writes a list of texts.
 func (w *render) texts(name string, texts []string) {
 	w.key(name)
 	w.b = append(w.b, '[')
