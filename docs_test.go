@@ -14,10 +14,10 @@ import (
 )
 
 // What docs/protocol.md has: rows of requirements, sections, and rows of the
-// tables of sections; and docs/cluster.md and docs/identity.md: rows of requirements,
-// each with what shows that it holds.
+// tables of sections; and docs/cluster.md, docs/identity.md and docs/requirements.md: rows of
+// requirements, each with what shows that it holds.
 var (
-	clusterRow     = regexp.MustCompile(`(?m)^\| ([SI]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
+	clusterRow     = regexp.MustCompile(`(?m)^\| ([SIO]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
 	testName       = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+)`")
 	testFunction   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	requirementRow = regexp.MustCompile(`(?m)^\| (R-\d{3}) \| (?:must|should) \| [^|]+ \| [^|]+ \|$`)
@@ -28,7 +28,7 @@ var (
 // What files cite. Each of them is tried only where its first letters are: the
 // test reads every file, and an expression is slow on text without a match.
 var (
-	requirement = regexp.MustCompile(`\b([RSI])-(\d+)(?:[\s/]+to[\s/]+[RSI]-(\d+))?\b`)
+	requirement = regexp.MustCompile(`\b([RSIO])-(\d+)(?:[\s/]+to[\s/]+[RSIO]-(\d+))?\b`)
 	numbered    = regexp.MustCompile(`^[A-F]\d{1,2}(?:\.\d{1,2})*\b`)
 	ofDocument  = regexp.MustCompile(`\bprotocol\.md((?:[\s/,;]+[A-QS-Z](?:\d[\d.]*)?\b)*)`) // R begins a requirement
 	gone        = regexp.MustCompile(`\bfield-notes\b|\bthe design\b|\b(?:design|style|house)\.md\b|\bT-[A-Z]{2,}(?:-\d+)?\b`)
@@ -39,6 +39,7 @@ const (
 	ofProtocol = "docs/protocol.md"
 	ofCluster  = "docs/cluster.md"
 	ofIdentity = "docs/identity.md"
+	ofOperator = "docs/requirements.md"
 )
 
 // pageOf returns the page that has what is cited.
@@ -48,6 +49,8 @@ func pageOf(id string) string {
 		return ofCluster
 	case strings.HasPrefix(id, "I-"):
 		return ofIdentity
+	case strings.HasPrefix(id, "O-"):
+		return ofOperator
 	}
 	return ofProtocol
 }
@@ -102,7 +105,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 			fault(at, pageOf(id)+" has no "+id+": correct the citation, or add the row")
 		}
 	}
-	for _, m := range matches(requirement, text, "R-", "S-", "I-") {
+	for _, m := range matches(requirement, text, "R-", "S-", "I-", "O-") {
 		letter := text[m[2]:m[3]]
 		cite(m[0], letter+"-"+text[m[4]:m[5]])
 		if m[6] < 0 {
@@ -158,7 +161,11 @@ func TestCitations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	several = append(several, identity...)
+	operator, err := os.ReadFile(ofOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	several = append(append(several, identity...), operator...)
 	known, faults := entries(string(page), string(several))
 	cited, tests := map[string]bool{}, map[string]bool{}
 	files := 0
@@ -231,6 +238,7 @@ func TestCitationsWrong(t *testing.T) {
 		{"requirement with a digit too few", "// R-01\n", []string{"f:1: docs/protocol.md has no R-01" + no}},
 		{"of several instances", "// (S-010, S-011)\n", nil},
 		{"of identity, without a row", "// (I-010)\n", []string{"f:1: docs/identity.md has no I-010" + no}},
+		{"of operators, without a row", "// (O-010)\n", []string{"f:1: docs/requirements.md has no O-010" + no}},
 		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/cluster.md has no S-012" + no}},
 		{"range", "// R-001 to R-002\n", nil},
 		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/cluster.md has no S-012" + no}},

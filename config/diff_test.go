@@ -33,7 +33,7 @@ func two() *Config {
 	return &c
 }
 
-// Each key has a case, which says what its change is called and when it counts.
+// Each key has a case, which says what its change is called and when it counts (O-058).
 func TestDiff(t *testing.T) {
 	for _, tc := range []struct {
 		key    string // of the file, or of a server behind a dot

@@ -17,7 +17,7 @@ var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
 // The console in a real browser: each page and action, both eras on both sides, what
 // servers ask, forms of every shape, light and dark, a narrow window, the keyboard
 // alone, and what axe finds. console/browser.mjs has the steps. Unless the whole matrix is
-// asked for, servers are called by clients of the other era only.
+// asked for, servers are called by clients of the other era only (O-006, O-007, O-022, O-023, O-025).
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	browser := need(t, "chromium")

@@ -132,7 +132,7 @@ func (l *listing) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return jsonrpc.NewResult(nil, []byte(`{"resultType":"complete",`+result+`,"ttlMs":0,"cacheScope":"private"}`)), nil
 }
 
-// Arguments are compared with the schema of a tool, for who may look, and the tool is not called.
+// Arguments are compared with the schema of a tool, for who may look, and the tool is not called (O-021).
 func TestAdminArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config.Default()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -291,7 +292,7 @@ func TestSignInGuessing(t *testing.T) {
 }
 
 // Whoever has signed in on the page has a cookie that stands for the key, below /ui and
-// for as long as the key counts.
+// for as long as the key counts (O-011).
 func TestSignIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one", "two")
@@ -562,4 +563,41 @@ func TestAdminPage(t *testing.T) {
 			t.Errorf("calling where the console is off: %d", w.Code)
 		}
 	})
+}
+
+// Every action is a line of the access log, with who asked for it and what became of it; also
+// of a caller that may not (O-013).
+func TestAdminNoted(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "access.log")
+	r := newRig(t, func(c *config.Config) {
+		operators(c)
+		c.AccessLog.To = to
+	}, "one")
+	r.file("x")
+	var want []string
+	for _, route := range r.s.actions.Routes() {
+		if route.Method != "POST" {
+			continue
+		}
+		path := strings.NewReplacer("{name}", "one", "{id}", "1").Replace(route.Path)
+		r.ask("POST", "/ui/api/v1/"+path, "no JSON", "X-API-Key", opsKey)
+		want = append(want, fmt.Sprintf(`"msg":"console","principal":"ops","action":%q,"outcome":"error"`, path))
+		if route.Right == admin.Act {
+			r.ask("POST", "/ui/api/v1/"+path, "{}", "X-API-Key", devKey)
+			want = append(want, fmt.Sprintf(`"msg":"console","principal":"dev","action":%q,"outcome":"denied"`, path))
+		}
+	}
+	r.s.Close(t.Context())
+	text, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range want {
+		if strings.Count(string(text), line) != 1 {
+			t.Errorf("not once in the log: %s", line)
+		}
+	}
+	if len(want) < 20 {
+		t.Errorf("%d actions were tried", len(want))
+	}
 }

@@ -41,7 +41,7 @@ func has(all []string, parts ...string) bool {
 }
 
 // A page that looks is told what happens of what its caller may see, until that one may
-// not look any more.
+// not look any more (O-040).
 func TestAdminEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one", "two")

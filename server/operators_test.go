@@ -19,6 +19,7 @@ import (
 
 // With an address of its own for operators, the page and its API are there and not where
 // clients are served; all else is at both (O-010).
+// O-010.
 func TestConsoleListen(t *testing.T) {
 	const (
 		page, api, act, try = "/tools/ui/", "/tools/ui/api/v1/status", "/tools/ui/api/v1/drain", "/tools/ui/mcp/one"

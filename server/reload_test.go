@@ -154,7 +154,7 @@ func TestApplyAccessFault(t *testing.T) {
 }
 
 // What operators do is a line in the former access log or in the new one, also what
-// cannot be read.
+// cannot be read (O-013).
 func TestApplyAccessLogActions(t *testing.T) {
 	folder := t.TempDir()
 	path := func(n int) string { return filepath.Join(folder, fmt.Sprint(n)) }
@@ -485,7 +485,7 @@ func TestApplyAccessLog(t *testing.T) {
 	}
 }
 
-// Who may have the configuration read again.
+// Who may have the configuration read again (O-012).
 func TestReloadRights(t *testing.T) {
 	const local, far = "127.0.0.1:5000", "192.0.2.1:5000"
 	build := func(t *testing.T, change func(*config.Config)) *rig {

@@ -53,7 +53,7 @@ done`
 // A client with a stream, a subscription, a call under way and a process of its own on
 // one server notices nothing while another server is added, changed and removed, and
 // while the same configuration comes again; over each transport, in each era, with calls
-// to a third server all the time.
+// to a third server all the time (O-054).
 func TestUntouched(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -182,7 +182,7 @@ func TestUntouched(t *testing.T) {
 }
 
 // What is live counts for clients that are connected: their processes stay, and the next
-// call has the new limits.
+// call has the new limits (O-053).
 func TestApplyLive(t *testing.T) {
 	release := filepath.Join(t.TempDir(), "release")
 	s := newSite(t, keeps("a", release), tells("c", "c"))

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// At its start, the bridge says where the console is, if there is one.
+// At its start, the bridge says where the console is, if there is one (O-014).
 func TestAnnounceConsole(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -12,7 +12,7 @@ import (
 )
 
 // top and sessions show what is under way, to who may see it: by a URL and by the file, with
-// a key and without.
+// a key and without (O-041).
 func TestTop(t *testing.T) {
 	t.Setenv("OPS_KEY", "a-key-of-the-operators")
 	t.Setenv("DEV_KEY", "a-key-of-a-developer")

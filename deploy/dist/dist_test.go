@@ -149,7 +149,7 @@ func leaks(files map[string]file, paths ...string) (all []string) {
 // Two releases that are made in folders of different names are the same, byte for
 // byte. The compiler's results of the first may serve the second: so it is looked
 // for the names of the folders, too. With BRIDGE_TEST_DIST=all everything is compiled
-// twice. It takes 40 seconds of a processor.
+// twice. It takes 40 seconds of a processor (O-066, O-067).
 func TestSameBytes(t *testing.T) {
 	all := os.Getenv("BRIDGE_TEST_DIST") == "all"
 	if !all && !scaletest.Whole {
@@ -371,7 +371,7 @@ type publishing struct {
 	} `yaml:"release"`
 }
 
-// GoReleaser publishes every file that is made, and makes none itself.
+// GoReleaser publishes every file that is made, and makes none itself (O-065).
 func TestPublishing(t *testing.T) {
 	text, err := os.ReadFile(root + "/.goreleaser.yaml")
 	if err != nil {

@@ -54,7 +54,7 @@ func faults(t *testing.T, text string) string {
 	return string(out)
 }
 
-// systemd understands every line of the unit.
+// systemd understands every line of the unit (O-070).
 func TestVerify(t *testing.T) {
 	need(t, "systemd-analyze")
 	whole := text(t)

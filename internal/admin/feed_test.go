@@ -2,7 +2,7 @@ package admin
 
 import "testing"
 
-// A feed holds so many events and bytes, and counts what it drops.
+// A feed holds so many events and bytes, and counts what it drops (O-033).
 func TestFeed(t *testing.T) {
 	f := NewFeed()
 	for range maxEvents + 7 {

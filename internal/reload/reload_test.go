@@ -136,7 +136,7 @@ func file(timeout, more string) string {
 	return "servers:\n  one:\n    stdio: { command: sh }\n    timeout: " + timeout + "\n" + more
 }
 
-// A change is taken when two looks agree, and the same text changes nothing.
+// A change is taken when two looks agree, and the same text changes nothing (O-050).
 func TestFollow(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	before := m.Status()
@@ -205,7 +205,7 @@ func TestFollowLink(t *testing.T) {
 }
 
 // A fault changes nothing. It is logged with its line, once, and is over when the file
-// is good again, also one that it is made of.
+// is good again, also one that it is made of (O-051).
 func TestFault(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.follow(func() {
@@ -263,7 +263,7 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// Check changes nothing. What waits for a restart is said as long as it waits.
+// Check changes nothing. What waits for a restart is said as long as it waits (O-055, O-057).
 func TestPending(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.write("bridge.yaml", file("11s", "heartbeat: 5s\n"))
@@ -285,7 +285,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// Many edits in quick succession, from all sides, end with the last.
+// Many edits in quick succession, from all sides, end with the last (O-052).
 func TestManyEdits(t *testing.T) {
 	m := newRoom(t, file("10s", ""))
 	m.follow(func() {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What the service manager is told, and in which order.
+// What the service manager is told, and in which order (O-056).
 func TestNotifier(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("systemd is for Linux only")

@@ -458,7 +458,7 @@ func release(t *testing.T, file, more string) []object {
 
 var files = []string{"minimal-values.yaml", "full-values.yaml", "open-values.yaml", "existing-values.yaml", "oauth-values.yaml", "workers-values.yaml"}
 
-// Each file of values makes objects that Kubernetes knows, and that fit each other.
+// Each file of values makes objects that Kubernetes knows, and that fit each other (O-076).
 func TestObjects(t *testing.T) {
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
@@ -520,7 +520,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What does not fit together is refused, and the message says what to do.
+// What does not fit together is refused, and the message says what to do (O-075).
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct{ file, more, want string }{
 		{"", "insecure: true", "config.servers is empty"},
@@ -647,7 +647,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// Charts that are broken are seen: a template is changed, and what finds it says so.
+// Charts that are broken are seen: a template is changed, and what finds it says so (O-091).
 func TestBroken(t *testing.T) {
 	for _, tc := range []struct{ template, from, to, want string }{
 		{"service.yaml", `{{- include "mcp-bridge.selector" . | nindent 4 }}`, "{ app: other }", "does not select the pods"},

@@ -25,7 +25,7 @@ func n8n(t *testing.T, more string) []object {
 }
 
 // The example makes objects that fit each other, and lets in ARK's controller and nobody
-// else.
+// else (O-079).
 func TestExample(t *testing.T) {
 	for _, method := range []string{"shared-volume", "api", "hooks"} {
 		made := n8n(t, "mcp: { discovery: { method: "+method+" } }")

@@ -312,7 +312,7 @@ const (
 )
 
 // The pod of the chart works: keys come from the Secret and change with it, the probes
-// are answered as they are written, and no call fails when the pod is stopped.
+// are answered as they are written, and no call fails when the pod is stopped (O-077).
 func TestPod(t *testing.T) {
 	port := freePort(t)
 	with := func(servers string) []object {

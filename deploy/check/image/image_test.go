@@ -128,7 +128,7 @@ func faults(text []byte) (found []string) {
 	return found
 }
 
-// The Dockerfile says what it should, and each of its mistakes would be seen.
+// The Dockerfile says what it should, and each of its mistakes would be seen (O-060, O-062).
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile(folder + "/Dockerfile")
 	if err != nil {

@@ -52,7 +52,7 @@ func body(t *testing.T, r *http.Response) string {
 var references = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
 
 // What the shell names is there, by relative addresses, and is kept by browsers until
-// its hash is another.
+// its hash is another (O-002).
 func TestAssets(t *testing.T) {
 	h := Handler()
 	shell := ask(t, h, "GET", "/")
@@ -93,7 +93,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// The headers stand on every answer, also on those that say no.
+// The headers stand on every answer, also on those that say no (O-003).
 func TestHeaders(t *testing.T) {
 	h := Handler()
 	program := references.FindAllStringSubmatch(body(t, ask(t, h, "GET", "/")), -1)[2][1]
@@ -141,7 +141,7 @@ func TestWireSize(t *testing.T) {
 }
 
 // What servers say never becomes markup or a program; and the page asks nobody but
-// the bridge.
+// the bridge (O-004).
 func TestNoMarkup(t *testing.T) {
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|dangerouslySet|\beval\b|new Function|\bimport\(|<iframe|<style|javascript:`)
 	allowed := regexp.MustCompile(`@\w+ .*import\('\./[\w-]+\.js'\)`) // of types, in comments
@@ -226,7 +226,7 @@ func node(t *testing.T) string {
 	return path
 }
 
-// The modules' own tests, by Node.
+// The modules' own tests, by Node (O-001, O-020).
 func TestModules(t *testing.T) {
 	tests, err := filepath.Glob("testdata/*.test.mjs")
 	if err != nil || len(tests) < 4 {
@@ -256,7 +256,7 @@ func TestProgram(t *testing.T) {
 }
 
 // What internal/visible hides, the page hides too. It also shows what is invisible but
-// acts on nothing: on a page, people read what servers tell models.
+// acts on nothing: on a page, people read what servers tell models (O-005).
 func TestHidden(t *testing.T) {
 	script := `import { visible } from './assets/text.js';
 		const found = [];

@@ -7,7 +7,7 @@ import (
 )
 
 // What an operator has decided counts for a while, however the server fares; then the
-// circuit decides again.
+// circuit decides again (O-042).
 func TestForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCircuit(Options{Failures: 2})

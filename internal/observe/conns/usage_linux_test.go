@@ -9,7 +9,7 @@ import (
 )
 
 // A child that leads a group is told with its memory and its processor time, and so is what
-// it starts.
+// it starts (O-034).
 func TestUsage(t *testing.T) {
 	before := Usage()[syscall.Getpgrp()]
 	if before.RSS < 1<<20 {

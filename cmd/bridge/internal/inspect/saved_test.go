@@ -107,7 +107,7 @@ func TestSavedServers(t *testing.T) {
 	}
 }
 
-// What the console exports is read: its test writes this very file.
+// What the console exports is read: its test writes this very file (O-024).
 func TestSavedByConsole(t *testing.T) {
 	f := answering(t, always(`"result":{"content":[{"type":"text","text":"hello"}],"structuredContent":{"n":1}}`))
 	code, stdout, stderr := newRig(t, f.dial).run("call", "--saved", filepath.Join("..", "..", "..", "..", "internal", "admin", "console", "testdata", "calls.json"))

@@ -15,7 +15,7 @@ const asInit = "ORPHANS_TEST_INIT"
 
 // TestOrphans puts processes into a namespace in which we are process 1, as in a
 // container: a grandchild in a session of its own ends after its parent. It stays a
-// zombie unless it is reaped. A child of our own is still ours to wait for.
+// zombie unless it is reaped. A child of our own is still ours to wait for (O-061).
 func TestOrphans(t *testing.T) {
 	switch os.Getenv(asInit) {
 	case "reap":

@@ -73,7 +73,7 @@ func (o *heard) Ended(r *Row)          { o.add("ended %s %s", r.Name, r.Outcome)
 func everything(*Row) bool { return true }
 func none() (int, uint64)  { return 0, 0 }
 
-// While somebody looks, calls are shown from their beginning to their end.
+// While somebody looks, calls are shown from their beginning to their end (O-031).
 func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
@@ -405,7 +405,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// BenchmarkCall is what a call costs beside one without the wrapper.
+// BenchmarkCall is what a call costs beside one without the wrapper (O-030).
 func BenchmarkCall(b *testing.B) {
 	ok := func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
 		return jsonrpc.NewResult(nil, []byte(`{}`)), nil

@@ -126,7 +126,7 @@ func TestExchange(t *testing.T) {
 }
 
 // What messages carry goes to who wants it only, without secrets and cut; names and ids are
-// cut too.
+// cut too (O-032).
 func TestPayload(t *testing.T) {
 	all := Traffic{Mask: func(raw []byte, most int) ([]byte, bool) {
 		text := strings.ReplaceAll(string(raw), "secret", "***")
