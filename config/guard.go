@@ -49,7 +49,7 @@ type Access struct {
 	Servers []string `yaml:"servers"`
 	// Tools chooses among their tools. Default: all.
 	Tools Choice `yaml:"tools"`
-	// Operator shows how all servers and the bridge as a whole fare, in /readyz and
+	// Operator shows the state of all servers and of the bridge as a whole, in /readyz and
 	// /metrics, also where Servers leaves some out. Default false.
 	Operator bool `yaml:"operator"`
 }
@@ -173,7 +173,7 @@ func (c *Config) serves(pattern string) bool {
 		slices.ContainsFunc(c.Servers, func(s Server) bool { return glob.Match(pattern, s.Name) })
 }
 
-// SeesAll reports whether that principal may see how all servers fare: it is an
+// SeesAll reports whether that principal may see the state of all servers: it is an
 // operator, or may use all of them.
 func (c *Config) SeesAll(principal string) bool {
 	for _, a := range c.Access {

@@ -42,6 +42,8 @@ var habits = []struct{ pattern, better, sample string }{
 	{`\bput in words\b`, `"turned into text"`, "Contents are put in words."},
 	{`(?i)\bserver's questions?\b|\bquestions? of (a|the) server\b`, `"server request"`, "The server's questions are put on the terminal."},
 	{`(^|[.:] )What (is|was|has|comes|may)\b[^?.|]*\.`, "name the thing: a subject and a verb", "What is hidden cannot be called."},
+	{`(^|[.:;] )So (is|does|are|do) `, "a sentence with the subject first", "So does a tool that is hidden."},
+	{`\bfares?\b`, `"state"`, "It shows how its servers fare."},
 	{`\bnew start\b`, `"restart"`, "After a new start of the server."},
 }
 

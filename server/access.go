@@ -120,7 +120,7 @@ func (s *Server) granted(w http.ResponseWriter, r *http.Request, base, name stri
 	return true
 }
 
-// operator lets those in who may look at how the bridge fares: everybody, if the
+// operator lets those in who may look at the state of the bridge: everybody, if the
 // configuration says so. Otherwise it is as admit.
 func (s *Server) operator(w http.ResponseWriter, r *http.Request, base string) (known *http.Request, ok bool) {
 	if s.c().PublicStatus {
@@ -129,7 +129,7 @@ func (s *Server) operator(w http.ResponseWriter, r *http.Request, base string) (
 	return s.admit(w, r, r.URL.Path, place{base, ""})
 }
 
-// sight is of which servers somebody may see how they fare.
+// sight is of which servers somebody may see the state.
 type sight struct {
 	all bool // and the bridge as a whole
 	of  func(server string) bool
@@ -143,7 +143,7 @@ func (s *Server) sight(principal string) sight {
 	return sight{false, func(server string) bool { return server != "" && s.b.Allowed(server, principal) == nil }}
 }
 
-// insider reports whether the details of how the bridge fares may be shown in
+// insider reports whether the details of the state of the bridge may be shown in
 // answer to a request that is answered in any case, and which.
 func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
 	if s.keys == nil || s.c().PublicStatus {

@@ -28,7 +28,7 @@ type process struct {
 	MaxConnections int64  `json:"max_connections"`
 }
 
-// showStatus says how the bridge fares; where it is asked for, with what its children use.
+// showStatus says the state of the bridge; where it is asked for, with what its children use.
 func (s *Server) showStatus(c *admin.Call) (any, error) {
 	out := s.overview(&c.Caller)
 	if c.Look && c.Query.Get("memory") == "true" {
@@ -43,7 +43,7 @@ func (s *Server) showStatus(c *admin.Call) (any, error) {
 	return out, nil
 }
 
-// overview returns what the caller may see of how the bridge fares.
+// overview returns what the caller may see of the state of the bridge.
 func (s *Server) overview(c *admin.Caller) *overview {
 	out := &overview{readiness: s.readiness()}
 	if sees := s.sees(c); !sees.all {
@@ -56,7 +56,7 @@ func (s *Server) overview(c *admin.Caller) *overview {
 	return out
 }
 
-// changes is what has changed of how the bridge fares.
+// changes is what has changed of the state of the bridge.
 type changes struct {
 	*overview
 	Removed []string `json:"removed,omitempty"` // servers
@@ -104,7 +104,7 @@ func (s *Server) showMetrics(c *admin.Call) (any, error) {
 	return map[string]any{"metrics": all}, err
 }
 
-// sees returns how much the caller may see of how servers fare.
+// sees returns how much the caller may see of the state of servers.
 func (s *Server) sees(c *admin.Caller) sight {
 	if c.Look {
 		return sight{true, func(string) bool { return true }}
@@ -145,7 +145,7 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 	return out, nil
 }
 
-// stateOf returns how the server of that name fares.
+// stateOf returns the state of the server of that name.
 func (s *Server) stateOf(name string) (*state, error) {
 	all := s.b.Status()
 	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })

@@ -372,7 +372,7 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, t
 	data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
 }
 
-// issuerState is how the keys of an issuer fare, for /readyz.
+// issuerState is the state of the keys of an issuer, for /readyz.
 type issuerState struct {
 	Issuer string `json:"issuer"`
 	// State is ok, old (the keys cannot be fetched again) or unreachable (there are none,

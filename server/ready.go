@@ -29,7 +29,7 @@ type readiness struct {
 	Cluster *clustered `json:"cluster,omitempty"`
 	// Config is which configuration counts; not there where it is not read again, and as Whole.
 	Config *reload.Status `json:"config,omitempty"`
-	// Issuers is how the keys of those fare whose tokens count; as Whole.
+	// Issuers is the state of the keys of those whose tokens count; as Whole.
 	Issuers []issuerState `json:"issuers,omitempty"`
 	Servers []state       `json:"servers"`
 }
@@ -47,7 +47,7 @@ type whole struct {
 	Bytes         int64 `json:"bytes_in_flight"`
 }
 
-// state is how a server fares.
+// state is the state of a server.
 //
 // It has many fields: each is a member of the JSON that is shown.
 type state struct {
@@ -110,7 +110,7 @@ type kept struct {
 // transportStdio is what reached.transport says of a child process.
 const transportStdio = "stdio"
 
-// readiness says how the bridge and each server fare.
+// readiness says in what state the bridge and each server are.
 func (s *Server) readiness() *readiness {
 	t := s.b.Totals()
 	out := &readiness{Whole: &whole{
@@ -142,7 +142,7 @@ func (s *Server) queues(r *readiness) {
 	}
 }
 
-// unready says why the bridge is not ready while its servers fare like that;
+// unready says why the bridge is not ready while its servers are in such states;
 // nothing when it is.
 func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 	var useless []string
@@ -166,7 +166,7 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 	return "", false
 }
 
-// state says how a server fares.
+// state says the state of a server.
 func (s *Server) state(st *gateway.Status) state {
 	row := state{
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.transport(st.Name),

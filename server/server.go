@@ -228,7 +228,7 @@ func (s *Server) note(take func(*accesslog.Log) bool) {
 	}
 }
 
-// measure has the metrics show how the bridge fares.
+// measure has the metrics show the state of the bridge.
 func (s *Server) measure() {
 	b := metrics.Bridge{
 		Totals: s.b.Totals, Status: s.b.Status,
@@ -293,10 +293,10 @@ func Version() string {
 // have been.
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
 
-// Status is how a server fares.
+// Status is the state of a server.
 type Status = gateway.Status
 
-// Status returns how each server fares, in the order of the configuration.
+// Status returns the state of each server, in the order of the configuration.
 func (s *Server) Status() []Status { return s.b.Status() }
 
 // ServeStdio serves one client on in and out, which a program passes os.Stdin and

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/systemd"
 )
 
-// manager tells the service manager how the bridge fares, if there is one.
+// manager tells the service manager the state of the bridge, if there is one.
 type manager struct {
 	*systemd.Notifier
 	log *slog.Logger

@@ -173,7 +173,7 @@ func (a *asked) health(ctx context.Context) error {
 	return nil
 }
 
-// show prints how the bridge fares.
+// show prints the state of the bridge.
 func (a *asked) show(ctx context.Context, stdout io.Writer) error {
 	status, kind, body, err := a.get(ctx, "/readyz?format=text")
 	if err != nil {

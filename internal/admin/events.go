@@ -20,8 +20,8 @@ import (
 
 // How often a stream of events has what.
 const (
-	stateEvery    = 500 * time.Millisecond // how servers fare, if that has changed
-	processEvery  = 5 * time.Second        // how the process fares, in any case
+	stateEvery    = 500 * time.Millisecond // the state of servers, if that has changed
+	processEvery  = 5 * time.Second        // the state of the process, in any case
 	sessionsEvery = 2 * time.Second        // likewise: sessions, and whether the caller may look still
 )
 
@@ -39,7 +39,7 @@ var topics = []string{"servers", "calls", "sessions", "traffic", "log"}
 // Events are the streams of what happens.
 type Events struct {
 	*Operator
-	// Overview returns how the bridge fares, as far as a caller may see that.
+	// Overview returns the state of the bridge, as far as a caller may see that.
 	Overview func(c *Caller) Overview
 	// Heartbeat returns after how long a stream that is silent gets a sign of life.
 	Heartbeat func() time.Duration
@@ -57,10 +57,10 @@ type Events struct {
 	closed bool
 }
 
-// Overview is how the bridge fares at a moment.
+// Overview is the state of the bridge at a moment.
 type Overview interface {
-	// Since returns what has changed since then; nil for nothing. whole has it say how the
-	// process fares in any case.
+	// Since returns what has changed since then; nil for nothing. whole has it say the
+	// state of the process in any case.
 	Since(was Overview, whole bool) any
 }
 
@@ -417,7 +417,7 @@ func (s *stream) bye(reason string) error {
 	return s.out.Flush()
 }
 
-// servers writes what has changed of how servers fare.
+// servers writes what has changed of the state of servers.
 func (s *stream) servers(now time.Time) error {
 	all := s.e.Overview(s.c)
 	change := all.Since(s.was, now.Sub(s.process) >= processEvery)

@@ -22,7 +22,7 @@ type Operator struct {
 	Bridge *gateway.Gateway
 	Calls  *calls.Calls
 	Logs   *logs.Log
-	// State returns how the server of that name fares.
+	// State returns the state of the server of that name.
 	State func(server string) (any, error)
 }
 

@@ -106,7 +106,7 @@ func (d *Door) Identify(ctx context.Context, issuer, raw, client, nonce string) 
 	return d.tokens.Identify(ctx, issuer, raw, client, nonce)
 }
 
-// Issuers returns how the issuers fare, by their names.
+// Issuers returns the state of the issuers, by their names.
 func (d *Door) Issuers() []token.State {
 	if d.tokens == nil {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/observe/conns"
 )
 
-// Status says how a server fares.
+// Status says the state of a server.
 type Status = status.Server
 
-// Status returns how each server fares, in the order of Options.
+// Status returns the state of each server, in the order of Options.
 func (b *Gateway) Status() []Status {
 	sessions := map[context.Context]int{} // of a name, whatever settings they began with
 	b.mu.Lock()

@@ -53,7 +53,7 @@ type Settings struct {
 // Set has other settings count from now on.
 func (o *Options) Set(s Settings) { o.Settings.Store(&s) }
 
-// Health is told how a server fares.
+// Health is told the state of a server.
 type Health interface {
 	// Fared is told how each call went. headers says that the client has sent headers
 	// that are forwarded, and with them perhaps who it is.
@@ -112,7 +112,7 @@ type Observer interface {
 	Ended()
 }
 
-// Gate is asked whether connections may be opened, and knows how they fare.
+// Gate is asked whether connections may be opened, and knows their state.
 type Gate interface {
 	// Pass returns the error that no connection must be opened, if that is so. It may
 	// wait until that is known.

@@ -14,7 +14,7 @@ import (
 type Bridge struct {
 	Totals func() gateway.Totals
 	Status func() []gateway.Status
-	// Ready reports whether servers that fare so make the bridge ready.
+	// Ready reports whether servers in such states make the bridge ready.
 	Ready func([]gateway.Status) bool
 	// Stdio reports whether connections to a server are child processes.
 	Stdio func(server string) bool
@@ -41,7 +41,7 @@ func (m *Metrics) Ask(b Bridge) {
 	}
 }
 
-// Config has the metrics show how the reading of the configuration fares.
+// Config has the metrics show the state of the reading of the configuration.
 func (m *Metrics) Config(counts func() reload.Counts) {
 	total := func(outcome string, of func(reload.Counts) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -80,7 +80,7 @@ type wholeGauge struct {
 	value func(*overview) float64
 }
 
-// overview is how the bridge as a whole fares.
+// overview is the state of the bridge as a whole.
 type overview struct {
 	gateway.Totals
 	ready bool

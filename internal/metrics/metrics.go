@@ -1,4 +1,4 @@
-// Package metrics counts what clients do, and how servers fare, for Prometheus.
+// Package metrics counts what clients do, and shows the state of servers, for Prometheus.
 package metrics
 
 import (

@@ -1,4 +1,4 @@
-// Package systemd tells the service manager how the service fares, as sd_notify(3)
+// Package systemd tells the service manager the state of the service, as sd_notify(3)
 // describes it. Where nobody wants to know, which is so unless NOTIFY_SOCKET is set, it
 // does nothing.
 package systemd

@@ -236,13 +236,13 @@ func (e *Endpoint) say(err error) {
 	}
 }
 
-// State is how an endpoint fares.
+// State is the state of an endpoint.
 type State struct {
 	Fault         string // why the last question had no answer; for operators
 	Asked, Failed uint64 // questions
 }
 
-// State returns how the endpoint fares.
+// State returns the state of the endpoint.
 func (e *Endpoint) State() State {
 	e.mu.Lock()
 	defer e.mu.Unlock()

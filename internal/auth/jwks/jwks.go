@@ -309,7 +309,7 @@ func (k *keys) find(id string, named bool, alg string) (found []*Key, some bool)
 	return found, some || len(found) > 0
 }
 
-// State is how the keys of an issuer fare.
+// State is the state of the keys of an issuer.
 type State struct {
 	Issuer  string
 	Have    bool      // there are keys
@@ -320,7 +320,7 @@ type State struct {
 	Failed  uint64    // how often that failed
 }
 
-// State returns how the keys fare.
+// State returns the state of the keys.
 func (s *Set) State() State {
 	st := State{Issuer: s.o.Issuer, Fetched: s.fetched.Load(), Failed: s.failed.Load()}
 	if now := s.now.Load(); now != nil {

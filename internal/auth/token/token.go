@@ -233,14 +233,14 @@ func (v *Verifier) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// State is how an issuer fares.
+// State is the state of an issuer.
 type State struct {
 	jwks.State
 	Keys  bool              // keys of it are used
 	Asked *introspect.State // nil when it is not asked about tokens
 }
 
-// States returns how the issuers fare, in no order.
+// States returns the state of the issuers, in no order.
 func (v *Verifier) States() []State {
 	var all []State
 	for _, i := range v.issuers {

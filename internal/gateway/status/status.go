@@ -1,4 +1,4 @@
-// Package status says in plain data how servers fare, for those who show it.
+// Package status says in plain data the state of servers, for those who show it.
 package status
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/observe/health"
 )
 
-// Server says how a server fares.
+// Server says the state of a server.
 //
 // It has many fields: each is something that is shown.
 type Server struct {
@@ -53,7 +53,7 @@ type Server struct {
 	Cache cache.Status
 }
 
-// Of returns how a server fares that has so many connections and calls. check says why it
+// Of returns the state of a server that has so many connections and calls. check says why it
 // cannot work as things are, as long as it was not started; it may be nil.
 func Of(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) Server {
 	st := Server{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}

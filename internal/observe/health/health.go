@@ -1,4 +1,4 @@
-// Package health notes how one server fares: whether it is available, since when
+// Package health notes the state of one server: whether it is available, since when
 // it is not, what its handshakes said, and what has happened to its connections.
 // Callers that wait for a server are told when it works again; until then it is
 // tried, with growing pauses.
@@ -39,7 +39,7 @@ type Options struct {
 	Left func() time.Duration
 }
 
-// Server is how a server fares. Its methods may be called concurrently.
+// Server is the state of a server. Its methods may be called concurrently.
 //
 // It has many fields: counts, and what is known of the server, which changes in
 // one piece.
@@ -255,7 +255,7 @@ func (s *Server) waiting() (*bridge.Caller, bool) {
 	return nil, false
 }
 
-// Status is how a server fares.
+// Status is the state of a server.
 type Status struct {
 	Failure  error     // the last one; nil when the server works
 	Since    time.Time // it is failing
@@ -273,7 +273,7 @@ type Status struct {
 	Awaited int // by how many
 }
 
-// Status returns how the server fares.
+// Status returns the state of the server.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
