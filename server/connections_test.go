@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/openfiles"
 )
 
 // As many connections are open at once as the configuration says, also without a
@@ -53,6 +54,22 @@ func TestMaxConnections(t *testing.T) {
 		if i == 1000 {
 			t.Fatal("no place has become free")
 		}
+	}
+}
+
+// Clients have half of the files that the process may open, whatever max_connections
+// says, and one address a quarter of that.
+func TestHalfOfTheFiles(t *testing.T) {
+	files := openfiles.Most()
+	if files == 0 {
+		t.Skip("no number bounds the files of a process here")
+	}
+	c := newConnections(1<<30, func() *guard { return &guard{} }, slog.New(slog.DiscardHandler))
+	if c.most != files/2 || c.each != files/2/4 {
+		t.Errorf("with %d files: %d connections, %d of one address; want %d and %d", files, c.most, c.each, files/2, files/2/4)
+	}
+	if c := newConnections(8, nil, nil); c.most != 8 || c.each != 2 {
+		t.Errorf("with %d files, max_connections 8: %d connections, %d of one address", files, c.most, c.each)
 	}
 }
 

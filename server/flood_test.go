@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
@@ -184,6 +185,97 @@ func TestBytesOfOneCaller(t *testing.T) {
 	alice.Return(n)
 	if status, answer, _ := l.post("/ev/mcp", initialize, header...); status != 200 {
 		t.Errorf("when there is room again: %d %s", status, answer)
+	}
+}
+
+// Whoever knows no secret gets little room and time for large bodies at a webhook:
+// two are read at once, for ten seconds at most however steadily they come, others wait
+// five seconds for a place, and small ones need none.
+func TestSignedBodies(t *testing.T) {
+	for name, test := range map[string]struct {
+		framing string
+		piece   string // a byte of the body
+		whole   func(body string) string
+	}{
+		"announced": {"Content-Length: 1000000\r\n", " ", func(body string) string {
+			return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+		}},
+		"chunked": {"Transfer-Encoding: chunked\r\n", "1\r\n \r\n", func(body string) string {
+			return fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := config.Default()
+				c.Servers = []config.Server{config.DefaultServer("ev", "")}
+				s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
+					return reached{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
+						hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
+				})
+				p := &pipes{make(chan net.Conn), make(chan struct{})}
+				ended := make(chan error, 1)
+				go func() { ended <- s.serve(p) }()
+
+				type reply struct {
+					status int
+					header http.Header
+					took   time.Duration
+				}
+				// send posts in the background, a piece more each second until its connection
+				// ends, and returns where the answer comes.
+				send := func(signed, rest, more string) <-chan reply {
+					client, server := net.Pipe()
+					p.conns <- server
+					began, answered := time.Now(), make(chan reply, 1)
+					go func() {
+						_, err := fmt.Fprintf(client, "POST /hooks/ev HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s: %s\r\n%s", signature, signed, rest)
+						for more != "" && err == nil {
+							time.Sleep(time.Second)
+							_, err = io.WriteString(client, more)
+						}
+					}()
+					go func() {
+						defer client.Close()
+						res, err := http.ReadResponse(bufio.NewReader(client), nil)
+						if err != nil {
+							t.Error(err)
+							answered <- reply{}
+							return
+						}
+						_, _ = io.Copy(io.Discard, res.Body)
+						answered <- reply{res.StatusCode, res.Header, time.Since(began)}
+					}()
+					synctest.Wait()
+					return answered
+				}
+				check := func(what string, got reply, status int, took time.Duration) {
+					t.Helper()
+					if got.status != status || got.took != took {
+						t.Errorf("%s: %d after %v, want %d after %v", what, got.status, got.took, status, took)
+					}
+				}
+				large, small := strings.Repeat(" ", smallBody+1), "[]"
+				slow := test.framing + "\r\n" + test.piece
+				silent := send("sha256=00", slow, "")
+				steady := send("sha256=00", slow, test.piece)
+				third := send(sign(hookSecret, large), test.whole(large), "")
+				check("a small body beside two large ones", <-send(sign(hookSecret, small), fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(small), small), ""), 200, 0)
+				refused := <-third
+				check("a third large body", refused, 503, 5*time.Second)
+				if refused.header.Get("Retry-After") == "" {
+					t.Error("the refusal does not say when to come again")
+				}
+				time.Sleep(time.Second) // of the bubble
+				next := send(sign(hookSecret, large), test.whole(large), "")
+				check("one of which nothing more comes", <-silent, 400, 10*time.Second)
+				check("one that comes steadily", <-steady, 400, 10*time.Second)
+				check("one that waits when a place becomes free", <-next, 200, 4*time.Second)
+				_ = s.http.Close()
+				<-ended
+				s.Close(context.Background())
+				time.Sleep(time.Second) // of the bubble: what the HTTP server closes lingers for half of it
+			})
+		})
 	}
 }
 

@@ -306,9 +306,15 @@ func (s *stream) close() {
 // is left of it.
 func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *Gateway)) {
 	t.Helper()
+	runLogged(t, slog.New(slog.DiscardHandler), o, f)
+}
+
+// runLogged is run with a log that is looked at.
+func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testing.T, b *Gateway)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o.Name = "fake"
-		b := New(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler)})
+		b := New(Options{Servers: []ServerOptions{o}, Log: log})
 		f(t, b)
 		b.Close(context.Background())
 		if n := b.lanes.Open(); n != 0 {

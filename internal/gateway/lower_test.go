@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -477,7 +479,8 @@ func TestParkedBound(t *testing.T) {
 				return m.Method == "tools/call"
 			}}
 		}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		var log bytes.Buffer
+		runLogged(t, slog.New(slog.NewTextHandler(&log, nil)), ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
 			c := visitor{principal: "p"}
 			first := park(t, b, c)
 			for range maxParked - 1 {
@@ -502,6 +505,15 @@ func TestParkedBound(t *testing.T) {
 				t.Errorf("%d calls are parked", n)
 			}
 		})
+		warnings := []string{`a call that waits for its client gives way to others" server=fake method=tools/call waited=1m`}
+		if told { // or the call got no connection
+			warnings = append(warnings, `a call was refused: the server asks its client something, and too many calls wait for their clients already" server=fake method=tools/call max=`+strconv.Itoa(maxParked))
+		}
+		for _, warning := range warnings {
+			if strings.Count(log.String(), warning) != 1 {
+				t.Errorf("the log has not once %s\n%s", warning, log.String())
+			}
+		}
 	}
 }
 
