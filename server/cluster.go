@@ -16,14 +16,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/offers"
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/home"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/replay"
 	"github.com/mcp-bridge/bridge/internal/session"
@@ -36,8 +36,7 @@ type instance struct {
 	id    string
 	c     *config.Cluster
 	log   *slog.Logger
-	redis redis.UniversalClient
-	kept  *store.Store
+	kept  *backing
 	node  *cluster.Node
 	peers *wire.Peers
 	homes *home.Homes
@@ -49,13 +48,43 @@ type instance struct {
 	hooks  *announcements
 }
 
+// backing is what an instance has in common with the others, and its way to them.
+type backing struct {
+	sessions session.Store
+	registry cluster.Registry
+	tasks    bridge.Owners
+	values   front.Store
+	streams  replay.Store
+	offers   offers.Queue
+	hooks    store.Hooks
+	close    func() error
+	// listen is where they reach it, and dial is how it reaches them: nil is TCP.
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	listen func(ctx context.Context, address string, lease time.Duration) (net.Listener, error)
+}
+
+// onRedis is what instances have in common in Redis. Nothing is connected to yet.
+func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
+	c := &s.c().Cluster
+	client, err := store.Connect(c.Redis, c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	kept := store.New(client, store.Options{Prefix: c.KeyPrefix, Owner: id, Secrets: c.Keys(), Life: life, Hooks: func() []string { return slices.Collect(maps.Keys(s.hooks())) }})
+	return &backing{
+		sessions: kept, registry: kept, tasks: kept.Tasks(), values: kept.Values(), streams: kept.Streams(),
+		offers: kept.Offers(s.log), hooks: kept.Hooks(), close: client.Close, listen: wire.Listen,
+	}, nil
+}
+
 // newInstance makes what the configuration says of the cluster. Nothing is connected to
 // before begin.
 func (s *Server) newInstance() (*instance, error) {
 	c := &s.c().Cluster
 	i := &instance{id: rand.Text(), c: c, log: s.log}
+	life := s.c().SessionIdle * 3 / 2
 	var err error
-	if i.redis, err = store.Connect(c.Redis, c.CAFile); err != nil {
+	if i.kept, err = s.backs(s, i.id, life); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	i.peers, err = wire.New(wire.Options{
@@ -68,17 +97,14 @@ func (s *Server) newInstance() (*instance, error) {
 		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
 		Messages: func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
 		Workers:  func() wire.Workers { return i.workers },
-		Homes:    func() wire.Homes { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between,
+		Homes:    func() wire.Homes { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between, Dial: i.kept.dial,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	life := s.c().SessionIdle * 3 / 2
-	kept := store.New(i.redis, store.Options{Prefix: c.KeyPrefix, Owner: i.id, Secrets: c.Keys(), Life: life, Hooks: func() []string { return slices.Collect(maps.Keys(s.hooks())) }})
-	i.kept = kept
-	i.hooks = newAnnouncements(kept.Hooks(), s.hooks, s.log)
+	i.hooks = newAnnouncements(i.kept.hooks, s.hooks, s.log)
 	i.node = cluster.New(cluster.Options{
-		Self: cluster.Member{ID: i.id, Version: Version(), Role: c.Role}, Store: kept, Registry: kept, Peers: i.peers,
+		Self: cluster.Member{ID: i.id, Version: Version(), Role: c.Role}, Store: i.kept.sessions, Registry: i.kept.registry, Peers: i.peers,
 		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, Most: s.c().MaxSessions, Log: s.log,
 		Lost: func(key string) {
 			if cluster.IsHome(key) {
@@ -98,11 +124,11 @@ func (s *Server) newInstance() (*instance, error) {
 		MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight), Gateway: shared{s},
 	})
 	i.workers = worker.New(worker.Options{
-		Node: i.node, ID: i.id, Peers: i.peers, Queue: kept.Offers(s.log), Runs: c.Role != cluster.RoleFront, Places: s.c().MaxChildren, Log: s.log,
+		Node: i.node, ID: i.id, Peers: i.peers, Queue: i.kept.offers, Runs: c.Role != cluster.RoleFront, Places: s.c().MaxChildren, Log: s.log,
 		Placed: s.placed, Local: s.local, MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight),
 	})
 	if c.Replay == config.ReplayOn {
-		i.copies = replay.NewCopies(kept.Streams(), s.log)
+		i.copies = replay.NewCopies(i.kept.streams, s.log)
 	}
 	return i, nil
 }
@@ -163,7 +189,7 @@ func (i *instance) tag() string {
 
 // begin joins the cluster.
 func (i *instance) begin(ctx context.Context) error {
-	l, err := wire.Listen(ctx, i.c.Listen, i.c.Lease)
+	l, err := i.kept.listen(ctx, i.c.Listen, i.c.Lease)
 	if err != nil {
 		return fmt.Errorf("cluster: listen on %s: %w (choose another address with cluster: listen:)", i.c.Listen, err)
 	}
@@ -245,7 +271,7 @@ func (i *instance) close(ctx context.Context) {
 	if i.copies != nil {
 		i.copies.Close()
 	}
-	_ = i.redis.Close() // what was to be written is
+	_ = i.kept.close() // what was to be written is
 }
 
 // clustered is what /readyz says of the cluster.

@@ -95,7 +95,7 @@ func (s *Server) newFront() (*front.Front, error) {
 		}
 		switch {
 		case s.instance != nil:
-			own.Store = s.instance.kept.Values()
+			own.Store = s.instance.kept.values
 			if len(own.Secrets) == 0 {
 				own.Secrets = c.Cluster.Keys()
 			}

@@ -54,6 +54,7 @@ type Server struct {
 	conf       atomic.Pointer[config.Config] // what counts now; it is not changed
 	log        *slog.Logger
 	reacher    reacher
+	backs      func(s *Server, id string, life time.Duration) (*backing, error)
 	now        atomic.Pointer[table]
 	changing   sync.Mutex // held while conf and now are exchanged
 	times      times
@@ -104,9 +105,14 @@ type Server struct {
 func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
 
 func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
+	return buildOn(c, log, reach, (*Server).onRedis)
+}
+
+// buildOn is build with what the instances of a cluster have in common.
+func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
-	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, began: time.Now(), leaving: map[string]int{}, times: times{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
+	s := &Server{log: log, logs: lines, calls: calls.New(), reacher: reach, backs: backs, began: time.Now(), leaving: map[string]int{}, times: times{}, serving: make(chan struct{}), grants: filter.NewGrants(c.Grants()), anyHook: newHook(rand.Text(), nil)}
 	s.conf.Store(c)
 	s.actions, s.page = s.newAPI(), console.Handler()
 	s.guard.Store(newGuard(c, log))
@@ -137,7 +143,7 @@ func build(c *config.Config, log *slog.Logger, reach reacher) *Server {
 		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	if s.instance != nil {
-		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.Tasks(), Secrets: c.Cluster.Keys()}
+		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}
 	}
 	s.now.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)

@@ -138,10 +138,15 @@ func minor(version string) string {
 // heard takes what a good beat has found.
 func (n *Node) heard(sent time.Time, seen Seen) {
 	n.mu.Lock()
-	first := n.good.Load() == nil
+	good := n.good.Load()
+	first := good == nil
 	now := time.Now()
+	// A beat that nobody waited for any more may have arrived when the others had counted this
+	// instance out: the key is there then, and sessions are not.
+	seen.Absent = seen.Absent || !first && !n.fresh(good)
 	if first || seen.Absent || seen.Run != n.run { // whoever missed beats, or writes of the store, finds out what it still has
 		n.grace = now.Add(n.o.Lease)
+		n.drops = true
 		for _, e := range n.held {
 			e.unsettled = true
 			if seen.Absent && !first && !e.Bound {
@@ -149,7 +154,7 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 			}
 		}
 		for key, e := range n.ended {
-			if now.Sub(e.at) > time.Minute {
+			if now.Sub(e.at) > endedFor {
 				delete(n.ended, key)
 			}
 		}

@@ -80,7 +80,8 @@ type Node struct {
 	noTakes time.Time
 	held    map[string]*entry
 	homes   int              // of these
-	ended   map[string]ended // within a minute: a store that has lost its last second may have them still
+	ended   map[string]ended // within endedFor: a store that has lost its last second may have them still
+	drops   bool             // those are to be ended again
 
 	told map[string]string // what was said of members; of the goroutine that beats
 }
@@ -106,14 +107,16 @@ type entry struct {
 
 type ended struct {
 	session.Held
-	at time.Time
+	at       time.Time
+	released bool // for whoever takes it
 }
 
 // probe is what asking an instance has told.
 type probe struct {
-	at    time.Time
-	done  chan struct{}
-	alive bool
+	at      time.Time
+	done    chan struct{} // closed when what follows is known
+	answers bool
+	state   State
 }
 
 // greeting is how an instance was found when it was last asked whether it can be reached.

@@ -328,6 +328,61 @@ func TestIsolated(t *testing.T) {
 	})
 }
 
+// A beat may come to the store late, when nobody waits for it any more and the others have counted the
+// instance out. By the next one its key is there, and its sessions are not: it finds that
+// out before it serves one again (S-010, S-012).
+func TestLateBeat(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.start("c")
+		time.Sleep(3 * lease)
+		w.put(a, "taken")
+		w.put(a, "kept")
+		w.set(w.cut, "a", true)
+		time.Sleep(lease + time.Second)
+		if err := takeOver(t.Context(), b, "taken"); err != nil {
+			t.Fatalf("take over = %v", err)
+		}
+		w.mu.Lock()
+		w.keys["a"] = key{Member{ID: "a"}, time.Now().Add(lease)}
+		w.mu.Unlock()
+		w.set(w.cut, "a", false)
+		_ = a.Await(t.Context(), "taken")
+		time.Sleep(time.Second)
+		if a.Holds("taken") || len(w.ended["a"]) != 1 || !b.Holds("taken") {
+			t.Errorf("two have the session; ended: %v", w.ended["a"])
+		}
+		if err := a.Await(t.Context(), "kept"); err != nil || !a.Holds("kept") || !a.Ready() {
+			t.Errorf("what nobody took: %v", err)
+		}
+	})
+}
+
+// An instance that is cut off from the store may have sessions that the store knows nothing of. Where it
+// answers, they are not said to be gone (S-027); where it has ended, they are.
+func TestHidden(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.start("c")
+		time.Sleep(3 * lease)
+		if b.Hidden(t.Context(), "a") || b.Hidden(t.Context(), "") || b.Hidden(t.Context(), "stranger") {
+			t.Error("one that lives is hidden, or a stranger is")
+		}
+		w.set(w.cut, "a", true)
+		time.Sleep(lease / 2)
+		w.put(a, "new")
+		time.Sleep(lease)
+		if _, lives := b.Tagged("a"); lives || a.State() != Isolated || !b.Hidden(t.Context(), "a") {
+			t.Errorf("one that answers is not hidden; it is %s", a.State())
+		}
+		w.kill("a")
+		time.Sleep(2 * time.Second)
+		if b.Hidden(t.Context(), "a") {
+			t.Error("one that was killed is hidden")
+		}
+	})
+}
+
 // setSince returns a time as one that was read before the wall clock was set by so many
 // seconds: since then, the two clocks of the machine do not agree.
 func setSince(t *testing.T, at time.Time, by int64) time.Time {
@@ -469,6 +524,58 @@ func TestReleased(t *testing.T) {
 		}
 		if err := takeOver(t.Context(), a, "released"); err == nil {
 			t.Error("one that stops has taken a session over")
+		}
+	})
+}
+
+// What has ended here does not come back: not from a store that was out of reach then, and not
+// from one that comes back with what it had before (S-036, S-061). The instance may have no
+// other session.
+func TestEndedStays(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.start("a"), w.start("b")
+			time.Sleep(3 * lease)
+			h := w.put(a, "k")
+			w.set(w.cut, "a", !restored)
+			if err := a.Delete(t.Context(), h); err != nil {
+				t.Fatalf("Delete = %v", err)
+			}
+			if restored {
+				w.mu.Lock()
+				if _, err := w.records.As("a").Put(t.Context(), session.Held{Record: session.Record{Key: "k"}}); err != nil {
+					t.Error(err)
+				}
+				w.run++
+				w.mu.Unlock()
+			} else {
+				w.set(w.cut, "a", false)
+			}
+			if err := takeOver(t.Context(), a, "k"); !errors.Is(err, session.ErrNotFound) || a.Holds("k") { // before a beat has seen that
+				t.Errorf("taken over again: %v", err)
+			}
+			time.Sleep(lease)
+			if _, err := b.Find(t.Context(), "k"); !errors.Is(err, session.ErrNotFound) {
+				t.Errorf("restored: %t; afterwards Find = %v", restored, err)
+			}
+		})
+	}
+	in(t, func(t *testing.T, w *world) { // also where nobody asks for it; and what was given away is there
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(3 * lease)
+		h, released := w.put(a, "k"), w.put(a, "released")
+		w.set(w.cut, "a", true)
+		if err := errors.Join(a.Delete(t.Context(), h), a.Release(t.Context(), released)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease / 2)
+		w.set(w.cut, "a", false)
+		time.Sleep(lease)
+		if _, err := b.Find(t.Context(), "k"); !errors.Is(err, session.ErrNotFound) {
+			t.Errorf("Find = %v", err)
+		}
+		if err := takeOver(t.Context(), b, "released"); err != nil {
+			t.Errorf("what was given away: %v", err)
 		}
 	})
 }

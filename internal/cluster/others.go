@@ -106,31 +106,57 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	}
 	n.mu.Lock()
 	m, known := n.known[id]
+	grace := time.Now().Before(n.grace)
+	n.mu.Unlock()
 	if !known {
-		defer n.mu.Unlock()
-		if time.Now().Before(n.grace) {
+		if grace {
 			return false, session.ErrUnavailable // it may be one that has not beaten yet
 		}
 		return true, nil
 	}
-	p := n.probes[id]
+	p, err := n.ask(ctx, m)
+	return err == nil && (!p.answers || p.state == Isolated), err
+}
+
+// Hidden reports whether an instance whose ids begin with the tag answers, although the store
+// knows nothing of it: what it has may not be in the store yet.
+func (n *Node) Hidden(ctx context.Context, tag string) bool {
+	n.mu.Lock()
+	var hidden *Member
+	for id, m := range n.known {
+		if _, lives := n.members[id]; !lives && tag != "" && id[:min(len(id), session.TagLength)] == tag && id != n.o.Self.ID && !m.Left() {
+			hidden = &m
+		}
+	}
+	n.mu.Unlock()
+	if hidden == nil {
+		return false
+	}
+	p, err := n.ask(ctx, *hidden)
+	return err == nil && p.answers
+}
+
+// ask asks an instance that the store does not know how it fares, at most once a second.
+func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
+	n.mu.Lock()
+	p := n.probes[m.ID]
 	if p == nil || time.Since(p.at) > time.Second {
 		p = &probe{at: time.Now(), done: make(chan struct{})}
-		n.probes[id] = p
+		n.probes[m.ID] = p
 		n.wg.Go(func() {
 			defer close(p.done)
 			ctx, cancel := context.WithTimeout(n.ctx, tries)
 			defer cancel()
 			h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: true, Absent: true})
-			p.alive = err == nil && h.ID == id && h.State != Isolated
+			p.answers, p.state = err == nil && h.ID == m.ID, h.State
 		})
 	}
 	n.mu.Unlock()
 	select {
 	case <-p.done:
-		return !p.alive, nil
+		return p, nil
 	case <-ctx.Done():
-		return false, session.ErrUnavailable
+		return nil, session.ErrUnavailable
 	}
 }
 

@@ -62,16 +62,16 @@ func (n *Node) Save(_ context.Context, h session.Held) error {
 
 // Release implements session.Keeper.
 func (n *Node) Release(ctx context.Context, h session.Held) error {
-	return n.end(ctx, h, n.o.Store.Release)
+	return n.end(ctx, h, true)
 }
 
 // Delete implements session.Keeper.
 func (n *Node) Delete(ctx context.Context, h session.Held) error {
-	return n.end(ctx, h, n.o.Store.Delete)
+	return n.end(ctx, h, false)
 }
 
 // end gives a session up. One that was lost to another instance is not touched.
-func (n *Node) end(ctx context.Context, h session.Held, how func(context.Context, session.Held) error) error {
+func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 	n.mu.Lock()
 	e := n.held[h.Key]
 	if e == nil || e.lost {
@@ -85,17 +85,29 @@ func (n *Node) end(ctx context.Context, h session.Held, how func(context.Context
 		n.mu.Unlock()
 		return nil
 	}
-	n.ended[h.Key] = ended{last, time.Now()}
+	n.ended[h.Key] = ended{last, time.Now(), release}
 	if len(n.ended) > 2*n.o.Most {
 		clear(n.ended) // after a loss of the store's, some records live until they expire
 	}
 	n.mu.Unlock()
 	one, cancel := context.WithTimeout(ctx, tries)
 	defer cancel()
-	if err := how(one, last); err != nil && !errors.Is(err, session.ErrUnavailable) { // what is out of reach expires
-		return err
+	err := n.how(release)(one, last)
+	if errors.Is(err, session.ErrUnavailable) { // again with the next good beat; it expires otherwise
+		n.mu.Lock()
+		n.drops = true
+		n.mu.Unlock()
+		return nil
 	}
-	return nil
+	return err
+}
+
+// how returns how the store is told that a session has ended here.
+func (n *Node) how(release bool) func(context.Context, session.Held) error {
+	if release {
+		return n.o.Store.Release
+	}
+	return n.o.Store.Delete
 }
 
 // full reports whether there is no room for one more session. The caller holds n.mu.
@@ -152,13 +164,26 @@ func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
 	return n.o.Store.Find(ctx, key)
 }
 
+// endedFor is how long it is known that a session has ended here. A store that has come back with
+// what it had before may have it still.
+const endedFor = time.Minute
+
 // Take takes over a session, whose owner is dead or has released it. It fails with
 // ErrUnavailable while this instance may take nothing.
 func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
 	n.mu.Lock()
 	may := !n.drains.Load() && !time.Now().Before(n.noTakes)
 	full := n.full()
+	d, was := n.ended[seen.Key]
 	n.mu.Unlock()
+	if was && !d.released && seen.Owner == n.o.Self.ID && time.Since(d.at) < endedFor { // the store has it again, or still
+		one, cancel := context.WithTimeout(ctx, tries)
+		defer cancel()
+		if err := n.o.Store.Delete(one, seen); err != nil {
+			return session.Held{}, err
+		}
+		return session.Held{}, session.ErrNotFound
+	}
 	if !may || full || !n.sure() {
 		return session.Held{}, session.ErrUnavailable
 	}
@@ -217,24 +242,27 @@ func (n *Node) settleAll() {
 			e.kept, due = now, append(due, e.Held)
 		}
 	}
-	dropped := n.ended
-	if len(unsettled) == 0 {
-		dropped = nil
-	}
-	var again []session.Held
-	for _, d := range dropped {
-		if now.Sub(d.at) < time.Minute {
-			again = append(again, d.Held)
+	var again []ended
+	for _, d := range n.ended {
+		if n.drops && now.Sub(d.at) < endedFor {
+			again = append(again, d)
 		}
 	}
+	n.drops = false
 	n.mu.Unlock()
 	slices.SortFunc(unsettled, func(a, b *entry) int { return b.kept.Compare(a.kept) }) // the newest first
 	n.each(unsettled, n.settle)
 	n.each(dirty, n.save)
-	for _, h := range again {
+	for _, d := range again {
 		ctx, cancel := context.WithTimeout(n.ctx, tries)
-		_ = n.o.Store.Delete(ctx, h) // it expires otherwise
+		err := n.how(d.released)(ctx, d.Held)
 		cancel()
+		if errors.Is(err, session.ErrUnavailable) {
+			n.mu.Lock()
+			n.drops = true
+			n.mu.Unlock()
+			break // with the next beat
+		}
 	}
 	if len(due) > 0 {
 		ctx, cancel := context.WithTimeout(n.ctx, 2*tries)

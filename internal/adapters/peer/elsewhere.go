@@ -155,6 +155,8 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) f
 		seen, err = p.node.Find(ctx, key)
 	}
 	switch {
+	case errors.Is(err, session.ErrNotFound) && p.node.Hidden(ctx, session.Tag(id)): // it could not write it, or not yet
+		return found{}
 	case errors.Is(err, session.ErrNotFound):
 		return found{missing: true}
 	case err != nil:

@@ -53,6 +53,9 @@ type Options struct {
 	// MaxMessage bounds what is sent between instances for clients without sessions, in
 	// bytes of a message.
 	MaxMessage int
+	// Dial connects to another instance; nil is TCP, by which a network that goes silent
+	// ends a connection after three leases.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Peers are the other instances, as this one reaches them, and this one as they do.
@@ -61,7 +64,6 @@ type Peers struct {
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
-	dialer *net.Dialer
 	moves  *lru.Cache[string, string] // where sessions are that are not where their ids say
 	served chan struct{}              // closed when the listener has ended
 
@@ -76,11 +78,11 @@ type Peers struct {
 
 // link is how one instance is reached.
 type link struct {
-	dialer *net.Dialer
-	tls    *tls.Config
-	http   *http.Transport // by itself: a client of net/http adds a tenth to a short request
-	dead   context.Context // ends when the instance is, and all connections with it
-	bury   context.CancelFunc
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	tls     *tls.Config
+	http    *http.Transport // by itself: a client of net/http adds a tenth to a short request
+	dead    context.Context // ends when the instance is, and all connections with it
+	bury    context.CancelFunc
 }
 
 // dial connects to the instance. A machine that has vanished ends no connection: they end
@@ -89,7 +91,7 @@ func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connect)
 	defer cancel()
 	defer context.AfterFunc(l.dead, cancel)()
-	c, err := l.dialer.DialContext(ctx, "tcp", address)
+	c, err := l.connect(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,10 @@ func New(o Options) (*Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peers{o: o, trust: t, dialer: dialer(o.Lease), links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
+	p := &Peers{o: o, trust: t, links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
+	if o.Dial == nil {
+		p.o.Dial = dialer(o.Lease).DialContext
+	}
 	p.leaving, p.leave = context.WithCancel(context.Background())
 	p.moves, _ = lru.New[string, string](moved) // only a size below 1 fails
 	p.http = &http.Server{
@@ -203,7 +208,7 @@ func (p *Peers) link(m cluster.Member) *link {
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{dialer: p.dialer, tls: p.trust.client(m.ID)}
+	l := &link{connect: p.o.Dial, tls: p.trust.client(m.ID)}
 	l.dead, l.bury = context.WithCancel(context.Background())
 	l.http = &http.Transport{
 		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return l.secure(ctx, m.Address) },
@@ -230,15 +235,18 @@ func (p *Peers) Bury(id string) {
 
 // Who returns the id of the instance that answers at an address.
 func (p *Peers) Who(ctx context.Context, address string) (string, error) {
-	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: connect}, Config: p.trust.anyone()}
 	ctx, cancel := context.WithTimeout(ctx, connect)
 	defer cancel()
-	conn, err := d.DialContext(ctx, "tcp", address)
+	conn, err := p.o.Dial(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	state := conn.(*tls.Conn).ConnectionState()
+	t := tls.Client(conn, p.trust.anyone())
+	defer t.Close()
+	if err := t.HandshakeContext(ctx); err != nil {
+		return "", err
+	}
+	state := t.ConnectionState()
 	return idOf(&state), nil
 }
 

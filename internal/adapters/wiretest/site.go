@@ -30,14 +30,11 @@ func NewSite(t testing.TB, h http.Handler) *Site {
 
 // NewSiteFrom serves with the settings of srv until the test ends.
 func NewSiteFrom(t testing.TB, srv *http.Server) *Site {
-	s := &Site{t: t, l: newListener(), http: srv}
+	s := newSite(t)
+	s.http = srv
 	if srv.ErrorLog == nil {
 		srv.ErrorLog = log.New(io.Discard, "", 0)
 	}
-	s.client = &http.Client{Transport: &http.Transport{
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return s.Dial(), nil },
-		DisableKeepAlives: true,
-	}}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -52,6 +49,26 @@ func NewSiteFrom(t testing.TB, srv *http.Server) *Site {
 			Advance(time.Second) // net/http lingers on connections whose request it has not read
 		}
 	})
+	return s
+}
+
+// NewClients returns a site that somebody else serves, on its Listener.
+func NewClients(t testing.TB) *Site {
+	s := newSite(t)
+	t.Cleanup(func() {
+		_ = s.l.Close()
+		s.client.CloseIdleConnections()
+		s.wg.Wait()
+	})
+	return s
+}
+
+func newSite(t testing.TB) *Site {
+	s := &Site{t: t, l: newListener()}
+	s.client = &http.Client{Transport: &http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return s.Dial(), nil },
+		DisableKeepAlives: true,
+	}}
 	return s
 }
 
