@@ -93,11 +93,10 @@ func (w *world) start() *wholeOne {
 	o := &wholeOne{w: w, f: &wiretest.Server{}, site: wiretest.NewClients(w.t), done: make(chan struct{}), peer: newPeerPort(), conns: map[net.Conn]bool{}, ends: map[*link]bool{}}
 	w.mu.Lock()
 	o.n = len(w.whole)
+	o.peer.at = fmt.Sprintf("instance-%d:8809", o.n)
 	w.whole = append(w.whole, o)
 	w.mu.Unlock()
-	c.Cluster.Listen = fmt.Sprintf("instance-%d:8809", o.n)
-	c.Cluster.Advertise = c.Cluster.Listen
-	o.peer.at = c.Cluster.Listen
+	c.Cluster.Listen, c.Cluster.Advertise = o.peer.at, o.peer.at
 	o.s = buildOn(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
 		return reached{Adapter: o.f, transport: func() string { return "stdio" }}
 	}, func(_ *Server, id string, _ time.Duration) (*backing, error) {
@@ -457,8 +456,9 @@ func (v *view) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	return h, nil
 }
 
-func (v *view) Find(ctx context.Context, key string) (h session.Held, err error) {
-	err = v.do(ctx, func(w *world) error {
+func (v *view) Find(ctx context.Context, key string) (session.Held, error) {
+	var h session.Held
+	err := v.do(ctx, func(w *world) error {
 		found, ok := w.records[key]
 		if !ok {
 			return session.ErrNotFound
@@ -519,9 +519,9 @@ func (v *view) Delete(ctx context.Context, h session.Held) error {
 	})
 }
 
-func (v *view) Keep(ctx context.Context, all []session.Held) (fenced []session.Held, err error) {
+func (v *view) Keep(ctx context.Context, all []session.Held) ([]session.Held, error) {
 	var found []session.Held
-	err = v.do(ctx, func(w *world) error {
+	err := v.do(ctx, func(w *world) error {
 		for _, h := range all {
 			if old, ok := w.records[h.Key]; !ok || old.Owner != v.id || old.Epoch != h.Epoch {
 				found = append(found, h)
