@@ -136,7 +136,7 @@ func (n *Node) Hidden(ctx context.Context, tag string) bool {
 	return err == nil && p.answers
 }
 
-// ask asks an instance that the store does not know how it fares, at most once a second.
+// ask asks an instance that the store does not know for its state, at most once a second.
 func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 	n.mu.Lock()
 	p := n.probes[m.ID]
