@@ -87,7 +87,7 @@ func (s *Server) remarks() (all breaches) {
 		return all
 	}
 	if c.OAuth != nil {
-		all.add(kind+": url", "is not encrypted: whoever is on the way can read the token; use https if the server has it")
+		all.add(kind+": url", "is not encrypted: anybody on the way can read the token; use https if the server has it")
 		return all
 	}
 	names := slices.Collect(maps.Keys(c.Headers))
@@ -96,7 +96,7 @@ func (s *Server) remarks() (all breaches) {
 	}
 	slices.Sort(names)
 	if i := slices.IndexFunc(names, isCredential); i >= 0 {
-		all.add(kind+": url", "is not encrypted: whoever is on the way can read the header %s; use https if the server has it", strict.Clip(names[i]))
+		all.add(kind+": url", "is not encrypted: anybody on the way can read the header %s; use https if the server has it", strict.Clip(names[i]))
 	}
 	return all
 }

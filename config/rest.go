@@ -224,19 +224,19 @@ func (s *Server) restRemarks() (all breaches) {
 		secret = secret || isCredential(f.To)
 	}
 	if secret && overheard(c.BaseURL) {
-		all.add("rest: base_url", "is not encrypted: whoever is on the way can read the credentials; use https if the API has it")
+		all.add("rest: base_url", "is not encrypted: anybody on the way can read the credentials; use https if the API has it")
 	}
 	if secret && c.BaseURL == "" && address.IsHTTP(c.OpenAPI) {
 		all.add("rest: openapi", "is a URL, and base_url is missing: set it, so that the configuration and not the document says where the credentials go. Without it they go to the server that the document is read from, and calls to others are refused")
 	}
 	for _, hook := range hooks(&c.Auth) {
 		if overheard(hook.URL) {
-			all.add("rest: auth: hook: url", "is not encrypted: whoever is on the way can read what is to be signed; use https if the service has it")
+			all.add("rest: auth: hook: url", "is not encrypted: anybody on the way can read what is to be signed; use https if the service has it")
 		}
 	}
 	for name := range c.Catalog.Headers {
 		if isCredential(name) && overheard(c.Catalog.URL) {
-			all.add("rest: catalog: url", "is not encrypted: whoever is on the way can read the credentials; use https if the engine has it")
+			all.add("rest: catalog: url", "is not encrypted: anybody on the way can read the credentials; use https if the engine has it")
 			break
 		}
 	}

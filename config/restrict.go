@@ -90,8 +90,11 @@ func (d *decoder) proxyTokens() []string {
 	for _, e := range list {
 		if e.Key != "options" {
 			what := "it means nothing to mcp-bridge"
-			if e.Key == "addr" {
+			switch e.Key {
+			case "addr":
 				what = "set listen to choose the address"
+			case "baseURL":
+				what = "set base_path for a path in front of all addresses, and public_url for clients that sign in"
 			}
 			d.Warn(e.Line, "mcpProxy: %s is ignored: %s", strict.Clip(e.Key), what)
 			continue

@@ -19,8 +19,8 @@ import (
 // is cut at its spaces, unless a shell would make something else of it.
 func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config) bool {
 	words := strings.Fields(line)
-	if strings.ContainsAny(line, "|;&$<>*?~\"'`(){}[]\\#!\n") {
-		d.Fault(x.Line, "%s%s is text that only a shell could read: write { command: npx, args: [\"-y\", \"some-server\"] }", x.Section.Where, x.Label)
+	if i := strings.IndexAny(line, "|;&$<>*?~\"'`(){}[]\\#!\n"); i >= 0 {
+		d.Fault(x.Line, "%s%s has %q, which only a shell could read: write { command: PROGRAM, args: [ARG, …] }, or give the line to a shell: { command: sh, args: [\"-c\", LINE] }", x.Section.Where, x.Label, line[i:i+1])
 		return false
 	}
 	*into = &stdio.Config{}
@@ -65,11 +65,17 @@ var (
 	atHome   = regexp.MustCompile(`^~(/|\\|$)`)
 )
 
+// OfShell reports what is in a text that a shell would replace: a ~ that stands for the home
+// folder, and a variable without braces.
+func OfShell(text string) (home, variable bool) {
+	return atHome.MatchString(text), unbraced.MatchString(text)
+}
+
 // literal looks for what a shell would replace, and nobody does here. In a path
 // that is wrong for sure; elsewhere it may be meant. Values are not shown: they
 // may be secrets.
 func (d *decoder) literal(x *strict.Slot, text string) error {
-	home, variable := atHome.MatchString(text), unbraced.MatchString(text)
+	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")
 	switch {
@@ -104,6 +110,9 @@ func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 // its keys, and has no servers of ours; nothing of others.
 func (d *decoder) ofOthers(list []strict.Entry) (line int, hint string) {
 	for _, e := range list {
+		if e.Key == "openapi" || e.Key == "swagger" {
+			return e.Line, fmt.Sprintf("this is an OpenAPI document: serve it with 'mcp-bridge run %s'", d.File)
+		}
 		name := map[string]string{
 			"binds": "agentgateway", "context_servers": "Zed", "extensions": "Goose", "mcp": "opencode or Crush", "mcp_servers": "Codex",
 		}[e.Key]

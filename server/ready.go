@@ -260,8 +260,10 @@ func (r *readiness) table(now time.Time) string {
 		b.WriteString("not ready: " + r.Reason)
 	}
 	if b.WriteString("\n"); r.Whole != nil {
-		fmt.Fprintf(&b, "%d sessions, %d calls (%d without a session), %d subscriptions, %d connections\n",
-			r.Whole.Sessions, r.Whole.Calls, r.Whole.Stateless, r.Whole.Subscriptions, r.Whole.Connections)
+		ends := map[bool]string{true: "s"} // of what there is one of
+		count := func(n int, what string) string { return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1]) }
+		fmt.Fprintf(&b, "%s, %s (%d without a session), %s, %s\n", count(r.Whole.Sessions, "sessions"), count(r.Whole.Calls, "calls"),
+			r.Whole.Stateless, count(r.Whole.Subscriptions, "subscriptions"), count(int(r.Whole.Connections), "connections"))
 	}
 	if c := r.Config; c != nil {
 		fmt.Fprintf(&b, "configuration %s, read %s ago\n", c.Hash, ago(now, &c.LoadedAt))

@@ -445,7 +445,7 @@ func (s *Server) shut(most time.Duration, door *backlog.Listener) {
 // serve serves on l, encrypted if that is configured.
 func (s *Server) serve(l net.Listener) error {
 	if s.clients.most < s.c().MaxConnections && l != s.operators { // once
-		s.log.Info("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
+		s.log.Debug("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
 	}
 	if s.cert == nil {
 		return s.http.Serve(bounded{l, s.clients})

@@ -57,7 +57,9 @@ of that variable, which keeps it out of the list of processes.`,
   mcp-bridge connect -- npx -y @modelcontextprotocol/server-everything
   mcp-bridge connect`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 && cmd.ArgsLenAtDash() != 0 {
+			if len(args) > 1 && cmd.ArgsLenAtDash() != 0 && flags.IsURL(args[0]) {
+				return exit.Usagef("connect takes one target, but got %d: for several servers write a configuration file, and 'mcp-bridge connect -c FILE'", len(args))
+			} else if len(args) > 1 && cmd.ArgsLenAtDash() != 0 {
 				return exit.Usagef("connect takes one target, but got %d: write a program behind --, as in 'mcp-bridge connect -- %s'", len(args), strings.Join(args, " "))
 			}
 			return nil

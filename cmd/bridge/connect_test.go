@@ -287,7 +287,7 @@ func TestConnectMistakes(t *testing.T) {
 		{"a transport for the file", []string{"-c", path, "--transport", "sse"}, "--transport is of use with the URL of an MCP server only"},
 		{"a file for a URL", []string{"https://example.com/mcp", "-c", path}, "--config is of use with a server of the file only"},
 		{"a bad URL", []string{"ftp://example.com/mcp?key=top-secret"}, "url must be the address of an MCP endpoint"},
-		{"a bad transport", []string{"https://example.com/mcp", "--transport", "carrier"}, "transport must be auto, streamable or sse"},
+		{"a bad transport", []string{"https://example.com/mcp", "--transport", "carrier"}, "--transport must be auto, streamable or sse"},
 		{"a header without a value", []string{"https://example.com/mcp", "-H", "top-secret"}, "'NAME: VALUE'"},
 		{"a header with an unset variable", []string{"https://example.com/mcp", "-H", "A: ${NOT_SET_ANYWHERE}"}, "NOT_SET_ANYWHERE is not set"},
 		{"a reserved header", []string{"https://example.com/mcp", "-H", "Host: top-secret"}, "Host is set by the bridge itself"},

@@ -58,7 +58,9 @@ at URL, or an example. It asks nothing, and overwrites nothing without --force.`
   mcp-bridge init -- npx -y @modelcontextprotocol/server-filesystem .
   mcp-bridge init https://tools.example.com/mcp`,
 		RunE: func(_ *cobra.Command, args []string) error {
+			from := "the command line"
 			if len(args) == 0 {
+				from = ""
 				args = []string{"npx", "-y", "@modelcontextprotocol/server-filesystem", "."}
 			}
 			entry := map[string]any{"command": args[0], "args": args[1:]}
@@ -76,7 +78,7 @@ at URL, or an example. It asks nothing, and overwrites nothing without --force.`
 			if err != nil {
 				return err
 			}
-			text, err := imports.Server(s.Name, entry)
+			text, err := imports.Server(from, s.Name, entry)
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}

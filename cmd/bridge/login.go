@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -100,7 +101,12 @@ func signInTarget(target, file string, f *flags.SignIn) (*httpclient.Config, err
 		return s.HTTP, nil
 	}
 	c, err := flags.Load(file)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && file == flags.DefaultFile && flags.Remotely(target) != "":
+		return nil, exit.Usagef("%q is no URL: %s", target, flags.Remotely(target))
+	case errors.Is(err, fs.ErrNotExist) && file == flags.DefaultFile:
+		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server", target, file)
+	case err != nil:
 		return nil, err
 	}
 	var names []string
@@ -144,7 +150,12 @@ pages.`,
   mcp-bridge login https://tools.example.com/mcp --scope read --scope write
   mcp-bridge login https://tools.example.com/mcp --device
   mcp-bridge login https://tools.example.com/mcp --client-id my-client --callback http://localhost:7777/callback`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.Usagef("name the URL of a server, or a server of the file: mcp-bridge login https://tools.example.com/mcp")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := l.Logger(stderr)
 			if err != nil {

@@ -116,6 +116,9 @@ func knownCommand(root *cobra.Command, args []string) error {
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
+	if remote := flags.Remotely(args[0]); remote != "" {
+		hint = remote
+	}
 	if _, err := exec.LookPath(args[0]); err == nil {
 		hint = "to serve a program write: mcp-bridge run -- " + strings.Join(args, " ")
 	}

@@ -52,7 +52,7 @@ the key of a caller in admin is needed: see --token-env.`,
 			if len(args) > 0 {
 				at = args[0]
 			} else {
-				c, err := flags.Load(file)
+				c, err := flags.Running(cmd.Name(), file, cmd.Flags().Changed("config"))
 				if err != nil {
 					return err
 				}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +84,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			}
 			if isDocument {
 				if s, err = runDocument(cmd, args[0], &document, &remote, share, log); err == nil {
-					c.Warnings = s.Warnings()
+					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
 				}
 			} else if flags.IsURL(args[0]) {
 				if err := flags.Useless(cmd.Flags(), "a program", "env", "env-all", "cwd"); err != nil {
@@ -96,7 +95,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				}
 				log = hinting(log)
 				if s, err = remote.Server(args[0], share); err == nil {
-					c.Warnings = s.Warnings()
+					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
 					terminal, _ := terminal.Is(stderr)
 					err = sign.On(s.HTTP, asking(stderr, terminal), deviceOn(stderr), false)
 				}
@@ -104,13 +103,14 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", "header", "transport", "base-url"); err != nil {
 					return err
 				}
-				if len(args) == 1 && address.MatchString(args[0]) {
-					return exit.Usagef("%s is no program; for a remote server write http://%[1]s or https://%[1]s", args[0])
+				if hint := flags.Remotely(args[0]); len(args) == 1 && hint != "" {
+					return exit.Usagef("%s is no program; %s", args[0], hint)
 				}
 				if err := noProgram(args[0], program.Cwd); err != nil {
 					return err
 				}
 				if s, err = program.Server(args, share); err == nil {
+					c.Warnings = flags.Unexpanded(args[1:])
 					err = program.Find(&s)
 				}
 			}
@@ -136,12 +136,9 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				return exit.Usagef("--console is %q: must be on, payloads or off", c.Console)
 			}
 			if err := c.Validate(); err != nil { // what is wrong is said first
-				return exit.With(exit.Usage, err)
+				return exit.With(exit.Usage, flags.Named(err, listen.Given()))
 			}
-			if told := isolation(&s, tokenEnv != ""); told != "" {
-				log.Info(told)
-			}
-			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil)
+			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, isolation(&s, tokenEnv != ""))
 		},
 	}
 	f := cmd.Flags()
@@ -163,7 +160,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	flags.AddHandshake(f, &handshake)
 	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
 	f.StringVar(&c.Console, "console", "", "on, off, or payloads: the page for operators at /ui; it is on unless there is --token-env, or other machines are served")
-	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "Host under which the bridge may be called, beside loopback names (repeatable)")
+	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "host under which the bridge may be called, beside loopback names (repeatable)")
 	return cmd
 }
 
@@ -173,11 +170,14 @@ func isolation(s *config.Server, key bool) string {
 	if s.Offer == config.OfferLegacy || s.Share != config.ShareSession && s.Share != config.SharePrincipal {
 		return ""
 	}
-	who := "they all are one caller to the bridge"
-	if key {
-		who = "all that have the key are one caller"
+	what := "process"
+	if s.Stdio == nil {
+		what = "connection"
 	}
-	return "clients of 2026-07-28 have no sessions: " + who + ", and share what the server remembers from call to call; --share call gives each call a connection of its own"
+	if key {
+		what += " per key"
+	}
+	return "clients of 2026-07-28 have no sessions and share one " + what + "; --share call gives each call its own"
 }
 
 // tokenRule makes the access rule of --token-env, which lets one caller in.
@@ -194,9 +194,6 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 	}
 	return []config.Access{{Name: "client", Token: key}}, nil
 }
-
-// address is what a URL looks like whose beginning was left out.
-var address = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
 
 // addOfferFlag adds the flag about what clients of such a server can use.
 func addOfferFlag(f *pflag.FlagSet, offer *string) {

@@ -5,33 +5,51 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/stdio"
 )
 
 // Whoever starts the bridge for one server is told what modern clients share,
 // unless the way of sharing says it itself.
-func TestRunSaysIsolation(t *testing.T) {
-	const told = "clients of 2026-07-28 have no sessions"
-	t.Setenv("BRIDGE_TEST_KEY", "a-key-of-some-length")
+func TestIsolation(t *testing.T) {
 	for _, tc := range []struct {
-		flags []string
-		want  string // empty means nothing
+		share, offer string
+		stdio, key   bool
+		want         string // empty means nothing
 	}{
-		{nil, "they all are one caller to the bridge"},
-		{[]string{"--token-env", "BRIDGE_TEST_KEY"}, "all that have the key are one caller"},
-		{[]string{"--share", "principal"}, "--share call"},
-		{[]string{"--share", "call"}, ""},
-		{[]string{"--share", "all"}, ""},
-		{[]string{"--offer", "legacy"}, ""},
+		{share: config.ShareSession, stdio: true, want: "share one process; --share call"},
+		{share: config.ShareSession, stdio: true, key: true, want: "share one process per key; --share call"},
+		{share: config.ShareSession, want: "share one connection; --share call"},
+		{share: config.SharePrincipal, want: "--share call"},
+		{share: config.ShareCall},
+		{share: config.ShareAll},
+		{share: config.ShareSession, offer: config.OfferLegacy},
 	} {
-		var out, log bytes.Buffer
-		ctx, stop := context.WithCancel(t.Context())
+		s := &config.Server{Share: tc.share, Offer: tc.offer}
+		if tc.stdio {
+			s.Stdio = &stdio.Config{}
+		}
+		if got := isolation(s, tc.key); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%+v: %q", tc, got)
+		}
+	}
+}
+
+// It is said after the addresses, which are what people look for first.
+func TestRunSaysIsolation(t *testing.T) {
+	var out bytes.Buffer
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	before := ""
+	log := &trigger{text: "clients of 2026-07-28 have no sessions", f: func() {
+		before = out.String()
 		stop()
-		args := append(append([]string{"run", "--listen", "127.0.0.1:0"}, tc.flags...), "http://127.0.0.1:1/mcp")
-		if code := run(ctx, args, &out, &log); code != 0 {
-			t.Errorf("%q: exit code %d, %s", tc.flags, code, log.String())
-		}
-		if got := strings.Contains(log.String(), told); got != (tc.want != "") || !strings.Contains(log.String(), tc.want) {
-			t.Errorf("%q: stderr %s, want %q", tc.flags, log.String(), tc.want)
-		}
+	}}
+	if code := run(ctx, []string{"run", "--listen", "127.0.0.1:0", "http://127.0.0.1:1/mcp"}, &out, log); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(before, "/mcp (Streamable HTTP)") {
+		t.Errorf("before the remark: %q, want the addresses", before)
 	}
 }

@@ -75,7 +75,7 @@ default is bridge.yaml.`,
 				return err
 			}
 			l.Follow(c.LogLevel)
-			return serve(cmd.Context(), c, log, stdout, asJSON, manager, again)
+			return serve(cmd.Context(), c, log, stdout, asJSON, manager, again, "")
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
@@ -327,7 +327,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 // when there is little to do.
 func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.Server, stop func(), err error) {
 	if err := c.Validate(); err != nil {
-		return nil, nil, exit.With(exit.Usage, err)
+		return nil, nil, exit.With(exit.Usage, flags.Named(err, ""))
 	}
 	for _, w := range c.Warnings {
 		log.Warn(w)
@@ -354,8 +354,8 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 }
 
 // serve serves the configuration until ctx ends. again reads it again; nil where there
-// is no file.
-func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader) error {
+// is no file. remark is logged after the addresses; empty for none.
+func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader, remark string) error {
 	s, stop, err := begin(ctx, c, log)
 	if err != nil {
 		return err
@@ -380,6 +380,9 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	wg.Go(func() {
 		if begun(serving, s, m) {
 			announce(stdout, c, ln.Addr(), s.ConsoleAddr(), asJSON)
+			if remark != "" {
+				log.Info(remark)
+			}
 			m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
 		}
 	})

@@ -225,7 +225,7 @@ func (l *looker) find(cmd *cobra.Command, args []string) error {
 	case len(args) > 0:
 		return l.at(args[0])
 	}
-	c, err := flags.Load(l.file)
+	c, err := flags.Running(cmd.Name(), l.file, cmd.Flags().Changed("config"))
 	if err != nil {
 		return err
 	}

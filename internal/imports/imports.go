@@ -57,6 +57,9 @@ func (im *Import) Add(from string, data []byte) error {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	found := tables(root)
+	if _, agentgateway := root["binds"]; agentgateway && len(found) == 0 {
+		return fmt.Errorf("%s: this looks like a file of agentgateway, which mcp-bridge does not read: name its servers under servers in a file of your own", from)
+	}
 	if len(found) == 0 {
 		return fmt.Errorf("%s: it has no servers in a form that is known here", from)
 	}

@@ -267,12 +267,12 @@ func TestIntoRefuses(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	text, err := imports.Server("npx", map[string]any{"command": "npx", "args": []string{"-y", "x y"}})
+	text, err := imports.Server("the command line", "npx", map[string]any{"command": "npx", "args": []string{"-y", "x y"}})
 	want := "servers:\n  npx:\n    # from the command line\n    stdio:\n      command: npx\n      args: [\"-y\", \"x y\"]\n"
 	if err != nil || string(text) != want {
 		t.Errorf("Server = %q, %v, want %q", text, err, want)
 	}
-	if _, err := imports.Server("npx", map[string]any{"command": "npx -y x"}); err == nil || !strings.Contains(err.Error(), "whole command line") {
+	if _, err := imports.Server("the command line", "npx", map[string]any{"command": "npx -y x"}); err == nil || !strings.Contains(err.Error(), "whole command line") {
 		t.Errorf("Server of a command line: error %v", err)
 	}
 }

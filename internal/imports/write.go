@@ -91,7 +91,11 @@ func (im *Import) Variables() []string {
 }
 
 func (s *server) write(b *bytes.Buffer) {
-	fmt.Fprintf(b, "  %s:\n    # from %s\n", s.name, comment(s.from))
+	from := "from " + comment(s.from)
+	if s.from == "" {
+		from = "an example: put your own server here"
+	}
+	fmt.Fprintf(b, "  %s:\n    # %s\n", s.name, from)
 	for _, note := range s.notes {
 		fmt.Fprintf(b, "    # %s\n", comment(note))
 	}
@@ -204,8 +208,8 @@ func list(texts []string) string {
 }
 
 // Server writes a configuration with one server, which is described as in the file
-// of a client.
-func Server(name string, entry map[string]any) ([]byte, error) {
+// of a client. from says in a comment where it is from; empty for an example.
+func Server(from, name string, entry map[string]any) ([]byte, error) {
 	im := Import{values: map[string]string{}}
 	if args, ok := entry["args"].([]string); ok {
 		all := make([]any, len(args))
@@ -214,7 +218,7 @@ func Server(name string, entry map[string]any) ([]byte, error) {
 		}
 		entry["args"] = all
 	}
-	im.add("the command line", name, table{servers: object{name: entry}})
+	im.add(from, name, table{servers: object{name: entry}})
 	if len(im.servers) == 0 {
 		return nil, fmt.Errorf("%s", strings.Join(im.Notes, "; "))
 	}

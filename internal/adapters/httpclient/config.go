@@ -87,7 +87,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if !slices.Contains([]string{"", TransportAuto, TransportStreamable, TransportSSE}, c.Transport) {
-		errs = append(errs, errors.New("transport must be auto, streamable or sse"))
+		errs = append(errs, errors.New(transportFault(c.Transport)))
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		errs = append(errs, errors.New("cert_file and key_file belong together: set both or neither"))
@@ -107,6 +107,23 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// transportFault says what to write for a transport that is none, by the names that other
+// programs have for them.
+func transportFault(name string) string {
+	fix := ""
+	switch name {
+	case "http", "http-only", "streamable-http", "streamableHttp", "streamablehttp":
+		fix = "write streamable"
+	case "sse-only":
+		fix = "write sse"
+	case "http-first", "sse-first":
+		fix = "leave it out, since the transport is detected"
+	default:
+		return "transport must be auto, streamable or sse"
+	}
+	return fmt.Sprintf("transport is %q: %s", name, fix)
 }
 
 func checkURL(s string) error {

@@ -75,7 +75,7 @@ func Safe(address string) error {
 	case u.Scheme == "https" || u.Scheme == "http" && Local(u.Hostname()):
 		return nil
 	}
-	return errors.New("must be https: whoever is on the way could put keys of its own in their place; http is for this machine only")
+	return errors.New("must be https: anybody on the way could put keys of its own in their place; http is for this machine only")
 }
 
 // Local reports whether a host is this machine.

@@ -81,7 +81,7 @@ func (d *Document) Config(location string, headers *Remote) (*config.Config, err
 	if err != nil {
 		return nil, err
 	}
-	return alone(s), nil
+	return alone(s, headers.Unexpanded()...), nil
 }
 
 // Server makes the configuration of the API that a document describes. headers are

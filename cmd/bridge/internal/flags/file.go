@@ -2,7 +2,9 @@ package flags
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"regexp"
 
 	"github.com/spf13/pflag"
 
@@ -26,12 +28,36 @@ func Load(file string) (*config.Config, error) {
 	return c, nil
 }
 
+// Running reads the configuration file of a bridge that runs, for a command about it. given
+// says that the command line names the file.
+func Running(command, file string, given bool) (*config.Config, error) {
+	c, err := Load(file)
+	if errors.Is(err, fs.ErrNotExist) && !given {
+		return nil, exit.Usagef("there is no %s that says where the bridge is: name its address, as in 'mcp-bridge %s http://127.0.0.1:8808', or its file with -c", file, command)
+	}
+	return c, err
+}
+
+// noURL is what a URL looks like whose beginning was left out.
+var noURL = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
+
+// Remotely says how a remote server is written whose URL lacks its beginning; empty for
+// what is no such address.
+func Remotely(text string) string {
+	if !noURL.MatchString(text) {
+		return ""
+	}
+	return fmt.Sprintf("for a remote server write http://%s or https://%[1]s", text)
+}
+
 // Target reads a configuration file and leaves the server of that name in it; without a
 // name, all. given says that the command line names the file, and forms what a target can
 // be, for the message that there is none.
 func Target(file string, given bool, forms string, name ...string) (*config.Config, error) {
 	c, err := Load(file)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0 && Remotely(name[0]) != "":
+		return nil, exit.Usagef("%q is no URL: %s", name[0], Remotely(name[0]))
 	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0:
 		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server: %s", name[0], file, forms)
 	case errors.Is(err, fs.ErrNotExist) && !given:
@@ -50,10 +76,10 @@ func Target(file string, given bool, forms string, name ...string) (*config.Conf
 	return nil, exit.Usagef("%s has no server %q: %s", file, name[0], similar.Hint(name[0], names, "it has none"))
 }
 
-// alone makes the configuration of one server.
-func alone(s config.Server) *config.Config {
+// alone makes the configuration of one server. warnings are those about its flags.
+func alone(s config.Server, warnings ...string) *config.Config {
 	c := config.Default()
-	c.Servers, c.Warnings = []config.Server{s}, s.Warnings()
+	c.Servers, c.Warnings = []config.Server{s}, append(s.Warnings(), warnings...)
 	return &c
 }
 

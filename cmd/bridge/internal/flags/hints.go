@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,9 @@ var elsewhere = func() map[string]string {
 		{"protocol upstreamprotocol", "use --era legacy or modern, or leave it out: it is detected"},
 		{"modern nomodern protocolversion", "use --offer legacy for clients up to 2025-11-25 only"},
 		{"healthendpoint", "it is not needed: /healthz and /readyz are always served"},
-		{"stateful stateless", "it is not needed: clients with and without sessions are served; see --share"},
+		{"stateful", "it is not needed: it is the default, with a process or connection for each session"},
+		{"stateless", "use --share call, for a process or connection for each request"},
+		{"baseurl", "it is not needed; behind a proxy write base_path: /PATH into a configuration file (--base-url is for OpenAPI documents)"},
 		{"ssehost", "use --host"},
 		{"p sseport", "use --port"},
 		{"address bind", "use --listen HOST:PORT"},
@@ -59,6 +62,7 @@ var elsewhere = func() map[string]string {
 		{"enableproxy", "it is not needed: HTTPS_PROXY and NO_PROXY count"},
 		{"ignoretool", "write tools: { deny: [PATTERN] } into a configuration file"},
 		{"keepalive pinginterval", "write ping: 30s into a configuration file"},
+		{"staticoauthclientmetadata", "use --scope, --client-metadata-url or --callback for what it says; the bridge registers itself with the rest"},
 		{"staticoauthclientinfo", "use --client-id, with --client-secret-env and --issuer if it has a secret"},
 		{"clientsecret tokenurl", "write oauth: { client: { id: …, secret: …, token_url: … } } into a configuration file, under http:"},
 		{"eventstore noeventstore", "it is not needed: clients always get what they missed, within bounds"},
@@ -72,6 +76,14 @@ var elsewhere = func() map[string]string {
 	}
 	return all
 }()
+
+// keys are flags of run, with the keys of a server in the file that serve has in their place.
+var keys = map[string]string{
+	"share": "share: all", "env": "env: { NAME: VALUE } under stdio:", "env-all": "env_pass: [\"*\"] under stdio:",
+	"cwd": "cwd: FOLDER under stdio:", "header": "headers: { NAME: VALUE } under http:", "transport": "transport: sse under http:",
+	"era": "era: legacy", "offer": "offer: legacy", "timeout": "timeout: 30s", "handshake-timeout": "handshake_timeout: 5m",
+	"restart": "restart: false", "base-url": "base_url: URL under rest:",
+}
 
 // Explain makes the error of a flag that is wrong or unknown, with what to write
 // instead.
@@ -94,12 +106,19 @@ func Explain(c *cobra.Command, err error) error {
 	if len(name) == 1 {
 		return exit.Usagef("%w (%s)", err, see)
 	}
+	if key := keys[name]; key != "" && c.Name() == "serve" {
+		return exit.Usagef("unknown flag --%s: it is a key of a server in the file: %s (%s)", name, key, see)
+	}
 	if run, _, _ := c.Find([]string{"run"}); !c.HasParent() && run != c && run.Flags().Lookup(name) != nil {
 		return exit.Usagef("--%s is a flag of a command, and belongs behind it: mcp-bridge run --%[1]s … (%s)", name, see)
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := similar.Names(name, names); len(near) > 0 {
+	near := similar.Names(name, names)
+	if word, _, _ := strings.Cut(name, "-"); len(near) == 0 && slices.Contains(names, word) {
+		near = []string{word}
+	}
+	if len(near) > 0 {
 		return exit.Usagef("unknown flag: --%s: did you mean --%s? (%s)", name, strings.Join(near, " or --"), see)
 	}
 	return exit.Usagef("%w (%s)", err, see)

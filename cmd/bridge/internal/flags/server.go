@@ -2,6 +2,7 @@ package flags
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -58,11 +59,23 @@ func (p *Program) Config(command []string, era string) (*config.Config, error) {
 		err = p.Find(&s)
 	}
 	s.Era = era
-	return alone(s), err
+	return alone(s, Unexpanded(command[1:])...), err
 }
 
 // Find refuses a command that cannot be started, with what to write instead.
 func (p *Program) Find(s *config.Server) error {
+	for _, path := range [][2]string{{"--cwd is", p.Cwd}, {"the program is", s.Stdio.Command}} {
+		if home, variable := config.OfShell(path[1]); home || variable {
+			return exit.Usagef("%s %q, which no shell has expanded: write $HOME in place of ~, and use no single quotes", path[0], path[1])
+		}
+	}
+	if p.Cwd != "" {
+		if info, err := os.Stat(p.Cwd); err != nil {
+			return exit.Usagef("--cwd is %q: %w", p.Cwd, unpathed(err))
+		} else if !info.IsDir() {
+			return exit.Usagef("--cwd is %q: is no folder", p.Cwd)
+		}
+	}
 	err := stdio.New(s.Name, *s.Stdio, upstream.Options{}).Check()
 	if err == nil {
 		return nil
@@ -78,9 +91,43 @@ func (p *Program) Find(s *config.Server) error {
 		if isDocument.MatchString(command) {
 			return exit.Usagef("there is no file %q: correct the path of the OpenAPI document", command)
 		}
-		return exit.Usagef("there is no file %q: correct the path of the program, or leave it out for one in PATH", command)
+		return exit.Usagef("there is no file %q: correct its path; for a program in PATH write the name alone", command)
 	}
 	return exit.Usagef("%q cannot be started: %w", command, err)
+}
+
+// unpathed returns why a file cannot be used, without its path.
+func unpathed(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Unexpanded returns warnings about arguments of a program that a shell should have changed.
+// Values are not shown: they may be secrets.
+func Unexpanded(args []string) (warnings []string) {
+	for i, arg := range args {
+		switch home, variable := config.OfShell(arg); {
+		case home:
+			warnings = append(warnings, fmt.Sprintf("argument %d of the program begins with ~, which it gets as it is: write $HOME, without single quotes", i+1))
+		case variable && !slices.Contains([]string{"-c", "-lc"}, args[max(i-1, 0)]):
+			warnings = append(warnings, fmt.Sprintf("argument %d of the program has a $NAME, which it gets as it is: for the value of the variable, do not use single quotes", i+1))
+		}
+	}
+	return warnings
+}
+
+// Unexpanded returns warnings about headers that name a variable without braces. Values are
+// not shown: they may be secrets.
+func (r *Remote) Unexpanded() (warnings []string) {
+	for _, f := range r.Headers {
+		name, value, _ := strings.Cut(f, ":")
+		if _, variable := config.OfShell(value); variable {
+			warnings = append(warnings, fmt.Sprintf("--header %s has a $NAME without braces, which is passed as it is: to take it from the environment, write ${NAME}", name))
+		}
+	}
+	return warnings
 }
 
 // variables reads the --env flags: values, and patterns of what is passed on.
@@ -120,7 +167,7 @@ func (r *Remote) Add(f *pflag.FlagSet) {
 func (r *Remote) Config(address, era string) (*config.Config, error) {
 	s, err := r.Server(address, config.ShareSession)
 	s.Era = era
-	return alone(s), err
+	return alone(s, r.Unexpanded()...), err
 }
 
 // Server makes the configuration of the server at a URL.

@@ -88,8 +88,6 @@ func (s *saved) read(raw json.RawMessage) error {
 	switch {
 	case s.Tool == "":
 		return errors.New(`"tool" is missing: the name of the tool to call`)
-	case s.Server == "":
-		return fmt.Errorf(`"server" is missing: the name of a server, or %q for all as one`, together)
 	case s.Arguments != nil && (json.Unmarshal(s.Arguments, &members) != nil || members == nil):
 		return errors.New(`"arguments" must be an object`)
 	case s.Expect.Within != "":
@@ -226,6 +224,9 @@ func (f *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 	var all []group
 	for i := range calls {
 		one := &calls[i]
+		if one.Server == "" {
+			return nil, exit.Usagef(`call %d: "server" is missing: the name of a server, or %q for all as one; or name a target in the command`, i+1, together)
+		}
 		at := slices.IndexFunc(all, func(g group) bool { return g.calls[0].Server == one.Server })
 		if at < 0 {
 			g := group{name: one.Server}

@@ -125,7 +125,6 @@ func TestSavedMistakes(t *testing.T) {
 		stderr string
 	}{
 		{"{\n\"calls\":[\n" + good + ",\n{\"server\":\"x\"}]}", nil, `calls.json:4: call 2: "tool" is missing`},
-		{`{"calls":[{"tool":"t"}]}`, nil, `"server" is missing`},
 		{`{"calls":[{"server":"x","tool":"t","arguments":[]}]}`, nil, `"arguments" must be an object`},
 		{`{"calls":[{"server":"x","tool":"t","expect":{"within":"soon"}}]}`, nil, `"within" is "soon": must be a time`},
 		{`{"calls":[{"server":"x","tool":"t","expect":{"within":"-1s"}}]}`, nil, "must be a time"},
@@ -145,6 +144,14 @@ func TestSavedMistakes(t *testing.T) {
 		if code != exit.Usage || !strings.Contains(stderr, test.stderr) || stdout != "" || f.all() != "" {
 			t.Errorf("%s %q: exit code %d, stderr %q, want %q", test.file, test.args, code, stderr, test.stderr)
 		}
+	}
+	// A target stands for the servers of all calls.
+	f := answering(t, always(`"result":{"content":[]}`))
+	if code, stdout, stderr := newRig(t, f.dial).run("call", "--saved", savedCalls(t, `{"tool":"t"}`)); code != 0 || strings.Count(stdout, "ok ") != 1 {
+		t.Errorf("a call without a server: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := newRig(t, nil).line("call", "--saved", savedCalls(t, `{"tool":"t"}`)); code != exit.Usage || !strings.Contains(stderr, `call 1: "server" is missing`) {
+		t.Errorf("no server and no target: exit code %d: %s", code, stderr)
 	}
 	if code, _, stderr := newRig(t, nil).line("call", "--saved", "none.json"); code != exit.Usage || !strings.Contains(stderr, "--saved: open none.json") {
 		t.Errorf("exit code %d: %s", code, stderr)

@@ -72,7 +72,7 @@ func (f *clientFlags) tune(c *config.Config) error {
 	}
 	c.Access, c.AccessLog = nil, config.AccessLog{} // they are about those who are served; stdout is the command's
 	if err := c.Validate(); err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.With(exit.Usage, flags.Named(err, ""))
 	}
 	return nil
 }

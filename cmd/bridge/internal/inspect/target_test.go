@@ -104,7 +104,7 @@ servers:
 	}{
 		{"another scheme", nil, []string{"ftp://example.com"}, "must be the address of an MCP endpoint"},
 		{"a password", nil, []string{"https://user:word@example.com/mcp"}, "must not hold a password"},
-		{"a wrong transport", nil, []string{"https://example.com", "--transport", "smoke"}, "transport must be"},
+		{"a wrong transport", nil, []string{"https://example.com", "--transport", "smoke"}, "--transport must be"},
 		{"an unknown name", nil, []string{"on", "-c", path}, `no server "on": did you mean one?`},
 		{"no file", nil, []string{"one"}, `"one" is no URL, and there is no bridge.yaml`},
 		{"a file that does not exist", nil, []string{"one", "-c", path + "x"}, "bridge.yamlx"},

@@ -1,0 +1,59 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/similar"
+)
+
+// flagOf are the flags of the keys that they set.
+var flagOf = map[string]string{
+	"share": "share", "era": "era", "offer": "offer", "transport": "transport", "timeout": "timeout", "handshake_timeout": "handshake-timeout",
+	"allowed_origins": "allow-origin", "allowed_hosts": "allow-host",
+}
+
+// A fault of a configuration, by the key that it is about, and that of a name.
+var (
+	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: )?([a-z_]+) ((?:is|must be) .*)$`)
+	ofName = regexp.MustCompile(`^server ("(?:[^"\\]|\\.)*"): (a server's name .*|this name is .*)$`)
+	choice = regexp.MustCompile(`^is ("(?:[^"\\]|\\.)*"): must be ([\w, ]+)$`)
+)
+
+// Named returns the faults of a configuration that flags have made by the names of these
+// flags. given are those of the address to serve on, for people. It is nil if err is.
+func Named(err error, given string) error {
+	if err == nil {
+		return nil
+	}
+	var all []error
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if m := ofName.FindStringSubmatch(line); m != nil {
+			text := fmt.Sprintf("--name is %s: %s", m[1], m[2])
+			if name, err := strconv.Unquote(m[1]); err == nil && config.NameOf(name) != name {
+				text += fmt.Sprintf(": write %q", config.NameOf(name))
+			}
+			all = append(all, errors.New(text))
+			continue
+		}
+		m := ofKey.FindStringSubmatch(line)
+		switch {
+		case m != nil && m[1] == "listen" && given != "":
+			line = given + ": the address " + m[2]
+		case m != nil && flagOf[m[1]] != "":
+			line = "--" + flagOf[m[1]] + " " + m[2]
+			if c := choice.FindStringSubmatch(m[2]); c != nil {
+				value, _ := strconv.Unquote(c[1])
+				if near := similar.Names(value, strings.FieldsFunc(strings.ReplaceAll(c[2], " or ", ","), func(r rune) bool { return r == ',' || r == ' ' })); len(near) > 0 {
+					line += fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
+				}
+			}
+		}
+		all = append(all, errors.New(line))
+	}
+	return errors.Join(all...)
+}
