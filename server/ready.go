@@ -261,7 +261,9 @@ func (r *readiness) table(now time.Time) string {
 	}
 	if b.WriteString("\n"); r.Whole != nil {
 		ends := map[bool]string{true: "s"} // of what there is one of
-		count := func(n int, what string) string { return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1]) }
+		count := func(n int, what string) string {
+			return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1])
+		}
 		fmt.Fprintf(&b, "%s, %s (%d without a session), %s, %s\n", count(r.Whole.Sessions, "sessions"), count(r.Whole.Calls, "calls"),
 			r.Whole.Stateless, count(r.Whole.Subscriptions, "subscriptions"), count(int(r.Whole.Connections), "connections"))
 	}
