@@ -38,7 +38,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/install.md", "git clone https://github.com/mcp-bridge/bridge"}: "needs the network",
 	{"docs/install.md", "cd bridge"}:                                      "the folder of the clone",
 	{"docs/install.md", "docker build -f deploy/image/Dockerfile --target mcp-bridge -t mcp-bridge ."}:                  "needs Docker and the network: a test in deploy/check runs the commands of the Dockerfile",
-	{"docs/install.md", "docker run -p 127.0.0.1:8808:8808 -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro mcp-bridge"}: "needs Docker",
+	{"docs/install.md", "docker run -p 127.0.0.1:8808:8808 -e AGENTS_TOKEN -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro mcp-bridge"}: "needs Docker",
 	{"docs/install.md", `kubectl create secret generic mcp-keys --from-literal=agents="$(openssl rand -hex 32)"`}:       "needs a cluster",
 	{"docs/install.md", "helm install tools deploy/helm/mcp-bridge -f values.yaml"}:                                     "needs a cluster: a test in deploy/check renders the chart, and runs its pod",
 	{"docs/install.md", "helm test tools"}: "needs a cluster",

@@ -3,13 +3,16 @@ package server
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // keysOf returns what the access rules say about keys.
@@ -86,7 +89,7 @@ func (s *Server) gated(r *http.Request) context.Context {
 	}
 	return token.WithGate(r.Context(), func() bool {
 		from := s.guard.Load().client(r)
-		return max(s.wrong.wait(from), s.strange.wait(from)) == 0
+		return max(s.wrong.Wait(from), s.strange.Wait(from)) == 0
 	})
 }
 
@@ -97,11 +100,11 @@ func (s *Server) guessed(r *http.Request, guess bool, why error) (wait time.Dura
 	from := s.guard.Load().client(r)
 	switch asked := e != nil && e.Asked; {
 	case guess && asked:
-		wait = max(s.wrong.take(from), s.strange.wait(from))
+		wait = max(s.wrong.Take(from), s.strange.Wait(from))
 	case guess:
-		wait = s.wrong.take(from)
+		wait = s.wrong.Take(from)
 	case asked:
-		wait = max(s.strange.take(from), s.wrong.wait(from))
+		wait = max(s.strange.Take(from), s.wrong.Wait(from))
 	}
 	if e != nil && e.Unasked {
 		wait = max(wait, time.Second)
@@ -179,4 +182,14 @@ func (s *Server) complain(r *http.Request, path string, why error) {
 		return
 	}
 	s.log.Info("a request was turned away", "from", s.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
+}
+
+// tooMany answers a request with a wrong key from an address that has shown too
+// many.
+func tooMany(w http.ResponseWriter, wait time.Duration) {
+	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
+	w.Header().Set("Retry-After", seconds)
+	why := "too many wrong keys were shown from this address: show a good one, or try again in " + seconds + " s"
+	more := `{"bridge":"rate_limited","retryAfterMs":` + seconds + `000}`
+	data(w, http.StatusTooManyRequests, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, []byte(more)).Append(nil, nil, nil))
 }

@@ -187,7 +187,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	}
 	who, sum, ok := s.keys.Key(asked.Key)
 	if !ok {
-		if wait := s.wrong.take(s.guard.Load().client(r)); wait > 0 {
+		if wait := s.wrong.Take(s.guard.Load().client(r)); wait > 0 {
 			tooMany(w, wait)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/openfiles"
 	"github.com/mcp-bridge/bridge/internal/pause"
 	"github.com/mcp-bridge/bridge/internal/sparse"
@@ -46,17 +47,7 @@ func newConnections(most int, g func() *guard, log *slog.Logger) *connections {
 // empty one.
 func addressOf(peer string) netip.Prefix {
 	at, _ := netip.ParseAddrPort(peer)
-	return networkOf(at.Addr())
-}
-
-// networkOf returns what counts as one address: of IPv6, the network that one
-// subscriber has.
-func networkOf(a netip.Addr) netip.Prefix {
-	if a = a.Unmap().WithZone(""); a.Is6() {
-		p, _ := a.Prefix(64)
-		return p
-	}
-	return netip.PrefixFrom(a, a.BitLen())
+	return address.Network(at.Addr())
 }
 
 // enter counts a connection. It returns why there is no place for it, or nothing.

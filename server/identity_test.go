@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/auth/guesses"
 )
 
 // here is how clients in these tests reach the bridge.
@@ -217,7 +218,7 @@ func TestTokenIsNoGuess(t *testing.T) {
 	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
 		other := authtest.New(t, i.URL)
 		foreign := authtest.New(t, "https://other.example.com")
-		for n := range 2 * wrongAtOnce {
+		for n := range 2 * guesses.AtOnce {
 			for _, who := range [][]string{eng(other, "ann", here, time.Hour), eng(foreign, "ann", here, time.Hour)} {
 				if a := r.answer(from(peer, loopback, "POST", "/one/mcp", who...)); a.Code != 401 || !strings.Contains(a.Header().Get("WWW-Authenticate"), "resource_metadata") {
 					t.Fatalf("token %d: %d %v", n, a.Code, a.Header())
@@ -226,7 +227,7 @@ func TestTokenIsNoGuess(t *testing.T) {
 		}
 		for _, guess := range []string{wrongKey, "YWJj.YWJj.YWJj"} {
 			other := peerOf(len(guess))
-			for range wrongAtOnce {
+			for range guesses.AtOnce {
 				r.answer(from(other, loopback, "POST", "/one/mcp", as(guess)...))
 			}
 			if a := r.answer(from(other, loopback, "POST", "/one/mcp", as(guess)...)); a.Code != 429 {
@@ -546,7 +547,7 @@ func TestMadeUp(t *testing.T) {
 		other := authtest.NewKey(t, "k", "ES256")
 		for _, form := range []string{"nothing-%d", "a JSON Web Token"} {
 			before, refused := i.Asked("/introspect"), 0
-			for n := range 3 * wrongAtOnce {
+			for n := range 3 * guesses.AtOnce {
 				raw := fmt.Sprintf("nothing-%d", n)
 				if form != "nothing-%d" {
 					raw = other.Sign(t, nil, i.Claims(here, authtest.Claims{"jti": fmt.Sprint(n)}))
@@ -555,7 +556,7 @@ func TestMadeUp(t *testing.T) {
 					refused++
 				}
 			}
-			if asked := i.Asked("/introspect") - before; asked != wrongAtOnce+1 && asked != wrongAtOnce || refused+wrongAtOnce != 3*wrongAtOnce {
+			if asked := i.Asked("/introspect") - before; asked != guesses.AtOnce+1 && asked != guesses.AtOnce || refused+guesses.AtOnce != 3*guesses.AtOnce {
 				t.Errorf("%s: %d questions, %d refused", form, asked, refused)
 			}
 			if got := ask("opaque-of-bob"); got != 429 {
@@ -565,10 +566,10 @@ func TestMadeUp(t *testing.T) {
 			if got := ask("opaque-of-ann"); got != 200 {
 				t.Errorf("%s: one that was good: %d", form, got)
 			}
-			time.Sleep(wrongAtOnce * wrongEvery)
+			time.Sleep(guesses.AtOnce * guesses.Every)
 		}
 		good = false
-		for n := range 3 * wrongAtOnce {
+		for n := range 3 * guesses.AtOnce {
 			if got := ask("opaque-of-ann"); got != 401 {
 				t.Fatalf("one that was revoked, for the %d. time: %d", n, got)
 			}

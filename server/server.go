@@ -33,6 +33,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/admin"
 	"github.com/mcp-bridge/bridge/internal/admin/console"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/guesses"
 	"github.com/mcp-bridge/bridge/internal/backlog"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 	"github.com/mcp-bridge/bridge/internal/list/filter"
@@ -69,8 +70,8 @@ type Server struct {
 	grants     *filter.Grants // what each caller may use, likewise
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
 	complaints sparse.Lines   // about requests without a good key
-	wrong      *wrongKeys
-	strange    *wrongKeys // tokens that their issuer knows nothing of, and that look like some
+	wrong      *guesses.Limit
+	strange    *guesses.Limit // tokens that their issuer knows nothing of, and that look like some
 	lives      lives
 	wanted     atomic.Pointer[claimed]
 	coming     atomic.Pointer[config.Config] // what is about to count; nil if nothing is
@@ -117,7 +118,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.actions, s.page = s.newAPI(), console.Handler()
 	s.guard.Store(newGuard(c, log))
 	var err error
-	s.wrong, s.strange = newWrongKeys(log), newWrongKeys(slog.New(slog.DiscardHandler))
+	s.wrong, s.strange = guesses.New(log), guesses.New(slog.New(slog.DiscardHandler))
 	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.keys.Holder(sum) }, s.pagePath)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
 	var tag string

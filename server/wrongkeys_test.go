@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/auth/guesses"
 )
 
 const wrongKey = "guess-0123456789abcdef"
@@ -39,7 +40,7 @@ func TestWrongKeys(t *testing.T) {
 			}
 		}
 		const v6 = "[2001:db8::1]:1"
-		for i := range wrongAtOnce {
+		for i := range guesses.AtOnce {
 			for _, peer := range []string{peer, v6} {
 				if got := r.guess(peer); got != http.StatusUnauthorized {
 					t.Fatalf("wrong key %d from %s: %d, want 401", i+1, peer, got)
@@ -61,7 +62,7 @@ func TestWrongKeys(t *testing.T) {
 		if a := r.answer(from(peer, loopback, "GET", "/readyz", as(wrongKey)...)); a.Code != 200 || strings.Contains(a.Body.String(), "servers") {
 			t.Errorf("/readyz: %d %s", a.Code, a.Body)
 		}
-		time.Sleep(wrongEvery)
+		time.Sleep(guesses.Every)
 		status(401, "after the pause", peer, as(wrongKey)...)
 		status(429, "another one after the pause", peer, as(wrongKey)...)
 	})
@@ -71,7 +72,7 @@ func TestWrongKeys(t *testing.T) {
 // that its client has made up.
 func TestWrongKeysForwarded(t *testing.T) {
 	run(t, behind, []string{"one"}, func(t *testing.T, r *rig) {
-		for range wrongAtOnce {
+		for range guesses.AtOnce {
 			r.guess(proxy, "X-Forwarded-For", "203.0.113.1")
 		}
 		for _, test := range []struct {
@@ -103,20 +104,20 @@ func TestWrongKeysForwarded(t *testing.T) {
 // longest time is forgotten.
 func TestWrongKeysBounded(t *testing.T) {
 	run(t, private, []string{"one"}, func(t *testing.T, r *rig) {
-		for range wrongAtOnce {
+		for range guesses.AtOnce {
 			r.guess("192.0.2.1:1")
 		}
-		for i := range wrongAddresses - 1 {
+		for i := range guesses.Addresses - 1 {
 			r.guess(peerOf(i))
 		}
 		if got := r.guess("192.0.2.1:1"); got != 429 {
-			t.Errorf("beside %d others: %d, want 429", wrongAddresses-1, got)
+			t.Errorf("beside %d others: %d, want 429", guesses.Addresses-1, got)
 		}
-		for i := range wrongAddresses {
+		for i := range guesses.Addresses {
 			r.guess(peerOf(i))
 		}
 		if got := r.guess("192.0.2.1:1"); got != 401 {
-			t.Errorf("after %d others: %d, want 401", wrongAddresses, got)
+			t.Errorf("after %d others: %d, want 401", guesses.Addresses, got)
 		}
 	})
 }
@@ -158,7 +159,7 @@ func TestWrongKeysLogged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			r := newRigLog(t, slog.New(handler(&log)), private, "one")
-			for range 3 * wrongAtOnce {
+			for range 3 * guesses.AtOnce {
 				r.guess(peer)
 				r.guess("[2001:db8::7]:1")
 			}

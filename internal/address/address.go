@@ -156,3 +156,13 @@ func Hostname(host string) string {
 	}
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
+
+// Network returns what counts as one address: of IPv6, the network that one
+// subscriber has.
+func Network(a netip.Addr) netip.Prefix {
+	if a = a.Unmap().WithZone(""); a.Is6() {
+		p, _ := a.Prefix(64)
+		return p
+	}
+	return netip.PrefixFrom(a, a.BitLen())
+}
