@@ -326,7 +326,7 @@ func late(key string, was, now *Server) bool {
 		return was.Place == PlaceWorkers || now.Limits.Paced() && !was.Limits.Paced()
 	case "max_children":
 		return was.Place == PlaceWorkers
-	case "timeout", "max_timeout":
+	case "timeout", "max_timeout", "tools", "resources": // by which its tools are made
 		return was.Rest != nil
 	}
 	return false

@@ -194,6 +194,8 @@ func TestDiffLate(t *testing.T) {
 	}{
 		{"breaker of a REST API", asRest, func(s *Server) { s.Breaker.Pause = time.Minute }, "servers.one.breaker.pause 0s → 1m0s (next)"},
 		{"time-outs of a REST API", asRest, func(s *Server) { s.Timeout, s.MaxTimeout = time.Minute, 2*time.Minute }, "servers.one.timeout 5m0s → 1m0s (next)\nservers.one.max_timeout 1h0m0s → 2m0s (next)"},
+		{"tools of a REST API", asRest, func(s *Server) { s.Tools.Deny = []string{"a"} }, "servers.one.tools (next)"},
+		{"resources of a REST API", asRest, func(s *Server) { s.Resources.Deny = []string{"a"} }, "servers.one.resources (next)"},
 		{"limits of a REST API", asRest, func(s *Server) { s.Limits.Calls = 5 }, "servers.one.limits.calls 0 → 5 (live)"},
 		{"limits at workers", func(s *Server) { s.Place = PlaceWorkers }, func(s *Server) { s.Limits.Calls, s.MaxChildren = 5, 6 }, "servers.one.limits.calls 0 → 5 (next)\nservers.one.max_children 256 → 6 (next)"},
 		{"the first rate", func(*Server) {}, func(s *Server) { s.Limits.Rate.PerSecond = 1 }, "servers.one.limits.rate (next)"},

@@ -70,10 +70,15 @@ func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := store.New(client, store.Options{Prefix: c.KeyPrefix, Owner: id, Secrets: c.Keys(), Life: life, Hooks: func() []string { return slices.Collect(maps.Keys(s.hooks())) }})
+	beats, err := store.ConnectBeats(c.Redis, c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	o := store.Options{Prefix: c.KeyPrefix, Owner: id, Secrets: c.Keys(), Life: life, Hooks: func() []string { return slices.Collect(maps.Keys(s.hooks())) }}
+	kept := store.New(client, o)
 	return &backing{
-		sessions: kept, registry: kept, tasks: kept.Tasks(), values: kept.Values(), streams: kept.Streams(),
-		offers: kept.Offers(s.log), hooks: kept.Hooks(), close: client.Close, listen: wire.Listen,
+		sessions: kept, registry: store.New(beats, o), tasks: kept.Tasks(), values: kept.Values(), streams: kept.Streams(),
+		offers: kept.Offers(s.log), hooks: kept.Hooks(), close: func() error { return errors.Join(beats.Close(), client.Close()) }, listen: wire.Listen,
 	}, nil
 }
 

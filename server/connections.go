@@ -33,6 +33,9 @@ type connections struct {
 	from map[netip.Prefix]int
 }
 
+// operatorConnections bounds the connections of operators at an address of their own.
+const operatorConnections = 256
+
 // newConnections bounds them to most, and to half of the files that the process
 // may open: the others are for servers.
 func newConnections(most int, g func() *guard, log *slog.Logger) *connections {

@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
@@ -175,6 +177,57 @@ func closed(t *testing.T, l net.Listener) {
 	t.Helper()
 	if c, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v is still open: %v %v", l.Addr(), c, err)
+	}
+}
+
+// Clients that take all connections keep no operator out.
+func TestConsoleListenRoom(t *testing.T) {
+	c := config.Default()
+	c.Listen, c.ConsoleListen, c.Drain, c.MaxConnections = "127.0.0.1:0", "127.0.0.1:0", 0, 4
+	s := New(&c, slog.New(slog.DiscardHandler))
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	var held []net.Conn
+	for range c.MaxConnections {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	for { // each further one is closed when all places are taken
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err = conn.Read(make([]byte, 1))
+		_ = conn.Close()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	client := http.Client{Transport: &http.Transport{}}
+	r, err := client.Get("http://" + s.ConsoleAddr().String() + "/ui/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	if r.StatusCode != 200 {
+		t.Errorf("the console: %d", r.StatusCode)
+	}
+	client.CloseIdleConnections()
+	for _, conn := range held {
+		_ = conn.Close()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: %v", err)
 	}
 }
 

@@ -448,8 +448,12 @@ func (s *Server) serve(l net.Listener) error {
 	if s.clients.most < s.c().MaxConnections && l != s.operators { // once
 		s.log.Debug("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
 	}
+	counted := bounded{l, s.clients}
+	if l == s.operators { // clients cannot take their places
+		counted.c = newConnections(operatorConnections, s.guard.Load, s.log)
+	}
 	if s.cert == nil {
-		return s.http.Serve(bounded{l, s.clients})
+		return s.http.Serve(counted)
 	}
 	if s.cert.current.Load() == nil { // a listener of somebody else's
 		if err := s.cert.load(); err != nil {
@@ -457,7 +461,7 @@ func (s *Server) serve(l net.Listener) error {
 			return fmt.Errorf("tls: %w", err)
 		}
 	}
-	return s.http.ServeTLS(bounded{l, s.clients}, "", "")
+	return s.http.ServeTLS(counted, "", "")
 }
 
 // closeLimit bounds how long responses may take to end once the bridge has

@@ -252,6 +252,7 @@ func (p *wholePlay) begin(x int, at *wholeOne) {
 	case r.Status() == http.StatusOK && r.Header("Mcp-Session-Id") != "":
 		c.id = r.Header("Mcp-Session-Id")
 		c.firm = c.firm && p.w.calm()
+		c.loose = !c.firm && p.w.parted()
 		p.clients = append(p.clients, c)
 	case r.Status() != http.StatusServiceUnavailable:
 		p.wrong("initialize: %d %s %v", r.Status(), r.Body(), r.Err())
@@ -342,10 +343,7 @@ func (p *wholePlay) apart(a, b *wholeOne, f fault) {
 // wipe has the store lose something.
 func (p *wholePlay) wipe(x int) {
 	w := p.w
-	w.mu.Lock()
-	parted := len(w.apart) > 0
-	w.mu.Unlock()
-	if parted { // what lives is out of the taker's reach: S-010 excepts it
+	if w.parted() { // what lives is out of the taker's reach: S-010 excepts it
 		return
 	}
 	if x%4 == 1 {

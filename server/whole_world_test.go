@@ -182,6 +182,13 @@ func (w *world) heal() {
 	w.change()
 }
 
+// parted reports whether instances do not reach each other.
+func (w *world) parted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.apart) > 0
+}
+
 // calm reports whether there are no faults.
 func (w *world) calm() bool {
 	w.mu.Lock()

@@ -99,7 +99,7 @@ func TestConnectSignsIn(t *testing.T) {
 	for _, args := range [][]string{nil, {"--no-login"}} {
 		p := signed(t, len(args) > 0)
 		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
-		if a := k.ask(hello); !strings.Contains(a, "it refuses our credentials (HTTP 401)") {
+		if a := k.ask(hello); !strings.Contains(a, "it wants valid credentials (HTTP 401)") {
 			t.Errorf("%q: initialize: %s", args, a)
 		}
 		if _, _, errs := k.leave(); !strings.Contains(errs, "mcp-bridge login URL") || p.Issuer.Asked("/register") != 0 {

@@ -254,6 +254,12 @@ func (n *Node) settleAll() {
 	n.each(unsettled, n.settle)
 	n.each(dirty, n.save)
 	for _, d := range again {
+		n.mu.Lock()
+		gone := n.held[d.Key] == nil && n.ended[d.Key].at.Equal(d.at)
+		n.mu.Unlock()
+		if !gone { // it has begun again meanwhile
+			continue
+		}
 		ctx, cancel := context.WithTimeout(n.ctx, tries)
 		err := n.how(d.released)(ctx, d.Held)
 		cancel()

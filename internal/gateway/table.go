@@ -74,7 +74,7 @@ func (b *Gateway) Apply(c Change) error {
 	changed := b.take(c.Settings)
 	was := b.table.Load()
 	for _, o := range c.Tuned {
-		b.tune(was.named[o.Name], o)
+		defer b.tune(was.named[o.Name], o)() // told when all is set: names and grants fit each other
 	}
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
@@ -123,19 +123,24 @@ func (b *Gateway) Apply(c Change) error {
 }
 
 // tune has options count for a server, and for those of its name that have left and have
-// sessions still.
-func (b *Gateway) tune(s *server, o ServerOptions) {
+// sessions still. tell tells clients which lists have changed.
+func (b *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
 	sees := func(principal string) bool { return len(changed) > 0 && b.allowed(s, o.Name, principal) == nil }
-	for _, of := range b.open(func(of *Session) bool { at := of.ways.Now().At; return at == nil || at.o.Name == o.Name }) {
+	open := b.open(func(of *Session) bool { at := of.ways.Now().At; return at == nil || at.o.Name == o.Name })
+	for _, of := range open {
 		if at := of.ways.Now().At; at != nil && at != s {
 			at.set(o)
 		}
-		if sees(of.caller.Principal) {
-			list.Tell(of.changes, changed)
-		}
 	}
-	b.revoked.Relist(sees, o.Name, changed...)
+	return func() {
+		for _, of := range open {
+			if sees(of.caller.Principal) {
+				list.Tell(of.changes, changed)
+			}
+		}
+		b.revoked.Relist(sees, o.Name, changed...)
+	}
 }
 
 // retire ends a server that has left, or whose place another has taken. leave ends

@@ -126,7 +126,7 @@ func TestUpstreamStatuses(t *testing.T) {
 	}{
 		{"401", respond(401, secret), bridge.ErrUnavailable, "configure headers for it, such as Authorization"},
 		{"401 with our id", respond(401, failure("$id", -32000, "x")), bridge.ErrUnavailable, "HTTP 401"},
-		{"403", respond(403, secret), bridge.ErrUnavailable, "it refuses our credentials (HTTP 403)"},
+		{"403", respond(403, secret), bridge.ErrUnavailable, "it does not let this caller in (HTTP 403)"},
 		{"429", respond(429, secret, "Retry-After", "7"), bridge.ErrUnavailable, "try again in 7 s"},
 		{"503", respond(503, secret, "Retry-After", "120"), bridge.ErrUnavailable, "try again in 120 s"},
 		{"503, as if for ever", respond(503, secret, "Retry-After", "99999999"), bridge.ErrUnavailable, "try again in 86400 s"},

@@ -76,10 +76,23 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 // Connect makes a client of an address and a file of certificates that may sign the
 // store's, which may be empty. It connects to nothing yet.
 func Connect(address, caFile string) (redis.UniversalClient, error) {
+	return dial(address, caFile, 0)
+}
+
+// ConnectBeats makes a client for beats alone. After as many failures as there may be
+// connections, a client tries only once a second, and what it is asked meanwhile fails: an
+// instance would not notice at once that the store is back, and turn clients away. This one
+// always tries.
+func ConnectBeats(address, caFile string) (redis.UniversalClient, error) {
+	return dial(address, caFile, 1<<14)
+}
+
+func dial(address, caFile string, pool int) (redis.UniversalClient, error) {
 	o, err := ParseURL(address)
 	if err != nil {
 		return nil, err
 	}
+	o.PoolSize = pool
 	if caFile != "" && o.TLSConfig != nil {
 		pem, err := os.ReadFile(caFile)
 		if err != nil {

@@ -58,7 +58,7 @@ func TestReadRefused(t *testing.T) {
 		{closed, `{}`, true, "id: is missing"},
 		{closed, `{"id":".."}`, true, "id: must not have . or .."},
 		{closed, `{"id":"1"}`, false, "GET /x/1 got no answer"},
-		{s, `{"id":"1"}`, false, "no server is named"},
+		{s, `{"id":"1"}`, false, "the document does not say where the API is"},
 	} {
 		_, err := test.s.Read(t.Context(), &Call{Tool: needs, Args: []byte(test.args)}, "u")
 		f, ok := errors.AsType[*Failure](err)

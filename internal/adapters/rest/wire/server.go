@@ -43,7 +43,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 		}
 	}
 	if len(servers) == 0 {
-		return endpoint{}, errors.New("no server is named: set base_url")
+		return endpoint{}, errors.New("the document does not say where the API is (servers): pass --base-url URL, or set base_url in the file")
 	}
 	text, filled, err := expand(servers[0], o.Variables)
 	if err != nil {
