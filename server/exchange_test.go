@@ -379,7 +379,7 @@ func TestExchangeReopens(t *testing.T) {
 	e, far := newExchanger(t), newCRM(t, "streamable")
 	c := config.Default()
 	s := config.DefaultServer("one", config.ShareSession)
-	s.HTTP = &config.Remote{URL: far.URL, Transport: "streamable", OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge"}, Resource: "off"}}
+	s.HTTP = &config.Remote{URL: far.URL, Transport: "streamable", OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge"}, Resource: "off", Scopes: []string{"crm.read"}}}
 	s.Era, s.IdleStop = config.EraLegacy, 10*time.Millisecond
 	c.Servers = []config.Server{s}
 	users(e.Issuer)(&c)

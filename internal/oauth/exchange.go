@@ -118,6 +118,8 @@ func (s *Settings) validExchange() error {
 		return errors.New("exchange is of no use with login: calls are made as the caller, or as the person who has signed in")
 	case s.Issuer == "" && (s.Client == nil || s.Client.TokenURL == ""):
 		return errors.New("issuer is missing: the tokens of callers are shown only to an authorization server that is named here")
+	case len(s.Scopes) == 0 && (s.Resource == ResourceOff || s.API && s.Resource == ""):
+		return errors.New("scopes are missing: with exchange and without a resource, they alone say what a caller's token is exchanged for, and a server, or its document, must not choose that: write them, such as scopes: [crm.read], or name the resource")
 	}
 	return nil
 }

@@ -196,11 +196,25 @@ func TestExchangeSettings(t *testing.T) {
 		"exchange is of no use with login":  func(s *oauth.Settings) { s.Login = true },
 		"issuer is missing: the tokens of ": func(s *oauth.Settings) { s.Issuer, s.Client.Secret, s.Client.KeyFile = "", "", "key.pem" },
 		"client is missing":                 func(s *oauth.Settings) { s.Client = nil },
+		"scopes are missing: with exchange": func(s *oauth.Settings) { s.Resource = oauth.ResourceOff },
+		"without a resource":                func(s *oauth.Settings) { s.API = true },
 	} {
 		s := exchanging(oauth.ExchangeStandard)
 		s.Client = &oauth.Client{ID: "a", Secret: "b"}
 		if change(&s); s.Validate() == nil || !strings.Contains(s.Validate().Error(), want) {
 			t.Errorf("%v, want %s", s.Validate(), want)
+		}
+	}
+	for name, change := range map[string]func(*oauth.Settings){
+		"as it is":               func(*oauth.Settings) {},
+		"scopes, no resource":    func(s *oauth.Settings) { s.Resource, s.Scopes = oauth.ResourceOff, []string{"a"} },
+		"an API with scopes":     func(s *oauth.Settings) { s.API, s.Scopes = true, []string{"a"} },
+		"an API with a resource": func(s *oauth.Settings) { s.API, s.Resource = true, "https://crm.example.com" },
+		"no exchange":            func(s *oauth.Settings) { s.Exchange, s.Resource = "", oauth.ResourceOff },
+	} {
+		s := exchanging(oauth.ExchangeStandard)
+		if change(&s); s.Validate() != nil {
+			t.Errorf("%s: %v", name, s.Validate())
 		}
 	}
 	c := oauth.Client{ID: "a", Secret: "b", Params: map[string]string{"subject_token": "x"}}

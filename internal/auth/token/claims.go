@@ -9,31 +9,33 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 const (
 	maxName  = 256 // bytes of who the caller is
-	maxDepth = 32
+	maxDepth = 33  // arrays and objects in one another
 )
 
 // object checks that data is one JSON object, in which no name stands twice (I-019):
 // of two that read it, each could take another one.
 func object(data []byte) (gjson.Result, error) {
-	if !utf8.Valid(data) || !gjson.ValidBytes(data) {
+	switch {
+	case rawjson.Deeper(data, maxDepth): // before what calls itself for each level
+		return gjson.Result{}, errors.New("it is nested too deeply")
+	case !utf8.Valid(data) || !gjson.ValidBytes(data):
 		return gjson.Result{}, errors.New("it is no JSON")
 	}
 	v := gjson.ParseBytes(data)
 	if !v.IsObject() {
 		return v, errors.New("it is no object of JSON")
 	}
-	return v, single(v, 0)
+	return v, single(v)
 }
 
 // single reports a name that stands twice in an object, however deep.
-func single(v gjson.Result, depth int) (err error) {
-	if depth > maxDepth {
-		return errors.New("it is nested too deeply")
-	}
+func single(v gjson.Result) (err error) {
 	names := map[string]bool{}
 	object := v.IsObject()
 	v.ForEach(func(key, value gjson.Result) bool {
@@ -45,7 +47,7 @@ func single(v gjson.Result, depth int) (err error) {
 			names[key.Str] = true
 		}
 		if value.IsObject() || value.IsArray() {
-			err = single(value, depth+1)
+			err = single(value)
 		}
 		return err == nil
 	})

@@ -21,11 +21,15 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
 const (
 	maxDocument = 1 << 20
+	// MaxDepth is how deep a document may be nested. What checks it further calls itself for
+	// each level.
+	MaxDepth = 100
 	// Limit is how long one request takes at most.
 	Limit        = 10 * time.Second
 	maxRedirects = 3
@@ -303,6 +307,8 @@ func (f *Finder) get(ctx context.Context, place string) ([]byte, error) {
 		return nil, Reason(err)
 	case len(data) > maxDocument:
 		return nil, errors.New("the answer is larger than 1 MiB")
+	case rawjson.Deeper(data, MaxDepth):
+		return nil, fmt.Errorf("the answer is nested too deeply: more than %d levels", MaxDepth)
 	case !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject():
 		return nil, errors.New("the answer is no JSON object")
 	}

@@ -107,6 +107,8 @@ func TestResource(t *testing.T) {
 		{"missing", "", oauthtest.Pages{wk + "/t/mcp": map[string]any{"authorization_servers": []string{"https://idp.example.com"}}}, "", "another resource", 1},
 		{"no issuer", "", oauthtest.Pages{wk + "/t/mcp": map[string]any{"resource": server}}, "", "names no authorization server", 1},
 		{"no JSON", "", oauthtest.Pages{wk + "/t/mcp": as(`{"resource":`)}, "", "no JSON object", 1},
+		{"nested without an end", "", oauthtest.Pages{wk + "/t/mcp": as(strings.Repeat("[", 1<<20))}, "", "nested too deeply: more than 100 levels", 1},
+		{"nested too deeply", "", oauthtest.Pages{wk + "/t/mcp": as(`{"resource":"` + server + `","authorization_servers":["https://idp.example.com"],"x":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}")}, "", "nested too deeply", 1},
 		{"list", "", oauthtest.Pages{wk + "/t/mcp": []any{prm(server)}}, "", "no JSON object", 1},
 		{"too large", "", oauthtest.Pages{wk + "/t/mcp": as(`"` + strings.Repeat("x", 1<<20) + `"`)}, "", "larger than 1 MiB", 1},
 		{"down", "", oauthtest.Pages{wk + "/t/mcp": fails, wk: prm(server)}, "", "HTTP 500", 1},

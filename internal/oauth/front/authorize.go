@@ -333,10 +333,20 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	l, err := f.signIn(context.WithoutCancel(r.Context()), a, get("code"))
+	l, err := f.signIn(r, a, get("code"))
+	if errors.Is(err, errBusy) {
+		log.Warn("a sign-in was refused", "err", err)
+		f.refuse(w, q, "temporarily_unavailable", errBusy.Error()+": try again later")
+		return
+	}
 	if err != nil {
 		log.Warn("a sign-in has failed", "err", err)
 		f.refuse(w, q, "server_error", "the identity provider has let nobody in")
+		return
+	}
+	if after := f.signing.take(l.Subject); after > 0 { // also of somebody whom no rule lets in
+		log.Warn("a user signs in too often", "issuer", f.o.Provider, "sub", l.Subject)
+		f.refuse(w, q, "temporarily_unavailable", "too many sign-ins of this user: try again later")
 		return
 	}
 	if !f.admits(r.Context(), &l) { // before anything is kept of somebody who is a stranger here
@@ -345,11 +355,6 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	if !a.Asked && !f.agrees(r, q, l.Subject) { // who has agreed in this browser is somebody else
 		f.consent(w, r, q, q.ID)
-		return
-	}
-	if after := f.signing.take(l.Subject); after > 0 {
-		log.Warn("a user signs in too often", "issuer", f.o.Provider, "sub", l.Subject)
-		f.refuse(w, q, "temporarily_unavailable", "too many sign-ins of this user: try again later")
 		return
 	}
 	ctx := context.WithoutCancel(r.Context())
@@ -390,8 +395,34 @@ func (f *Front) admits(ctx context.Context, l *login) bool {
 	return f.o.Admits(ctx, text, l.Resource)
 }
 
-// signIn exchanges the code of the provider, and finds out who the user is.
-func (f *Front) signIn(ctx context.Context, a *attempt, code string) (l login, err error) {
+var errBusy = errors.New("too many sign-ins come back from the provider")
+
+// enter makes room for one more code that the provider is asked about. Anybody can make codes
+// up, and each costs a request in the name of the bridge (I-114).
+func (f *Front) enter(r *http.Request) (done func(), err error) {
+	if f.returning.take(network(f.o.From(r))) > 0 {
+		return nil, errBusy
+	}
+	limit := time.NewTimer(askWait)
+	defer limit.Stop()
+	select {
+	case f.codes <- struct{}{}:
+		return func() { <-f.codes }, nil
+	case <-limit.C:
+	case <-r.Context().Done():
+	}
+	return nil, errBusy
+}
+
+// signIn exchanges the code of the provider, and finds out who the user is. It goes on when
+// the browser goes away.
+func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err error) {
+	done, err := f.enter(r)
+	if err != nil {
+		return l, err
+	}
+	defer done()
+	ctx := context.WithoutCancel(r.Context())
 	at, err := f.at(ctx)
 	if err != nil {
 		return l, err

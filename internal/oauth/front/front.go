@@ -99,6 +99,8 @@ const (
 	maxFlags = 20_000 // twice as many as tokens are known
 	maxEnded = 20_000
 	maxUsed  = 20_000
+	maxAsked = 32
+	askWait  = 10 * time.Second // until there must be room for one more
 )
 
 // Front is the authorization server. Its methods may be called concurrently; those of nil
@@ -116,8 +118,9 @@ type Front struct {
 	docs   *document.Documents[client]
 	sets   *document.Documents[jwks.Fixed]
 
-	registering, fetching, signing, showing limiter
-	endings                                 endings
+	registering, fetching, returning, signing, showing limiter
+	codes                                              chan struct{} // has one for each code that the provider is asked about
+	endings                                            endings
 
 	mu       sync.Mutex // guards the rest
 	provider *find.Issuer
@@ -151,6 +154,7 @@ func New(o Options) (*Front, error) {
 		find: find.New(at, o.Transport), ask: grant.New(o.Transport), docs: document.New[client](o.Documents, "the metadata of a client", (*client).most, o.Log),
 		sets:        document.New[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
 		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
+		returning: newLimiter(time.Second, 100), codes: make(chan struct{}, maxAsked),
 		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
 	}
 	f.flags, _ = simplelru.NewLRU[string, *atomic.Bool](maxFlags, nil) // the sizes are positive

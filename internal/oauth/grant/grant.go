@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth/find"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/visible"
 )
 
@@ -223,10 +224,14 @@ func (c *Client) method(at *find.Issuer) string {
 	return Basic
 }
 
+var errDeep = fmt.Errorf("the answer of the authorization server is nested too deeply: more than %d levels", find.MaxDepth)
+
 // read reads the answer that has a token (I-220).
 func read(data []byte) (*Token, error) {
 	t := &Token{Access: gjson.GetBytes(data, "access_token").Str, Refresh: gjson.GetBytes(data, "refresh_token").Str, ID: gjson.GetBytes(data, "id_token").Str}
 	switch {
+	case rawjson.Deeper(data, find.MaxDepth): // before what calls itself for each level
+		return nil, errDeep
 	case !gjson.ValidBytes(data) || t.Access == "" || len(t.Access) > maxToken || !httpguts.ValidHeaderFieldValue(t.Access) || strings.ContainsAny(t.Access, " \t"):
 		return nil, errors.New("the answer of the authorization server has no token that can be used")
 	case !strings.EqualFold(gjson.GetBytes(data, "token_type").String(), "bearer") && gjson.GetBytes(data, "token_type").Exists():
@@ -261,7 +266,10 @@ func (a *Asker) Register(ctx context.Context, endpoint string, metadata map[stri
 	if status != http.StatusOK && status != http.StatusCreated {
 		return nil, refusal(status, data, nil)
 	}
-	if !gjson.ValidBytes(data) {
+	switch {
+	case rawjson.Deeper(data, find.MaxDepth):
+		return nil, errDeep
+	case !gjson.ValidBytes(data):
 		return nil, errors.New("its answer is no JSON")
 	}
 	return data, nil

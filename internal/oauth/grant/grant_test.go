@@ -46,6 +46,9 @@ func TestTokenAnswers(t *testing.T) {
 		{"a space", `{"access_token":"a b","token_type":"bearer"}`, false, 0, 0},
 		{"too long", `{"access_token":"` + strings.Repeat("a", 65<<10) + `"}`, false, 0, 0},
 		{"not JSON", `{"access_token":"a"`, false, 0, 0},
+		{"nested", `{"access_token":"a","x":` + nested(99) + `}`, true, 0, 0},
+		{"nested too deeply", `{"access_token":"a","x":` + nested(100_000) + `}`, false, 0, 0},
+		{"nested without an end", strings.Repeat("[", 1<<20), false, 0, 0},
 		{"too large", strings.Repeat(" ", 1<<20) + `{"access_token":"a"}`, false, 0, 0},
 	} {
 		got, err := answered(t, http.StatusOK, tc.body)
@@ -53,7 +56,20 @@ func TestTokenAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tc.name, got, err)
 		}
 	}
+	for _, body := range []string{strings.Repeat("[", 1<<20), nested(101)} {
+		n := &oauthtest.Net{}
+		n.Put("idp.example.com", oauthtest.Pages{"/register": func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, body) }})
+		_, registered := grant.New(n).Register(t.Context(), "https://idp.example.com/register", nil)
+		_, given := answered(t, http.StatusOK, body)
+		for _, err := range []error{registered, given} {
+			if err == nil || !strings.Contains(err.Error(), "nested too deeply: more than 100 levels") {
+				t.Errorf("nested too deeply: %v", err)
+			}
+		}
+	}
 }
+
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
 // I-256: only what an authorization server has decided counts as a refusal, and what it
 // says is without what it was sent.

@@ -67,6 +67,9 @@ func (c *Credential) CheckTokens() error {
 	}
 	o := c.settings()
 	if c.Client != nil && !c.Login {
+		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
+			return errors.New("client: write issuer or token_url: with exchange, the tokens of callers go only to an authorization server that is named here, and to none that a document names")
+		}
 		// Where the secret goes is checked with the document, which may say it.
 		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
 		o.Client.TokenURL, o.Client.Params = "", nil

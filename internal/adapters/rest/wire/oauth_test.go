@@ -77,14 +77,23 @@ func TestClientIssuer(t *testing.T) {
 		"secret is missing":                  {Client: &Client{ID: "a", Issuer: i.URL}},
 		"issuer must be https":               {Client: &Client{ID: "a", Secret: "b", Issuer: "http://idp.example.com"}},
 		"redirect_uri is of use with login":  {Client: &Client{ID: "a", Secret: "b", Issuer: i.URL, RedirectURI: "http://localhost/"}},
+		"write issuer or token_url":          {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}},
+		"to none that a document names":      {Exchange: oauth.ExchangeOnBehalfOf, Client: &Client{ID: "a", KeyFile: file, Scopes: []string{"c"}}},
+		"scopes are missing: with exchange":  {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Issuer: i.URL}},
 		"token_url is of no use with login":  {Login: true, Client: &Client{ID: "a", TokenURL: i.URL}},
 	} {
-		s, err := New(Options{BaseURL: srv.URL, Default: &c})
+		named := &openapi.SecurityScheme{Name: "o", Type: "oauth2", Flows: []openapi.Flow{{Kind: "clientCredentials", TokenURL: srv.URL + "/token"}}}
+		s, err := New(Options{BaseURL: srv.URL, Default: &c, Document: &openapi.Document{Schemes: []*openapi.SecurityScheme{named}}})
 		if err == nil {
 			s.Close()
 		}
 		if err == nil || !contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for name, c := range map[string]Client{"issuer": {ID: "a", Secret: "b", Issuer: i.URL, Scopes: []string{"c"}}, "token_url": {ID: "a", Secret: "b", TokenURL: i.URL + "/token", Resource: "https://a.example/"}} {
+		if err := (&Credential{Exchange: oauth.ExchangeStandard, Client: &c}).CheckTokens(); err != nil {
+			t.Errorf("exchange with %s: %v", name, err)
 		}
 	}
 }

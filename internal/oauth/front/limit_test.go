@@ -1,0 +1,116 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// I-114: each code that is made up has the provider asked in the name of the bridge. From one
+// address, that is done only so often, and others are not kept off by it.
+func TestMadeUpCodes(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		from := netip.MustParseAddr("192.0.2.7")
+		r.o.From = func(*http.Request) netip.Addr { return from }
+		id, b := r.join(back), r.browser()
+		comes := func() string {
+			t.Helper()
+			to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
+			q := to.Query()
+			q.Set("code", "junk")
+			to.RawQuery = q.Encode()
+			return b.returns(to).Get("error")
+		}
+		got := map[string]int{}
+		for range 110 {
+			got[comes()]++
+		}
+		if n := len(r.p.forms); n != 100 || got["server_error"] != 100 || got["temporarily_unavailable"] != 10 {
+			t.Errorf("of 110 codes that were made up, the provider was asked about %d: %v", n, got)
+		}
+		from = netip.MustParseAddr("192.0.2.8")
+		if got := b.signIn(ask(id)); got.Get("code") == "" {
+			t.Errorf("at another address: %v", got)
+		}
+		from = netip.MustParseAddr("192.0.2.7")
+		<-time.After(time.Second)
+		if one, two := comes(), comes(); one != "server_error" || two != "temporarily_unavailable" {
+			t.Errorf("a second later: %s, %s", one, two)
+		}
+	})
+}
+
+// I-114: the provider is asked about so many codes at a time. Others wait, but not for ever.
+func TestCodesAtATime(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, r *rig) {
+		hold := make(chan struct{})
+		r.p.during = func() { <-hold }
+		id := r.join(back)
+		asked := func() int {
+			synctest.Wait()
+			r.p.mu.Lock()
+			defer r.p.mu.Unlock()
+			return len(r.p.forms)
+		}
+		var mu sync.Mutex // guards late
+		var wg sync.WaitGroup
+		late := 0
+		come := func(n int) {
+			for range n {
+				b := r.browser()
+				to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
+				wg.Go(func() {
+					u, err := url.Parse(b.do("GET", to.RequestURI(), nil).Header().Get("Location"))
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil || u.Query().Get("error_description") == errBusy.Error()+": try again later" {
+						late++
+					}
+				})
+			}
+		}
+		come(maxAsked + 5)
+		if n := asked(); n != maxAsked {
+			t.Errorf("the provider is asked about %d codes at a time, want %d", n, maxAsked)
+		}
+		<-time.After(askWait + time.Second)
+		synctest.Wait()
+		mu.Lock()
+		if late != 5 {
+			t.Errorf("%d do not wait any more, want 5", late)
+		}
+		mu.Unlock()
+		come(3)
+		synctest.Wait()
+		close(hold)
+		wg.Wait()
+		if n := asked(); n != maxAsked+3 || late != 5 {
+			t.Errorf("the provider was asked about %d codes, want %d; %d were refused", n, maxAsked+3, late)
+		}
+	})
+}
+
+// I-114: one user who is let in by no rule does not come more often than others.
+func TestStrangerOften(t *testing.T) {
+	looked := 0
+	fronted(t, func(o *Options) {
+		o.Admits = func(context.Context, string, string) bool {
+			looked++
+			return false
+		}
+	}, func(t *testing.T, r *rig) {
+		id, b := r.join(back), r.browser()
+		got := map[string]int{}
+		for range 35 {
+			got[b.signIn(ask(id)).Get("error")]++
+		}
+		if looked != 30 || got["access_denied"] != 30 || got["temporarily_unavailable"] != 5 {
+			t.Errorf("of 35 sign-ins, the rules were looked at for %d: %v", looked, got)
+		}
+	})
+}
