@@ -72,7 +72,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string, to p
 	if s.keys == nil {
 		return r, true
 	}
-	who, err := s.keys.Caller(s.gated(r), r.Header, s.resource(r, to))
+	ctx, gate := s.gated(r)
+	defer gate.done()
+	who, err := s.keys.Caller(ctx, r.Header, s.resource(r, to))
 	if err != nil {
 		s.turnAway(w, r, path, to, err)
 		return r, false
@@ -82,15 +84,33 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, path string, to p
 }
 
 // gated returns the context in which a request's caller is looked for. No issuer is asked
-// about more tokens of whoever has shown many that were made up.
-func (s *Server) gated(r *http.Request) context.Context {
+// about more tokens of whoever has shown many that were made up, nor about more at once than
+// may turn out to be. g is done when what was shown has been counted.
+func (s *Server) gated(r *http.Request) (_ context.Context, g *gate) {
 	if !s.keys.Tokens() {
-		return r.Context()
+		return r.Context(), nil
 	}
-	return token.WithGate(r.Context(), func() bool {
-		from := s.guard.Load().client(r)
-		return max(s.wrong.Wait(from), s.strange.Wait(from)) == 0
-	})
+	g = &gate{s: s, r: r}
+	return token.WithGate(r.Context(), g), g
+}
+
+// gate is the token.Gate of a request.
+type gate struct {
+	s   *Server
+	r   *http.Request
+	end func() // ends the question about its token; nil if there is none
+}
+
+// Pass reports whether the issuer may be asked about the token of the request.
+func (g *gate) Pass() (busy <-chan struct{}, ok bool) {
+	g.end, busy = g.s.questions.Begin(g.s.guard.Load().client(g.r))
+	return busy, g.end != nil
+}
+
+func (g *gate) done() {
+	if g != nil && g.end != nil {
+		g.end()
+	}
 }
 
 // guessed counts what may be a guess at a key, or a token that was made up. It returns how
@@ -153,7 +173,9 @@ func (s *Server) insider(r *http.Request, base string) (sees sight, ok bool) {
 		return s.sight(""), true
 	}
 	to := place{base, ""}
-	who, err := s.keys.Caller(s.gated(r), r.Header, s.resource(r, to))
+	ctx, gate := s.gated(r)
+	defer gate.done()
+	who, err := s.keys.Caller(ctx, r.Header, s.resource(r, to))
 	switch {
 	case err == nil:
 		shown(r.Context())

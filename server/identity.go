@@ -351,8 +351,8 @@ const retryIdentity = "5"
 
 // turnAway answers a request that is not let in. Its body is not looked at.
 func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, path string, to place, why error) {
-	if r.Context().Err() != nil {
-		return // the client has gone while its token was being checked
+	if gone := r.Context().Err(); gone != nil && errors.Is(why, gone) {
+		return // the client has gone while its token was being checked; otherwise that counts
 	}
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets another for the next request

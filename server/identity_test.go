@@ -578,6 +578,63 @@ func TestMadeUp(t *testing.T) {
 	})
 }
 
+// Made-up tokens that come all at once have the issuer asked about so many only, too, also
+// if their sender does not wait for the answers. Good ones wait for their turn.
+func TestMadeUpAtOnce(t *testing.T) {
+	identified(t, func(c *config.Config) {
+		c.OAuth[0].Introspection = config.Introspection{Client: config.OAuthClient{ID: "bridge", Secret: "the-bridges-secret"}}
+	}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		var hold chan struct{}
+		i.Answer("/introspect", func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm()
+			raw := r.PostForm.Get("token")
+			<-hold
+			_ = json.NewEncoder(w).Encode(i.Claims(here, authtest.Claims{"active": strings.HasPrefix(raw, "opaque"), "sub": raw, "groups": []string{"eng"}}))
+		})
+		// wave shows tokens at once, and returns how many answers have which status.
+		wave := func(method, name string, n int, leave bool) map[int]int {
+			hold = make(chan struct{})
+			before := i.Asked("/introspect")
+			var all []*wiretest.Reply
+			for k := range n {
+				all = append(all, r.Do(method, "/one/mcp", map[string]string{"POST": initialize}[method], as(fmt.Sprintf("%s-%d", name, k))...))
+			}
+			synctest.Wait()
+			if asked := i.Asked("/introspect") - before; asked != guesses.AtOnce {
+				t.Errorf("%s: %d questions are under way, want %d", name, asked, guesses.AtOnce)
+			}
+			if leave {
+				for _, a := range all {
+					a.Leave()
+				}
+				synctest.Wait()
+			}
+			close(hold)
+			got := map[int]int{}
+			for _, a := range all {
+				got[a.Wait().Status()]++
+			}
+			synctest.Wait()
+			return got
+		}
+		before := i.Asked("/introspect")
+		if got := wave("POST", "nothing", 100, false); got[401] != guesses.AtOnce || got[429] != 100-guesses.AtOnce {
+			t.Errorf("made up: %v", got)
+		}
+		if asked := i.Asked("/introspect") - before; asked != guesses.AtOnce {
+			t.Errorf("made up: %d questions", asked)
+		}
+		time.Sleep(guesses.AtOnce * guesses.Every)
+		if got := wave("POST", "opaque", 60, false); got[200] != 60 {
+			t.Errorf("good: %v", got)
+		}
+		wave("GET", "left", guesses.AtOnce, true)
+		if got := r.Do("POST", "/one/mcp", initialize, as("one-more")...).Wait().Status(); got != 429 {
+			t.Errorf("after many whose sender has left: %d", got)
+		}
+	})
+}
+
 // The bridge says what it makes of a key or a token, or why that does not count.
 func TestWhoami(t *testing.T) {
 	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {

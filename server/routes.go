@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/internal/adapters/httpbody"
 	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
 	"github.com/mcp-bridge/bridge/internal/admin"
@@ -25,6 +26,11 @@ func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
 func (s *Server) HandlerAt(base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recovered(w, r)
+		r, ok := httpbody.Hurry(w, r)
+		if !ok {
+			refuse(w, http.StatusBadRequest, "the body of this GET did not come, or is too large: leave it out")
+			return
+		}
 		if s.instance != nil {
 			wire.Strip(r.Header)
 			if s.instance.node.Draining() {

@@ -71,7 +71,8 @@ type Server struct {
 	anyHook    *hook          // in place of one that is not there: nobody knows its secret
 	complaints sparse.Lines   // about requests without a good key
 	wrong      *guesses.Limit
-	strange    *guesses.Limit // tokens that their issuer knows nothing of, and that look like some
+	strange    *guesses.Limit     // tokens that their issuer knows nothing of, and that look like some
+	questions  *guesses.Questions // about tokens: each may turn out to be one of either
 	lives      lives
 	wanted     atomic.Pointer[claimed]
 	coming     atomic.Pointer[config.Config] // what is about to count; nil if nothing is
@@ -119,6 +120,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.guard.Store(newGuard(c, log))
 	var err error
 	s.wrong, s.strange = guesses.New(log), guesses.New(slog.New(slog.DiscardHandler))
+	s.questions = guesses.Ask(s.wrong, s.strange)
 	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.keys.Holder(sum) }, s.pagePath)
 	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
 	var tag string

@@ -4,9 +4,11 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -238,11 +240,22 @@ func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	return true
 }
 
+// bodyWait is how long a body may take to come: anybody may announce one.
+const bodyWait = 10 * time.Second
+
 // Body reads the body of a request. One that is not right it has answered.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+	// The limit stays for a body that does not come whole: net/http reads the rest of it.
+	// Otherwise it goes: net/http would take its end for the client's going.
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyWait))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var text json.RawMessage
-	if err := json.NewDecoder(r.Body).Decode(&text); err != nil {
+	if err == nil {
+		_ = rc.SetReadDeadline(time.Time{})
+		err = json.NewDecoder(bytes.NewReader(body)).Decode(&text)
+	}
+	if err != nil {
 		Refuse(w, http.StatusBadRequest, "body", "the body must be JSON, such as {}, of at most 64 KiB")
 		return nil, false
 	}

@@ -66,6 +66,39 @@ func (b *Body) Free() {
 	}
 }
 
+// unread is how long a body may take that perhaps nobody reads, and maxUnread how large
+// that of a GET may be.
+const (
+	unread    = 10 * time.Second
+	maxUnread = 64 << 10
+)
+
+// Hurry limits how long the body of a request may take, from the beginning: anybody may
+// announce one and never send it, and net/http waits for it before it answers. Whoever
+// reads the body sets another limit, and takes it away when the body is there: after that,
+// net/http takes its end for the client's going. A GET may lead to a stream for which
+// nobody reads a body, so that Hurry does, and returns the request without it. ok is false
+// if that did not come, or is too large.
+//
+// HTTP/2 needs none of it: nobody waits there for a body that nobody reads.
+func Hurry(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
+	if r.ContentLength == 0 || r.ProtoMajor != 1 {
+		return r, true
+	}
+	rc := http.NewResponseController(w)
+	if rc.SetReadDeadline(time.Now().Add(unread)) != nil || r.Method != http.MethodGet {
+		return r, true
+	}
+	if _, err := io.CopyN(io.Discard, r.Body, maxUnread); err != io.EOF {
+		w.Header().Set("Connection", "close")
+		return r, false
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	r = r.WithContext(r.Context()) // net/http goes by its own
+	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, 0, nil
+	return r, true
+}
+
 // Read reads the body of r, of at most limit bytes. It counts among what is under
 // way of the principal whose request it is, in the room that rooms has for it.
 func Read(rooms interface {

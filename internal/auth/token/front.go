@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/tidwall/gjson"
@@ -22,8 +21,9 @@ type Front struct {
 	// Keys are those that they are signed by: a JSON Web Key Set.
 	Keys []byte
 	// Open returns what an ID token of the issuer would say now, of the claims of a token of
-	// ours whose signature is good: an object. over is set when the login has ended.
-	Open func(claims gjson.Result) (said []byte, over *atomic.Bool, err error)
+	// ours whose signature is good: an object. over reports whether the login has ended: it
+	// is asked each time that the token is shown.
+	Open func(claims gjson.Result) (said []byte, over func() bool, err error)
 }
 
 // issuer returns the issuer of these tokens, for users of another one.
@@ -44,7 +44,7 @@ func (i *issuer) user(t *Token) error {
 	if err != nil {
 		return refuse(Invalid, i.o.URL, "the token: %v", err)
 	}
-	if t.over = over; over.Load() {
+	if t.over = over; over() {
 		return refuse(Invalid, i.o.URL, "the login has ended that the token is of")
 	}
 	t.Issuer = i.users

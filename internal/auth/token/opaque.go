@@ -87,9 +87,16 @@ const (
 
 type gateKey struct{}
 
-// WithGate returns a context for Verify in which gate says whether an issuer may be asked
-// about a token that was never good. It must not block.
-func WithGate(ctx context.Context, gate func() bool) context.Context {
+// Gate says whether an issuer may be asked about a token that was never good.
+type Gate interface {
+	// Pass reports whether it may be asked now. Otherwise Pass is called again when busy
+	// is closed; a nil busy says that it is not asked at all. Pass must not block. When it
+	// was ok, it is not called again in the same Verify.
+	Pass() (busy <-chan struct{}, ok bool)
+}
+
+// WithGate returns a context for Verify with a Gate.
+func WithGate(ctx context.Context, gate Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, gate)
 }
 
@@ -148,41 +155,58 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, had *Token
 	if had != nil && !had.Until.After(time.Now()) {
 		return nil, expired(a.i.o.URL)
 	}
-	a.mu.Lock()
-	no, known := a.refused.Get(sum)
-	if known && time.Now().Before(no.until) {
+	gate, _ := ctx.Value(gateKey{}).(Gate)
+	for until := time.Now().Add(askLimit); ; {
+		a.mu.Lock()
+		no, known := a.refused.Get(sum)
+		if known && time.Now().Before(no.until) {
+			a.mu.Unlock()
+			return nil, no.why
+		}
+		unknown := had == nil && (!known || no.why.Asked)        // it was never good
+		if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // it has just been asked about
+			a.mu.Unlock()
+			return t, nil
+		}
+		f := a.flights[sum]
+		if f == nil && unknown && gate != nil {
+			if busy, ok := gate.Pass(); !ok {
+				a.mu.Unlock()
+				if busy == nil {
+					return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "too many tokens were made up by whoever shows this one: its issuer was not asked", Asked: true, Unasked: true, Text: !formed(raw)}
+				}
+				if err := a.await(ctx, busy, until); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		if f == nil {
+			f = &flight{done: make(chan struct{})}
+			a.flights[sum] = f
+			a.mu.Unlock()
+			a.fly(ctx, f, raw, sum, had, unknown)
+			return f.t, f.err
+		}
 		a.mu.Unlock()
-		return nil, no.why
-	}
-	unknown := had == nil && (!known || no.why.Asked)        // it was never good
-	if t := a.v.get(sum); t != nil && t.counts(time.Now()) { // it has just been asked about
-		a.mu.Unlock()
-		return t, nil
-	}
-	if gate, _ := ctx.Value(gateKey{}).(func() bool); unknown && gate != nil && !gate() {
-		a.mu.Unlock()
-		return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "too many tokens were made up by whoever shows this one: its issuer was not asked", Asked: true, Unasked: true, Text: !formed(raw)}
-	}
-	f := a.flights[sum]
-	first := f == nil
-	if first {
-		f = &flight{done: make(chan struct{})}
-		a.flights[sum] = f
-	}
-	a.mu.Unlock()
-	if first {
-		a.fly(ctx, f, raw, sum, had, unknown)
+		if err := a.await(ctx, f.done, until); err != nil {
+			return nil, err
+		}
 		return f.t, f.err
 	}
-	limit := time.NewTimer(askLimit)
+}
+
+// await waits until done is closed, but not for ever.
+func (a *asker) await(ctx context.Context, done <-chan struct{}, until time.Time) error {
+	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
 	select {
-	case <-f.done:
-		return f.t, f.err
+	case <-done:
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	case <-limit.C:
-		return nil, a.unavailable()
+		return a.unavailable()
 	}
 }
 

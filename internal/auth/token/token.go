@@ -122,9 +122,9 @@ type Token struct {
 	Note atomic.Value
 
 	audience []string
-	client   bool         // the audience is the client that got the token, for the lack of another
-	key      *jwks.Key    // nil for a token that its issuer was asked about
-	over     *atomic.Bool // of a token of a Front: whether its login has ended; nil for others
+	client   bool        // the audience is the client that got the token, for the lack of another
+	key      *jwks.Key   // nil for a token that its issuer was asked about
+	over     func() bool // of a token of a Front: whether its login has ended; nil for others
 
 	// Of a token that its issuer was asked about: how long the answer counts, and whether
 	// a later one was that it is not good.
@@ -138,7 +138,7 @@ func (t *Token) Gone() bool {
 	if t.key == nil {
 		return t.ended.Load()
 	}
-	return t.key.Gone() || t.over != nil && t.over.Load()
+	return t.key.Gone() || t.over != nil && t.over()
 }
 
 // Fronted reports whether the token is one that the bridge has given itself to a user of

@@ -29,7 +29,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -96,7 +95,6 @@ const (
 	maxBody  = 64 << 10
 	bodyWait = 10 * time.Second // until a body must be there
 	maxState = 1 << 10
-	maxFlags = 20_000 // twice as many as tokens are known
 	maxEnded = 20_000
 	maxUsed  = 20_000
 	maxAsked = 32
@@ -124,12 +122,11 @@ type Front struct {
 
 	mu       sync.Mutex // guards the rest
 	provider *find.Issuer
-	away     error                                // why there is none, or no newer one
-	until    time.Time                            // how long these count
-	asking   chan struct{}                        // closed when it has been asked for again; nil while nobody asks
-	flags    *simplelru.LRU[string, *atomic.Bool] // of logins whose tokens have come, by their ids
-	ended    *simplelru.LRU[string, struct{}]     // logins that have ended
-	used     *simplelru.LRU[[32]byte, struct{}]   // states that have come back
+	away     error                              // why there is none, or no newer one
+	until    time.Time                          // how long these count
+	asking   chan struct{}                      // closed when it has been asked for again; nil while nobody asks
+	ended    *simplelru.LRU[string, struct{}]   // logins that have ended
+	used     *simplelru.LRU[[32]byte, struct{}] // states that have come back
 }
 
 // New makes a front.
@@ -157,8 +154,7 @@ func New(o Options) (*Front, error) {
 		returning: newLimiter(time.Second, 100), codes: make(chan struct{}, maxAsked),
 		signing: newLimiter(time.Minute, 30), showing: newLimiter(time.Second, 30),
 	}
-	f.flags, _ = simplelru.NewLRU[string, *atomic.Bool](maxFlags, nil) // the sizes are positive
-	f.ended, _ = simplelru.NewLRU[string, struct{}](maxEnded, nil)
+	f.ended, _ = simplelru.NewLRU[string, struct{}](maxEnded, nil) // the sizes are positive
 	f.endings.owed, _ = lru.New[string, struct{}](maxEnded)
 	f.used, _ = simplelru.NewLRU[[32]byte, struct{}](maxUsed, nil)
 	if err := f.derive(); err != nil {
@@ -474,23 +470,13 @@ func (f *Front) end(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended.Add(id, struct{}{})
-	if had, ok := f.flags.Peek(id); ok {
-		had.Store(true)
-	}
 }
 
-// flag returns what says whether a login has ended. That many others come does not make it
-// forget the ends.
-func (f *Front) flag(id string) *atomic.Bool {
+// over reports whether a login has ended.
+func (f *Front) over(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if had, ok := f.flags.Get(id); ok {
-		return had
-	}
-	is := new(atomic.Bool)
-	is.Store(f.ended.Contains(id))
-	f.flags.Add(id, is)
-	return is
+	return f.ended.Contains(id)
 }
 
 // first reports whether a state comes back for the first time.

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
@@ -305,20 +308,40 @@ func TestSignIns(t *testing.T) {
 	})
 }
 
-// That many others come does not have an ended login go on.
+// That many others come does not have an ended login go on: neither if they come after its
+// end nor if they come between the first use of its token and the end.
 func TestEnded(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
 		code := b.signIn(ask(id)).Get("code")
 		access, _, _ := r.tokens(form(id, code))
-		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
+		used, err := r.good(access, files)
+		if err != nil || used.Gone() {
+			t.Fatal(err)
+		}
+		body, err := base64.RawURLEncoding.DecodeString(strings.Split(access, ".")[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := func() {
+			t.Helper()
+			for i := range 20_001 {
+				claims := fmt.Sprintf(`{"sid":"another %d","user":%q}`, i, gjson.GetBytes(body, "user").Str)
+				if _, over, err := r.opened(gjson.Parse(claims)); err != nil || over() {
+					t.Fatal(i, err)
+				}
+			}
+		}
+		others()
+		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" { // used twice: the login ends
 			t.Fatal(fault)
 		}
-		for i := range maxFlags + 1 {
-			r.flag(fmt.Sprint("another ", i))
+		if _, err := r.good(access, files); err == nil || !used.Gone() {
+			t.Errorf("the token of a login that has ended goes on: %v, gone %t", err, used.Gone())
 		}
-		if _, err := r.good(access, files); err == nil {
-			t.Error("the token of a login that has ended counts again")
+		others()
+		if _, err := r.good(access, files); err == nil || !used.Gone() {
+			t.Errorf("the token of a login that has ended counts again: %v, gone %t", err, used.Gone())
 		}
 	})
 }

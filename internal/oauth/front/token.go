@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -439,7 +438,7 @@ func (f *Front) issue(id string, l *login, scopes []string) (map[string]any, *fa
 
 // opened returns what an access token of ours says of its user, as a token of the provider
 // would, and what tells when its login has ended.
-func (f *Front) opened(claims gjson.Result) (said []byte, over *atomic.Bool, err error) {
+func (f *Front) opened(claims gjson.Result) (said []byte, over func() bool, err error) {
 	user, err := f.seals.Open("front user", claims.Get("user").Str)
 	if err != nil || len(user) < 2 {
 		return nil, nil, errors.New("what it says of its user is not ours")
@@ -452,5 +451,6 @@ func (f *Front) opened(claims gjson.Result) (said []byte, over *atomic.Bool, err
 		f.look(context.Background(), "") // the store has a limit of its own
 	}
 	said = append(bytes.TrimSuffix(also, []byte("}")), ',')
-	return append(said, user[1:]...), f.flag(claims.Get("sid").Str), nil
+	id := strings.Clone(claims.Get("sid").Str) // of the token, which is kept for longer, only this
+	return append(said, user[1:]...), func() bool { return f.over(id) }, nil
 }
