@@ -74,7 +74,7 @@ func TestQuestions(t *testing.T) {
 		refused("when all were wrong")
 		time.Sleep(Every - 1)
 		refused("just before the next may be")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		end := begin("after the pause")
 		full("after the pause, and another")
 		keys.Take(from)
