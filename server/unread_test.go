@@ -70,11 +70,11 @@ func TestSentBodies(t *testing.T) {
 			conn := r.Dial()
 			_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 			fmt.Fprintf(conn, "GET /one/sse HTTP/1.1\r\nHost: 127.0.0.1:8808\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n%s", aliceKey, body)
-			in := bufio.NewReader(conn)
-			if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != 200 {
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || res.StatusCode != 200 {
 				t.Fatal(res, err)
 			}
-			if _, err := io.Copy(io.Discard, in); !errors.Is(err, os.ErrDeadlineExceeded) {
+			if _, err := io.Copy(io.Discard, res.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%q: the stream has ended: %v", body, err)
 			}
 			_ = conn.Close()

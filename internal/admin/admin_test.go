@@ -3,11 +3,13 @@ package admin
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -65,4 +67,36 @@ func TestLogLines(t *testing.T) {
 			t.Errorf("three lines have %d bytes", log.Len())
 		}
 	})
+}
+
+// deadlines is an answer that notes the deadlines that are set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	all []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.all = append(d.all, at)
+	return nil
+}
+
+// A body must come in time, which goes on counting for the rest of one that has not come
+// whole, and for no other.
+func TestBodyDeadline(t *testing.T) {
+	for _, tc := range []struct {
+		body io.Reader
+		ok   bool
+		want int // deadlines: the second time it is taken away
+	}{
+		{strings.NewReader("{}"), true, 2},
+		{strings.NewReader("{"), false, 2},
+		{io.MultiReader(strings.NewReader("{}"), iotest.ErrReader(io.ErrUnexpectedEOF)), false, 1},
+		{strings.NewReader(strings.Repeat(" ", MaxBody) + "{}"), false, 1},
+	} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		_, ok := Body(w, httptest.NewRequest("POST", "/", tc.body))
+		if ok != tc.ok || len(w.all) != tc.want || w.all[0].IsZero() || tc.want == 2 && !w.all[1].IsZero() {
+			t.Errorf("ok %t, the deadlines are %v; want %t and %d", ok, w.all, tc.ok, tc.want)
+		}
+	}
 }
