@@ -91,9 +91,9 @@ func (n Name) Refused(status int, after time.Duration, asked, harmless bool, sai
 	var e *bridge.Error
 	switch {
 	case status == http.StatusUnauthorized:
-		return n.Error(bridge.ErrCredentials, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization, or sign in with 'mcp-bridge login'", nil)
+		return n.Error(bridge.ErrCredentials, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization", nil)
 	case status == http.StatusForbidden:
-		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): check the headers that are configured for it, such as Authorization", nil)
+		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization", nil)
 	case status == http.StatusTooManyRequests: // it works, for others perhaps, and says when it will for us
 		e = n.Rejected(said("it is overloaded or limits its clients"), nil)
 	case status == http.StatusServiceUnavailable:
