@@ -22,9 +22,10 @@ import (
 // answer at most, which is its own (S-020). 404 is for sessions that may be gone (S-027). When all
 // works again, each session that should live is served by each instance, and nothing is left.
 //
-// One game is played. -rapid.checks plays more, and -rapid.seed others: of some hundred, a few
-// end in 404 for a session that should live. Whether that is the bridge or the model is not
-// known yet.
+// One game is played. -rapid.checks plays more, and -rapid.seed others; of some hundred, one may
+// hang: net/http ends connections with its lock held, TLS waits there for up to 5 s until the
+// other end of a net.Pipe reads, and the time of a bubble stands still while another waits for
+// that lock.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{"rapid.checks": "1", "rapid.seed": "20261123", "rapid.nofailfile": "true"} {
@@ -247,7 +248,8 @@ func (p *wholePlay) begin(x int, at *wholeOne) {
 	switch {
 	case r.Status() == http.StatusOK && r.Header("Mcp-Session-Id") != "":
 		c.id = r.Header("Mcp-Session-Id")
-		c.firm = c.firm && p.w.calm()
+		// An instance whose last beat has failed writes it later.
+		c.firm = c.firm && p.w.calm() && p.w.has(session.Key(c.id))
 		c.loose = !c.firm && p.w.parted()
 		p.clients = append(p.clients, c)
 	case r.Status() != http.StatusServiceUnavailable:

@@ -182,6 +182,14 @@ func (w *world) heal() {
 	w.change()
 }
 
+// has reports whether the store has the record of a session.
+func (w *world) has(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.records[key]
+	return ok
+}
+
 // parted reports whether instances do not reach each other.
 func (w *world) parted() bool {
 	w.mu.Lock()
