@@ -71,7 +71,7 @@ func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
 	if err != nil {
 		return nil, err
 	}
-	beats, err := store.ConnectBeats(c.Redis, c.CAFile)
+	beats, err := store.Connect(c.Redis, c.CAFile) // they wait for no other command
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,6 +236,47 @@ func TestRights(t *testing.T) {
 	})
 	if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Second); err != nil || len(seen.Members) != 1 {
 		t.Errorf("Beat = %+v, %v", seen, err)
+	}
+}
+
+// Whatever has failed while a store was away, the first command after it succeeds; and a
+// crowd of commands makes no crowd of connections.
+func TestConnectTries(t *testing.T) {
+	server := redistest.Start(t)
+	c, err := redis.Connect("redis://"+server.Address+"/0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	server.Kill()
+	crowd := func(do func()) {
+		var all sync.WaitGroup
+		for range 50 * runtime.GOMAXPROCS(0) {
+			all.Go(do)
+		}
+		all.Wait()
+	}
+	crowd(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := c.Ping(ctx).Err(); err == nil {
+			t.Error("a store that is gone answers")
+		}
+		if _, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error { return p.Ping(ctx).Err() }); err == nil {
+			t.Error("a store that is gone answers several commands")
+		}
+	})
+	server.Run()
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the store is back: %v", err)
+	}
+	crowd(func() {
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	if n, most := int(c.PoolStats().TotalConns), 10*runtime.GOMAXPROCS(0); n > most {
+		t.Errorf("%d connections, want at most %d", n, most)
 	}
 }
 

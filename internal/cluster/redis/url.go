@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,23 +77,11 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 // Connect makes a client of an address and a file of certificates that may sign the
 // store's, which may be empty. It connects to nothing yet.
 func Connect(address, caFile string) (redis.UniversalClient, error) {
-	return dial(address, caFile, 0)
-}
-
-// ConnectBeats makes a client for beats alone. After as many failures as there may be
-// connections, a client tries only once a second, and what it is asked meanwhile fails: an
-// instance would not notice at once that the store is back, and turn clients away. This one
-// always tries.
-func ConnectBeats(address, caFile string) (redis.UniversalClient, error) {
-	return dial(address, caFile, 1<<14)
-}
-
-func dial(address, caFile string, pool int) (redis.UniversalClient, error) {
 	o, err := ParseURL(address)
 	if err != nil {
 		return nil, err
 	}
-	o.PoolSize = pool
+	o.PoolSize, o.PipelinePoolSize = 1<<14, -1 // see atOnce
 	if caFile != "" && o.TLSConfig != nil {
 		pem, err := os.ReadFile(caFile)
 		if err != nil {
@@ -104,8 +93,53 @@ func dial(address, caFile string, pool int) (redis.UniversalClient, error) {
 		}
 	}
 	quiet()
-	return redis.NewUniversalClient(o), nil
+	c := redis.NewUniversalClient(o)
+	c.AddHook(make(atOnce, 10*runtime.GOMAXPROCS(0)))
+	return c, nil
 }
+
+// atOnce bounds how many commands are under way, and so how many connections there are.
+// The library's own bound does more: after as many failures it tries only once a second,
+// and every command fails meanwhile. The store would be back, and clients be turned away.
+// The library's bound is therefore one that nothing reaches.
+type atOnce chan struct{}
+
+func (atOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a atOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := a.begin(ctx); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		defer a.end()
+		return next(ctx, cmd)
+	}
+}
+
+func (a atOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := a.begin(ctx); err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		defer a.end()
+		return next(ctx, cmds)
+	}
+}
+
+func (a atOnce) begin(ctx context.Context) error {
+	select {
+	case a <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a atOnce) end() { <-a }
 
 // quiet keeps the library from writing to stderr: what matters is in the errors, and
 // the beat logs them.
