@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
 )
 
 // realm is where an address is.
@@ -161,8 +162,21 @@ func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, 
 // them, but a proxy may. No public name ends so.
 var numeric = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
 
-// named returns why a proxy may not be asked for a host. Names are the proxy's to look up,
-// unless strangers have named them: the names of a private network are known here as well. One
+// global reports whether a host has a public address, or a name that ends as those of the
+// internet do. wiki, wiki.corp and metadata.google.internal do not, nor does what is below
+// home.arpa (RFC 8375).
+func global(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return realmOf(a) == public
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	suffix, listed := publicsuffix.PublicSuffix(host)
+	return (listed || strings.Contains(suffix, ".")) && strings.Contains(host, ".") && suffix != "arpa" && !strings.HasSuffix(suffix, ".arpa")
+}
+
+// named returns why a proxy may not be asked for a host. Names are the proxy's to look up, and
+// it may be in a private network: a name that only such a network can know is refused, unless
+// the server's own is one, too. Those that strangers have named are looked up here as well. One
 // that is not known here may be known to the proxy alone, as all public ones may be.
 func (o *outward) named(ctx context.Context, host string) error {
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -183,6 +197,9 @@ func (o *outward) named(ctx context.Context, host string) error {
 	}
 	if numeric.MatchString(host) {
 		return fmt.Errorf("%w: it is a number, which some programs take for an address", ErrRefused)
+	}
+	if (o.home == "" || global(o.home) && !o.inside) && !global(host) {
+		return fmt.Errorf("%w: its name is one of a private network", ErrRefused)
 	}
 	if o.home != "" {
 		return nil

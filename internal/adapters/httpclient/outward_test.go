@@ -300,13 +300,13 @@ func TestStrangersProxy(t *testing.T) {
 		"public.example.com": true, "unknown.example.com": true, "93.184.215.14": true, // the proxy may know names that are not known here
 		"wiki.corp.example": false, "both.example.com": false, "cloud.example.com": false, "away.example.com": false, "10.1.2.3": false,
 		"127.1": false, "10.1.": false, "2130706433": false, "0x7f.1": false, "0X7F000001": false, "0177.0.0.01": false, "\uff11\uff12\uff17.0.0.1": false, "a\u202eb.example": false,
-		"7.example.com": true, "0x7f.example.com": true, "b\u00fccher.example": true,
+		"7.example.com": true, "0x7f.example.com": true, "b\u00fccher.example.com": true,
 	} {
 		if err := (&outward{look: look}).named(t.Context(), host); (err == nil) != ok || err != nil && !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want it to be asked for: %t", host, err, ok)
 		}
 	}
-	if err := (&outward{look: look, home: "mcp.example.com"}).named(t.Context(), "wiki.corp.example"); err != nil {
+	if err := (&outward{look: look, home: "mcp.example.com"}).named(t.Context(), "both.example.com"); err != nil {
 		t.Errorf("a server of the operator's names it: %v", err)
 	}
 	if err := (&outward{look: look, home: "mcp.example.com"}).named(t.Context(), "127.1"); !errors.Is(err, ErrRefused) {
@@ -314,5 +314,35 @@ func TestStrangersProxy(t *testing.T) {
 	}
 	if err := (&outward{look: look, home: "127.1"}).named(t.Context(), "127.1"); err != nil {
 		t.Errorf("the operator names a number: %v", err)
+	}
+}
+
+// A name that only a private network can know is asked of no proxy, although nothing is known
+// of it here: the proxy may be in that network.
+func TestPrivateNames(t *testing.T) {
+	public := map[string]bool{
+		"app.example.com": true, "example.com.": true, "APP.EXAMPLE.CO.UK": true, "me.github.io": true, "github.io": true, "xn--bcher-kva.example.com": true, "app.xn--p1ai": true,
+		"wiki": false, "localhost": false, "com": false, "metadata.google.internal": false, "metadata.google.internal.": false, "Wiki.CORP": false, "printer.local": false, "router.lan": false,
+		"nas.home.arpa": false, "1.0.0.10.in-addr.arpa": false, "api.default.svc": false, "api.default.svc.cluster.local": false, "app.localhost": false, "": false, ".": false,
+		"b\u00fccher.intern": false, "\uff57\uff49\uff4b\uff49": false, // fullwidth letters are letters
+	}
+	unknown := func(context.Context, string, string) ([]netip.Addr, error) {
+		return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+	}
+	for home, free := range map[string]bool{"": false, "mcp.example.com": false, "93.184.215.14": false, "mcp.corp": true, "mcp": true, "10.1.2.3": true} {
+		for host, ok := range public {
+			if home != "" && host == "" {
+				continue // no request has it
+			}
+			err := (&outward{home: home, look: unknown}).named(t.Context(), host)
+			if ok = ok || free; (err == nil) != ok || err != nil && !errors.Is(err, ErrRefused) {
+				t.Errorf("%q, named by %q: %v, want it to be asked for: %t", host, home, err, ok)
+			}
+		}
+	}
+	for _, o := range []*outward{{home: "mcp.example.com", inside: true}, {home: "mcp.example.com", trusted: map[string]bool{"idp.corp": true}}, {trusted: map[string]bool{"idp.corp": true}}, {home: "idp.corp"}} {
+		if err := o.named(t.Context(), "IdP.corp"); err != nil {
+			t.Errorf("the operator allows it (%+v): %v", o, err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -82,8 +83,8 @@ func (f *Front) known(r *http.Request, id string) (*client, error) {
 		}
 		return nil, errors.New("it is not registered here, or was registered with a key that this server does not have any more: let it register again")
 	}
-	from := network(f.o.From(r))
-	c, err := f.docs.Get(r.Context(), id, from, f.fetches(from), f.described(id))
+	from := f.o.From(r)
+	c, err := f.docs.Get(r.Context(), id, site(from), f.fetches(from), f.described(id))
 	if err != nil {
 		f.o.Log.Info("the metadata of a client cannot be used", "client", fmt.Sprintf("%.200q", id), "err", err)
 		if told, ok := errors.AsType[document.Wrong](err); ok {
@@ -95,8 +96,8 @@ func (f *Front) known(r *http.Request, id string) (*client, error) {
 }
 
 // fetches counts that somebody has one fetched.
-func (f *Front) fetches(from string) func() bool {
-	return func() bool { return f.fetching.take(from) == 0 }
+func (f *Front) fetches(from netip.Addr) func() bool {
+	return func() bool { return f.fetching.take(network(from)) == 0 }
 }
 
 // prover has a client show that it has the key that its document says it has.
@@ -109,15 +110,15 @@ func (f *Front) prover(r *http.Request, id string, get func(string) string) prov
 		if !isDocument(id) {
 			return nil
 		}
-		ctx, from := context.WithoutCancel(r.Context()), network(f.o.From(r))
-		c, err := f.docs.Get(ctx, id, from, f.fetches(from), f.described(id))
+		ctx, from := context.WithoutCancel(r.Context()), f.o.From(r)
+		c, err := f.docs.Get(ctx, id, site(from), f.fetches(from), f.described(id))
 		if err == nil && !c.keyed() {
 			return nil
 		}
 		var keys *jwks.Fixed
 		if err == nil {
 			if keys = c.keys; keys == nil {
-				keys, err = f.sets.Get(ctx, c.keysAt, from, f.fetches(from), jwks.Parse)
+				keys, err = f.sets.Get(ctx, c.keysAt, site(from), f.fetches(from), jwks.Parse)
 			}
 		}
 		if err != nil {

@@ -30,10 +30,15 @@ func newLimiter(every time.Duration, burst int) limiter {
 
 // network returns what stands for the address that a request comes from: of IPv6, what one
 // subscriber has.
-func network(from netip.Addr) string {
-	bits := 32
-	if from = from.Unmap().WithZone(""); from.Is6() {
-		bits = 64
+func network(from netip.Addr) string { return prefix(from, 64) }
+
+// site returns what stands for all addresses that one company may have.
+func site(from netip.Addr) string { return prefix(from, 48) }
+
+// prefix returns the beginning of an address of IPv6, or one of IPv4.
+func prefix(from netip.Addr, bits int) string {
+	if from = from.Unmap().WithZone(""); !from.Is6() {
+		bits = 32
 	}
 	p, _ := from.Prefix(bits) // the zero address has one, too
 	return p.String()

@@ -114,3 +114,19 @@ func TestStrangerOften(t *testing.T) {
 		}
 	})
 }
+
+// I-114: what is counted by address is counted for all that one subscriber has, and what is
+// held for all that one company has.
+func TestNetworks(t *testing.T) {
+	for address, want := range map[string][2]string{
+		"192.0.2.7": {"192.0.2.7/32", "192.0.2.7/32"}, "::ffff:192.0.2.7": {"192.0.2.7/32", "192.0.2.7/32"},
+		"2001:db8:1:2:3::4": {"2001:db8:1:2::/64", "2001:db8:1::/48"}, "fe80::1%eth0": {"fe80::/64", "fe80::/48"},
+	} {
+		if a := netip.MustParseAddr(address); network(a) != want[0] || site(a) != want[1] {
+			t.Errorf("%s: %s and %s, want %s", address, network(a), site(a), want)
+		}
+	}
+	if network(netip.Addr{}) != site(netip.Addr{}) {
+		t.Error("an address that is not known is of two networks")
+	}
+}

@@ -40,8 +40,10 @@ const (
 	maxDocuments = 1000
 	// FormerFor is for how long one is used that cannot be fetched again.
 	FormerFor    = time.Hour
-	maxFetches   = 16 // at the same time
-	maxFetchesOf = 2  // at the same time, from one host, or for one address
+	maxFetches   = 32 // at the same time
+	maxFetchesOf = 2  // at the same time, from one host, or for one network
+	// patience is for how long one may take that others wait for.
+	patience = time.Second
 )
 
 // Documents fetches documents of one kind, and keeps what was read of them. Its methods may be
@@ -51,11 +53,11 @@ type Documents[T any] struct {
 	what   string // they are, for the log
 	most   func(*T) time.Duration
 	log    *slog.Logger
-	slots  chan struct{}
 
-	mu   sync.Mutex // guards the rest; it is not held while one is fetched
-	all  *simplelru.LRU[string, *document[T]]
-	busy map[string]int // how many are being fetched from a host, and for an address
+	mu    sync.Mutex // guards the rest; it is not held while one is fetched
+	all   *simplelru.LRU[string, *document[T]]
+	busy  map[string]int // how many are being fetched from a host, and for a network
+	under []*fetch       // those that are under way, the one that began first in front
 }
 
 // document is what was read of one, or why there is nothing.
@@ -69,24 +71,30 @@ type document[T any] struct {
 	formerUntil time.Time
 }
 
+// fetch is a document that is being fetched.
+type fetch struct {
+	began time.Time
+	end   context.CancelFunc // has it make room for another one
+}
+
 // New makes what fetches documents, which are called that, by a transport that must refuse
 // private networks. most tells for how long one counts at most, whatever it says of itself.
 func New[T any](transport http.RoundTripper, what string, most func(*T) time.Duration, log *slog.Logger) *Documents[T] {
 	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
 	return &Documents[T]{
 		client: &http.Client{Transport: transport, Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		what:   what, most: most, slots: make(chan struct{}, maxFetches), log: log, all: all, busy: map[string]int{},
+		what:   what, most: most, log: log, all: all, busy: map[string]int{},
 	}
 }
 
-// Get returns the document at an address, for somebody. allow is asked before it is fetched,
+// Get returns the document at an address, for somebody in a network. allow is asked before it is fetched,
 // and read reads it. Those who want the same at the same time share one request.
-func (d *Documents[T]) Get(ctx context.Context, id, somebody string, allow func() bool, read func([]byte) (*T, error)) (*T, error) {
+func (d *Documents[T]) Get(ctx context.Context, id, network string, allow func() bool, read func([]byte) (*T, error)) (*T, error) {
 	u, err := url.Parse(id)
 	if err != nil {
 		return nil, err
 	}
-	places := []string{"host " + strings.ToLower(u.Hostname()), "for " + somebody}
+	places := []string{"host " + strings.ToLower(u.Hostname()), "for " + network}
 	d.mu.Lock()
 	one, ok := d.all.Get(id)
 	had := one
@@ -110,14 +118,23 @@ func (d *Documents[T]) Get(ctx context.Context, id, somebody string, allow func(
 			d.mu.Unlock()
 			return one.fallback(Wrong("too many are fetched for this address, or from its host: try again later"))
 		}
+		if !d.room(d.busy[places[1]]) {
+			d.mu.Unlock()
+			return one.fallback(Wrong("too many are being fetched: try again later"))
+		}
 		d.all.Add(id, one)
+		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+		defer end()
+		this := &fetch{time.Now(), end}
+		d.under = append(d.under, this)
 		for _, p := range places {
 			d.busy[p]++
 		}
 		d.mu.Unlock()
-		d.fetch(context.WithoutCancel(ctx), id, one, read)
+		d.fetch(ctx, id, one, read)
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		d.under = slices.DeleteFunc(d.under, func(other *fetch) bool { return other == this })
 		for _, p := range places {
 			if d.busy[p]--; d.busy[p] == 0 {
 				delete(d.busy, p)
@@ -132,6 +149,24 @@ func (d *Documents[T]) Get(ctx context.Context, id, somebody string, allow func(
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// room makes room for one more to be fetched, for a network that so many are being fetched for,
+// and reports whether there is. Half of it is for networks that none is being fetched for; for
+// them, the one that began first has to go if it is slow. d.mu is held.
+func (d *Documents[T]) room(had int) bool {
+	switch n := len(d.under); {
+	case n < maxFetches/2:
+	case had > 0:
+		return false
+	case n >= maxFetches:
+		if time.Since(d.under[0].began) < patience {
+			return false
+		}
+		d.under[0].end()
+		d.under = slices.Delete(d.under, 0, 1)
+	}
+	return true
 }
 
 // fallback returns the former document where there is one still, or why there is none.
@@ -167,17 +202,13 @@ func (d *Documents[T]) fetch(ctx context.Context, id string, one *document[T], r
 			return
 		}
 		why := one.err
+		if ctx.Err() != nil {
+			why, one.until = errors.New("it was slow while others waited"), time.Now()
+		}
 		if one.value, one.err = one.fallback(why); one.err == nil {
 			d.log.Warn(d.what+" cannot be fetched: for up to an hour, what was there before counts", "url", fmt.Sprintf("%.200q", id), "err", why)
 		}
 	}()
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	default:
-		one.err, one.until = errors.New("too many are being fetched: try again later"), time.Now()
-		return
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
 	if err != nil {
 		one.err = err
