@@ -176,6 +176,9 @@ func (w *world) heal() {
 	defer w.mu.Unlock()
 	for _, o := range w.whole {
 		o.cut, o.slow = fine, 0
+		for c := range o.ends {
+			c.Hold(false)
+		}
 	}
 	clear(w.apart)
 	w.answered = 0
@@ -214,22 +217,34 @@ func (w *world) part(a, b *wholeOne, f fault) {
 	w.mu.Lock()
 	pair := pairOf(a.n, b.n)
 	w.apart[pair] = f
-	all := a.takeEnds(func(c *link) bool { return c.pair == pair })
 	w.change()
+	if f == silent {
+		for c := range a.ends {
+			if c.pair == pair {
+				c.Hold(true)
+			}
+		}
+		time.AfterFunc(3*wholeLease, func() { w.giveUp(a, pair) })
+		w.mu.Unlock()
+		return
+	}
+	all := a.takeEnds(func(c *link) bool { return c.pair == pair })
 	w.mu.Unlock()
 	for _, c := range all {
-		if f == refuses {
-			_ = c.Close()
-		} else { // the kernel gives up after three leases
-			time.AfterFunc(3*wholeLease, func() {
-				w.mu.Lock()
-				still := w.apart[pair] == silent
-				w.mu.Unlock()
-				if still {
-					_ = c.Close()
-				}
-			})
-		}
+		_ = c.Close()
+	}
+}
+
+// giveUp is what the kernel does after three leases of silence.
+func (w *world) giveUp(a *wholeOne, pair [2]int) {
+	w.mu.Lock()
+	var all []net.Conn
+	if w.apart[pair] == silent {
+		all = a.takeEnds(func(c *link) bool { return c.pair == pair })
+	}
+	w.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
 	}
 }
 
@@ -329,33 +344,8 @@ func (n named) String() string { return string(n) }
 
 // link is one end of a connection between two instances.
 type link struct {
-	net.Conn
-	w      *world
-	pair   [2]int
-	closed chan struct{}
-	once   sync.Once
-}
-
-// Write waits while the way is silent.
-func (c *link) Write(b []byte) (int, error) {
-	for {
-		c.w.mu.Lock()
-		f, changed := c.w.apart[c.pair], c.w.changed
-		c.w.mu.Unlock()
-		if f != silent {
-			return c.Conn.Write(b)
-		}
-		select {
-		case <-changed:
-		case <-c.closed:
-			return 0, net.ErrClosed
-		}
-	}
-}
-
-func (c *link) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
+	*wiretest.End
+	pair [2]int
 }
 
 // dial connects to the instance at an address.
@@ -382,9 +372,8 @@ func (o *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 				return nil, ctx.Err()
 			}
 		}
-		here, there := net.Pipe()
-		a := &link{Conn: here, w: o.w, pair: pairOf(o.n, to.n), closed: make(chan struct{})}
-		b := &link{Conn: there, w: o.w, pair: a.pair, closed: make(chan struct{})}
+		here, there := wiretest.Pipe()
+		a, b := &link{here, pairOf(o.n, to.n)}, &link{there, pairOf(o.n, to.n)}
 		select {
 		case to.peer.conns <- b:
 		case <-to.peer.done:
@@ -393,7 +382,9 @@ func (o *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 		o.w.mu.Lock()
-		dead := o.dead || to.dead
+		f := o.w.apart[a.pair]
+		dead := o.dead || to.dead || f == refuses
+		a.Hold(f == silent)
 		for _, end := range []*link{a, b} {
 			o.ends[end], to.ends[end] = true, true
 		}
