@@ -153,8 +153,11 @@ func (n *Node) heard(sent time.Time, seen Seen) {
 				n.bar(e) // another may have taken it
 			}
 		}
-		for key, e := range n.ended {
-			if now.Sub(e.at) > endedFor {
+		for key, d := range n.ended {
+			switch {
+			case now.Sub(d.at) <= endedFor:
+				d.owed = true
+			case !d.owed:
 				delete(n.ended, key)
 			}
 		}

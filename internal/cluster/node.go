@@ -79,9 +79,9 @@ type Node struct {
 	emptied time.Time // until then others put again what the store has lost
 	noTakes time.Time
 	held    map[string]*entry
-	homes   int              // of these
-	ended   map[string]ended // within endedFor: a store that has lost its last second may have them still
-	drops   bool             // those are to be ended again
+	homes   int               // of these
+	ended   map[string]*ended // within endedFor, or owed: a store that has lost its last second may have them still
+	drops   bool              // some of those are owed
 
 	told map[string]string // what was said of members; of the goroutine that beats
 }
@@ -109,6 +109,8 @@ type ended struct {
 	session.Held
 	at       time.Time
 	released bool // for whoever takes it
+	unsure   bool // the store may have it with another epoch: an answer of the store was lost
+	owed     bool // the store does not know it yet
 }
 
 // probe is what asking an instance has told.
@@ -131,7 +133,7 @@ var _ session.Leased = (*Node)(nil)
 // New makes a node, which may begin nothing before Start.
 func New(o Options) *Node {
 	n := &Node{o: o, joined: make(chan struct{}), kick: make(chan struct{}, 1), work: make(chan struct{}, 1), next: &round{done: make(chan struct{})},
-		members: map[string]Member{}, known: map[string]Member{}, forgot: map[string]time.Time{}, probes: map[string]*probe{}, greeted: map[string]*greeting{}, held: map[string]*entry{}, ended: map[string]ended{}}
+		members: map[string]Member{}, known: map[string]Member{}, forgot: map[string]time.Time{}, probes: map[string]*probe{}, greeted: map[string]*greeting{}, held: map[string]*entry{}, ended: map[string]*ended{}}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	return n
 }

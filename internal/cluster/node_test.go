@@ -30,6 +30,9 @@ type world struct {
 	nodes   map[string]*Node
 	cut     map[string]bool // from the store
 	deaf    map[string]bool // does not answer the others
+	mute    map[string]bool // the store does what it asks, and its answers are lost
+	slow    time.Duration   // that each command takes
+	most    int             // sessions of an instance
 	ended   map[string][]string
 	told    func(n *Node, key string) // in Lost; may be nil
 }
@@ -40,7 +43,7 @@ type key struct {
 }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, keys: map[string]key{}, records: session.NewMemory(1000), nodes: map[string]*Node{}, cut: map[string]bool{}, deaf: map[string]bool{}, ended: map[string][]string{}}
+	return &world{t: t, keys: map[string]key{}, records: session.NewMemory(5000), nodes: map[string]*Node{}, cut: map[string]bool{}, deaf: map[string]bool{}, mute: map[string]bool{}, most: 100, ended: map[string][]string{}}
 }
 
 // view is the store, and the others, as one instance reaches them.
@@ -52,6 +55,11 @@ type view struct {
 func (v view) fault() error {
 	v.w.mu.Lock()
 	defer v.w.mu.Unlock()
+	if v.w.slow > 0 {
+		v.w.mu.Unlock()
+		time.Sleep(v.w.slow)
+		v.w.mu.Lock()
+	}
 	if v.w.cut[v.id] {
 		return session.ErrUnavailable
 	}
@@ -68,7 +76,13 @@ func (v view) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	if err := v.fault(); err != nil {
 		return h, err
 	}
-	return v.store().Put(ctx, h)
+	put, err := v.store().Put(ctx, h)
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	if v.w.mute[v.id] {
+		return h, session.ErrUnavailable
+	}
+	return put, err
 }
 
 func (v view) Find(ctx context.Context, key string) (session.Held, error) {
@@ -160,7 +174,7 @@ func (view) Bury(string) {}
 // start starts an instance.
 func (w *world) start(id string) *Node {
 	v := view{w, id}
-	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, Most: 100, Log: slog.New(slog.DiscardHandler),
+	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, Most: w.most, Log: slog.New(slog.DiscardHandler),
 		Lost: func(key string) {
 			w.mu.Lock()
 			w.ended[id] = append(w.ended[id], key)
@@ -576,6 +590,133 @@ func TestEndedStays(t *testing.T) {
 		}
 		if err := takeOver(t.Context(), b, "released"); err != nil {
 			t.Errorf("what was given away: %v", err)
+		}
+	})
+}
+
+// A session that ends while nobody reaches the store, for however long, does not come back. Its record
+// is removed when the store is back (S-036, S-060).
+func TestEndedLong(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(3 * lease)
+		h, asked := w.put(a, "k"), w.put(a, "asked")
+		cut := func(on bool) {
+			for _, id := range []string{"a", "b"} {
+				w.set(w.cut, id, on)
+			}
+		}
+		cut(true)
+		time.Sleep(2 * lease)
+		if err := errors.Join(a.Delete(t.Context(), h), a.Delete(t.Context(), asked)); err != nil || a.State() != Frozen {
+			t.Fatalf("state %s: %v", a.State(), err)
+		}
+		time.Sleep(10 * endedFor)
+		cut(false)
+		if err := takeOver(t.Context(), a, "asked"); !errors.Is(err, session.ErrNotFound) || a.Holds("asked") { // before the next beat
+			t.Errorf("taken over again: %v", err)
+		}
+		time.Sleep(lease)
+		for _, key := range []string{"k", "asked"} {
+			if _, err := b.Find(t.Context(), key); !errors.Is(err, session.ErrNotFound) {
+				t.Errorf("%s: Find = %v", key, err)
+			}
+		}
+	})
+}
+
+// The store may have the record of a session although its instance was told nothing: the answer was lost.
+// When the session ends, the record is removed all the same (S-036).
+func TestEndedUnsure(t *testing.T) {
+	for _, away := range []bool{false, true} { // also when it ends
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.start("a"), w.start("b")
+			time.Sleep(3 * lease)
+			w.set(w.mute, "a", true)
+			h := w.put(a, "k")
+			w.set(w.mute, "a", false)
+			if _, err := b.Find(t.Context(), "k"); err != nil {
+				t.Fatalf("the store does not have it: %v", err)
+			}
+			w.set(w.cut, "a", away)
+			if err := a.Delete(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			w.set(w.cut, "a", false)
+			time.Sleep(lease)
+			if _, err := b.Find(t.Context(), "k"); !errors.Is(err, session.ErrNotFound) {
+				t.Errorf("away: %t; Find = %v", away, err)
+			}
+		})
+	}
+}
+
+// Thousands of sessions that have ended while the store was away are removed some at a time. Those that
+// live do not wait for them, also at a slow store (S-060, S-065).
+func TestManyEnded(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		const many = 2000
+		w.most = many + 1
+		a := w.start("a")
+		time.Sleep(3 * lease)
+		lives := w.put(a, "lives")
+		var all []session.Held
+		for i := range many {
+			all = append(all, w.put(a, fmt.Sprint(i)))
+		}
+		w.set(w.cut, "a", true)
+		for _, h := range all {
+			if err := a.Delete(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.mu.Lock()
+		w.slow = 200 * time.Millisecond
+		w.cut["a"] = false
+		w.mu.Unlock()
+		time.Sleep(lease)
+		if left := w.records.Len(); left < many/4 {
+			t.Fatalf("%d records are left: what follows shows nothing", left)
+		}
+		lives.Subs = []string{"file:///a"}
+		if err := a.Save(t.Context(), lives); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease)
+		if h, err := w.records.Find(t.Context(), "lives"); err != nil || len(h.Subs) != 1 {
+			t.Errorf("a session that lives is not written: %+v, %v", h, err)
+		}
+		time.Sleep(many / atOnce * 2 * w.slow)
+		if left := w.records.Len(); left != 1 {
+			t.Errorf("%d records are left", left)
+		}
+	})
+}
+
+// What is known of sessions that have ended is bounded: the oldest are forgotten, and that is told
+// if the store has them still.
+func TestEndedBound(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.most = 2
+		a := w.start("a")
+		time.Sleep(3 * lease)
+		for _, cut := range []bool{true, false} {
+			for i := range 5 {
+				h := w.put(a, fmt.Sprint(cut, i))
+				w.set(w.cut, "a", cut)
+				if err := a.Delete(t.Context(), h); err != nil {
+					t.Fatal(err)
+				}
+				w.set(w.cut, "a", false)
+				time.Sleep(time.Millisecond)
+			}
+			a.mu.Lock()
+			first, last, count := a.ended[fmt.Sprint(cut, 0)], a.ended[fmt.Sprint(cut, 4)], len(a.ended)
+			a.mu.Unlock()
+			if first != nil || last == nil || count > 2*w.most {
+				t.Errorf("cut off: %t; %d are known, the first: %t, the last: %t", cut, count, first != nil, last != nil)
+			}
+			time.Sleep(2 * lease)
 		}
 	})
 }

@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/session"
@@ -79,35 +81,69 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		return nil
 	}
 	n.remove(e)
-	last := e.Held
-	last.Record = h.Record
 	if h.Bound {
 		n.mu.Unlock()
 		return nil
 	}
-	n.ended[h.Key] = ended{last, time.Now(), release}
-	if len(n.ended) > 2*n.o.Most {
-		clear(n.ended) // after a loss of the store's, some records live until they expire
+	d := &ended{Held: e.Held, at: time.Now(), released: release, unsure: e.unsettled && !release && !IsHome(h.Key)}
+	d.Record = session.Record{Key: h.Key}
+	if release {
+		d.Record = h.Record
 	}
+	n.ended[h.Key] = d
+	forgot := n.forget()
+	last := *d
 	n.mu.Unlock()
-	one, cancel := context.WithTimeout(ctx, tries)
-	defer cancel()
-	err := n.how(release)(one, last)
-	if errors.Is(err, session.ErrUnavailable) { // again with the next good beat; it expires otherwise
+	if forgot > 0 {
+		n.o.Log.Warn("so many sessions have ended while the store is out of reach that some are not noted any more: their records live until they expire", "sessions", forgot)
+	}
+	err := n.finish(ctx, &last)
+	if errors.Is(err, session.ErrUnavailable) { // again with the next good beat
 		n.mu.Lock()
-		n.drops = true
+		d.owed, n.drops = true, true
 		n.mu.Unlock()
 		return nil
 	}
 	return err
 }
 
-// how returns how the store is told that a session has ended here.
-func (n *Node) how(release bool) func(context.Context, session.Held) error {
-	if release {
-		return n.o.Store.Release
+// finish tells the store that a session has ended here.
+func (n *Node) finish(ctx context.Context, d *ended) error {
+	ctx, cancel := context.WithTimeout(ctx, tries)
+	defer cancel()
+	h := d.Held
+	if d.unsure {
+		found, err := n.o.Store.Find(ctx, h.Key)
+		if errors.Is(err, session.ErrNotFound) || err == nil && found.Owner != n.o.Self.ID {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h.Epoch = found.Epoch
 	}
-	return n.o.Store.Delete
+	if d.released {
+		return n.o.Store.Release(ctx, h)
+	}
+	return n.o.Store.Delete(ctx, h)
+}
+
+// forget bounds what is known of what has ended here. It returns how many of these the store has still.
+// The caller holds n.mu.
+func (n *Node) forget() (owed int) {
+	if len(n.ended) <= 2*n.o.Most {
+		return 0
+	}
+	old := time.Now().Add(-endedFor)
+	maps.DeleteFunc(n.ended, func(_ string, d *ended) bool { return !d.owed && d.at.Before(old) })
+	all := slices.SortedFunc(maps.Values(n.ended), func(a, b *ended) int { return b.at.Compare(a.at) })
+	for _, d := range all[min(n.o.Most, len(all)):] { // the oldest
+		delete(n.ended, d.Key)
+		if d.owed {
+			owed++
+		}
+	}
+	return owed
 }
 
 // full reports whether there is no room for one more session. The caller holds n.mu.
@@ -174,9 +210,10 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	n.mu.Lock()
 	may := !n.drains.Load() && !time.Now().Before(n.noTakes)
 	full := n.full()
-	d, was := n.ended[seen.Key]
+	d := n.ended[seen.Key]
+	stays := d != nil && !d.released && seen.Owner == n.o.Self.ID && (d.owed || time.Since(d.at) < endedFor)
 	n.mu.Unlock()
-	if was && !d.released && seen.Owner == n.o.Self.ID && time.Since(d.at) < endedFor { // the store has it again, or still
+	if stays { // the store has it again, or still
 		one, cancel := context.WithTimeout(ctx, tries)
 		defer cancel()
 		if err := n.o.Store.Delete(one, seen); err != nil {
@@ -192,6 +229,7 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	h, err := n.o.Store.Take(one, seen)
 	if err == nil {
 		n.mu.Lock()
+		delete(n.ended, h.Key)
 		n.enter(&entry{Held: h, kept: time.Now()})
 		n.mu.Unlock()
 		n.counts.Taken.Add(1)
@@ -219,8 +257,12 @@ func (n *Node) works() {
 	}
 }
 
-// atOnce is how many sessions are settled at a time.
-const atOnce = 16
+// atOnce is how many sessions are settled at a time, and endings how many that have ended are told to
+// the store in one round: those that live come between the rounds.
+const (
+	atOnce  = 16
+	endings = 256
+)
 
 // settleAll writes what is to be written while the store is in reach.
 func (n *Node) settleAll() {
@@ -242,33 +284,19 @@ func (n *Node) settleAll() {
 			e.kept, due = now, append(due, e.Held)
 		}
 	}
-	var again []ended
-	for _, d := range n.ended {
-		if n.drops && now.Sub(d.at) < endedFor {
-			again = append(again, d)
-		}
-	}
-	n.drops = false
+	again, more := n.owed(now)
 	n.mu.Unlock()
 	slices.SortFunc(unsettled, func(a, b *entry) int { return b.kept.Compare(a.kept) }) // the newest first
-	n.each(unsettled, n.settle)
-	n.each(dirty, n.save)
-	for _, d := range again {
-		n.mu.Lock()
-		gone := n.held[d.Key] == nil && n.ended[d.Key].at.Equal(d.at)
-		n.mu.Unlock()
-		if !gone { // it has begun again meanwhile
-			continue
+	each(unsettled, n.settle)
+	each(dirty, n.save)
+	var away atomic.Bool
+	each(again, func(d *ended) {
+		if !away.Load() && !n.pay(d) {
+			away.Store(true) // the others with the next beat, too
 		}
-		ctx, cancel := context.WithTimeout(n.ctx, tries)
-		err := n.how(d.released)(ctx, d.Held)
-		cancel()
-		if errors.Is(err, session.ErrUnavailable) {
-			n.mu.Lock()
-			n.drops = true
-			n.mu.Unlock()
-			break // with the next beat
-		}
+	})
+	if more && !away.Load() {
+		wake(n.work)
 	}
 	if len(due) > 0 {
 		ctx, cancel := context.WithTimeout(n.ctx, 2*tries)
@@ -288,9 +316,51 @@ func (n *Node) settleAll() {
 	}
 }
 
+// owed returns endings that the store does not know, as many as one round has, and whether there are more.
+// The caller holds n.mu.
+func (n *Node) owed(now time.Time) (all []*ended, more bool) {
+	if !n.drops {
+		return nil, false
+	}
+	n.drops = false
+	for key, d := range n.ended {
+		switch {
+		case !d.owed:
+		case now.Sub(d.at) > n.o.Life: // so has the record
+			delete(n.ended, key)
+		case len(all) == endings:
+			n.drops = true
+			return all, true
+		default:
+			all = append(all, d)
+		}
+	}
+	return all, false
+}
+
+// pay tells the store of an ending that it does not know. It reports false when the store is out of reach.
+func (n *Node) pay(d *ended) bool {
+	n.mu.Lock()
+	last := *d
+	gone := n.held[d.Key] == nil && n.ended[d.Key] == d
+	n.mu.Unlock()
+	if !gone { // it has begun again meanwhile
+		return true
+	}
+	away := errors.Is(n.finish(n.ctx, &last), session.ErrUnavailable)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if away {
+		n.drops = true
+	} else {
+		d.owed, d.at = false, time.Now()
+	}
+	return !away
+}
+
 // each runs f on all, some at a time.
-func (n *Node) each(all []*entry, f func(*entry)) {
-	next := make(chan *entry)
+func each[T any](all []T, f func(T)) {
+	next := make(chan T)
 	var wg sync.WaitGroup
 	for range min(atOnce, len(all)) {
 		wg.Go(func() {
@@ -356,23 +426,24 @@ func (n *Node) settle(e *entry) {
 			}
 		}
 	}
-	if err != nil {
-		if errors.Is(err, session.ErrFenced) {
-			wake(n.work) // it has changed meanwhile: once more
-		}
-		return // with the next beat
-	}
+	fenced := errors.Is(err, session.ErrFenced)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.held[h.Key] != e { // it has ended meanwhile, and may have been put again
-		gone := h
-		gone.Owner, gone.Epoch = found.Owner, found.Epoch
-		n.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(n.ctx, tries)
-			defer cancel()
-			_ = n.o.Store.Delete(ctx, gone)
-		})
+		if d := n.ended[h.Key]; d != nil && n.held[h.Key] == nil && !fenced {
+			if d.unsure = err != nil && !d.released && !IsHome(h.Key); err == nil {
+				d.Owner, d.Epoch = found.Owner, found.Epoch
+				wake(n.work)
+			}
+			d.owed, n.drops = true, true
+		}
 		return
+	}
+	if err != nil {
+		if fenced {
+			wake(n.work) // it has changed meanwhile: once more
+		}
+		return // with the next beat
 	}
 	e.Owner, e.Epoch, e.unsettled, e.kept = found.Owner, found.Epoch, false, time.Now()
 	n.unbar(e)
