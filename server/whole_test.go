@@ -268,12 +268,9 @@ func question(k *wholeCall) string {
 }
 
 func (p *wholePlay) answer(k *wholeCall, at *wholeOne) {
-	k.answered = true
 	r := p.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, question(k), "said "+k.tag)).Wait()
 	p.status(k.of, at, r, "an answer")
-	if r.Status() == http.StatusServiceUnavailable { // it may be told again
-		k.answered = false
-	}
+	k.answered = r.Status() == http.StatusAccepted // otherwise it may be told again
 }
 
 // resume comes back to the stream of a call that has broken off.
