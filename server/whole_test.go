@@ -45,6 +45,51 @@ func TestWhole(t *testing.T) {
 	})
 }
 
+// A session begins at an instance that has just lost the store, and is asked for elsewhere at all times
+// until the others count that instance out, and later. It is not said to be gone: it is served, or the
+// answer is 503 (S-027).
+func TestUnwritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := &wholePlay{w: w, made: map[string]int{}}
+		for range 3 {
+			w.start()
+		}
+		time.Sleep(wholeLease)
+		owner, other := w.whole[0], w.whole[1]
+		p.cut(owner, refuses)
+		p.begin(0, owner)
+		if len(p.clients) != 1 || w.has(session.Key(p.clients[0].id)) {
+			t.Fatal("no session began that the store does not have")
+		}
+		var replies []*wiretest.Reply
+		for range 50 {
+			replies = append(replies, p.do(p.clients[0], other, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+			time.Sleep(2 * wholeLease / 50)
+		}
+		turned := 0
+		for i, r := range replies {
+			switch r.Wait().Status() {
+			case http.StatusOK:
+			case http.StatusServiceUnavailable:
+				turned++
+			default:
+				t.Errorf("request %d: %d %s %v", i, r.Status(), r.Body(), r.Err())
+			}
+		}
+		if turned == 0 || turned == len(replies) {
+			t.Errorf("%d of %d requests were turned away: this shows nothing", turned, len(replies))
+		}
+		p.settle()
+		p.finish()
+		w.end()
+		if p.fault != "" {
+			t.Error(p.fault)
+		}
+	})
+}
+
 // wholeClient is a client with a session.
 type wholeClient struct {
 	n, who int

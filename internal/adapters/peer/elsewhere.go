@@ -59,6 +59,7 @@ func (p *Peers) away(ctx context.Context, id string, body []byte) bool {
 // find answers a request for a session that another instance may have.
 func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, path string, body []byte) bool {
 	hint, _ := p.hint(id, key)
+	var perhaps cluster.Member // has it, and could not write it into the store
 	patience := time.Now().Add(p.o.Lease + 2*time.Second)
 	for tries := 0; ; tries++ {
 		if p.node.Holds(key) {
@@ -82,8 +83,10 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 			case forwarded(r): // it never goes further
 				w.WriteHeader(http.StatusMisdirectedRequest)
 				return true
-			case v.missing:
+			case v.missing && perhaps.ID == "":
 				return false
+			case v.missing:
+				v.at = perhaps
 			}
 			to = v.at
 		}
@@ -91,7 +94,11 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 			switch p.forward(to, w, r, path, nil, body) {
 			case answered:
 				return true
+			case unsure:
+				perhaps = to
+				p.moves.Remove(key)
 			case refused:
+				perhaps = cluster.Member{}
 				p.moves.Remove(key)
 			}
 		}
@@ -118,12 +125,12 @@ func (p *Peers) hint(id, key string) (cluster.Member, bool) {
 // turnAway answers a request that nobody can serve for now (S-027).
 func (p *Peers) turnAway(w http.ResponseWriter, r *http.Request) {
 	p.node.Counts().Refused.Add(1)
+	w.Header().Set("Retry-After", "2")
 	if forwarded(r) {
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", "2")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = w.Write(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the instance of the bridge that has the session is out of reach; try again later", []byte(`{"bridge":"unavailable","retryAfterMs":2000}`)).Append(nil, nil, nil))
 }

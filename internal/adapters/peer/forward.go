@@ -30,6 +30,7 @@ const (
 	answered outcome = iota
 	unsent           // nothing of it was sent, or it may be sent again
 	refused          // the other instance does not have the session
+	unsure           // it cannot serve any session now, also if it has it
 )
 
 // whole is the size up to which a response, or an event, is read before any of it is
@@ -69,6 +70,9 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusMisdirectedRequest {
 		_, _ = io.CopyN(io.Discard, res.Body, whole)
+		if res.Header.Get("Retry-After") != "" {
+			return unsure
+		}
 		return refused
 	}
 	p.node.Counts().Forwarded.Add(1)
