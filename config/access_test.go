@@ -72,6 +72,7 @@ func TestAccessFiles(t *testing.T) {
 		{"a key that others can read", "access:\n  - { name: a, token_file: open.key }\n", "", `bridge.yaml:2: access: item 1: token_file is "open.key": everybody on this machine can read it`},
 		{"a missing certificate", "tls:\n  cert_file: gone.pem\n  key_file: good-key.pem\n", `bridge.yaml:2: tls: cert_file is "gone.pem": does not exist`, ""},
 		{"a missing key of it", "tls:\n  cert_file: good.pem\n  key_file: gone.pem\n", `bridge.yaml:3: tls: key_file is "gone.pem": does not exist`, ""},
+		{"neither", "tls:\n  cert_file: gone.pem\n  key_file: lost.pem\n", `bridge.yaml:3: tls: key_file is "lost.pem": does not exist`, ""},
 		{"no certificate", "tls:\n  cert_file: junk.pem\n  key_file: good-key.pem\n", `bridge.yaml:2: tls: cert_file is "junk.pem": failed to find any PEM data`, ""},
 		{"a torn one", "tls:\n  cert_file: torn.pem\n  key_file: good-key.pem\n", `bridge.yaml:2: tls: cert_file is "torn.pem": `, ""},
 		{"no key of it", "tls:\n  cert_file: good.pem\n  key_file: junk.pem\n", `bridge.yaml:3: tls: key_file is "junk.pem": failed to find any PEM data`, ""},

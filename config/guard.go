@@ -149,7 +149,7 @@ func (c *Config) checkAccess(all *breaches) {
 		case a.users():
 			c.checkUsers(all, item, &a)
 		case (a.Token == "") == (a.TokenFile == ""):
-			all.add(item, "needs either token or token_file, or says by claims, scopes or users who it is for")
+			all.with(item, item+": token", "needs either token or token_file, or says by claims, scopes or users who it is for")
 		case a.Token != "" && auth.Check(a.Token) != nil:
 			all.add(item+": token", "%v", auth.Check(a.Token))
 		case a.Token != "" && tokens[a.Token] > 0:

@@ -53,6 +53,9 @@ func (d *decoder) visitTLS(sec *strict.Section, t *TLS) {
 	pair, key, err := t.pair()
 	if err != nil {
 		d.wrong(sec, key, err)
+		if _, also := readFile(t.KeyFile); also != nil && key == "cert_file" {
+			d.wrong(sec, "key_file", reason(also))
+		}
 		return
 	}
 	if end := pair.Leaf.NotAfter; end.Before(time.Now()) {

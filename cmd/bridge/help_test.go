@@ -90,6 +90,7 @@ func TestExamplesParse(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none.yaml")
+	homeless := file(t, "api.json", `{"openapi":"3.1.0","info":{"title":"a","version":"1"},"paths":{"/a":{"get":{"responses":{"200":{"description":"ok"}}}}}}`)
 	for _, test := range []struct {
 		name   string
 		args   []string
@@ -128,6 +129,8 @@ func TestMistakes(t *testing.T) {
 		{"a document that does not exist", []string{"run", "./missing.yaml"}, "correct the path of the OpenAPI document"},
 		{"a web page", []string{"run", file(t, "docs.html", "<!doctype html>")}, "docs.html is no program, and no OpenAPI document"},
 		{"a web page for its tools", []string{"tools", file(t, "docs.yaml", "<!doctype html>")}, "docs.yaml is no OpenAPI document: that has openapi, swagger or paths at its top"},
+		{"an API without an address", []string{"run", homeless}, homeless + " does not say where the API is (servers): pass --base-url URL"},
+		{"one in a file", []string{"check", file(t, "bridge.yaml", "servers:\n  a:\n    rest: { openapi: "+homeless+" }\n")}, `bridge.yaml:3: server "a": rest: openapi is "` + homeless + `", which does not say where the API is (servers): add base_url: URL`},
 		{"a web page in a file", []string{"check", file(t, "bridge.yaml", "servers: { a: { rest: { openapi: "+file(t, "docs.html", "<!doctype html>")+" } } }")}, "is HTML or XML and no OpenAPI document"},
 		{"a file that does not exist without a command", []string{"missing.yaml"}, "there is no such file; to serve one write: mcp-bridge serve FILE"},
 		{"a program without a command", []string{"cat", "-x"}, "write: mcp-bridge run -- cat"},
@@ -166,6 +169,9 @@ func TestMistakes(t *testing.T) {
 		{"no sessions", []string{"run", "--stateless"}, "use --share call"},
 		{"mcp-remote's metadata", []string{"connect", "--static-oauth-client-metadata", "{}"}, "the bridge registers itself"},
 		{"a flag of supergateway's", []string{"run", "--stdio", "npx -y x"}, "put the command behind --: mcp-bridge run -- COMMAND"},
+		{"a key for serve", []string{"serve", "--token-env", "NAME", missing}, `unknown flag --token-env: write access: [{ name: NAME, token: "${VARIABLE}" }] into the file`},
+		{"a key that is not there", []string{"drain", "--token-env", "NOT_SET_ANYWHERE", "http://127.0.0.1:1"}, "--token-env NOT_SET_ANYWHERE: the variable is not set: set it to the key"},
+		{"nothing to drain", []string{"drain"}, "as in 'mcp-bridge drain http://127.0.0.1:8808', or its file with -c"},
 		{"another", []string{"run", "--outputTransport", "sse"}, "/mcp (Streamable HTTP) and /sse (HTTP+SSE) are both served"},
 		{"a flag of mcp-proxy's", []string{"run", "--sse-port", "1"}, "use --port"},
 		{"a flag of mcpo's", []string{"serve", "--api-key", "x"}, "with --token-env NAME of run, or under access: in the file"},

@@ -87,6 +87,9 @@ func TestCheckJSON(t *testing.T) {
 	if doc := check("servers:\n  one: { stdio: { commnad: cat } }\n", exit.Usage); doc.Good || len(doc.Faults) != 1 || doc.Faults[0].Line != 2 || !strings.Contains(doc.Faults[0].Message, "commnad") {
 		t.Errorf("a bad file: %+v", doc)
 	}
+	if doc := check("servers:\n  one:\n    rest: { openapi: gone.json }\n", exit.Usage); doc.Good || len(doc.Faults) != 1 || doc.Faults[0].Line != 3 || len(doc.Warnings) != 0 {
+		t.Errorf("a document that is not there: %+v, want a fault and no warning", doc)
+	}
 }
 
 // Without a target, tools lists those of all servers, and says which does not work.

@@ -192,7 +192,9 @@ pages.`,
 			}
 			defer p.Close()
 			got, err := p.SignIn(cmd.Context())
-			if err != nil {
+			if errors.Is(err, login.ErrUnreachable) && cmd.Context().Err() == nil {
+				return exit.With(exit.Server, err)
+			} else if err != nil {
 				return err
 			}
 			scopes := ""

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
@@ -234,6 +235,16 @@ func TestNoFolder(t *testing.T) {
 	}
 	if code, _, errs := command(t, "tools", "-c", bridge); code == 0 || !strings.Contains(errs, "the folder of logins cannot be read") {
 		t.Errorf("a file that asks for a login: %d %s", code, errs)
+	}
+}
+
+// A server that is not there is told from other failures, as by the other commands.
+func TestLoginNobody(t *testing.T) {
+	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	if code, _, errs := command(t, "login", s.URL+"/mcp"); code != exit.Server || !strings.Contains(errs, "the server cannot be reached: ") {
+		t.Errorf("login = %d %s, want %d", code, errs, exit.Server)
 	}
 }
 

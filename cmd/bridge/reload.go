@@ -125,7 +125,7 @@ func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.R
 	if o.tokenEnv != "" {
 		key, set := os.LookupEnv(o.tokenEnv)
 		if !set || key == "" {
-			return nil, exit.Usagef("--token-env %s: the variable is not set", o.tokenEnv)
+			return nil, exit.Usagef("--token-env %s: the variable is not set: set it to the key", o.tokenEnv)
 		}
 		c.Headers["Authorization"] = "Bearer " + key
 		if o.own != nil {

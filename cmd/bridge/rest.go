@@ -43,6 +43,11 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 			faults = append(faults, noDocument(c, file, where, err))
 			continue
 		}
+		if report.Nowhere {
+			at, _ := c.Origin(s.Name, "rest.openapi")
+			faults = append(faults, config.Fault{File: file, Line: at.Line, Message: fmt.Sprintf("%sopenapi is %q, which does not say where the API is (servers): add base_url: URL", where, s.Rest.OpenAPI)})
+			continue
+		}
 		for _, w := range report.Warnings {
 			warnings = append(warnings, w.String())
 		}

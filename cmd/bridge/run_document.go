@@ -33,6 +33,9 @@ func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote 
 	if err != nil {
 		return s, exit.With(exit.Usage, err)
 	}
+	if report.Nowhere {
+		return s, exit.Usagef("%s does not say where the API is (servers): pass --base-url URL", location)
+	}
 	for _, w := range report.Warnings {
 		log.Warn(w.String())
 	}

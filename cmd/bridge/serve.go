@@ -192,17 +192,23 @@ func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, er
 		Warnings []string            `json:"warnings"`
 		Servers  map[string][]string `json:"servers"`
 	}{file, errors.Join(errs...) == nil, []fault{}, []string{}, map[string][]string{}}
+	said := map[string]bool{} // as a fault, which Load may have warned of
 	for _, err := range errs {
 		if faults, ok := errors.AsType[config.Faults](err); ok {
 			for _, f := range faults {
 				out.Faults = append(out.Faults, fault{f.File, f.Line, f.Message})
+				said[f.String()] = true
 			}
 		} else if err != nil {
 			out.Faults = append(out.Faults, fault{Message: err.Error()})
 		}
 	}
 	if c != nil {
-		out.Warnings = append(append(out.Warnings, c.Warnings...), warnings...)
+		for _, w := range append(slices.Clone(c.Warnings), warnings...) {
+			if !said[w] {
+				out.Warnings = append(out.Warnings, w)
+			}
+		}
 		for i := range c.Servers {
 			out.Servers[c.Servers[i].Name] = summary(&c.Servers[i], len(c.Servers) > 1)
 		}

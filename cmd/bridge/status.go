@@ -216,7 +216,7 @@ func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 func (l *looker) find(cmd *cobra.Command, args []string) error {
 	if l.tokenEnv != "" {
 		if l.key = os.Getenv(l.tokenEnv); l.key == "" {
-			return exit.Usagef("--token-env %s: the variable is not set", l.tokenEnv)
+			return exit.Usagef("--token-env %s: the variable is not set: set it to the key", l.tokenEnv)
 		}
 	}
 	switch {

@@ -62,7 +62,7 @@ func (e *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return nil, &bridge.Error{
 		Server: e.Server, Kind: bridge.ErrUnavailable,
 		Public: one.Title + ": " + told(err) + "; " + other.Title + ": " + told(also),
-		Err:    fmt.Errorf("%w; %w", known(err), known(also)),
+		Err:    joined(known(err), known(also)),
 	}
 }
 
@@ -98,12 +98,28 @@ func told(err error) string {
 	return "it could not be reached"
 }
 
-// known returns what the log shall have of err beside that.
+// known returns what the log shall have of err beside that; nil if what told returns
+// says it all.
 func known(err error) error {
-	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Err != nil {
+	e, ok := errors.AsType[*bridge.Error](err)
+	switch {
+	case ok && errors.Is(e.Err, httpclient.ErrOtherTransport):
+		return nil // it has the status, which is all there is to know
+	case ok && e.Err != nil:
 		return e.Err
-	} else if ok {
+	case ok:
 		return e.Kind
 	}
 	return err
+}
+
+// joined returns both errors as one, with those left out that are nil.
+func joined(one, other error) error {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return fmt.Errorf("%w; %w", one, other)
 }

@@ -33,7 +33,7 @@ func TestEither(t *testing.T) {
 	failed := func(public string, err error) error {
 		return &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Public: public, Err: err}
 	}
-	other := failed("it does not speak this", fmt.Errorf("HTTP 405: %w", httpclient.ErrOtherTransport))
+	other := failed("it does not speak this (HTTP 405)", fmt.Errorf("HTTP 405: %w", httpclient.ErrOtherTransport))
 	down := failed("it is down", errors.New("connection refused"))
 	for _, test := range []struct {
 		name       string
@@ -65,11 +65,11 @@ func TestEither(t *testing.T) {
 		{
 			"neither works", []error{other}, []error{other},
 			[]string{"new", "old"}, []string{""},
-			[]string{"server a: Streamable HTTP: it does not speak this; HTTP+SSE: it does not speak this: HTTP 405: "},
+			[]string{"server a: Streamable HTTP: it does not speak this (HTTP 405); HTTP+SSE: it does not speak this (HTTP 405)"},
 		},
 		{
 			"the other fails otherwise", []error{other}, []error{down},
-			[]string{"new", "old"}, []string{""}, []string{"HTTP+SSE: it is down: HTTP 405: the server does not speak this transport; connection refused"},
+			[]string{"new", "old"}, []string{""}, []string{"Streamable HTTP: it does not speak this (HTTP 405); HTTP+SSE: it is down: connection refused"},
 		},
 		{
 			"an error of another kind", []error{fmt.Errorf("odd: %w", httpclient.ErrOtherTransport)}, []error{failed("it said no", nil)},
@@ -85,6 +85,9 @@ func TestEither(t *testing.T) {
 				_, err := e.Open(t.Context(), nil, nil)
 				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("Open %d = %v, want %q", i+1, err, want)
+				}
+				if err != nil && strings.Count(err.Error(), "HTTP 405") > len(test.old)+len(test.new) {
+					t.Errorf("Open %d = %v, which says what happened more than once", i+1, err)
 				}
 				if _, ok := errors.AsType[*bridge.Error](err); err != nil && (!ok || !errors.Is(err, bridge.ErrUnavailable)) {
 					t.Errorf("Open %d = %T, want a *bridge.Error of the kind ErrUnavailable", i+1, err)

@@ -351,6 +351,8 @@ func (a *Adapter) Close() {
 }
 
 // Report is what is to be said of an API before it is used.
+//
+// It has many fields: each is another thing to say, or what that is taken from.
 type Report struct {
 	// Tools is how many there are, and Size the bytes of a list of all of them.
 	// Listed is how many clients see in their list.
@@ -366,6 +368,9 @@ type Report struct {
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
 	Unread bool
+	// Nowhere: neither the document nor BaseURL says where the API is, so that no call
+	// could be made.
+	Nowhere bool
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
 
@@ -406,7 +411,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	source.Close()
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
+		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere, Nowhere: c.nowhere(m),
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, op := range m.lost {
@@ -416,4 +421,10 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
 	}
 	return report, nil
+}
+
+// nowhere reports whether there are operations, and no address for any of them.
+func (c *Config) nowhere(m *material) bool {
+	return c.BaseURL == "" && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
+		!slices.ContainsFunc(m.doc.Operations, func(op *openapi.Operation) bool { return len(op.Servers) > 0 })
 }

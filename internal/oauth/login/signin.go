@@ -52,6 +52,9 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	return p.login, nil
 }
 
+// ErrUnreachable says that the server did not answer when it was asked what it wants.
+var ErrUnreachable = errors.New("the server cannot be reached")
+
 // probe asks the server for nothing in particular, to hear what it wants.
 func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, find.Limit)
@@ -70,7 +73,7 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	}
 	res, err := p.o.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("the server cannot be reached: %w", find.Reason(err))
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, find.Reason(err))
 	}
 	_ = res.Body.Close()
 	return res.Header, nil

@@ -106,6 +106,9 @@ func Explain(c *cobra.Command, err error) error {
 	if len(name) == 1 {
 		return exit.Usagef("%w (%s)", err, see)
 	}
+	if name == "token-env" && c.Name() == "serve" {
+		return exit.Usagef("unknown flag --%s: write access: [{ name: NAME, token: \"${VARIABLE}\" }] into the file (%s)", name, see)
+	}
 	if key := keys[name]; key != "" && c.Name() == "serve" {
 		return exit.Usagef("unknown flag --%s: it is a key of a server in the file: %s (%s)", name, key, see)
 	}
