@@ -240,6 +240,9 @@ func TestRefused(t *testing.T) {
 			from(Invalid, "N-35 sub twice", func(i *authtest.Issuer, _ string) string {
 				return i.Keys()[0].Sign(t, nil, `{"iss":"`+i.URL+`","aud":"`+id+`","exp":4000000000,"sub":"ann","\u0073ub":"root"}`)
 			}),
+			from(Invalid, "a claim twice further in", func(i *authtest.Issuer, _ string) string {
+				return i.Keys()[0].Sign(t, nil, `{"iss":"`+i.URL+`","aud":"`+id+`","exp":4000000000,"sub":"ann","realm_access":{"roles":["a"],"roles":["admin"]}}`)
+			}),
 			from(Invalid, "alg twice", func(i *authtest.Issuer, _ string) string {
 				return authtest.Encode(t, `{"alg":"none","alg":"ES256"}`) + "." + authtest.Encode(t, i.Claims(id)) + ".aaaa"
 			}),
@@ -304,6 +307,37 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the second issuer with the audience of the first: %s", res)
 			}
 		})
+	})
+}
+
+// Only a token that could be good has keys fetched: its issuer, its algorithm and its times
+// are looked at first (I-021).
+func TestNotFetchedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil)
+		i := r.issuers[0]
+		if _, res := r.check(i.Token(here)); res != OK {
+			t.Fatal(res)
+		}
+		before, other := i.Asked("/realms/a/jwks"), authtest.NewKey(t, "other", "ES256")
+		show := func(header, change claims) Result {
+			_, res := r.check(other.Sign(t, header, i.Claims(here, change)))
+			return res
+		}
+		for name, got := range map[string]Result{
+			"an expired one": show(nil, claims{"exp": time.Now().Add(-time.Hour).Unix()}), "one from the future": show(nil, claims{"nbf": time.Now().Add(time.Hour).Unix()}), "one without an end": show(nil, claims{"exp": nil}),
+			"one of another issuer": show(nil, claims{"iss": "https://evil.example.com"}), "one that is signed by a secret": show(claims{"alg": "HS256"}, nil), "one of nobody": show(nil, claims{"sub": ""}), "one for nobody": show(nil, claims{"aud": nil}),
+		} {
+			if got == OK || got == Unavailable {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+		if n := i.Asked("/realms/a/jwks") - before; n != 0 {
+			t.Errorf("keys were fetched %d times for tokens that cannot be good", n)
+		}
+		if res := show(nil, nil); res != Signature || i.Asked("/realms/a/jwks") != before+1 {
+			t.Errorf("one that could be: %s, %d fetches", res, i.Asked("/realms/a/jwks")-before)
+		}
 	})
 }
 

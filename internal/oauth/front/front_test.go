@@ -1065,12 +1065,25 @@ func TestDocuments(t *testing.T) {
 			"no address":         with("redirect_uris", []string{}),
 			"a script":           with("redirect_uris", []string{back, "javascript:x"}),
 			"addresses are text": with("redirect_uris", back),
-			"redirect":           func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, id+"2", http.StatusFound) },
-			"1 MiB":              func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, strings.Repeat("x", 1<<20)) },
-			"slow":               func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			"a page":             func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-			"500":                func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-			"not there":          http.NotFound,
+			"redirect": func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/client.json" {
+					http.Redirect(w, r, "/elsewhere.json", http.StatusFound)
+					return
+				}
+				oauthtest.JSON(w, 200, good)
+			},
+			"1 MiB": with("more", strings.Repeat("x", 1<<20)),
+			"slow":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			"a page": func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				_ = json.NewEncoder(w).Encode(good)
+			},
+			"no JSON": func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte("<html>"))
+			},
+			"500":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+			"not there": http.NotFound,
 		} {
 			serve(f)
 			began := time.Now()
