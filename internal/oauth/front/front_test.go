@@ -496,6 +496,7 @@ func TestRedirects(t *testing.T) {
 			{[]string{}, "invalid_redirect_uri"},
 			{slices.Repeat([]string{"https://app.example.com/a"}, 9), "invalid_redirect_uri"},
 			{[]string{"https://app.example.com/" + strings.Repeat("a", 2100)}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com/" + strings.Repeat("a", 1100), "https://app.example.com/" + strings.Repeat("b", 1100)}, "invalid_redirect_uri"},
 		} {
 			a := r.do("POST", "/register", map[string]any{"client_name": "x", "redirect_uris": tc.given})
 			v := gjson.Parse(a.Body.String())
@@ -841,9 +842,21 @@ func TestConsent(t *testing.T) {
 		if got := b.returns(one); got.Get("state") != "the state" {
 			t.Errorf("the first: %v", got)
 		}
+		page := html.UnescapeString(sealedRequest.FindStringSubmatch(b.do("GET", "/authorize?"+ask(id).Encode(), nil).Body.String())[1])
+		var held []string // by a browser that does not let go of them
+		for _, c := range b.jar.Cookies(at) {
+			held = append(held, c.Name+"="+c.Value)
+		}
 		time.Sleep(attemptLife + time.Second)
 		if a := b.do("GET", two.RequestURI(), nil); a.Code != 403 {
 			t.Errorf("after ten minutes: %d", a.Code)
+		}
+		if a := r.do("GET", two.RequestURI(), nil, "Cookie", strings.Join(held, "; ")); a.Code != 403 || a.Header().Get("Location") != "" {
+			t.Errorf("after ten minutes, with its cookie: %d %s", a.Code, a.Header())
+		}
+		a = r.do("POST", "/oauth/consent", url.Values{"request": {page}, "answer": {"allow"}}, "Cookie", strings.Join(held, "; "))
+		if a.Code != 403 || !strings.Contains(a.Body.String(), ended) {
+			t.Errorf("a page that is ten minutes old was answered: %d %s", a.Code, a.Header())
 		}
 	})
 }
