@@ -1239,6 +1239,32 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
+// I-253: a token is renewed a minute before its end, or a fifth of its life before that if it
+// lives shorter.
+func TestRenewedEarly(t *testing.T) {
+	now := time.Now()
+	for _, tc := range []struct {
+		name         string
+		lives, since time.Duration
+		good         bool
+	}{
+		{"an hour, at first", time.Hour, 0, true}, {"an hour, 61 s before its end", time.Hour, time.Hour - 61*time.Second, true}, {"an hour, a minute before its end", time.Hour, time.Hour - time.Minute, false},
+		{"a minute, 13 s before its end", time.Minute, 47 * time.Second, true}, {"a minute, 12 s before its end", time.Minute, 48 * time.Second, false},
+		{"after its end", time.Hour, 2 * time.Hour, false}, {"one that does not say when it ends", 0, 24 * time.Hour, true},
+	} {
+		l := &login.Login{Access: "a", Obtained: now.Add(-tc.since)}
+		if tc.lives > 0 {
+			l.Until = l.Obtained.Add(tc.lives)
+		}
+		if got := login.Good(l, now); got != tc.good {
+			t.Errorf("%s: good %t, want %t", tc.name, got, tc.good)
+		}
+	}
+	if login.Good(nil, now) || login.Good(&login.Login{Obtained: now}, now) {
+		t.Error("a login without a token is good")
+	}
+}
+
 // I-252: another client, resource or issuer is another login.
 func TestKey(t *testing.T) {
 	seen := map[string]string{}
