@@ -406,6 +406,12 @@ func (p *wholePlay) wipe(x int) {
 			held = held || o.s.instance.node.Holds(session.Key(c.id))
 		}
 		c.firm, c.gone = false, c.gone || !held // what nobody has, nobody puts again
+		if x%4 == 3 && w.has(session.Key(c.id)) {
+			c.deleted = false // an old file has it, perhaps as that of an instance which has died since
+			for _, k := range p.calls {
+				k.late = k.late && k.of != c // it may have waited for the store
+			}
+		}
 	}
 }
 
