@@ -22,10 +22,7 @@ import (
 // answer at most, which is its own (S-020). 404 is for sessions that may be gone (S-027). When all
 // works again, each session that should live is served by each instance, and nothing is left.
 //
-// One game is played. -rapid.checks plays more, and -rapid.seed others; of some hundred, one may
-// hang: net/http ends connections with its lock held, TLS waits there for up to 5 s until the
-// other end of a net.Pipe reads, and the time of a bubble stands still while another waits for
-// that lock.
+// One game is played. -rapid.checks plays more, and -rapid.seed others.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{"rapid.checks": "1", "rapid.seed": "20261123", "rapid.nofailfile": "true"} {
