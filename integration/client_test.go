@@ -36,7 +36,7 @@ func (w target) open() mcp.Transport {
 	case "sse":
 		return &mcp.SSEClientTransport{Endpoint: w.url}
 	case "stdio":
-		patience := deadline // a bridge has a child of its own to end
+		patience := left() // a bridge has a child of its own to end
 		if w.direct {
 			patience = time.Second
 		}
@@ -134,12 +134,7 @@ func newPeer(name string, plain bool) *peer {
 // whatever the SDK does by default if that is empty.
 func (p *peer) connect(t *testing.T, w target, revision string) *peer {
 	t.Helper()
-	// The SDK ends an HTTP+SSE session with the context that opened it: only a
-	// handshake that hangs may be cancelled.
-	ctx, cancel := context.WithCancel(t.Context())
-	late := time.AfterFunc(deadline, cancel)
-	defer late.Stop()
-	session, err := p.client.Connect(ctx, w.open(), &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	session, err := p.client.Connect(t.Context(), w.open(), &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatalf("connect by %s: %v", w.transport, err)
 	}
@@ -186,7 +181,7 @@ func (p *peer) next(t *testing.T, from int, what string, match func(message) boo
 // collect waits until at least n messages after from match.
 func (p *peer) collect(t *testing.T, from, n int, what string, match func(message) bool) []message {
 	t.Helper()
-	late := time.After(deadline)
+	late := time.After(left())
 	for {
 		p.mu.Lock()
 		grown := p.grown
@@ -199,8 +194,8 @@ func (p *peer) collect(t *testing.T, from, n int, what string, match func(messag
 		case <-grown:
 		case <-late:
 			all := p.since(from, func(message) bool { return true })
-			t.Fatalf("%s: %d within %v, want %d; %d messages came, the last of them %v",
-				what, len(found), deadline, n, len(all), all[max(0, len(all)-10):])
+			t.Fatalf("%s: %d, want %d; %d messages came, the last of them %v",
+				what, len(found), n, len(all), all[max(0, len(all)-10):])
 		}
 	}
 }
@@ -237,12 +232,10 @@ func (p *peer) tool(t *testing.T, name string, args map[string]any) *mcp.CallToo
 }
 
 func (p *peer) call(t *testing.T, name string, args map[string]any) (*mcp.CallToolResult, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
 	if args == nil {
 		args = map[string]any{} // a nil map would go out as null, which is not what absence means
 	}
-	return p.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+	return p.session.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
 }
 
 // text calls a tool that must succeed and returns the text of its content.

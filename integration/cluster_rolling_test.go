@@ -151,7 +151,7 @@ func TestClusterRolling(t *testing.T) {
 // tries makes a call that has to be answered with that text, once. It returns what is
 // wrong.
 func (c *legacyClient) tries(params, text string) (fault string) {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	id := fmt.Sprint(c.next.Add(1))
 	began := time.Now()
@@ -167,7 +167,7 @@ func (c *legacyClient) tries(params, text string) (fault string) {
 
 // begins begins another session at the same place, and makes a call there.
 func (c *legacyClient) begins() (fault string) {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	fresh := &legacyClient{base: c.base}
 	res, body, err := fresh.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)

@@ -1,11 +1,11 @@
 package integration
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // authScenarios are those in which a client has to get a token, by the revision whose
@@ -61,11 +61,11 @@ func TestConformanceAuth(t *testing.T) {
 					want = inTurns(way, revision, want)
 				}
 				for _, scenario := range want {
-					args := []string{modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client", "--scenario", scenario, "--command", command, "--output-dir", results}
+					args := []string{modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client", "--scenario", scenario, "--command", command, "--timeout", fmt.Sprint(left().Milliseconds()), "--output-dir", results}
 					if revision != "extensions" {
 						args = append(args, "--spec-version", revision)
 					}
-					runNode(t, 2*time.Minute, args...)
+					runNode(t, args...)
 				}
 				ran, passed := scenarios(t, filepath.Join(results, "auth"), clientRun, nil, nil)
 				t.Logf("%d of %d scenarios passed", passed, ran)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // conformanceRevisions are those that the suite knows, with the number of
@@ -93,7 +92,7 @@ func runConformance(t *testing.T, url, revision string, want int, failing map[st
 	t.Helper()
 	results := t.TempDir()
 	// The exit code says less than the results: a warning leaves it at 0.
-	log := runNode(t, 3*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "server",
+	log := runNode(t, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "server",
 		"--url", url, "--suite", "all", "--spec-version", revision, "--output-dir", results)
 	ran, passed := scenarios(t, results, serverRun, failing, nil)
 	t.Logf("%d of %d scenarios passed at %s", passed, ran, revision)
@@ -111,7 +110,7 @@ func startConformance(t *testing.T, upstream string) string {
 	output := &tail{}
 	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
 	cmd.SysProcAttr = dieWithParent()
-	cmd.WaitDelay = deadline
+	cmd.WaitDelay = left()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +151,8 @@ func TestConformanceClient(t *testing.T) {
 			t.Parallel()
 			results := t.TempDir()
 			for _, scenario := range test.scenarios {
-				runNode(t, 2*time.Minute, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client",
-					"--scenario", scenario, "--command", command, "--spec-version", test.revision, "--output-dir", results)
+				runNode(t, modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "client",
+					"--scenario", scenario, "--command", command, "--timeout", fmt.Sprint(left().Milliseconds()), "--spec-version", test.revision, "--output-dir", results)
 			}
 			if ran, _ := scenarios(t, results, clientRun, nil, expected.skipped(test.revision)); ran != len(test.scenarios) {
 				t.Errorf("%d scenarios ran, want %d", ran, len(test.scenarios))
@@ -300,7 +299,7 @@ func judge(t *testing.T, path string, skipped func(check) bool) (faults []string
 // requireNode22 ends the test if the suite's runner would not start.
 func requireNode22(t *testing.T, path string) {
 	t.Helper()
-	out := runNode(t, time.Minute, "-p", "process.versions.node.split('.')[0] >= 22")
+	out := runNode(t, "-p", "process.versions.node.split('.')[0] >= 22")
 	if string(out) != "true\n" {
 		missing(t, "node22", path+" is older than version 22")
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
@@ -51,7 +50,7 @@ servers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := string(runNode(t, 5*time.Minute, "console/browser.mjs", string(text)))
+	out := string(runNode(t, "console/browser.mjs", string(text)))
 	t.Log(out)
 	if n := strings.Count("\n"+out, "\nok "); n < 30 || strings.Contains("\n"+out, "\nnot ok ") || !strings.Contains(out, "ok no fault") {
 		t.Errorf("%d steps went well, not all of them", n)
@@ -70,7 +69,7 @@ func writeFile(t *testing.T, folder, name, text string) string {
 // What the modules of the console say of their types holds, as tsc sees it.
 func TestConsoleTypes(t *testing.T) {
 	t.Parallel()
-	if out := runNode(t, 5*time.Minute, "node_modules/typescript/bin/tsc", "-p", "console/tsconfig.json", "--pretty", "false"); len(out) > 0 {
+	if out := runNode(t, "node_modules/typescript/bin/tsc", "-p", "console/tsconfig.json", "--pretty", "false"); len(out) > 0 {
 		t.Errorf("%s", out)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // modern is the revision without a handshake.
@@ -242,7 +241,7 @@ func playCells(t *testing.T, cells []eraCell, seen *outcomes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := runNode(t, 5*time.Minute, "eras/client.mjs", string(text))
+	out := runNode(t, "eras/client.mjs", string(text))
 	type line struct {
 		Cell           int
 		Check, Outcome string

@@ -3,8 +3,8 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,15 +22,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// deadline bounds every wait for one event. It is generous because several
-// programs share few processors; nothing ever waits it out when all is well.
-const deadline = time.Minute
+// ends is when the tests must have ended: the test binary's own deadline.
+var ends time.Time
+
+// left returns the time until a wait gives up, shortly before the test binary does: a
+// test has no other limit, and its failure then says what it waited for.
+func left() time.Duration {
+	return time.Until(ends) - 10*time.Second
+}
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	limit := 24 * time.Hour
+	if f := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); f > 0 {
+		limit = f
+	}
+	ends = time.Now().Add(limit)
 	dir, err := os.MkdirTemp("", "bridge-integration-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -171,7 +182,7 @@ func start(t testing.TB, cmd *exec.Cmd) *process {
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.SysProcAttr = dieWithParent()
-	cmd.WaitDelay = deadline // a process left behind that holds our pipe must not hang the test
+	cmd.WaitDelay = left() // a process left behind that holds our pipe must not hang the test
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +223,7 @@ func start(t testing.TB, cmd *exec.Cmd) *process {
 	case p.base = <-found:
 	case <-p.exited:
 		t.Fatalf("%v ended before it listened: %v\n%s", cmd, p.err, p.output)
-	case <-time.After(deadline):
+	case <-time.After(left()):
 		t.Fatalf("%v did not say its address\n%s", cmd, p.output)
 	}
 	return p
@@ -226,8 +237,8 @@ func (p *process) stop(t testing.TB) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
-	case <-time.After(deadline + 10*time.Second): // draining may take its time
-		t.Errorf("did not stop within %v of SIGTERM", deadline+10*time.Second)
+	case <-time.After(left()):
+		t.Error("does not stop after SIGTERM")
 		return
 	}
 	if p.err != nil {
@@ -263,7 +274,7 @@ func (p *process) childless(t *testing.T) {
 func eventually[T any](ask func() (T, bool)) (T, bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(deadline)
+	end := time.After(left())
 	for {
 		v, ok := ask()
 		if ok {
@@ -312,19 +323,15 @@ func (o *tail) String() string {
 // runNode runs a script of this folder or of a package to its end and returns
 // what it wrote to stdout. Its own exit code does not matter: what it reports
 // is on stdout.
-func runNode(t *testing.T, limit time.Duration, args ...string) []byte {
+func runNode(t *testing.T, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, node(t), args...)
+	cmd := exec.CommandContext(t.Context(), node(t), args...)
+	cmd.Env = append(os.Environ(), fmt.Sprint("BRIDGE_TEST_DEADLINE_MS=", left().Milliseconds()))
 	var out, diagnostics bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &diagnostics
 	cmd.SysProcAttr = dieWithParent()
-	cmd.WaitDelay = 5 * time.Second // a grandchild may hold the pipes
+	cmd.WaitDelay = left() // a grandchild may hold the pipes
 	err := cmd.Run()
-	if ctx.Err() != nil {
-		t.Errorf("%v took more than %v", args, limit)
-	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Errorf("%v: %v", args, err)

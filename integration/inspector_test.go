@@ -78,12 +78,12 @@ type inspection struct {
 // has written, its exit code, and how often the user has signed in.
 func (r inspection) run(t *testing.T, user *browser) (output, all string, code, opened int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	callback := fmt.Sprintf("http://127.0.0.1:%d/callback", freePort(t))
 	cmd := exec.CommandContext(ctx, node(t), append([]string{r.program, "--cli", r.address, "--format", "json", "--connect-timeout", "120000", "--callback-url", callback}, r.args...)...)
 	cmd.SysProcAttr = dieWithParent()
-	cmd.WaitDelay = deadline
+	cmd.WaitDelay = left()
 	cmd.Env = append(os.Environ(), "HOME="+r.kept, "MCP_STORAGE_DIR="+r.kept, "MCP_INSPECTOR_SECRET_STORE=file",
 		// It signs nobody in without a terminal unless it may open a browser: "true" is that
 		// browser, and the address is also on stderr.

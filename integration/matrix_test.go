@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A reference is one of the two reference servers.
@@ -176,7 +175,7 @@ func startReference(t *testing.T, server reference, transport string) string {
 	output := &tail{}
 	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
 	cmd.SysProcAttr = dieWithParent()
-	cmd.WaitDelay = deadline
+	cmd.WaitDelay = left()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +278,7 @@ http {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-p", dir, "-c", file)
-	cmd.WaitDelay = deadline
+	cmd.WaitDelay = left()
 	output := &tail{}
 	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
 	cmd.SysProcAttr = dieWithParent()
@@ -320,7 +319,7 @@ func runTypeScript(t *testing.T, where target, flavour string) {
 	if where.transport == "stdio" {
 		args = append([]string{"client.mjs", "stdio", flavour, "--"}, where.command...)
 	}
-	out := runNode(t, 3*time.Minute, args...)
+	out := runNode(t, args...)
 	ended := false
 	for line := range strings.Lines(string(out)) {
 		var check struct {

@@ -25,7 +25,7 @@ func TestQuestionsOfOneServer(t *testing.T) {
 	t.Parallel()
 	rounds := scaletest.Of(20, 1000)
 	b := startBridge(t, nil, fakeProgram(t), "-ledger", filepath.Join(t.TempDir(), "ledger"))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*deadline)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// A third is started where the machine is so busy that one is not free again 100 ms
 	// after its answer.

@@ -185,7 +185,7 @@ func openRaw(ctx context.Context, base string) (*rawClient, error) {
 
 func mustOpenRaw(t *testing.T, base string) *rawClient {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c, err := openRaw(ctx, base)
 	if err != nil {
@@ -211,7 +211,7 @@ func (c *rawClient) tool(ctx context.Context, tool string, args map[string]any) 
 // must calls a tool that has to answer with text.
 func (c *rawClient) must(t *testing.T, tool string, args map[string]any) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := c.tool(ctx, tool, args)
 	if err != nil {

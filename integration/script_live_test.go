@@ -131,7 +131,7 @@ func (s *script) progress(t *testing.T) {
 func (s *script) cancellation(t *testing.T) {
 	p := s.peer
 	from := p.mark()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	params := &mcp.CallToolParams{Name: s.flavour.Names["long"], Arguments: map[string]any{"duration": 10, "steps": 100}}
 	params.SetProgressToken("to be cancelled")

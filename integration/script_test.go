@@ -149,7 +149,7 @@ func (s *script) ping(t *testing.T) {
 // refused checks how a wrong request is answered.
 func (s *script) refused(t *testing.T, kind string, request func(context.Context) (*mcp.CallToolResult, error)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	want, ok := s.flavour.Errors[kind]
 	if !ok {

@@ -18,7 +18,7 @@ import { chromium } from 'playwright-core';
  */
 const o = JSON.parse(process.argv[2]);
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const patience = o.patience ?? 60_000;
+const patience = Number(process.env.BRIDGE_TEST_DEADLINE_MS ?? 60_000);
 
 let failures = 0;
 /** @param {string} name @param {() => Promise<void>} run */

@@ -7,7 +7,7 @@
 //   'refused: N'  the refusal with that number in the bridge's documentation
 //   'absent'      one of the two revisions has no such thing
 
-import { brief, equal, fail } from '../peer.mjs';
+import { brief, deadline, equal, fail } from '../peer.mjs';
 import { modern, rev1, rev2, rev3, rev4 } from './features.mjs';
 
 const later = (a, b) => (a > b ? a : b);
@@ -305,7 +305,7 @@ export const checks = {
       const stop = new AbortController();
       const got = await failed(p.tool('wait', { key }, { signal: stop.signal, onprogress: () => stop.abort('enough') }));
       if (got.result) fail('the cancelled call was answered:', brief(got));
-      for (const until = Date.now() + 10000; ; ) {
+      for (const until = Date.now() + deadline; ; ) {
         const n = await p.counted(key);
         if (n.cancelled === 1) return;
         if (Date.now() > until) fail('the server was not told:', n);
