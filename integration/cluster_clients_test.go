@@ -134,7 +134,7 @@ func TestClusterClients(t *testing.T) {
 	t.Parallel()
 	remote := eraOf(legacy)
 	f := newFleet(t, map[string]any{"remote": remote.kind(t, "streamable")})
-	f.program, f.forgetful = quickBridgeProgram(t), true
+	f.program, f.forgetful = bridgeProgram(t), true
 	f.balance(3)
 	control := httptest.NewServer(&undertaker{f: f, dead: -1})
 	t.Cleanup(control.Close)

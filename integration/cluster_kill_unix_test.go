@@ -281,6 +281,7 @@ func (g *crowd) end(t *testing.T, c *ledger, may ...string) {
 // has one answer or a broken connection, and none is executed twice (S-020, S-021).
 // Calls that have nothing to do with it succeed.
 func TestClusterRounds(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	for part := range scaletest.Of(1, 2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
@@ -377,6 +378,7 @@ func halt(t *testing.T, p *process) {
 // gets to the new one. The same holds of what it was the home of: a connection of share:
 // all, and one of clients without sessions.
 func TestClusterPaused(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	fake := map[string]any{"command": fakeProgram(t)}
 	f := newFleet(t, map[string]any{"fake": map[string]any{"stdio": fake}, "all": map[string]any{"stdio": fake, "share": "all"}, "plain": map[string]any{"stdio": fake}})
@@ -516,6 +518,7 @@ func (g *guest) at(t *testing.T, i int) {
 // again with nothing in it, amid calls: all of them succeed (S-061), and nothing comes of
 // what somebody else has written (S-082). Redis has nothing in it that may be read (S-073).
 func TestClusterStore(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	c := startLedger(t)
 	f := newFleet(t, c.servers())

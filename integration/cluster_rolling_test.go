@@ -75,8 +75,9 @@ func startRememberer(t *testing.T) *rememberer {
 // shorter than the time to drain, and no session ends: those with child processes, which
 // are started again, and those of a remote server. Sessions begin meanwhile, too (S-070).
 func TestClusterRolling(t *testing.T) {
+	scaletest.Large(t)
 	remote := startRememberer(t)
-	f := startFleetOf(t, 3, quickBridgeProgram(t), map[string]any{
+	f := startFleetOf(t, 3, bridgeProgram(t), map[string]any{
 		"child":  map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}},
 		"remote": map[string]any{"http": map[string]any{"url": remote.URL}},
 	})
@@ -85,7 +86,7 @@ func TestClusterRolling(t *testing.T) {
 		all = append(all, f.begin(f.base+"/"+[]string{"child", "remote"}[i%2]))
 	}
 	rate := time.Duration(200)
-	if scaletest.Raced && !whole {
+	if scaletest.Raced {
 		rate = 100
 	}
 	var under sync.WaitGroup

@@ -291,7 +291,7 @@ func TestCluster(t *testing.T) {
 	t.Run("one id for all", func(t *testing.T) { // (S-024)
 		t.Parallel()
 		const sessions = 20
-		calls := int32(scaletest.Of(25, 100))
+		calls := int32(scaletest.Of(10, 100))
 		var all sync.WaitGroup
 		for n := range sessions {
 			c := mustOpenRaw(t, f.base+"/fake")

@@ -147,6 +147,7 @@ func TestClusterWorkers(t *testing.T) {
 // another process when it has lost its worker, and with the same one when only its owner
 // has died.
 func TestWorkerRounds(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	for part := range scaletest.Of(1, 2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
@@ -286,6 +287,7 @@ func (c *legacyClient) ends(t *testing.T) {
 // end, at most so long after (S-053). A worker that is stopped ends its own at once, and a
 // front says clearly that there is none.
 func TestWorkerOrphans(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	f, workers := staff(t, false, 1, 1, map[string]any{
 		"fake": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "limits": map[string]any{"wait": "2s"}}),

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // authScenarios are those in which a client has to get a token, by the revision whose
@@ -45,6 +47,7 @@ var authVariants = []string{
 // Unless the whole matrix is asked for, the two take turns, variants are left out, and a
 // scenario that several revisions have is played in one.
 func TestConformanceAuth(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	requireNode22(t, node(t))
 	for way, mode := range []string{"run", "connect"} {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // conformanceRevisions are those that the suite knows, with the number of
@@ -133,6 +135,7 @@ func startConformance(t *testing.T, upstream string) string {
 // TestConformanceClient runs the suite's scenarios for clients with the referee
 // as the bridge's upstream and the client that the Go SDK has for it in front.
 func TestConformanceClient(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	requireNode22(t, node(t))
 	expected := loadExpected(t)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
@@ -18,6 +20,7 @@ var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
 // alone, and what axe finds. console/browser.mjs has the steps. Unless the whole matrix is
 // asked for, servers are called by clients of the other era only (O-006, O-007, O-022, O-023, O-025).
 func TestConsole(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	browser := need(t, "chromium")
 	need(t, "curl")

@@ -122,12 +122,12 @@ func TestEras(t *testing.T) {
 				t.Run(fmt.Sprintf("%s-%s/%s", server.revision, server.sdk, upstream), func(t *testing.T) {
 					t.Parallel()
 					file := configure(t, server.kind(t, upstream))
-					b := start(t, exec.Command(quickBridgeProgram(t), "serve", "-c", file))
+					b := start(t, exec.Command(bridgeProgram(t), "serve", "-c", file))
 					t.Cleanup(func() { b.stop(t) })
 					for n := range cells {
 						switch cell := &cells[n]; cell.Transport {
 						case "stdio":
-							cell.Command = []string{quickBridgeProgram(t), "connect", "-c", file}
+							cell.Command = []string{bridgeProgram(t), "connect", "-c", file}
 						case "sse":
 							cell.URL = b.base + "/sse"
 						case "streamable":

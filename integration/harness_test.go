@@ -60,22 +60,14 @@ func run(m *testing.M) int {
 // programs built from Go source, each at most once in a run and only when a
 // test asks for it: a failure then belongs to that test and shows its output.
 var (
-	bridgeProgram      = builder("./cmd/bridge", scaletest.Raced)
-	plainBridgeProgram = builder("./cmd/bridge", false)
-	// For what should be quick. To compile the bridge once more without the race
-	// detector takes longer than the detector does: only the whole matrix has both.
-	quickBridgeProgram = func() func(testing.TB) string {
-		if whole {
-			return plainBridgeProgram
-		}
-		return bridgeProgram
-	}()
+	bridgeProgram            = builder("./cmd/bridge", scaletest.Raced)
+	plainBridgeProgram       = builder("./cmd/bridge", false) // for figures
 	everythingProgram        = builder("./examples/everything", scaletest.Raced)
-	conformanceProgram       = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", false)
-	conformanceClientProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-client", false)
-	behindProgram            = builder("./integration/behind", false)
-	eraServerProgram         = builder("./integration/eraserver", false)
-	eraClientProgram         = builder("./integration/eraclient", false)
+	conformanceProgram       = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-server", scaletest.Raced)
+	conformanceClientProgram = builder("github.com/modelcontextprotocol/go-sdk/conformance/everything-client", scaletest.Raced)
+	behindProgram            = builder("./integration/behind", scaletest.Raced)
+	eraServerProgram         = builder("./integration/eraserver", scaletest.Raced)
+	eraClientProgram         = builder("./integration/eraclient", scaletest.Raced)
 	badServersProgram        = builder("./integration/badservers", false)
 	fakeProgram              = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
 )

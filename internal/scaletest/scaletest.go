@@ -10,9 +10,18 @@ import (
 	"testing"
 )
 
-// Whole is set if BRIDGE_TEST_MATRIX is "all", as it is in CI: what takes
-// minutes runs in full.
+// Whole is set if BRIDGE_TEST_MATRIX is "all", as "make soak" has it: everything runs in
+// full.
 var Whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
+
+// Large skips a test that costs more than "make test" has time for. It runs if
+// BRIDGE_TEST_MATRIX is "part", as in CI, or "all".
+func Large(t testing.TB) {
+	t.Helper()
+	if !Whole && os.Getenv("BRIDGE_TEST_MATRIX") != "part" {
+		t.Skip("takes long: BRIDGE_TEST_MATRIX=part or all runs it")
+	}
+}
 
 // Of returns whole if the whole was asked for, and otherwise part.
 func Of(part, whole int) int {
