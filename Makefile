@@ -8,7 +8,6 @@ PACKAGES  := $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 
 TESTFLAGS ?= $(RACE) -vet=off -timeout 30m -p $(PACKAGES)
 BENCHTIME ?= 1s
 FUZZTIME  ?= 5s
-SYSTEMS   := linux darwin windows
 
 # A test and the programs that it starts are compiled quickly, for the same cache: the
 # bridge with the race detector takes 147 s of processor time in place of 301 s.
@@ -24,7 +23,7 @@ export GORACE ?= atexit_sleep_ms=0
 # The version of make dist: that of the last tag of git, unless it is given.
 VERSION   ?=
 
-.PHONY: help build dist check packages format tidy vet cross lint test soak bench fuzz
+.PHONY: help build dist check packages format tidy vet lint test alone soak bench fuzz
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +34,7 @@ build: ## the static binary, as bin/mcp-bridge
 dist: ## the archives of a release, in dist: the same bytes for the same commit
 	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))
 
-check: format tidy vet cross lint test ## all that must pass
+check: format tidy vet lint test alone ## all that must pass
 
 packages: ## the Helm chart and the image, whose tests are a module of their own
 	@echo '== deploy/check'
@@ -50,17 +49,9 @@ tidy: ## go.mod and go.sum say what the code needs
 	@echo '== go mod tidy'
 	@$(GO) mod tidy -diff
 
-vet: ## go vet for each system that is supported
-	@set -e; for system in $(SYSTEMS); do \
-		echo "== go vet, $$system"; GOOS=$$system $(GO) vet ./...; \
-	done
-
-# After vet this only links. The tests are those of packages with code for one system.
-cross: ## the program, and tests of it, for the systems that this is not
-	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; for system in $(filter-out $(shell $(GO) env GOOS),$(SYSTEMS)); do \
-		echo "== go build, $$system"; GOOS=$$system CGO_ENABLED=0 $(GO) build -o "$$dir/" ./cmd/bridge; \
-		GOOS=$$system CGO_ENABLED=0 $(GO) test -c -ldflags=-w -o "$$dir/" ./cmd/bridge ./internal/adapters/stdio ./internal/adapters/rest/sign; \
-	done
+vet: ## go vet, with the flags of the tests, which find its packages compiled
+	@echo '== go vet'
+	@export $(QUICK); $(GO) vet $(RACE) ./...
 
 lint: ## staticcheck, in the version that go.mod names
 	@echo '== staticcheck'
@@ -80,12 +71,20 @@ test: ## all tests; with the race detector where there is a C compiler
 	$(GO) build $(RACE) -o "$$programs/gotestsum" gotest.tools/gotestsum && \
 	BRIDGE_TEST_PROGRAMS=$$programs "$$programs/gotestsum" --format pkgname -- $(TESTFLAGS) ./integration ./server ./...
 
+alone: ## tests that compute for long in one goroutine, without the race detector
+	@echo '== go test, without the race detector'
+	@export $(QUICK); $(GO) test -vet=off -timeout 30m $$(grep -rl --include='*_test.go' --exclude-dir=node_modules scaletest.Unraced . | xargs -n 1 dirname | sort -u)
+
+# Memory is measured by itself: the collector of a starved process begins late.
 soak: ## all tests, in full: every pairing of clients, servers, transports and revisions, and more repetitions
-	@BRIDGE_TEST_MATRIX=all $(MAKE) test
+	@BRIDGE_TEST_MATRIX=all $(MAKE) test alone
+	@BRIDGE_TEST_MEMORY=1 $(GO) test -count 1 -timeout 30m -run '^TestMemory$$' ./integration
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
+# ONCE=1 makes each call once, with the build of the tests: it shows no figures, only
+# that the benchmark works.
 bench: ## what a call through the bridge costs, beside a direct one
-	@$(GO) test -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(BENCHTIME) ./server > bench.out || { cat bench.out; exit 1; }
+	@$(if $(ONCE),export $(QUICK);) $(GO) test $(if $(ONCE),$(RACE)) -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(if $(ONCE),1x,$(BENCHTIME)) ./server > bench.out || { cat bench.out; exit 1; }
 	@awk ' \
 		BEGIN { printf "%-6s %-12s %14s %10s %14s %12s\n", "size", "way", "ns/call", "x direct", "bytes/call", "allocs/call" } \
 		/^BenchmarkCall\// { \

@@ -283,6 +283,7 @@ func TestCluster(t *testing.T) {
 				continue // the transports take turns
 			}
 			t.Run(client.name+"/"+where.transport, func(t *testing.T) {
+				scaletest.Large(t)
 				t.Parallel()
 				client.run(t, where, flavourOf(references[0], "stdio", ""))
 			})

@@ -18,7 +18,7 @@ import (
 // and checks that each answer is the caller's own. Answers come out of order.
 func TestInterleaved(t *testing.T) {
 	const clients, workers = 100, 4
-	rounds := scaletest.Of(4, 25)
+	rounds := scaletest.Of(2, 25)
 	for _, share := range []string{"session", "all"} {
 		t.Run(share, func(t *testing.T) {
 			b := startBridge(t, []string{"--share", share}, fakeProgram(t))

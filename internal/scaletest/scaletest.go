@@ -1,5 +1,5 @@
-// Package scaletest says how much of a large test runs. Every test runs always;
-// what changes is how often it repeats something, or how large its input is.
+// Package scaletest says how much of a large test runs: how often it repeats something,
+// and how large its input is.
 package scaletest
 
 import (
@@ -33,7 +33,7 @@ func Of(part, whole int) int {
 
 // Alone is for what a test computes in a single goroutine: the race detector
 // has nothing to find there, but takes ten times as long. It returns whole if
-// the detector is off, as it is in a second run of CI, and otherwise part.
+// the detector is off, as "make alone" has it, and otherwise part.
 func Alone(part, whole int) int {
 	if Raced {
 		return part
@@ -42,7 +42,7 @@ func Alone(part, whole int) int {
 }
 
 // Unraced is for a test that computes for long in a single goroutine. It skips the test
-// if the race detector is on: CI runs everything a second time without.
+// if the race detector is on: "make alone" runs it.
 func Unraced(t testing.TB) {
 	t.Helper()
 	if Raced {
