@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"errors"
+
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
 
 // Outcome is how a request ended.
@@ -10,7 +12,8 @@ type Outcome int
 
 // The outcomes.
 const (
-	Answered    Outcome = iota // with a result; that of a tool may say that it failed
+	Answered    Outcome = iota // with a result
+	ToolFailed                 // with a result of a tool that says isError
 	ErrorAnswer                // with a JSON-RPC error
 	Cancelled                  // by the client, or because it has gone
 	TimedOut                   // ErrTimeout
@@ -31,8 +34,20 @@ const Outcomes = int(outcomes)
 // String returns the outcome as metrics and logs name it.
 func (o Outcome) String() string {
 	return [Outcomes]string{
-		"ok", "error", "cancelled", "timeout", "unavailable", "circuit_open", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
+		"ok", "tool_error", "error", "cancelled", "timeout", "unavailable", "circuit_open", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
 	}[o]
+}
+
+// OutcomeOfAnswer returns how a request of that method ended that had an answer.
+// Results of tools answer tools/call, and tasks/result for a call that ran as a task.
+func OutcomeOfAnswer(method string, a *jsonrpc.Message) Outcome {
+	switch {
+	case a.Error != nil:
+		return ErrorAnswer
+	case (method == "tools/call" || method == "tasks/result") && a.IsError():
+		return ToolFailed
+	}
+	return Answered
 }
 
 // OutcomeOf returns how a request ended that had no answer.

@@ -6,7 +6,28 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge"
+	"github.com/mcp-bridge/bridge/jsonrpc"
 )
+
+// An answer that is no error is a failure only if a tool says so.
+func TestOutcomeOfAnswer(t *testing.T) {
+	failed := jsonrpc.NewResult(nil, []byte(`{"content":[],"isError":true}`))
+	for _, test := range []struct {
+		method string
+		answer *jsonrpc.Message
+		want   bridge.Outcome
+	}{
+		{"tools/call", failed, bridge.ToolFailed},
+		{"tasks/result", failed, bridge.ToolFailed},
+		{"resources/read", failed, bridge.Answered},
+		{"tools/call", jsonrpc.NewResult(nil, []byte(`{"content":[]}`)), bridge.Answered},
+		{"tools/call", jsonrpc.InvalidParams("no"), bridge.ErrorAnswer},
+	} {
+		if got := bridge.OutcomeOfAnswer(test.method, test.answer); got != test.want {
+			t.Errorf("OutcomeOfAnswer(%s, %s %s) = %v, want %v", test.method, test.answer.Result, test.answer.Error, got, test.want)
+		}
+	}
+}
 
 // The kinds of errors are told apart also where one is another's reason.
 func TestOutcomeOf(t *testing.T) {

@@ -63,3 +63,39 @@ func TestFound(t *testing.T) {
 		t.Errorf("an error: %+v, %v", e, err)
 	}
 }
+
+// Whether a result says isError is known of what was parsed, however the name is written,
+// and of what was made here.
+func TestIsError(t *testing.T) {
+	for result, want := range map[string]bool{
+		`{"content":[],"isError":true}`:                      true,
+		`{ "isError" : true , "content":[]}`:                 true,
+		`{"isError":true,"isError":false}`:                   true, // peers differ in which one they take
+		`{"isError":false}`:                                  false,
+		`{"isError":"true"}`:                                 false,
+		`{"structuredContent":{"isError":true}}`:             false,
+		`{"content":[{"type":"text","text":"isError"}]}`:     false,
+		`{"content":[{"type":"text","text":"\"isError\""}]}`: false,
+		`{}`: false,
+	} {
+		m, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, one := range map[string]*Message{
+			"parsed": m, "edited": m.Edited(First([]byte(result), `"x":1`)), "a copy": m.Clone(),
+			"another result": m.WithResult([]byte(result)), "made": NewResult(nil, []byte(result)),
+		} {
+			if got := one.IsError(); got != want {
+				t.Errorf("%s, %s: IsError = %t, want %t", result, what, got, want)
+			}
+		}
+	}
+	escaped, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"result":{"\u0069sError":true}}`))
+	if err != nil || !escaped.IsError() {
+		t.Errorf("a name with an escape: %v, %v", escaped, err)
+	}
+	if e, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","isError":true}}`)); err != nil || e.IsError() {
+		t.Errorf("an error: %+v, %v", e, err)
+	}
+}

@@ -19,6 +19,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -44,6 +46,7 @@ type Message struct {
 	requestID       []byte // params.requestId, raw
 	found           Found  // members of the result
 	doubtful        bool   // see Doubtful
+	isError         bool   // see IsError
 	lines           bool   // line breaks stand between tokens
 	buf             *Buffer
 	held            *held // see Hold
@@ -77,6 +80,15 @@ func (m *Message) GivenName() string { return text(m.name) }
 // requestState in case only. Some servers take it for that: whoever allows or
 // refuses a request by one of them must not let it pass.
 func (m *Message) Doubtful() bool { return m.doubtful }
+
+// IsError reports whether the result says isError: true, as that of a failed tool
+// does. Parse has noted it; only a result that was not parsed is looked at.
+func (m *Message) IsError() bool {
+	if m.version != nil {
+		return m.isError
+	}
+	return bytes.Contains(m.Result, []byte(`"isError"`)) && gjson.GetBytes(m.Result, "isError").Type == gjson.True
+}
 
 // Renamed returns the message with another params.name; without one it returns
 // the message as it is. The rest is shared with m, which must be valid as long

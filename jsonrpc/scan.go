@@ -377,6 +377,9 @@ func (s *scanner) resultMember(key []byte, start, i, depth int) int {
 		to = &f.Scope
 	case "structuredContent":
 		to = &f.Structured
+	case "isError":
+		s.m.isError = s.m.isError || s.b[i] == 't'
+		return end
 	default:
 		return end
 	}

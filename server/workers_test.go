@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -114,6 +115,35 @@ func TestWorkers(t *testing.T) {
 				t.Errorf("the answer without a session: %s", m.Raw)
 			}
 		})
+	}
+}
+
+// A tool that fails at a worker is counted as that, once over all instances, by whichever of
+// them the call came.
+func TestWorkersFailedTools(t *testing.T) {
+	t.Parallel()
+	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
+	id := v.begin(v.all[0].base)
+	for n := range 2 {
+		v.post(v.all[n].base, id, call(fmt.Sprint(n), "fail"))
+		v.post(v.all[n].base, "", stateless(n, "tools/call", `,"name":"fail","arguments":{}`))
+	}
+	got := map[string]float64{}
+	for _, o := range v.all {
+		families, err := o.s.metrics.Values("mcp_bridge_calls_total", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, one := range f.Values {
+				if one.Labels["method"] == "tools/call" {
+					got[one.Labels["server"]+" "+one.Labels["era"]+" "+one.Labels["outcome"]] += *one.Value
+				}
+			}
+		}
+	}
+	if want := map[string]float64{"files legacy tool_error": 2, "files modern tool_error": 2}; !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
 	}
 }
 

@@ -3,13 +3,13 @@ package aggregate
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // No URI of a client, and no template of a server, takes long to compare or
-// ends the program.
+// ends the program. A comparison whose time grows with the square of the length would
+// outlast the test binary's deadline.
 func TestCatalogMatches(t *testing.T) {
 	c := &catalog{}
 	page := `{"resourceTemplates":[{"uriTemplate":"a:{x}"},{"uriTemplate":"b:{` + strings.Repeat("v,", 2000) + `v}"},{"uriTemplate":"c:{+path}/{id}"}]}`
@@ -18,12 +18,8 @@ func TestCatalogMatches(t *testing.T) {
 		"a:1": true, "a:1/2": false, "a:%20x": true, "b:1": false, "c:/x/y/z": true, "d:": false,
 		"a:" + strings.Repeat(",x", 5_000) + "/": false, "a:" + strings.Repeat(",x", 1_000_000): false,
 	} {
-		began := time.Now()
 		if got := c.matches(uri); got != want {
 			t.Errorf("matches(%.40q) = %t, want %t", uri, got, want)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("matches(%.40q) took %v", uri, took)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (b *Gateway) begin(ctx context.Context, server, id, principal string, h htt
 	came := b.reports.Arrive(new(report.Arrival), shown(key), h)
 	life, span := b.tracing.Received(s.ctx, m, h, server, caller, s.shown())
 	a, err := s.initialize(ctx, life, m, came)
-	tracing.End(span, a, err)
+	tracing.End(span, m.Method, a, err)
 	b.reports.Depart(came, caller, m, a, err)
 	if err != nil {
 		s.End(err)
@@ -315,7 +315,7 @@ func (s *Session) Enter(m *jsonrpc.Message, h http.Header, back bridge.Stream) *
 // reject refuses the call.
 func (c *Call) reject(err error) *Call {
 	c.answer, c.err = c.s.b.reject(c.s.shown(), c.s.caller, c.m, err), err
-	tracing.End(c.span, nil, err)
+	tracing.End(c.span, c.m.Method, nil, err)
 	return c
 }
 
@@ -346,7 +346,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 		return c.answer, c.err
 	}
 	defer c.end()
-	defer func() { tracing.End(c.span, a, err) }()
+	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
 	came := s.b.reports.Arrive(&c.arrival, s.shown(), c.header)
 	for err = s.resume(c.ctx, c.way, c.m); err != nil && !c.way.Counts() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.way, c.m) {

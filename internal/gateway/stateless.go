@@ -79,7 +79,7 @@ func (b *Gateway) Call(ctx context.Context, m *jsonrpc.Message, g Stateless) (*j
 	}
 	ctx, span := b.tracing.Received(ctx, m, g.Header, g.Server, g.From, "")
 	a, err := b.admitted(ctx, m, g, at, id, span)
-	tracing.End(span, a, err)
+	tracing.End(span, m.Method, a, err)
 	return a, err
 }
 

@@ -36,7 +36,7 @@ func (l *ledger) take(p report.Report) {
 	if p.Code != 0 {
 		line += fmt.Sprint(" ", p.Code)
 	}
-	if (p.Answer != nil) != (p.Outcome == bridge.Answered || p.Outcome == bridge.ErrorAnswer) && p.Request.Method != era.Listen {
+	if (p.Answer != nil) != (p.Outcome <= bridge.ErrorAnswer) && p.Request.Method != era.Listen {
 		line += " with the wrong answer"
 	}
 	l.mu.Lock()
@@ -86,6 +86,8 @@ func moody() *fake {
 		switch m.Name() {
 		case "refuse":
 			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no"}}`, m.ID))
+		case "fail":
+			w.answer(m, `{"content":[],"isError":true}`)
 		case "die":
 			w.die()
 		case "hang":
@@ -114,7 +116,7 @@ func TestWatch(t *testing.T) {
 		do(t, s, "1", "tools/list", `{}`)
 		l.want(t, "a list", `"fake" tools/list: ok`)
 		for name, outcome := range map[string]string{
-			"x": "ok", "refuse": "error -32602", "hang": "timeout", "huge": "too_large",
+			"x": "ok", "fail": "tool_error", "refuse": "error -32602", "hang": "timeout", "huge": "too_large",
 		} {
 			do(t, s, "1", "tools/call", tool(name))
 			l.want(t, name, `"fake" tools/call `+name+`: `+outcome)
@@ -160,6 +162,47 @@ func TestWatch(t *testing.T) {
 		s.End(bridge.ErrEnded)
 		<-c.done
 		l.want(t, "session ended", `"fake" tools/call hang: cancelled`)
+	})
+}
+
+// A tool that fails is reported as that, also by a server of 2026-07-28, by the bridge in the
+// server's place, and by the result of a task. Nothing else is, whatever its result says.
+func TestWatchFailed(t *testing.T) {
+	const failed = `{"resultType":"complete","content":[],"isError":true}`
+	modern := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		if m.Method == era.Listen {
+			w.acknowledge(m)
+			return true
+		}
+		w.reply(m, failed)
+		return true
+	}}
+	legacy := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "initialize" || !m.IsRequest() {
+			return false
+		}
+		w.answer(m, failed)
+		return true
+	}}
+	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, b *Gateway, l *ledger) {
+		for _, name := range []string{"modern", "legacy"} {
+			s, a, err := b.Initialize(context.Background(), name, "id-"+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err != nil {
+				t.Fatal(bridgetest.Text(a), err)
+			}
+			l.got()
+			do(t, s, "1", "tools/call", `{"name":"x"}`)
+			l.want(t, name, fmt.Sprintf("%q tools/call x: tool_error", name))
+			visitor{server: name}.call(t, b, "tools/call", `"name":"x"`)
+			l.want(t, name+" without a session", fmt.Sprintf("%q tools/call x: tool_error", name))
+			do(t, s, "1", "prompts/get", `{"name":"x"}`)
+			l.want(t, name+": a prompt", fmt.Sprintf("%q prompts/get x: ok", name))
+			if name == "legacy" {
+				do(t, s, "1", "tasks/result", `{"taskId":"t"}`)
+				l.want(t, "a task", `"legacy" tasks/result: tool_error`)
+			}
+			s.End(bridge.ErrEnded)
+		}
 	})
 }
 

@@ -48,7 +48,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("without the bridge there are %d objects of it", len(all[core.ConfigMap](made)))
 	}
 	for more, want := range map[string]string{
-		"mcp: { discovery: { method: guessing } }":           `it must be shared-volume, api or hooks`,
+		"mcp: { discovery: { method: guessing } }":           `one of 'shared-volume', 'api', 'hooks'`,
 		"mcp: { auth: { enabled: false } }":                  "everybody who reaches the pod",
 		`mcp: { auth: { enabled: true, secretName: null } }`: "auth.secretName is missing",
 	} {

@@ -124,16 +124,27 @@ func (p *pod) local(text string) string {
 	return p.elsewhere.Replace(text)
 }
 
-// start runs the bridge of the pod of a release, with the keys in its Secret. Addresses
-// in its configuration are replaced by those that follow.
-func start(t *testing.T, made []object, keys map[string]string, elsewhere ...string) *pod {
+// secrets are what the keys in Secrets have.
+type secrets func(secret, key string) string
+
+// given are those of a map, by SECRET/KEY.
+func given(all map[string]string) secrets {
+	return func(secret, key string) string { return all[secret+"/"+key] }
+}
+
+// prepare makes the volumes of the pod of a Deployment, and the process of its bridge, with
+// the keys in its Secrets. Addresses in its configuration are replaced by those that follow.
+// It returns nil if the pod has no bridge.
+func prepare(t *testing.T, made []object, d *apps.Deployment, keys secrets, elsewhere ...string) *pod {
 	t.Helper()
-	d := all[apps.Deployment](made)[0]
 	p := &pod{t: t, spec: d.Spec.Template.Spec, dir: t.TempDir(), path: "/mcp", log: new(said), ended: make(chan error, 1), elsewhere: strings.NewReplacer(elsewhere...)}
 	for _, c := range p.spec.Containers {
 		if c.Name == "mcp-bridge" {
 			p.bridge = c
 		}
+	}
+	if p.bridge.Name == "" {
+		return nil
 	}
 	p.base = fmt.Sprintf("http://127.0.0.1:%d", p.bridge.Ports[0].ContainerPort)
 	for _, v := range p.spec.Volumes {
@@ -153,7 +164,7 @@ func start(t *testing.T, made []object, keys map[string]string, elsewhere ...str
 		case v.Secret != nil:
 			files := map[string]string{}
 			for _, item := range v.Secret.Items {
-				files[item.Path] = keys[v.Secret.SecretName+"/"+item.Key]
+				files[item.Path] = keys(v.Secret.SecretName, item.Key)
 			}
 			p.volume(v.Name, files)
 		case v.EmptyDir != nil:
@@ -174,10 +185,17 @@ func start(t *testing.T, made []object, keys map[string]string, elsewhere ...str
 			value = "127.0.0.1"
 		}
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-			value = keys[e.ValueFrom.SecretKeyRef.Name+"/"+e.ValueFrom.SecretKeyRef.Key]
+			value = keys(e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Key)
 		}
 		p.process.Env = append(p.process.Env, e.Name+"="+value)
 	}
+	return p
+}
+
+// start runs the bridge of the pod of a release: see prepare.
+func start(t *testing.T, made []object, keys map[string]string, elsewhere ...string) *pod {
+	t.Helper()
+	p := prepare(t, made, all[apps.Deployment](made)[0], given(keys), elsewhere...)
 	p.process.Stdout, p.process.Stderr = p.log, p.log
 	if err := p.process.Start(); err != nil {
 		t.Fatal(err)
@@ -199,11 +217,11 @@ func start(t *testing.T, made []object, keys map[string]string, elsewhere ...str
 }
 
 // secrets are the files of a projected volume.
-func (p *pod) secrets(v *core.ProjectedVolumeSource, keys map[string]string) map[string]string {
+func (p *pod) secrets(v *core.ProjectedVolumeSource, keys secrets) map[string]string {
 	files := map[string]string{}
 	for _, s := range v.Sources {
 		for _, item := range s.Secret.Items {
-			files[item.Path] = keys[s.Secret.Name+"/"+item.Key]
+			files[item.Path] = keys(s.Secret.Name, item.Key)
 		}
 	}
 	return files
@@ -353,7 +371,7 @@ func TestPod(t *testing.T) {
 	// The key in the Secret is changed: the session goes on, with the new key only.
 	for _, v := range p.spec.Volumes {
 		if v.Projected != nil {
-			p.volume(v.Name, p.secrets(v.Projected, map[string]string{"mcp-keys/agents": newKey + "\n"}))
+			p.volume(v.Name, p.secrets(v.Projected, given(map[string]string{"mcp-keys/agents": newKey + "\n"})))
 		}
 	}
 	p.until("the old key is refused", func() bool { status, _ := sum(key); return status == 401 })
@@ -498,39 +516,5 @@ func TestPodWithoutKey(t *testing.T) {
 	}
 	if out, err := check(); err != nil {
 		t.Errorf("with the key: %v\n%s", err, out)
-	}
-}
-
-// Every configuration that the chart makes is one that the bridge takes.
-func TestConfigurations(t *testing.T) {
-	for _, file := range files {
-		t.Run(file, func(t *testing.T) {
-			maps := all[core.ConfigMap](release(t, file, ""))
-			if len(maps) == 0 {
-				t.Skip("the ConfigMap is the user's own")
-			}
-			dir := t.TempDir()
-			for _, name := range []string{"agents", "prometheus"} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte("a-key-for-"+name+"-here"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			path := filepath.Join(dir, "bridge.yaml")
-			if err := os.WriteFile(path, []byte(strings.ReplaceAll(maps[0].Data["bridge.yaml"], "/run/secrets/mcp-bridge", dir)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			for _, role := range []string{"front", "worker"} { // of workers-values.yaml
-				c := exec.Command(filepath.Join(programs, "mcp-bridge"), "check", "--json", "--insecure", "-c", path)
-				c.Env = append(os.Environ(), "POD_IP=10.0.0.7", "CLUSTER_ROLE="+role, "CLUSTER_REDIS=redis://redis:6379", "CLUSTER_SECRET=0123456789abcdef0123456789abcdef", "SEARCH_TOKEN=of-the-search", "IDP_SECRET=of-the-issuer")
-				out, err := c.CombinedOutput()
-				var verdict struct{ Warnings []string }
-				if json.Unmarshal(out, &verdict); err != nil || len(verdict.Warnings) > 0 && file != "open-values.yaml" { // which is warned of
-					t.Errorf("check: %v\n%s\n%s", err, out, maps[0].Data["bridge.yaml"])
-				}
-				if !strings.Contains(maps[0].Data["bridge.yaml"], "CLUSTER_ROLE") {
-					break
-				}
-			}
-		})
 	}
 }

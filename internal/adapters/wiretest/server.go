@@ -24,6 +24,7 @@ const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listCh
 // Server is an MCP server in memory. Its tools are:
 //
 //	echo   answers with its arguments
+//	fail   answers that it has failed
 //	steps  reports progress arguments.n times, then answers
 //	log    sends a log message, then answers
 //	ask    asks the client to sample, and answers with what it said
@@ -153,6 +154,8 @@ func (c *Conn) tool(m *jsonrpc.Message) {
 	switch m.Name() {
 	case "echo":
 		c.answer(id, fmt.Sprintf(`{"echo":%s}`, cmp.Or(args.Raw, "null")))
+	case "fail":
+		c.answer(id, `{"content":[{"type":"text","text":"no such file"}],"isError":true}`)
 	case "steps":
 		for i := range min(args.Get("n").Int(), 1000) {
 			if m.Token() != nil {

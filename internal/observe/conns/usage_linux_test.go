@@ -1,6 +1,7 @@
 package conns
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -39,14 +40,11 @@ func TestUsage(t *testing.T) {
 	_ = in.Close()
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	_ = c.Wait()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for late := time.After(time.Minute); Usage()[c.Process.Pid].RSS > 0; { // what the child has started may end after it
-		select {
-		case <-late:
-			t.Fatalf("a child that has ended uses %d bytes", Usage()[c.Process.Pid].RSS)
-		case <-again.C:
-		}
+	if _, err := io.Copy(io.Discard, read); err != nil { // until what the child has started has ended, too
+		t.Fatal(err)
+	}
+	if got := Usage()[c.Process.Pid]; got.RSS > 0 {
+		t.Errorf("a child that has ended uses %d bytes", got.RSS)
 	}
 }
 

@@ -157,10 +157,11 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 		if p.Request.Method == era.Listen && (p.Outcome == bridge.Cancelled || errors.Is(err, bridge.ErrShutdown)) {
 			p.Outcome = bridge.Answered // that is how it ends
 		}
-	case answer.Error != nil:
-		p.Outcome, p.Code, p.Answer = bridge.ErrorAnswer, gjson.GetBytes(answer.Error, "code").Int(), answer
 	default:
-		p.Answer = answer
+		p.Outcome, p.Answer = bridge.OutcomeOfAnswer(p.Request.Method, answer), answer
+		if answer.Error != nil {
+			p.Code = gjson.GetBytes(answer.Error, "code").Int()
+		}
 	}
 	r.tell(*p)
 }

@@ -109,13 +109,9 @@ func short(s string) string {
 	return strings.ToValidUTF8(visible.Short(s, maxSpanText), "\uFFFD") // exporters drop a whole batch for a text that is not
 }
 
-// maxLooked is how long a result may be to be looked into for isError: those of
-// failed tools are short.
-const maxLooked = 16 << 10
-
-// End ends a span with the outcome of its request. No text of an error
-// becomes a part of it: that is the log's. A nil span is none.
-func End(span trace.Span, a *jsonrpc.Message, err error) {
+// End ends a span with the outcome of its request, of that method. No text of an
+// error becomes a part of it: that is the log's. A nil span is none.
+func End(span trace.Span, method string, a *jsonrpc.Message, err error) {
 	if span == nil {
 		return
 	}
@@ -135,8 +131,10 @@ func End(span trace.Span, a *jsonrpc.Message, err error) {
 		code := short(gjson.GetBytes(a.Error, "code").Raw)
 		failed(code)
 		span.SetAttributes(attrCode.String(code))
-	case len(a.Result) <= maxLooked && gjson.GetBytes(a.Result, "isError").Bool():
-		failed("tool_error")
+	default:
+		if o := bridge.OutcomeOfAnswer(method, a); o != bridge.Answered {
+			failed(o.String())
+		}
 	}
 }
 
@@ -181,7 +179,7 @@ func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)
 		return func(error) {}
 	}
 	_, span := t.tracer.Start(ctx, "connect "+server, trace.WithAttributes(attrServer.String(server)))
-	return func(err error) { End(span, nil, err) }
+	return func(err error) { End(span, "", nil, err) }
 }
 
 // Call makes a call to a server in a span of its own, which the server is told
@@ -207,7 +205,7 @@ func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r
 	inner.Trace = traceOf(span.SpanContext())
 	inner.Message = Carrying(r.Message, traceMembers(inner.Trace))
 	a, err := up.Call(ctx, &inner)
-	End(span, a, err)
+	End(span, r.Method, a, err)
 	return a, err
 }
 
@@ -215,7 +213,7 @@ func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r
 // Question and its reply as they go on, and what is called when the question is
 // withdrawn.
 func (t *Tracing) Question(about trace.Span, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
-	ctx := trace.ContextWithSpan(context.Background(), about)
+	ctx, method := trace.ContextWithSpan(context.Background(), about), q.Method
 	// The server may have got further since it was called; whatever it says of
 	// other traces is not this client's.
 	theirs := remote(context.Background(), q.Meta(), nil)
@@ -229,8 +227,8 @@ func (t *Tracing) Question(about trace.Span, q *jsonrpc.Message, reply func(*jso
 	}
 	return q,
 		func(a *jsonrpc.Message) {
-			End(span, a, nil)
+			End(span, method, a, nil)
 			reply(a)
 		},
-		func() { End(span, nil, bridge.ErrCancelled) }
+		func() { End(span, method, nil, bridge.ErrCancelled) }
 }

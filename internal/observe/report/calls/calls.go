@@ -84,9 +84,6 @@ type Mark struct {
 	Text string  `json:"text,omitempty"`
 }
 
-// ToolError is the outcome of a call whose result says that the tool has failed.
-const ToolError = "tool_error"
-
 // Watcher is told what happens. It must not block, and not keep the lock of anything that
 // calls wait for.
 type Watcher interface {
@@ -455,8 +452,6 @@ func (c *Calls) Take(p *report.Report) {
 		row.Error = clip(told(p.Err))
 	case p.Answer != nil && p.Answer.Error != nil:
 		row.Error = clip(gjson.GetBytes(p.Answer.Error, "message").String())
-	case on && p.Request.Method == "tools/call" && p.Answer != nil && gjson.GetBytes(p.Answer.Result, "isError").Bool():
-		row.Outcome, failed = ToolError, true
 	}
 	keeps := c.Keeps != nil && c.Keeps()
 	if on && keeps && c.carriers.on.Load() {

@@ -92,9 +92,10 @@ func TestLook(t *testing.T) {
 			}
 			return jsonrpc.NewResult(nil, []byte(`{}`)), nil
 		})
-		_, _ = r.call(t.Context(), "dev", "before")
-		_, _ = r.call(t.Context(), "dev", "fail")
-		if got := r.c.Show(10, everything); len(got.Recent) != 0 || got.Since != nil || len(got.Failures) != 1 || got.Failures[0].Error != "server one: it is away" || got.Failures[0].Outcome != "unavailable" {
+		for _, tool := range []string{"before", "bad", "fail"} {
+			_, _ = r.call(t.Context(), "dev", tool)
+		}
+		if got := r.c.Show(10, everything); len(got.Recent) != 0 || got.Since != nil || len(got.Failures) != 2 || got.Failures[0].Error != "server one: it is away" || got.Failures[0].Outcome != "unavailable" || got.Failures[1].Outcome != "tool_error" {
 			t.Errorf("while nobody looks: %+v", got)
 		}
 		var w heard
@@ -109,7 +110,7 @@ func TestLook(t *testing.T) {
 		}()
 		synctest.Wait()
 		got := r.c.Show(10, everything)
-		if got.Before != 7 || len(got.Under) != 1 || len(got.Recent) != 3 || len(got.Failures) != 3 {
+		if got.Before != 7 || len(got.Under) != 1 || len(got.Recent) != 3 || len(got.Failures) != 4 {
 			t.Fatalf("%+v", got)
 		}
 		under := got.Under[0]

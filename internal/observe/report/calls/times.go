@@ -40,7 +40,7 @@ type timed struct {
 // little about a server: the bridge answers lists by itself, initialize may start a program,
 // and subscriptions last as long as somebody listens. The caller holds c.mu.
 func (c *Calls) took(r *Row, outcome bridge.Outcome) {
-	if r.Server == "" || outcome != bridge.Answered || !slices.Contains(timedMethods, r.Method) {
+	if r.Server == "" || outcome != bridge.Answered && outcome != bridge.ToolFailed || !slices.Contains(timedMethods, r.Method) {
 		return
 	}
 	of := c.times[r.Server]

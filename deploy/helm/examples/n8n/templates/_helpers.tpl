@@ -6,13 +6,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* The values of the sidecar, as YAML. */}}
 {{- define "n8n.mcp" -}}
 {{- $d := .Values.mcp.discovery }}
-{{- $catalog := dict }}
-{{- if eq $d.method "shared-volume" }}{{ $catalog = dict "file" "/tmp/tools/n8n-tools.json" }}
-{{- else if eq $d.method "api" }}{{ $catalog = dict "url" $d.url "refresh" $d.refreshInterval }}
-{{- else if eq $d.method "hooks" }}{{ $catalog = dict "webhook" true "secret" "${HOOK_SECRET}" }}
+{{- $rest := dict }}
+{{- if eq $d.method "shared-volume" }}{{ $rest = dict "catalog" (dict "file" "/tmp/tools/n8n-tools.json") }}
+{{- else if eq $d.method "api" }}{{ $rest = dict "catalog" (dict "url" $d.url) "refresh" $d.refreshInterval }}
+{{- else if eq $d.method "hooks" }}{{ $rest = dict "catalog" (dict "webhook" true "secret" "${HOOK_SECRET}") }}
 {{- else }}{{ fail (printf "mcp.discovery.method is %q: it must be shared-volume, api or hooks" $d.method) }}
 {{- end }}
-{{- $server := dict "share" "principal" "rest" (dict "base_url" "http://localhost:5678" "catalog" $catalog) }}
+{{- $server := dict "share" "principal" "rest" (set $rest "base_url" "http://localhost:5678") }}
 {{- $env := .Values.mcp.env }}
 {{- if eq $d.method "hooks" }}
 {{- $env = append $env (dict "name" "HOOK_SECRET" "valueFrom" (dict "secretKeyRef" (dict "name" $d.hooks.secretName "key" $d.hooks.key))) }}
