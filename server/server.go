@@ -151,6 +151,10 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.now.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
 	o.Servers = fresh
+	if err := now.mistakes(c, fresh); err != nil {
+		s.fault = err
+		log.Error("the bridge cannot be served as it is configured", "err", err)
+	}
 	if elsewhere != nil {
 		o.Front = wire.Front
 	}
@@ -298,6 +302,10 @@ func Version() string {
 	return info.Main.Version
 }
 
+// Fault tells why the bridge cannot be served as it is configured; nil if it can. Listen
+// and Serve return it.
+func (s *Server) Fault() error { return s.fault }
+
 // Activity returns how many calls of clients are under way, and how many there
 // have been.
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
@@ -356,7 +364,11 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // Serve serves on l until ctx ends. Then it refuses new calls, lets those under
 // way finish for as long as the configuration allows, and stops everything.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.listenForOperators(ctx); err != nil { // the listener is somebody else's
+	err := s.fault
+	if err == nil {
+		err = s.listenForOperators(ctx) // the listener is somebody else's
+	}
+	if err != nil {
 		_ = l.Close()
 		s.Close(ctx)
 		return err

@@ -348,6 +348,15 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	memory.Limit(log)
 	lower := memory.RaiseFloor()
 	s = server.New(c, log)
+	if faults, ok := errors.AsType[config.Faults](s.Fault()); ok {
+		s.Close(ctx)
+		lower()
+		flush()
+		if faults[0].File == "" { // flags have made it
+			return nil, nil, exit.With(exit.Usage, flags.Named(faults, ""))
+		}
+		return nil, nil, exit.Usagef("the configuration has faults:\n%w", faults)
+	}
 	var wg sync.WaitGroup
 	quiet, cancel := context.WithCancel(ctx)
 	wg.Go(func() { memory.Release(quiet, s.Activity, memory.Shrink) })
