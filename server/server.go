@@ -153,7 +153,6 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	o.Servers = fresh
 	if err := now.mistakes(c, fresh); err != nil {
 		s.fault = err
-		log.Error("the bridge cannot be served as it is configured", "err", err)
 	}
 	if elsewhere != nil {
 		o.Front = wire.Front
@@ -189,7 +188,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
 	s.unfollow = s.follow()
 	s.http = &http.Server{
-		Handler:           s.Handler(),
+		Handler:           s.handlerAt(c.BasePath),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 		// It has to be one number for all: who asks is known when the header has been

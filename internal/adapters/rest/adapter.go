@@ -92,7 +92,7 @@ func (a *Adapter) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.now != nil {
-		return nil
+		return a.now.nowhere
 	}
 	return cmp.Or(a.failed, errUnread)
 }
@@ -218,6 +218,9 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		if err := a.c.keepTexts(live); err != nil {
 			a.o.Log.Warn("the document cannot be saved in keep_dir", "err", err)
 		}
+	}
+	if e.nowhere != nil {
+		return e, nil // of which Begin tells
 	}
 	odd := slog.LevelDebug
 	if a.c.Remarks {
