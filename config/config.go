@@ -145,6 +145,7 @@ type Config struct {
 	// by the keys. Only a program can set it. Default: none.
 	Flags map[string]string `yaml:"-"`
 
+	name    string                       `yaml:"-"` // of the file, as it was named
 	off     []string                     `yaml:"-"` // servers that the file has switched off
 	secrets map[string]string            `yaml:"-"` // values from the environment, with the references to show instead
 	origins map[string]map[string]Origin `yaml:"-"` // where keys of servers are, by their names, and of the file under none

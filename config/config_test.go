@@ -175,7 +175,7 @@ func TestParseDefaults(t *testing.T) {
 		want := Default()
 		server := DefaultServer("a", test.share)
 		server.Stdio = &stdio.Config{Command: "x"}
-		want.Servers, want.origins = []Server{server}, c.origins
+		want.Servers, want.origins, want.name = []Server{server}, c.origins, "f.yaml"
 		if !reflect.DeepEqual(*c, want) {
 			t.Errorf("Parse with share %s = %+v, want %+v", test.share, *c, want)
 		}

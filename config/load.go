@@ -69,6 +69,7 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 	if len(d.Faults) > 0 {
 		return nil, d.Faults.Sorted()
 	}
+	c.name = name
 	if len(d.Secrets) > 0 {
 		c.secrets = d.Secrets
 	}

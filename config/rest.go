@@ -2,7 +2,9 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -293,8 +295,8 @@ func (d *decoder) sentBy(sec *strict.Section) []string {
 	return all
 }
 
-// visitRest looks at the files that belong to an API. The document may come
-// later: what is in it, mcp-bridge check says.
+// visitRest looks at the files that belong to an API. It does not read the document:
+// whoever serves or checks the file does.
 func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
 	if c.Document == nil && !address.IsHTTP(c.OpenAPI) {
 		d.visitText(sec, "openapi", &c.OpenAPI)
@@ -311,7 +313,38 @@ func (d *decoder) visitRest(sec *strict.Section, c *rest.Config) {
 	c.CAFile, c.CertFile, c.KeyFile = h.CAFile, h.CertFile, h.KeyFile
 }
 
-// visitText looks at a file that need not be there yet.
+// FaultsOf says what is wrong with the HTTP API of a server, as its adapter has told it,
+// each with its line of the file.
+func (c *Config) FaultsOf(server string, err error) Faults {
+	where := fmt.Sprintf("server %q: rest: ", server)
+	if wrong, ok := errors.AsType[toolset.Faults](err); ok {
+		var all Faults
+		for _, f := range wrong {
+			all = append(all, Fault{File: c.name, Line: f.Line, Message: where + f.String()})
+		}
+		return all
+	}
+	key, _, _ := strings.Cut(err.Error(), ": ")
+	var at Origin
+	for _, name := range []string{"rest." + key, "rest.openapi", "rest"} {
+		if found, ok := c.Origin(server, name); ok {
+			at = found
+			break
+		}
+	}
+	message := where + err.Error()
+	if errors.Is(err, fs.ErrNotExist) { // Load has named it as the file does
+		for _, w := range c.Warnings {
+			said, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, at.Line))
+			if found && strings.HasPrefix(said, where+"openapi is ") {
+				message = said
+			}
+		}
+	}
+	return Faults{{File: c.name, Line: at.Line, Message: message}}
+}
+
+// visitText looks at a file, which need not be there as long as nothing is served.
 func (d *decoder) visitText(sec *strict.Section, key string, path *string) {
 	m := sec.Marks[key]
 	if *path == "" || m.Bad {

@@ -2,9 +2,12 @@ package server
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/gateway"
 )
 
@@ -28,7 +31,8 @@ func (t *table) place(name string) int {
 }
 
 // tableOf makes the table of those servers, and the options of those that are new
-// or have changed. All others are reached as they are.
+// or have changed. All others are reached as they are. Documents of HTTP APIs that are
+// files have been read when it returns: see mistakes.
 func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.now.Load()
 	t = &table{servers: servers, reached: map[string]*reached{}}
@@ -42,7 +46,41 @@ func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *t
 		}
 		t.reached[c.Name] = r
 	}
+	var wg sync.WaitGroup
+	places := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range fresh {
+		r := t.reached[fresh[i].Name]
+		if r.api == nil {
+			continue
+		}
+		var before *rest.Adapter
+		if old := was.reached[fresh[i].Name]; old != nil {
+			before = old.api
+		}
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			r.mistake = r.api.Begin(before)
+		})
+	}
+	wg.Wait()
 	return t, fresh
+}
+
+// mistakes returns what is wrong with documents of those servers, each with its line of
+// the file that c was read from; nil if nothing is.
+func (t *table) mistakes(c *config.Config, servers []gateway.ServerOptions) error {
+	var all config.Faults
+	for i := range servers {
+		name := servers[i].Name
+		if err := t.reached[name].mistake; err != nil {
+			all = append(all, c.FaultsOf(name, err)...)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all.Sorted()
 }
 
 // transport returns how the server of that name is reached; nothing when that is
@@ -103,6 +141,10 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 		return err
 	}
 	now, fresh := s.tableOf(servers, map[string]bool{name: true})
+	if err := now.mistakes(&c, fresh); err != nil {
+		drop(now, s.now.Load())
+		return err
+	}
 	return s.exchange(&c, now, gateway.Change{Servers: fresh})
 }
 

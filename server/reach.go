@@ -35,6 +35,8 @@ type reached struct {
 	close     func()        // closes what is kept for the next connection; nil if nothing is
 	hook      *hook         // where changes of its tools are announced; nil if nowhere
 	fault     error         // why its settings cannot be used at all; nil if they can
+	api       *rest.Adapter // of an HTTP API; nil of others
+	mistake   error         // what is wrong with the documents of that, as the configuration uses them
 	local     *worker.Local // how a worker starts it; nil if none does
 }
 
@@ -103,7 +105,7 @@ func (s *Server) api(c *config.Server) reached {
 	if err != nil {
 		return cannot(c, err)
 	}
-	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close}
+	r := reached{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
 	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
 		r.hook = newHook(w.Secret, a.Renew)
 	}

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/era"
@@ -172,6 +173,11 @@ func (s *Server) state(st *gateway.Status) state {
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: moment(st.Since), Transport: s.transport(st.Name),
 		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
 		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: moment(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: moment(st.LastAt),
+	}
+	if r := s.now.Load().reached[st.Name]; r != nil && r.api != nil {
+		if why, at := r.api.Behind(); why != nil && at.After(st.LastAt) {
+			row.LastError, row.LastErrorAt = "the new configuration does not count yet: "+bridge.Brief(why), moment(at)
+		}
 	}
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections

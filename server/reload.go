@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,12 +14,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/gateway"
 )
 
-// Plan returns what Apply would change, and when that would count. It changes nothing.
+// Plan returns what Apply would change, and when that would count. It changes nothing,
+// and refuses what Apply would refuse because of a document.
 func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return config.Diff(s.c(), c), nil
+	changes := config.Diff(s.c(), c)
+	changed := effects(changes).changed
+	var faults config.Faults
+	for i := range c.Servers {
+		one := &c.Servers[i]
+		if one.Rest == nil || !changed[one.Name] {
+			continue
+		}
+		if _, err := one.Rest.Inspect(context.Background(), one.Name, RestOptions(one, int(c.MaxMessage), nil)); err != nil {
+			faults = append(faults, c.FaultsOf(one.Name, err)...)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, faults.Sorted()
+	}
+	return changes, nil
 }
 
 // Apply has another configuration count from now on, and returns what has changed by
@@ -107,28 +124,20 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 			return err
 		}
 	}
-	changed, renewed, tuned := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, change := range changes {
-		if of, ok := strings.CutPrefix(change.Path, "servers."); ok {
-			name, _, key := strings.Cut(of, ".")
-			changed[name] = changed[name] || !key || change.Effect != config.EffectLive
-			renewed[name] = renewed[name] || change.Effect == config.EffectRenew
-			tuned[name] = tuned[name] || key && change.Effect == config.EffectLive
-		}
-	}
-	m.table, m.fresh = s.tableOf(next.Servers, changed)
+	of := effects(changes)
+	m.table, m.fresh = s.tableOf(next.Servers, of.changed)
 	for i := range next.Servers {
-		if c := &next.Servers[i]; tuned[c.Name] {
+		if c := &next.Servers[i]; of.tuned[c.Name] {
 			m.tuned = append(m.tuned, options(c, *m.table.reached[c.Name]))
 		}
 	}
 	for i := range m.fresh {
-		m.fresh[i].Renew = renewed[m.fresh[i].Name]
+		m.fresh[i].Renew = of.renewed[m.fresh[i].Name]
 	}
-	var faults []error
+	faults := []error{m.table.mistakes(next, m.fresh)}
 	for i := range next.Servers {
 		name := next.Servers[i].Name
-		if r := m.table.reached[name]; r.fault != nil && changed[name] {
+		if r := m.table.reached[name]; r.fault != nil && of.changed[name] {
 			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, r.fault))
 		}
 	}
@@ -136,6 +145,26 @@ func (m *made) fill(s *Server, was, next *config.Config, changes []config.Change
 		drop(m.table, s.now.Load())
 	}
 	return err
+}
+
+// affected are the servers that changes are about, by name.
+type affected struct {
+	changed map[string]bool // another adapter reaches it
+	renewed map[string]bool // of these, also for open sessions
+	tuned   map[string]bool // something counts at once
+}
+
+func effects(changes []config.Change) affected {
+	of := affected{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, change := range changes {
+		if at, ok := strings.CutPrefix(change.Path, "servers."); ok {
+			name, _, key := strings.Cut(at, ".")
+			of.changed[name] = of.changed[name] || !key || change.Effect != config.EffectLive
+			of.renewed[name] = of.renewed[name] || change.Effect == config.EffectRenew
+			of.tuned[name] = of.tuned[name] || key && change.Effect == config.EffectLive
+		}
+	}
+	return of
 }
 
 // close closes what nobody will use.

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/httpbody"
 	wire "github.com/mcp-bridge/bridge/internal/adapters/peer"
 	"github.com/mcp-bridge/bridge/internal/adapters/streamable"
@@ -22,8 +24,18 @@ import (
 func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
 
 // HandlerAt is Handler with its paths below another one than base_path, such as
-// /tools: no slash at its end. The empty path is the root.
+// /tools: no slash at its end. The empty path is the root. The log names what Listen
+// would refuse because of a document: such a server does not work, and the others do.
 func (s *Server) HandlerAt(base string) http.Handler {
+	if faults, ok := errors.AsType[config.Faults](s.fault); ok {
+		for _, f := range faults {
+			s.log.Error("fault of the configuration", "err", f.String())
+		}
+	}
+	return s.handlerAt(base)
+}
+
+func (s *Server) handlerAt(base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recovered(w, r)
 		r, ok := httpbody.Hurry(w, r)

@@ -151,6 +151,9 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.now.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
 	o.Servers = fresh
+	if err := now.mistakes(c, fresh); err != nil {
+		s.fault = err
+	}
 	if elsewhere != nil {
 		o.Front = wire.Front
 	}
@@ -185,7 +188,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
 	s.unfollow = s.follow()
 	s.http = &http.Server{
-		Handler:           s.Handler(),
+		Handler:           s.handlerAt(c.BasePath),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 		// It has to be one number for all: who asks is known when the header has been
@@ -298,6 +301,10 @@ func Version() string {
 	return info.Main.Version
 }
 
+// Fault tells why the bridge cannot be served as it is configured; nil if it can. Listen
+// and Serve return it.
+func (s *Server) Fault() error { return s.fault }
+
 // Activity returns how many calls of clients are under way, and how many there
 // have been.
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
@@ -356,7 +363,11 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // Serve serves on l until ctx ends. Then it refuses new calls, lets those under
 // way finish for as long as the configuration allows, and stops everything.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.listenForOperators(ctx); err != nil { // the listener is somebody else's
+	err := s.fault
+	if err == nil {
+		err = s.listenForOperators(ctx) // the listener is somebody else's
+	}
+	if err != nil {
 		_ = l.Close()
 		s.Close(ctx)
 		return err

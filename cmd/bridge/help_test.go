@@ -129,7 +129,7 @@ func TestMistakes(t *testing.T) {
 		{"a document that does not exist", []string{"run", "./missing.yaml"}, "correct the path of the OpenAPI document"},
 		{"a web page", []string{"run", file(t, "docs.html", "<!doctype html>")}, "docs.html is no program, and no OpenAPI document"},
 		{"a web page for its tools", []string{"tools", file(t, "docs.yaml", "<!doctype html>")}, "docs.yaml is no OpenAPI document: that has openapi, swagger or paths at its top"},
-		{"an API without an address", []string{"run", homeless}, homeless + " does not say where the API is (servers): pass --base-url URL"},
+		{"an API without an address", []string{"run", homeless}, homeless + `", which does not say where the API is (servers): pass --base-url URL`},
 		{"one in a file", []string{"check", file(t, "bridge.yaml", "servers:\n  a:\n    rest: { openapi: "+homeless+" }\n")}, `bridge.yaml:3: server "a": rest: openapi is "` + homeless + `", which does not say where the API is (servers): add base_url: URL`},
 		{"a web page in a file", []string{"check", file(t, "bridge.yaml", "servers: { a: { rest: { openapi: "+file(t, "docs.html", "<!doctype html>")+" } } }")}, "is HTML or XML and no OpenAPI document"},
 		{"a file that does not exist without a command", []string{"missing.yaml"}, "there is no such file; to serve one write: mcp-bridge serve FILE"},

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/rest"
-	"github.com/mcp-bridge/bridge/internal/adapters/rest/toolset"
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/visible"
 	"github.com/mcp-bridge/bridge/server"
@@ -32,28 +29,17 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 		if s.Rest == nil {
 			continue
 		}
-		where := fmt.Sprintf("server %q: rest: ", s.Name)
 		report, err := s.Rest.Inspect(ctx, s.Name, server.RestOptions(s, int(c.MaxMessage), nil))
-		if wrong, ok := errors.AsType[toolset.Faults](err); ok {
-			for _, f := range wrong {
-				faults = append(faults, config.Fault{File: file, Line: f.Line, Message: where + f.String()})
-			}
-			continue
-		} else if err != nil {
-			faults = append(faults, noDocument(c, file, where, err))
-			continue
-		}
-		if report.Nowhere {
-			at, _ := c.Origin(s.Name, "rest.openapi")
-			faults = append(faults, config.Fault{File: file, Line: at.Line, Message: fmt.Sprintf("%sopenapi is %q, which does not say where the API is (servers): add base_url: URL", where, s.Rest.OpenAPI)})
+		if err != nil {
+			faults = append(faults, c.FaultsOf(s.Name, err)...)
 			continue
 		}
 		for _, w := range report.Warnings {
 			warnings = append(warnings, w.String())
 		}
 		if n := len(report.Lost); n > 0 {
-			lost = errors.Join(lost, fmt.Errorf("%s%s cannot be used, as the warnings say: %s; mend the document, or leave them out by expose",
-				where, count(n, "operation"), some(report.Lost, 10)))
+			lost = errors.Join(lost, fmt.Errorf("server %q: rest: %s cannot be used, as the warnings say: %s; mend the document, or leave them out by expose",
+				s.Name, count(n, "operation"), some(report.Lost, 10)))
 		}
 		sums[s.Name] = restSum(report)
 		if tools != "" {
@@ -64,24 +50,12 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 		}
 	}
 	if len(faults) > 0 {
-		return nil, nil, nil, exit.Usagef("the configuration has faults:\n%w", faults)
+		return nil, nil, nil, exit.Usagef("the configuration has faults:\n%w", faults.Sorted())
 	}
 	if !found {
 		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that mcp-bridge check has read", tools)
 	}
 	return warnings, sums, lost, nil
-}
-
-// noDocument is the fault of a document that cannot be read: of a file that is not
-// there, Load has said in which line it is named.
-func noDocument(c *config.Config, file, where string, err error) config.Fault {
-	for _, w := range c.Warnings {
-		at, message, _ := strings.Cut(strings.TrimPrefix(w, file+":"), ": ")
-		if line, wrong := strconv.Atoi(at); wrong == nil && errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(message, where+"openapi is ") {
-			return config.Fault{File: file, Line: line, Message: message}
-		}
-	}
-	return config.Fault{File: file, Message: where + err.Error()}
 }
 
 // some lists the first of names.

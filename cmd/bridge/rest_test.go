@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,6 +56,55 @@ func TestCheckLost(t *testing.T) {
 	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, " is good: ") {
 		t.Errorf("of what is not exposed: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
 	}
+}
+
+// What check refuses because of a document, serve and connect refuse in the same words.
+func TestServeMistakes(t *testing.T) {
+	const base = "      base_url: https://pets.example.com/v1\n"
+	for _, test := range []struct{ name, document, api string }{
+		{"typos", petsDocument, base + "      tools:\n        getPets: off\n        getPet: { args: { feilds: off } }\n"},
+		{"a broken document", "openapi: 3.0.3\npaths: [\n", base},
+		{"a document without servers", petsDocument, ""},
+		{"no document", "", base},
+		{"no overlay", petsDocument, base + "      overlays: [./fix.yaml]\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := file(t, "bridge.yaml", "listen: 127.0.0.1:0\nservers:\n  good: { stdio: { command: cat } }\n  pets:\n    rest:\n      openapi: ./pets.yaml\n"+test.api)
+			if test.document != "" {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte(test.document), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			code, _, want := in(t, "check", "-c", path)
+			if code != exit.Usage || !strings.Contains(want, path+":") {
+				t.Fatalf("check: exit code %d, stderr\n%s", code, want)
+			}
+			for _, command := range []string{"serve", "connect"} {
+				if code, stdout, stderr := untilServed(t, command, "-c", path); code != exit.Usage || stdout != "" || !strings.Contains("\n"+stderr, "\n"+want) || strings.Contains(stderr, "ERROR") {
+					t.Errorf("%s: exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", command, code, stdout, stderr, want)
+				}
+			}
+		})
+	}
+}
+
+// untilServed runs a command until it ends or prints something, which ends it.
+func untilServed(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, toOut := io.Pipe()
+	var log bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, args, toOut, &log)
+		toOut.Close()
+	}()
+	first := make([]byte, 1)
+	n, _ := out.Read(first)
+	stop()
+	rest, _ := io.ReadAll(out)
+	return <-ended, string(first[:n]) + string(rest), log.String()
 }
 
 // pets writes a configuration beside its document, and returns its path.

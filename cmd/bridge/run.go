@@ -83,7 +83,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				return err
 			}
 			if isDocument {
-				if s, err = runDocument(cmd, args[0], &document, &remote, share, log); err == nil {
+				if s, err = runDocument(cmd, args[0], &document, &remote, share); err == nil {
 					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
 				}
 			} else if flags.IsURL(args[0]) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,12 +12,10 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/bridge/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/server"
 )
 
-// runDocument makes the configuration of the API that a document describes. What
-// makes a file useless is an error before anything is served.
-func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote *flags.Remote, share string, log *slog.Logger) (config.Server, error) {
+// runDocument makes the configuration of the API that a document describes.
+func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote *flags.Remote, share string) (config.Server, error) {
 	if err := flags.Useless(cmd.Flags(), "an MCP server", "env", "env-all", "cwd", "transport", "era"); err != nil {
 		return config.Server{}, err
 	}
@@ -29,19 +26,7 @@ func runDocument(cmd *cobra.Command, location string, d *flags.Document, remote 
 	if err := s.Rest.Validate(); err != nil {
 		return s, exit.With(exit.Usage, err)
 	}
-	report, err := s.Rest.Inspect(cmd.Context(), s.Name, server.RestOptions(&s, 0, nil))
-	if err != nil {
-		return s, exit.With(exit.Usage, err)
-	}
-	if report.Nowhere {
-		return s, exit.Usagef("%s does not say where the API is (servers): pass --base-url URL", location)
-	}
-	for _, w := range report.Warnings {
-		log.Warn(w.String())
-	}
-	if !report.Unread {
-		log.Info("the document is read", "tools", report.Tools, "mode", report.Mode)
-	}
+	s.Rest.Remarks = true
 	return s, nil
 }
 

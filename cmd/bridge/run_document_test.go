@@ -104,7 +104,7 @@ func TestRunDocument(t *testing.T) {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
 	}
 	stop()
-	if code := <-k.ended; code != 0 || !strings.Contains(k.log.String(), "the document is read") {
+	if code := <-k.ended; code != 0 || !strings.Contains(k.log.String(), "tools made") {
 		t.Errorf("exit code %d, log\n%s", code, &k.log)
 	}
 

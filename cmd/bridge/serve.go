@@ -45,6 +45,10 @@ When the file changes, serve reads it again, without a restart. Servers that hav
 not changed notice nothing, and a file with a fault changes nothing. SIGHUP and
 'mcp-bridge reload' make it read the file, too.
 
+Documents of HTTP APIs (rest) that are files are read first: serve refuses what
+'mcp-bridge check' refuses. Documents at URLs are read in the background, again and
+again until that succeeds; until then, the API is not ready.
+
 FILE is YAML or JSON, or the mcpServers file of a desktop client as it is. The
 default is bridge.yaml.`,
 		Example: `  mcp-bridge serve
@@ -348,6 +352,15 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	memory.Limit(log)
 	lower := memory.RaiseFloor()
 	s = server.New(c, log)
+	if faults, ok := errors.AsType[config.Faults](s.Fault()); ok {
+		s.Close(ctx)
+		lower()
+		flush()
+		if faults[0].File == "" { // flags have made it
+			return nil, nil, exit.With(exit.Usage, flags.Named(faults, ""))
+		}
+		return nil, nil, exit.Usagef("the configuration has faults:\n%w", faults)
+	}
 	var wg sync.WaitGroup
 	quiet, cancel := context.WithCancel(ctx)
 	wg.Go(func() { memory.Release(quiet, s.Activity, memory.Shrink) })

@@ -143,6 +143,16 @@ func IsHTTP(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
+// Shown returns a URL without what may be a secret in it: its user and its query.
+func Shown(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "the URL"
+	}
+	u.RawQuery, u.User = "", nil
+	return u.String()
+}
+
 // IsPlain reports whether s consists of letters, digits, '_', '.' and '-': of what every
 // client takes in names, too.
 func IsPlain(s string) bool {

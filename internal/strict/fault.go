@@ -9,14 +9,17 @@ import (
 
 // Fault is one thing that is wrong with a file.
 type Fault struct {
-	File    string // as it was named
+	File    string // as it was named; empty if there is none
 	Line    int    // counts from 1; 0 when it is about the whole file
 	Message string // the key, the rule and the fix; no value that may be a secret
 }
 
 // String returns the fault as "file:line: message".
 func (f Fault) String() string {
-	if f.Line == 0 {
+	switch {
+	case f.File == "":
+		return f.Message
+	case f.Line == 0:
 		return f.File + ": " + f.Message
 	}
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,8 @@ import (
 )
 
 // Adapter is an MCP server in front of one API.
+//
+// It has many fields: what its calls use, and how far it is with reading that.
 type Adapter struct {
 	name    string
 	c       Config
@@ -33,12 +34,16 @@ type Adapter struct {
 	wg      sync.WaitGroup
 	looks   chan *look // what webhooks want
 
-	mu      sync.Mutex // guards the rest
-	now     *edition   // nil until it was read for the first time
-	reading *reading   // the first, while it is under way
-	open    map[*upstream]struct{}
-	told    []*func(method string) // who else wants to know of changes
-	closed  bool
+	mu       sync.Mutex // guards the rest
+	now      *edition   // nil until there is one
+	own      bool       // now was read here, and not borrowed
+	reading  *reading   // the first, while it is under way
+	failed   error      // why the last of these has failed
+	failedAt time.Time
+	brought  []byte // the catalogue, if a webhook carries it
+	open     map[*upstream]struct{}
+	told     []*func(method string) // who else wants to know of changes
+	closed   bool
 }
 
 var (
@@ -69,8 +74,8 @@ type reading struct {
 const keptSchemas = 512
 
 // New makes the adapter for the server of that name. c must be valid. It reads
-// the certificates that c names; the document is read when it is needed first.
-// Close ends it.
+// the certificates that c names. Begin reads the document; without that, it is
+// read when it is needed first. Close ends the adapter.
 func New(name string, c Config, o Options) (*Adapter, error) {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	fetch, err := c.newFetcher()
@@ -84,17 +89,12 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 
 // Check tells why the API cannot be used as things are.
 func (a *Adapter) Check() error {
-	if a.c.OpenAPI != "" && a.c.Document == nil && !address.IsHTTP(a.c.OpenAPI) {
-		if _, err := os.Stat(a.c.OpenAPI); err != nil {
-			return fmt.Errorf("openapi: %w", err)
-		}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now != nil {
+		return a.now.nowhere
 	}
-	if a.c.Catalog.File != "" {
-		if _, err := os.Stat(a.c.Catalog.File); err != nil {
-			return fmt.Errorf("catalog: %w", err)
-		}
-	}
-	return nil
+	return cmp.Or(a.failed, errUnread)
 }
 
 // Open implements bridge.Adapter.
@@ -110,30 +110,44 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 // acquire returns the API as it is now, for a call: calls.Done ends that.
 func (a *Adapter) acquire(ctx context.Context) (*edition, error) {
 	a.mu.Lock()
-	if a.now == nil && !a.closed {
-		r := a.reading
-		if r == nil {
-			r = &reading{done: make(chan struct{})}
-			a.reading = r
-			a.wg.Go(func() { a.begin(r) })
+	there := a.now != nil
+	a.mu.Unlock()
+	if !there {
+		if err := a.first(ctx); errors.Is(err, errUnread) {
+			return nil, a.unavailable(errUnread.Error(), err)
+		} else if err != nil {
+			return nil, a.unavailable("its description cannot be used", err)
 		}
-		a.mu.Unlock()
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, a.unavailable("its description has not been read yet", context.Cause(ctx))
-		}
-		if r.err != nil {
-			return nil, a.unavailable("its description cannot be used", r.err)
-		}
-		a.mu.Lock()
 	}
+	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return nil, a.unavailable("it was stopped", nil)
 	}
 	a.now.calls.Add(1)
 	return a.now, nil
+}
+
+// first reads everything for the first time, or waits for whoever does so already.
+func (a *Adapter) first(ctx context.Context) error {
+	a.mu.Lock()
+	if a.own || a.closed {
+		a.mu.Unlock()
+		return nil
+	}
+	r := a.reading
+	if r == nil {
+		r = &reading{done: make(chan struct{})}
+		a.reading = r
+		a.wg.Go(func() { a.begin(r) })
+	}
+	a.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errUnread, context.Cause(ctx))
+	}
 }
 
 func (a *Adapter) unavailable(public string, err error) error {
@@ -144,18 +158,17 @@ func (a *Adapter) unavailable(public string, err error) error {
 // the end.
 func (a *Adapter) begin(r *reading) {
 	before := lookAt(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
-	e, err := a.read(true, nil)
-	a.mu.Lock()
-	a.reading = nil
-	switch {
-	case a.closed:
-		if err == nil {
-			e.source.Close()
-			err = errors.New("it was stopped")
-		}
-	case err == nil:
-		a.now = e
+	e, err := a.read(true, a.carried())
+	if _, ok := errors.AsType[*CatalogError](err); ok {
+		a.o.Log.Warn("the catalogue that came by a webhook does not fit the configuration any more: it has to be sent again", "err", err)
+		a.carry(nil)
+		e, err = a.read(true, nil)
 	}
+	if err == nil && !a.swap(e) {
+		err = errors.New("it was stopped")
+	}
+	a.mu.Lock()
+	a.reading, a.failed, a.failedAt = nil, err, time.Now()
 	r.err = err
 	a.mu.Unlock()
 	close(r.done)
@@ -189,8 +202,15 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts}
-	if err := a.compare(first, e, m); err != nil {
+	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, users: 1}
+	if a.c.nowhere(m) {
+		e.nowhere = a.c.errNowhere()
+	}
+	err = a.compare(first, e, m)
+	if !first {
+		err = cmp.Or(err, e.nowhere)
+	}
+	if err != nil {
 		source.Close()
 		return nil, err
 	}
@@ -199,8 +219,15 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 			a.o.Log.Warn("the document cannot be saved in keep_dir", "err", err)
 		}
 	}
+	if e.nowhere != nil {
+		return e, nil // of which Begin tells
+	}
+	odd := slog.LevelDebug
+	if a.c.Remarks {
+		odd = slog.LevelWarn
+	}
 	for _, w := range m.warnings {
-		a.o.Log.Debug("in the document", "warning", w.String())
+		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
 	}
 	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "lost", len(m.lost), "warnings", len(m.warnings))
 	if e.mode == ModeTools && e.size > autoLimit {
@@ -241,7 +268,6 @@ func (a *Adapter) follow(w *watched) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	asked, said := time.Now(), ""
-	var brought []byte // the catalogue, if a webhook carries it
 	for {
 		var l *look
 		select {
@@ -261,7 +287,7 @@ func (a *Adapter) follow(w *watched) {
 		if !changed {
 			continue
 		}
-		texts, newest := w.texts(), brought
+		texts, newest := w.texts(), a.carried()
 		before := lookAt(texts)
 		if l != nil && l.body != nil {
 			newest = l.body
@@ -270,7 +296,8 @@ func (a *Adapter) follow(w *watched) {
 		if err != nil {
 			said = a.complain(said, err)
 		} else {
-			said, brought = "", newest
+			said = ""
+			a.carry(newest)
 			texts = e.texts
 			if !a.swap(e) {
 				return
@@ -290,8 +317,21 @@ func (a *Adapter) complain(said string, err error) string {
 	return said
 }
 
-// swap puts an edition in the place of the last one, whose calls may end. It
-// reports false when the adapter is closed.
+// carried returns the catalogue that a webhook has brought; nil if there is none.
+func (a *Adapter) carried() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.brought
+}
+
+func (a *Adapter) carry(brought []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.brought = brought
+}
+
+// swap puts an edition in the place of the last one, if there is one, whose calls may
+// end. It reports false when the adapter is closed.
 func (a *Adapter) swap(e *edition) bool {
 	a.mu.Lock()
 	if a.closed {
@@ -300,7 +340,11 @@ func (a *Adapter) swap(e *edition) bool {
 		return false
 	}
 	old := a.now
-	a.now = e
+	a.now, a.own = e, true
+	if old == nil {
+		a.mu.Unlock()
+		return true
+	}
 	var changed []string
 	if !old.same(e.catalog) {
 		changed = append(changed, "tools")
@@ -309,20 +353,22 @@ func (a *Adapter) swap(e *edition) bool {
 		changed = append(changed, "resources")
 	}
 	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.told)
-	a.wg.Go(func() {
-		ended := make(chan struct{})
-		go func() {
-			old.calls.Wait()
-			close(ended)
-		}()
-		select {
-		case <-ended:
-			old.source.Close()
-		case <-a.life.Done():
-			old.source.Close() // which ends them
-			<-ended
-		}
-	})
+	if old.left() {
+		a.wg.Go(func() {
+			ended := make(chan struct{})
+			go func() {
+				old.calls.Wait()
+				close(ended)
+			}()
+			select {
+			case <-ended:
+				old.source.Close()
+			case <-a.life.Done():
+				old.source.Close() // which ends them
+				<-ended
+			}
+		})
+	}
 	a.mu.Unlock()
 	for _, kind := range changed {
 		for _, f := range told {
@@ -342,7 +388,7 @@ func (a *Adapter) Close() {
 	now := a.now
 	a.mu.Unlock()
 	a.stop()
-	if now != nil {
+	if now != nil && now.left() {
 		now.source.Close()
 		now.calls.Wait()
 	}
@@ -368,9 +414,6 @@ type Report struct {
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
 	Unread bool
-	// Nowhere: neither the document nor BaseURL says where the API is, so that no call
-	// could be made.
-	Nowhere bool
 	// Uncounted: so is the catalogue, or a webhook brings it.
 	Uncounted bool
 
@@ -384,7 +427,7 @@ type Report struct {
 
 // Inspect reads the document, if it is a file, and reports what becomes of it.
 // It connects to nothing. The error is of type Faults when entries of
-// Config.Tools are wrong.
+// Config.Tools are wrong, and ErrNowhere when no call could be made.
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
@@ -402,6 +445,8 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	if len(m.faults) > 0 {
 		return nil, m.faults
+	} else if c.nowhere(m) {
+		return nil, c.errNowhere()
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	source, err := c.way(m, name, &o, nil)
@@ -411,7 +456,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	source.Close()
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere, Nowhere: c.nowhere(m),
+		Tools: len(list.tools), Size: list.size, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, Uncounted: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	for _, op := range m.lost {
@@ -423,8 +468,16 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	return report, nil
 }
 
-// nowhere reports whether there are operations, and no address for any of them.
+// ErrNowhere: neither the document nor Config.BaseURL says where the API is.
+var ErrNowhere = errors.New("does not say where the API is (servers)")
+
+func (c *Config) errNowhere() error {
+	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNowhere)
+}
+
+// nowhere reports whether there are operations, and no address for any of them. A
+// document at a URL has that of its own server.
 func (c *Config) nowhere(m *material) bool {
-	return c.BaseURL == "" && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
+	return c.BaseURL == "" && !address.IsHTTP(c.OpenAPI) && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
 		!slices.ContainsFunc(m.doc.Operations, func(op *openapi.Operation) bool { return len(op.Servers) > 0 })
 }

@@ -55,6 +55,9 @@ type Config struct {
 	// of Auth. Of a file they are what its headers, its queries and its base_url
 	// have from the environment.
 	Secrets []string `yaml:"-"`
+	// Remarks has the log name all that is odd in the document, as warnings: for who
+	// serves this one document.
+	Remarks bool `yaml:"-"`
 	// Trusted are origins beside the API's own that may have credentials and
 	// headers, and beside the document's own that it may refer to.
 	Trusted []string `yaml:"trusted"`

@@ -82,7 +82,11 @@ func (c *Catalog) faults() []string {
 func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, error) {
 	switch {
 	case c.URL != "":
-		return fetch.Fetch(ctx, c.URL)
+		data, err := fetch.Fetch(ctx, c.URL)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", address.Shown(c.URL), err)
+		}
+		return data, nil
 	case c.File == "":
 		return []byte("[]"), nil
 	}

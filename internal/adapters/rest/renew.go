@@ -51,11 +51,9 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 			return 0, &CatalogError{err}
 		}
 	}
-	e, err := a.acquire(ctx) // which begins to follow, if nobody has yet
-	if err != nil {
+	if err := a.first(ctx); err != nil { // which begins to follow
 		return 0, err
 	}
-	e.calls.Done()
 	select {
 	case a.looks <- l:
 	case <-ctx.Done():

@@ -63,12 +63,25 @@ type Options struct {
 // end on the one that they have begun on.
 type edition struct {
 	*catalog
-	source *wire.Source
-	texts  []string       // that it was made of: paths and URLs
-	home   string         // origin of the API; empty if it has none of its own
-	tokens []string       // origins from which tokens come
-	apart  []string       // origins that get nothing of the configuration; see wire.Reach
-	calls  sync.WaitGroup // under way; Add is called with Adapter.mu held, and while this is the current one
+	source  *wire.Source
+	texts   []string       // that it was made of: paths and URLs
+	nowhere error          // no call can be made, since nothing says where the API is; nil if something does
+	home    string         // origin of the API; empty if it has none of its own
+	tokens  []string       // origins from which tokens come
+	apart   []string       // origins that get nothing of the configuration; see wire.Reach
+	calls   sync.WaitGroup // under way; Add is called with the mu of an adapter held whose current one this is
+
+	mu    sync.Mutex // guards users
+	users int        // adapters that have it as their current one
+}
+
+// left says that it is not the current one of an adapter any more. It reports whether it is
+// nobody's then: its calls may end, and the way to the API is to be closed.
+func (e *edition) left() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users--
+	return e.users == 0
 }
 
 // material is what an edition is made of.

@@ -2,6 +2,7 @@
 package status
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mcp-bridge/bridge"
@@ -68,8 +69,10 @@ func Of(name string, lanes, calls int, kept cache.Status, h health.Status, br br
 		st.State = "starting"
 	}
 	failure, usable := h.Failure, h.Usable
-	if failure == nil && !h.Served && check != nil {
-		failure, usable = check(), false
+	if !h.Served && check != nil {
+		if why := check(); why != nil {
+			failure, usable = cmp.Or(failure, why), false
+		}
 	}
 	if failure != nil {
 		st.Usable, st.State, st.Reason, st.Since = usable, "failing", bridge.Brief(failure), h.Since

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -183,9 +182,8 @@ func (l *loader) name(location string) string {
 	if location == "" {
 		return "the document"
 	}
-	if u, err := url.Parse(location); err == nil && address.IsHTTP(location) {
-		u.RawQuery, u.User = "", nil // may be secrets
-		return u.String()
+	if address.IsHTTP(location) {
+		return address.Shown(location)
 	}
 	if rel, err := filepath.Rel(filepath.Dir(l.src.Location), location); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)
