@@ -2,7 +2,7 @@
 // either: old is a legacy one, new is a modern one, and each tool is called by
 // its prefixed name.
 
-import { equal, fail } from '../peer.mjs';
+import { deadline, equal, fail } from '../peer.mjs';
 import { modern } from './features.mjs';
 
 const outcome = () => 'full';
@@ -42,9 +42,13 @@ const asks = (tool, args, method, answer, ...shown) => ({
 export const checks = {
   tools: {
     outcome,
-    async run(p) {
-      const names = await listed(p);
-      for (const server of servers) if (!names.includes(`${server}__text`)) fail(`no ${server}__text in`, names);
+    async run(p) { // a server that starts slowly joins later
+      for (const until = Date.now() + deadline; ; ) {
+        const names = await listed(p);
+        const missing = servers.filter((server) => !names.includes(`${server}__text`));
+        if (missing.length === 0) return;
+        if (Date.now() > until) fail('no tools of', missing, 'in', names);
+      }
     },
   },
   text: {
