@@ -181,41 +181,45 @@ func TestRenewOther(t *testing.T) {
 // to share it: no call fails, and nothing is left.
 func TestRenewUnderLoad(t *testing.T) {
 	for _, how := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
-		t.Run(string(how), func(t *testing.T) {
-			next := func() ServerOptions {
-				_, o := renewed("fake", "fake", "a")
-				o.Share, o.MaxLanes, o.Restarts = how, 10_000, 1_000_000
-				return o
-			}
-			b := &shift{Gateway: New(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
-			ctx, stop := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			for i := range 40 {
-				s, _ := begin(t, b.Gateway, "")
-				wg.Go(func() {
-					for n := 0; ctx.Err() == nil; n++ {
-						if a := do(t, s, "1", "tools/call", `{"name":"a"}`); !strings.Contains(a, `"by":"fake"`) {
-							t.Errorf("a call has failed: %s", a)
-							return
-						}
-						if i%4 == 0 && n%10 == 9 { // others begin
-							s.End(bridge.ErrEnded)
-							s, _ = begin(t, b.Gateway, "")
-						}
-					}
-				})
-			}
-			const times = 25
-			for range times {
-				b.apply("fake", next())
-			}
-			stop()
-			wg.Wait()
-			b.Close(context.Background())
-			if n, gone := b.lanes.Open(), fmt.Sprint(len(b.gone)); n != 0 || gone != fmt.Sprint(times) {
-				t.Errorf("%d lanes are left, and %s former settings have gone, want %d", n, gone, times)
+		t.Run(string(how), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { renewUnderLoad(t, how) }) })
+	}
+}
+
+func renewUnderLoad(t *testing.T, how Share) {
+	next := func() ServerOptions {
+		_, o := renewed("fake", "fake", "a")
+		o.Share, o.MaxLanes, o.Restarts = how, 10_000, 1_000_000
+		return o
+	}
+	b := &shift{Gateway: New(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range 40 {
+		s, _ := begin(t, b.Gateway, "")
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				time.Sleep(40 * time.Millisecond) // of the bubble, as below
+				if a := do(t, s, "1", "tools/call", `{"name":"a"}`); !strings.Contains(a, `"by":"fake"`) {
+					t.Errorf("a call has failed: %s", a)
+					return
+				}
+				if i%4 == 0 && n%10 == 9 { // others begin
+					s.End(bridge.ErrEnded)
+					s, _ = begin(t, b.Gateway, "")
+				}
 			}
 		})
+	}
+	const times = 25
+	for range times {
+		b.apply("fake", next())
+		time.Sleep(40 * time.Millisecond) // former settings go meanwhile
+	}
+	stop()
+	wg.Wait()
+	b.Close(context.Background())
+	if n, gone := b.lanes.Open(), fmt.Sprint(len(b.gone)); n != 0 || gone != fmt.Sprint(times) {
+		t.Errorf("%d lanes are left, and %s former settings have gone, want %d", n, gone, times)
 	}
 }
 

@@ -275,6 +275,10 @@ func TestTableShape(t *testing.T) {
 // Many calls are under way while servers come, change and go: none at a server that
 // stays fails, and its connections are the same.
 func TestTableUnderLoad(t *testing.T) {
+	synctest.Test(t, tableUnderLoad)
+}
+
+func tableUnderLoad(t *testing.T) {
 	stays, first := sells("fake", "a")
 	first.Share = ShareAll
 	_, second := sells("two", "b")
@@ -297,7 +301,7 @@ func TestTableUnderLoad(t *testing.T) {
 			call = func() string { return callStateless(t, b.Gateway, "", "tools/call", `"name":"fake__a"`) }
 		}
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for ; ctx.Err() == nil; time.Sleep(40 * time.Millisecond) { // of the bubble, as below
 				if a := call(); !strings.Contains(a, `"by":"fake"`) {
 					t.Errorf("a call has failed: %s", a)
 					return
@@ -316,6 +320,7 @@ func TestTableUnderLoad(t *testing.T) {
 		if three.open() == 0 {
 			t.Error("the server that came was not used")
 		}
+		time.Sleep(40 * time.Millisecond) // servers leave meanwhile
 	}
 	opened := stays.opened()
 	stop()
