@@ -221,7 +221,7 @@ func TestDocumentMistakes(t *testing.T) {
 			l.serve()
 			faults, ok := errors.AsType[config.Faults](l.s.Fault())
 			if !ok || len(faults) != 1 || !strings.Contains(faults.Error(), test.want) {
-				t.Errorf("the fault is %v, want %s", l.s.Fault(), test.want)
+				t.Fatalf("the fault is %v, want %s", l.s.Fault(), test.want)
 			}
 			if _, err := l.s.Listen(t.Context()); err == nil || err.Error() != faults.Error() {
 				t.Errorf("Listen = %v", err)
@@ -249,7 +249,7 @@ func TestDocumentMistakesReload(t *testing.T) {
 			for what, try := range map[string]func() (*reload.Result, error){"Check": l.r.Check, "Reload": l.r.Reload} {
 				_, err := try()
 				if faults, ok := errors.AsType[config.Faults](err); !ok || !strings.Contains(faults.Error(), test.want) {
-					t.Errorf("%s = %v, want %s", what, err, test.want)
+					t.Fatalf("%s = %v, want %s", what, err, test.want)
 				}
 			}
 			l.log.wait(t, "level=ERROR", "fault of the configuration", "words")
