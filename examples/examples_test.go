@@ -21,7 +21,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -33,10 +32,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
-
-// deadline bounds what waits for a server, which the go command may have to
-// compile first.
-const deadline = 3 * time.Minute
 
 // program returns the path of a program, such as ./examples/everything.
 func program(t *testing.T, pkg string) string {
@@ -127,40 +122,31 @@ func far(t *testing.T) (address string, got func() []http.Header) {
 	}
 }
 
-// first is for the first server that is started by "go run", as the configuration says: that
-// takes a second for each session. The others are started as what "go run" would start, unless
-// the whole matrix is asked for.
-var first sync.Once
-
 // serve serves the configuration on a port of its own until the test ends. It
-// returns the address, without the base path.
+// returns the address, without the base path. A server that the configuration has
+// "go run" compile is the program that is already built: its handshake waits for no compiler.
 func serve(t *testing.T, c *config.Config) string {
 	t.Helper()
-	program(t, "./examples/everything") // a configuration has "go run" do that: most of it is done before a handshake has to be in time
 	c.Listen = "127.0.0.1:0"
 	for i := range c.Servers {
-		if c.Servers[i].Stdio == nil {
+		stdio := c.Servers[i].Stdio
+		if stdio == nil {
 			continue
 		}
-		stdio := c.Servers[i].Stdio
-		if rest, ok := strings.CutPrefix(strings.Join(append([]string{stdio.Command}, stdio.Args...), " "), "go run ./examples/everything "); ok {
-			asWritten := scaletest.Whole
-			first.Do(func() { asWritten = true })
-			if !asWritten {
-				stdio.Command, stdio.Args = program(t, "./examples/everything"), strings.Fields(rest)
-			}
+		line := strings.Join(append([]string{stdio.Command}, stdio.Args...), " ")
+		args, ok := strings.CutPrefix(line, "go run ./examples/everything ")
+		if !ok {
+			t.Fatalf("server %s is started as %q, want go run ./examples/everything", c.Servers[i].Name, line)
 		}
-		// The go command may be set up by variables, which a server does not get.
-		own := c.Servers[i].Stdio.Env
-		if own == nil {
-			own = map[string]string{}
+		if _, err := os.Stat(filepath.Join(stdio.Cwd, "examples", "everything", "main.go")); err != nil {
+			t.Fatalf("server %s would not be found from its folder: %v", c.Servers[i].Name, err)
 		}
-		for _, line := range os.Environ() {
-			if name, value, _ := strings.Cut(line, "="); strings.HasPrefix(name, "GO") || name == "XDG_CACHE_HOME" {
-				own[name] = value
-			}
+		stdio.Command, stdio.Args = program(t, "./examples/everything"), strings.Fields(args)
+		if stdio.Env == nil {
+			stdio.Env = map[string]string{}
 		}
-		c.Servers[i].Stdio.Env = own
+		name, value, _ := strings.Cut(scaletest.AtOnce, "=")
+		stdio.Env[name] = value
 	}
 	s := server.New(c, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	l, err := s.Listen(t.Context())
@@ -188,7 +174,7 @@ type client struct {
 // open connects as a client until the test ends.
 func open(t *testing.T, transport mcp.Transport) client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline) // which bounds the whole session with HTTP+SSE
+	ctx, cancel := context.WithCancel(context.Background()) // which bounds the whole session with HTTP+SSE
 	changed := make(chan struct{}, 1)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "examples", Version: "1"}, &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
@@ -212,9 +198,7 @@ func open(t *testing.T, transport mcp.Transport) client {
 // list returns the tools by their names.
 func list(t *testing.T, session client) map[string]*mcp.Tool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	all, err := session.ListTools(ctx, nil)
+	all, err := session.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +218,7 @@ func tools(t *testing.T, transport mcp.Transport) []string {
 // call calls a tool and returns its text.
 func call(t *testing.T, session client, tool string, arguments map[string]any) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
 		return "", err
 	}
@@ -321,12 +303,9 @@ func TestRemote(t *testing.T) {
 func together(t *testing.T, session client) {
 	t.Helper()
 	all := list(t, session)
-	for limit := time.After(deadline); all["f_echo"] == nil || all["numbers__echo"] == nil; all = list(t, session) {
-		select {
-		case <-session.changed: // a server that starts slowly joins later
-		case <-limit:
-			t.Fatalf("of one of the servers there is nothing: %q", slices.Sorted(maps.Keys(all)))
-		}
+	for all["f_echo"] == nil || all["numbers__echo"] == nil {
+		<-session.changed // a server that starts slowly joins later
+		all = list(t, session)
 	}
 	var numbers []string
 	for name := range all {
@@ -358,9 +337,7 @@ func together(t *testing.T, session client) {
 			t.Errorf("%s: %v, want that it is unknown", hidden, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	prompts, err := session.ListPrompts(ctx, nil)
+	prompts, err := session.ListPrompts(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +346,7 @@ func together(t *testing.T, session client) {
 			t.Errorf("there is a prompt %s, want none but those of far", p.Name)
 		}
 	}
-	read, err := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: "demo://resource/static/document/features.md"})
+	read, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "demo://resource/static/document/features.md"})
 	if err != nil || !strings.Contains(read.Contents[0].Text, "Features") {
 		t.Errorf("a resource of far: %v, %v", read, err)
 	}

@@ -124,7 +124,7 @@ func TestModernCaller(t *testing.T) {
 	}
 	call := adaptertest.Go(t.Context(), t, up, nil, tool("roots", ""))
 	rest.WaitQuestion(t, 0).Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///home"}]}}`))
-	if got := said(t, adaptertest.Await(t, call)); got != "file:///home" {
+	if got := said(t, <-call); got != "file:///home" {
 		t.Errorf("the tool said %q", got)
 	}
 }
@@ -200,7 +200,7 @@ func TestQuestions(t *testing.T) {
 				t.Errorf("the question is %s, want %s", q.Line, c.method)
 			}
 			q.Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,`+c.answer+`}`))
-			if o := adaptertest.Await(t, call); o.Err != nil || !strings.Contains(o.Answer, c.want) {
+			if o := <-call; o.Err != nil || !strings.Contains(o.Answer, c.want) {
 				t.Errorf("the tool said %s, %v, want %q in it", o.Answer, o.Err, c.want)
 			}
 		})
@@ -235,7 +235,7 @@ func TestCancel(t *testing.T) {
 	call := adaptertest.Go(ctx, t, up, nil, tool("hang", ""))
 	<-began
 	cancel(bridge.ErrCancelled)
-	if o := adaptertest.Await(t, call); o.Err == nil {
+	if o := <-call; o.Err == nil {
 		t.Errorf("the call ended with %s", o.Answer)
 	}
 	if err := <-ended; err == nil {
@@ -245,7 +245,7 @@ func TestCancel(t *testing.T) {
 	call = adaptertest.Go(ctx, t, up, nil, tool("ask", ""))
 	rest.WaitQuestion(t, 0)
 	cancel(bridge.ErrCancelled)
-	adaptertest.Await(t, call)
+	<-call
 	<-ended
 	rest.WaitWithdrawn(t, 1)
 }

@@ -149,7 +149,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		if pings < 20 || pings == 1000 {
 			t.Errorf("the connection ended after %d pings", pings)
 		}
-		if o := adaptertest.Await(t, call); !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), unreadWhy) {
+		if o := <-call; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), unreadWhy) {
 			t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 		}
 		close(hold)

@@ -150,7 +150,7 @@ func ids(t *testing.T, a bridge.Adapter) {
 	}
 	used := map[string]bool{}
 	for i, call := range calls {
-		got := Await(t, call).Result(t)
+		got := (<-call).Result(t)
 		var id string
 		if _, rest, ok := strings.Cut(got, `{"id":`); ok {
 			id, _, _ = strings.Cut(rest, ",")
@@ -288,7 +288,7 @@ func progress(t *testing.T, a bridge.Adapter) {
 			before = back.Said()
 			ch <- Outcome{Text(a), err}
 		}()
-		got := Await(t, ch).Result(t)
+		got := (<-ch).Result(t)
 		if got == `{"token":`+token+`}` && token != `1` {
 			t.Errorf("the client's token %s is on the wire", token)
 		}
@@ -337,7 +337,7 @@ func questions(t *testing.T, a bridge.Adapter) {
 		q.Reply(Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":"x","result":{"n":%d,"odd":%s,"what":"%s"}}`, i, odd, what)))
 		q.Reply(Parse(t, `{"jsonrpc":"2.0","id":"x","result":{"again":true}}`)) // once is enough
 	}
-	Await(t, call).Result(t)
+	(<-call).Result(t)
 	seen := Seen(t, up)
 	for i, id := range ids {
 		if find(seen, `"id":`+id+`,"result":`, fmt.Sprintf(`{"n":%d,"odd":%s`, i, odd)) == "" {
@@ -353,7 +353,7 @@ func questions(t *testing.T, a bridge.Adapter) {
 	// An error is an answer too, and an id may be used again.
 	call = Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"await":"user said no","say":[{"jsonrpc":"2.0","id":1,"method":"roots/list"}]}}`)
 	rest.WaitQuestion(t, len(ids)).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"user said no"}}`))
-	Await(t, call).Result(t)
+	(<-call).Result(t)
 }
 
 // R-156: the server takes a question back, by its own id. An answer that is
@@ -408,7 +408,7 @@ func cancel(t *testing.T, a bridge.Adapter) {
 	id := string(Parse(t, both.WaitSaid(t, 2)[0]).Params)
 	id = strings.TrimSuffix(strings.TrimPrefix(id, `{"id":`), `}`)
 	stop(why)
-	if o := Await(t, call); !errors.Is(o.Err, why) || o.Answer != "" {
+	if o := <-call; !errors.Is(o.Err, why) || o.Answer != "" {
 		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 	}
 	WaitServer(t, up, "notifications/cancelled")
@@ -497,7 +497,7 @@ func lostWire(t *testing.T, a bridge.Adapter) {
 	q := rest.WaitQuestion(t, 0)
 	calls = append(calls, Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"die"}}`))
 	for _, call := range calls {
-		if o := Await(t, call); !lost(o.Err) || o.Answer != "" {
+		if o := <-call; !lost(o.Err) || o.Answer != "" {
 			t.Errorf("a pending call ended with %q, %v, want ErrLost", o.Answer, o.Err)
 		}
 	}
@@ -538,7 +538,7 @@ func closing(t *testing.T, a bridge.Adapter) {
 		})
 	}
 	for _, call := range calls {
-		if o := Await(t, call); o.Err == nil {
+		if o := <-call; o.Err == nil {
 			t.Errorf("a pending call ended with %q, want an error", o.Answer)
 		}
 	}

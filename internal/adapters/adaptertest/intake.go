@@ -55,37 +55,17 @@ func Intake(t *testing.T, a bridge.Adapter) {
 		}()
 		return done
 	}
-	await := func(done chan outcome) outcome {
-		t.Helper()
-		select {
-		case o := <-done:
-			return o
-		case <-time.After(Patience):
-			t.Fatal("the call has not ended")
-			return outcome{}
-		}
-	}
 	bytes := func(least, most int64) {
 		t.Helper()
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for late := time.After(Patience); ; {
-			n := b.Totals().Bytes
-			if n >= least && n <= most {
-				return
-			}
-			select {
-			case <-tick.C:
-			case <-late:
-				t.Fatalf("%d bytes are under way, want %d to %d", n, least, most)
-			}
+		for n := b.Totals().Bytes; n < least || n > most; n = b.Totals().Bytes {
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
 	one, other := begin("one"), begin("other")
 	bytes(0, 0)
 	first := call(one, "halves")
 	bytes(300<<10, 512<<10)
-	o := await(call(other, "whole"))
+	o := <-call(other, "whole")
 	if text := string(o.answer.Append(nil, nil, nil)); !errors.Is(o.err, bridge.ErrTooLarge) ||
 		!strings.Contains(text, "the answer has no room beside what is under way (max_bytes_in_flight); what was called has been done") {
 		t.Errorf("what had no room was answered with %.200s, %v", text, o.err)
@@ -95,21 +75,21 @@ func Intake(t *testing.T, a bridge.Adapter) {
 	}
 	bytes(300<<10, 512<<10)
 	one.Notify(Parse(t, `{"jsonrpc":"2.0","method":"`+Rest+`"}`), nil)
-	o = await(first)
+	o = <-first
 	if o.err != nil || len(o.answer.Result) < 400<<10 {
 		t.Fatalf("the answer that came in halves: %d bytes, %v", len(o.answer.Result), o.err)
 	}
 	bytes(400<<10, 400<<10+1000) // once, and as much as it has
 	o.answer.Release()
 	bytes(0, 0)
-	if o = await(call(other, "whole")); o.err != nil || len(o.answer.Result) < 400<<10 {
+	if o = <-call(other, "whole"); o.err != nil || len(o.answer.Result) < 400<<10 {
 		t.Fatalf("the server whose answer had no room answers with %d bytes, %v", len(o.answer.Result), o.err)
 	}
 	o.answer.Release()
 	last := call(one, "halves")
 	bytes(300<<10, 512<<10)
 	one.End(bridge.ErrEnded)
-	if o = await(last); o.err == nil {
+	if o = <-last; o.err == nil {
 		t.Error("a session that has ended had an answer")
 	}
 	bytes(0, 0)

@@ -129,7 +129,7 @@ func listening(t *testing.T, a bridge.Adapter) {
 			t.Errorf("subscription %d heard %q", i, said)
 		}
 	}
-	Await(t, calls[0]).Result(t)
+	(<-calls[0]).Result(t)
 	if said := rest.Said(); len(said) > 0 {
 		t.Errorf("the connection's client heard %q", said)
 	}
@@ -137,7 +137,7 @@ func listening(t *testing.T, a bridge.Adapter) {
 		t.Errorf("Close: %v", err)
 	}
 	for _, call := range calls[1:] {
-		if o := Await(t, call); o.Err == nil {
+		if o := <-call; o.Err == nil {
 			t.Errorf("a subscription ended with %q, want an error", o.Answer)
 		}
 	}
@@ -164,7 +164,7 @@ func closingModern(t *testing.T, a bridge.Adapter) {
 		})
 	}
 	for _, call := range calls {
-		if o := Await(t, call); o.Err == nil {
+		if o := <-call; o.Err == nil {
 			t.Errorf("a pending call ended with %q, want an error", o.Answer)
 		}
 	}

@@ -207,7 +207,7 @@ func inMemory(t testing.TB, f http.Handler, o upstream.Options) *Upstream {
 
 func call(t testing.TB, up bridge.Upstream, params string) adaptertest.Outcome {
 	t.Helper()
-	return adaptertest.Await(t, goCall(t.Context(), t, up, params))
+	return <-goCall(t.Context(), t, up, params)
 }
 
 func goCall(ctx context.Context, t testing.TB, up bridge.Upstream, params string) <-chan adaptertest.Outcome {

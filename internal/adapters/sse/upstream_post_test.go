@@ -83,10 +83,10 @@ func TestUpstreamRefusedPost(t *testing.T) {
 			}
 			if test.want != bridge.ErrUnsent {
 				notify(t, up, "release") // the connection lives on, and so do other calls
-				adaptertest.Await(t, other).Result(t)
+				(<-other).Result(t)
 				return
 			}
-			e, ok := errors.AsType[*bridge.Error](adaptertest.Await(t, other).Err)
+			e, ok := errors.AsType[*bridge.Error]((<-other).Err)
 			if !ok || e.Kind != bridge.ErrLost { // it had reached the server: it must not be sent again (D0.8)
 				t.Errorf("another call ended with %v, want ErrLost", e)
 			}
@@ -166,7 +166,7 @@ func TestUpstreamUnsent(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), test.patience)
 			defer cancel()
-			o := adaptertest.Await(t, goCall(ctx, t, up, `{}`))
+			o := <-goCall(ctx, t, up, `{}`)
 			if !errors.Is(o.Err, test.want) || time.Since(began) != test.after {
 				t.Errorf("%d failures: %q, %v after %v, want %v after %v", test.fails, o.Answer, o.Err, time.Since(began), test.want, test.after)
 			}
@@ -241,7 +241,7 @@ func TestUpstreamLossOfUnsent(t *testing.T) {
 			call <-chan adaptertest.Outcome
 			want error
 		}{{sent, bridge.ErrLost}, {unsent, bridge.ErrUnsent}, {queued, bridge.ErrUnsent}} {
-			if e, ok := errors.AsType[*bridge.Error](adaptertest.Await(t, c.call).Err); !ok || e.Kind != c.want {
+			if e, ok := errors.AsType[*bridge.Error]((<-c.call).Err); !ok || e.Kind != c.want {
 				t.Errorf("a call ended with %v, want %v", e, c.want)
 			}
 		}
@@ -263,7 +263,7 @@ func TestUpstreamLossOfWaiting(t *testing.T) {
 		f.the(t).die()
 		kinds := map[error]int{}
 		for _, c := range calls {
-			if e, ok := errors.AsType[*bridge.Error](adaptertest.Await(t, c).Err); ok {
+			if e, ok := errors.AsType[*bridge.Error]((<-c).Err); ok {
 				kinds[e.Kind]++
 			}
 		}
@@ -351,7 +351,7 @@ func TestUpstreamHangingPost(t *testing.T) {
 		patient := goCall(t.Context(), t, up, `{"await":"release"}`)
 		synctest.Wait()
 		cancel(why)
-		if o := adaptertest.Await(t, given); !errors.Is(o.Err, why) {
+		if o := <-given; !errors.Is(o.Err, why) {
 			t.Errorf("%q, %v, want %v", o.Answer, o.Err, why)
 		}
 		<-time.After(2 * answerLimit)
@@ -362,7 +362,7 @@ func TestUpstreamHangingPost(t *testing.T) {
 		}
 		under.mu.Unlock()
 		notify(t, up, "release")
-		adaptertest.Await(t, patient).Result(t)
+		(<-patient).Result(t)
 		goCall(t.Context(), t, up, `{"then":"hang"}`)
 		synctest.Wait() // Close does not wait for that one
 	})
@@ -406,7 +406,7 @@ func TestUpstreamOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		for _, c := range calls {
-			adaptertest.Await(t, c).Result(t)
+			(<-c).Result(t)
 		}
 		want := "[100 call 5000 call 10 note 20 note 1 call 2 call 3000 note 1 note 3 call] [0s 0s 1s 1.01s 1.03s 1.03s 1.032s 2.032s 2.033s]"
 		mu.Lock()
@@ -435,7 +435,7 @@ func TestUpstreamFull(t *testing.T) {
 		o.mu.Unlock()
 		cancel()
 		for _, c := range calls {
-			if got := adaptertest.Await(t, c); !errors.Is(got.Err, context.Canceled) {
+			if got := <-c; !errors.Is(got.Err, context.Canceled) {
 				t.Errorf("%q, %v", got.Answer, got.Err)
 			}
 		}
@@ -473,7 +473,7 @@ func TestUpstreamGivenUpInQueue(t *testing.T) {
 		given := goCall(ctx, t, up, `{"given":"up"}`)
 		synctest.Wait()
 		cancel()
-		if o := adaptertest.Await(t, given); !errors.Is(o.Err, context.Canceled) {
+		if o := <-given; !errors.Is(o.Err, context.Canceled) {
 			t.Errorf("%q, %v", o.Answer, o.Err)
 		}
 		for _, line := range adaptertest.Seen(t, up) {

@@ -263,7 +263,7 @@ func TestUpstreamCut(t *testing.T) {
 		one := adaptertest.Go(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1},"say":[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":1}}]}}`)
 		two := adaptertest.Go(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"n","params":{"n":2}}`)
 		whole := true
-		for _, o := range []adaptertest.Outcome{adaptertest.Await(t, one), adaptertest.Await(t, two)} {
+		for _, o := range []adaptertest.Outcome{<-one, <-two} {
 			if o.Err != nil {
 				whole = false
 				lost++
@@ -325,7 +325,7 @@ func TestUpstreamOversize(t *testing.T) {
 		}
 	}
 	notify(t, up, "release")
-	adaptertest.Await(t, other).Result(t)
+	(<-other).Result(t)
 }
 
 // An event without end ends the connection. The call whose answer it is gets that it
@@ -378,7 +378,7 @@ func TestUpstreamEndless(t *testing.T) {
 				t.Errorf("the call: %.200q, %v", o.Answer, o.Err)
 			}
 			for _, other := range others {
-				if o := adaptertest.Await(t, other); !lost(o) {
+				if o := <-other; !lost(o) {
 					t.Errorf("another call: %.200q, %v", o.Answer, o.Err)
 				}
 			}
@@ -446,7 +446,7 @@ func TestUpstreamSDK(t *testing.T) {
 		t.Errorf("asked: %s", q.Line)
 	}
 	q.Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"me"}}}`))
-	if got := adaptertest.Await(t, o).Result(t); !strings.Contains(got, `"text":"me"`) {
+	if got := (<-o).Result(t); !strings.Contains(got, `"text":"me"`) {
 		t.Errorf("result = %s", got)
 	}
 	if said := back.Said(); len(said) != 1 || !strings.Contains(said[0], `"progressToken":"mine"`) || !strings.Contains(said[0], "half") {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 	"github.com/mcp-bridge/bridge/internal/gateway"
@@ -46,9 +45,7 @@ func FuzzDownstream(f *testing.F) {
 			input = append([]byte(fmt.Sprintf(initialize, "2025-03-26")+"\n"+initialized+"\n"), text...)
 		}
 		out := &sink{}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		if err := Serve(ctx, b, "fake", &pieces{text: bytes.Clone(input), cuts: cuts}, out, DownstreamOptions{MaxMessage: 1000, Log: slog.New(slog.DiscardHandler)}); err != nil && !errors.Is(err, errUnread) {
+		if err := Serve(t.Context(), b, "fake", &pieces{text: bytes.Clone(input), cuts: cuts}, out, DownstreamOptions{MaxMessage: 1000, Log: slog.New(slog.DiscardHandler)}); err != nil && !errors.Is(err, errUnread) {
 			t.Fatalf("Serve(%.300q) = %v", input, err)
 		}
 		answers := map[string]int{}

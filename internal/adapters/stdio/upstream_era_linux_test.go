@@ -1,9 +1,9 @@
 package stdio
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +20,17 @@ func TestColdStart(t *testing.T) {
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var log logged
-	a, journal := scripted(t, upstream.Options{Log: log.logger()}, part{Hold: gate, Discover: isModern, Initialize: tooOld})
-	a.silence = 800 * time.Millisecond
+	var a *Adapter
+	var journal func() string
+	looked, waited := 0, make(chan struct{})
+	log := slog.New(seen{"has not read", func() {
+		if looked++; looked == looks+1 {
+			a.silence = time.Hour // it may be slow when it has read
+			close(waited)
+		}
+	}})
+	a, journal = scripted(t, upstream.Options{Log: log}, part{Hold: gate, Discover: isModern, Initialize: tooOld})
+	a.silence = 100 * time.Millisecond
 	var era string
 	var err error
 	done := make(chan struct{})
@@ -30,7 +38,7 @@ func TestColdStart(t *testing.T) {
 		defer close(done)
 		era, err = opened(t, a, adaptertest.ModernCaller())
 	}()
-	eventually(t, "it is waited for", func() bool { return strings.Count(log.String(), "has not read") > looks })
+	<-waited
 	if err := os.WriteFile(gate, nil, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,7 +137,7 @@ func serveScript() {
 func scripted(t *testing.T, o upstream.Options, parts ...part) (*Adapter, func() string) {
 	t.Helper()
 	a := adapter(t, "script", o)
-	a.c.StopStdin = 10 * time.Second // they end with their stdin, and their journal is complete
+	a.c.StopStdin = time.Hour // they end with their stdin, and their journal is complete
 	script, err := json.Marshal(parts)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func scripted(t *testing.T, o upstream.Options, parts ...part) (*Adapter, func()
 // to: the era, or the error.
 func opened(t *testing.T, a *Adapter, from *bridge.Caller) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), adaptertest.Patience)
+	ctx, cancel := context.WithCancel(t.Context()) // which is of Open only
 	defer cancel()
 	rest := &adaptertest.Client{}
 	up, err := a.Open(ctx, from, rest)
@@ -332,6 +333,22 @@ func TestSilentForEver(t *testing.T) {
 	}
 }
 
+// seen is a log that does something, in the goroutine that logs, when a message has this text.
+type seen struct {
+	text string
+	do   func()
+}
+
+func (s seen) Enabled(context.Context, slog.Level) bool { return true }
+func (s seen) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s seen) WithGroup(string) slog.Handler            { return s }
+func (s seen) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, s.text) {
+		s.do()
+	}
+	return nil
+}
+
 // A modern server that takes longer than any silence to answer is found all the
 // same, each time: its second child refuses initialize, and is asked what it is.
 func TestSlowModernServer(t *testing.T) {
@@ -348,7 +365,10 @@ func TestSlowModernServer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
-			a, journal := scripted(t, upstream.Options{}, part{Discover: "mute"}, c.second)
+			var a *Adapter
+			var journal func() string
+			second := slog.New(seen{"trying initialize with another child", func() { a.silence = time.Hour }}) // which may be slow now
+			a, journal = scripted(t, upstream.Options{Log: second}, part{Discover: "mute"}, c.second)
 			a.silence = 100 * time.Millisecond
 			got, err := opened(t, a, adaptertest.ModernCaller())
 			if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
@@ -364,6 +384,7 @@ func TestSlowModernServer(t *testing.T) {
 // C1: a child that reads at once and answers late gets initialize too, and the
 // first valid answer decides.
 func TestFirstAnswerDecides(t *testing.T) {
+	quiet(t)
 	const both = "start server/discover initialize(2025-11-25) "
 	for _, c := range []struct {
 		name    string
@@ -378,9 +399,9 @@ func TestFirstAnswerDecides(t *testing.T) {
 		{"discover too late", part{Discover: isModern, Initialize: isLegacy, Late: "notifications/cancelled"}, "legacy", both + "notifications/initialized notifications/cancelled test/call"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			quiet(t)
+			t.Parallel()
 			a, journal := scripted(t, upstream.Options{}, c.part)
-			a.silence = time.Second
+			a.silence = 5 * time.Second // also how soon it has to answer to initialize
 			if got, err := opened(t, a, adaptertest.ModernCaller()); got != c.want || err != nil {
 				t.Errorf("the connection is %q, %v, want %q", got, err, c.want)
 			}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
@@ -114,17 +113,17 @@ func TestJointSDK(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	limit, done := context.WithTimeout(t.Context(), 30*time.Second)
+	all, done := context.WithCancel(t.Context())
 	defer done()
 	listen := func(filter string) (h heard, stop context.CancelFunc) {
 		h = make(heard, 1<<12)
-		ctx, stop := context.WithCancel(limit)
+		ctx, stop := context.WithCancel(all)
 		wg.Go(func() {
 			if a, err := call(ctx, h, "subscriptions/listen", `"notifications":{`+filter+`}`); ctx.Err() == nil {
 				t.Errorf("a subscription to %s has ended: %v, %v", filter, a, err)
 			}
 		})
-		if err := h.until(limit, "notifications/subscriptions/acknowledged"); err != nil {
+		if err := h.until(all, "notifications/subscriptions/acknowledged"); err != nil {
 			t.Errorf("a subscription to %s: %v", filter, err)
 		}
 		return h, stop
@@ -155,7 +154,7 @@ func TestJointSDK(t *testing.T) {
 					<-h
 				}
 			}
-			if a, err := call(limit, make(heard, 16), "tools/call", `"name":"`+what+`","arguments":{}`); err != nil || a.Error != nil {
+			if a, err := call(all, make(heard, 16), "tools/call", `"name":"`+what+`","arguments":{}`); err != nil || a.Error != nil {
 				t.Fatalf("%s: %v, %v", what, a, err)
 			}
 			for i, f := range filters {
@@ -163,7 +162,7 @@ func TestJointSDK(t *testing.T) {
 					if tells != what {
 						continue
 					}
-					if err := standing[i].until(limit, is); err != nil {
+					if err := standing[i].until(all, is); err != nil {
 						t.Fatalf("%s: %v", strings.ReplaceAll(f.filter, `"`, ""), err)
 					}
 				}

@@ -47,7 +47,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 	adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"say":[`+updated+`,`+
 		fmt.Sprintf(note, "resources/updated", `"`+ids[1]+`"`)+`,`+fmt.Sprintf(note, "resources/updated", `987654`)+`,`+ // nobody's
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+ids[1]+`}}]}}`).Result(t)
-	adaptertest.Await(t, ends[1]).Result(t) // the server has taken it back, and need not answer it
+	(<-ends[1]).Result(t) // the server has taken it back, and need not answer it
 	if got := backs[0].Said(); len(got) != 2 || got[1] != updated {
 		t.Errorf("the subscription was told %q, want %q at last", got, updated)
 	}
@@ -59,7 +59,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	adaptertest.Await(t, ends[0]).Result(t)
+	(<-ends[0]).Result(t)
 }
 
 // B12: log messages carry no sign of whose they are. They go to the only call
@@ -86,7 +86,7 @@ func TestModernLogs(t *testing.T) {
 		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i+1))}); err != nil {
 			t.Fatal(err)
 		}
-		adaptertest.Await(t, c).Result(t)
+		(<-c).Result(t)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestModernCancel(t *testing.T) {
 		given := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{"then":"hang","say":[`+say+`]}}`)
 		id := gjson.Get(back.WaitSaid(t, 1)[0], `params._meta.io\.modelcontextprotocol/subscriptionId`).Raw
 		stop(why)
-		if o := adaptertest.Await(t, given); !errors.Is(o.Err, why) {
+		if o := <-given; !errors.Is(o.Err, why) {
 			t.Errorf("%s ended with %q, %v, want %v", method, o.Answer, o.Err, why)
 		}
 		adaptertest.WaitServer(t, up, `"requestId":`+id+`}`)
@@ -129,7 +129,7 @@ func TestModernKilled(t *testing.T) {
 	call(t, up, `{}`).Result(t)
 	kill(t, up)
 	for _, c := range calls {
-		if o := adaptertest.Await(t, c); !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
+		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
 			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestBothErasSDK(t *testing.T) {
 	back.WaitSaid(t, 2)
 	stop()
 	for _, c := range []<-chan adaptertest.Outcome{listen, wait} {
-		if o := adaptertest.Await(t, c); !errors.Is(o.Err, context.Canceled) {
+		if o := <-c; !errors.Is(o.Err, context.Canceled) {
 			t.Errorf("ended with %q, %v", o.Answer, o.Err)
 		}
 	}

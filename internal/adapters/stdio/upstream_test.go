@@ -131,12 +131,14 @@ func adapter(t testing.TB, mode string, o upstream.Options) *Adapter {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := Config{Command: path, StopStdin: 10 * time.Second, StopTerm: hasty, Env: map[string]string{
+	c := Config{Command: path, StopStdin: time.Hour, StopTerm: hasty, Env: map[string]string{
 		childVariable: mode, depthVariable: os.Getenv(depthVariable) + "I", "GORACE": "atexit_sleep_ms=0"}}
 	if mode != "server" && mode != "modern server" {
 		c.StopStdin = hasty
 	}
-	return New("fake", c, o)
+	a := New("fake", c, o)
+	a.silence = time.Hour
+	return a
 }
 
 // quiet checks that nothing is left at the test's end: goroutines, and with
@@ -252,7 +254,7 @@ func TestLargeAnswers(t *testing.T) {
 			if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"release"}`)}); err != nil {
 				t.Fatal(err)
 			}
-			adaptertest.Await(t, other).Result(t)
+			(<-other).Result(t)
 		})
 	}
 }
@@ -277,7 +279,7 @@ func TestBatchFromTheServer(t *testing.T) {
 	rest.WaitSaid(t, 1)
 	batch := `[{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":12345678901234567890}}, 1, {\"jsonrpc\":\"2.0\",\"method\":\"note\"} ,{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{},\"error\":{}}]\n`
 	second := call(t, up, `{"then":"hang","print":["`+batch+`"]}`)
-	if got := adaptertest.Await(t, first).Result(t); got != `{"n":12345678901234567890}` {
+	if got := (<-first).Result(t); got != `{"n":12345678901234567890}` {
 		t.Errorf("result = %s", got)
 	}
 	if !strings.Contains(second.Answer, "not a JSON-RPC message") {
@@ -428,7 +430,7 @@ func TestKilledChild(t *testing.T) {
 	call(t, up, `{}`).Result(t)
 	kill(t, up)
 	for _, c := range calls {
-		if o := adaptertest.Await(t, c); !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
+		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
 			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
 		}
 	}
@@ -527,7 +529,7 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 		t.Errorf("a call after the end: %q, %v", o.Answer, o.Err)
 	}
 	_ = up.Close(t.Context()) // as the lane does that has seen this; the reader tells the call under way
-	if o := adaptertest.Await(t, under); errors.Is(o.Err, bridge.ErrUnsent) || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "exit status 5") {
+	if o := <-under; errors.Is(o.Err, bridge.ErrUnsent) || !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "exit status 5") {
 		t.Errorf("the call under way: %q, %v", o.Answer, o.Err)
 	}
 	rest.WaitGone(t)
@@ -560,7 +562,7 @@ func TestChildThatDoesNotRead(t *testing.T) {
 	call(t, healthy, `{}`).Result(t)
 	cancel(why)
 	for _, c := range calls {
-		if o := adaptertest.Await(t, c); !errors.Is(o.Err, why) {
+		if o := <-c; !errors.Is(o.Err, why) {
 			t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 		}
 	}
@@ -580,7 +582,7 @@ func TestChildThatOnlyAsks(t *testing.T) {
 	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !errors.Is(err, errFull) || !strings.Contains(err.Error(), unreadWhy) {
 		t.Errorf("Gone(%v), want that it does not read", err)
 	}
-	if o := adaptertest.Await(t, pending); !errors.Is(o.Err, bridge.ErrLost) {
+	if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) {
 		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 	}
 	if err := up.Close(t.Context()); err != nil {
@@ -633,7 +635,7 @@ func TestManyConnections(t *testing.T) {
 			if err := up.Close(ctx); err != nil {
 				t.Error(err)
 			}
-			if o := adaptertest.Await(t, pending); o.Err == nil {
+			if o := <-pending; o.Err == nil {
 				t.Errorf("the call was answered: %q", o.Answer)
 			}
 		})

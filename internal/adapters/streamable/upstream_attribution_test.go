@@ -71,7 +71,7 @@ func TestUpstreamAttribution(t *testing.T) {
 	rest.WaitQuestion(t, 0).Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`))
 	close(release)
 	for _, call := range calls {
-		adaptertest.Await(t, call).Result(t)
+		(<-call).Result(t)
 	}
 	answers := ""
 	for _, r := range s.wait(t, 3, "POST") {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/adaptertest"
@@ -231,10 +230,9 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 
 // C2.7: silence is no evidence; it ends with the opening.
 func TestUpstreamEraSilence(t *testing.T) {
-	s := newProbed(t, func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }, nil, nil)
 	why := errors.New("no patience")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, why)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s := newProbed(t, func(_ http.ResponseWriter, r *http.Request, _ string) { cancel(why); <-r.Context().Done() }, nil, nil)
 	if _, err := adapter(t, s.URL, nil, upstream.Options{}).Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
 		t.Errorf("Open: %v, want the context's cause", err)
 	}

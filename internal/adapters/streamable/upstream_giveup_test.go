@@ -44,7 +44,7 @@ func TestUpstreamForgottenGivenUp(t *testing.T) {
 				giveUp := func() {
 					cancel()
 					synctest.Wait()
-					if o := adaptertest.Await(t, ended); !errors.Is(o.Err, context.Canceled) {
+					if o := <-ended; !errors.Is(o.Err, context.Canceled) {
 						t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 					}
 				}

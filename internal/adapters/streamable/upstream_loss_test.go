@@ -50,7 +50,7 @@ func TestUpstreamRestart(t *testing.T) {
 			h.forget()
 			a.Close() // no request must go to a connection whose end is not known yet: it would be lost
 			if pending != nil {
-				if o := adaptertest.Await(t, pending); !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
+				if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
 					t.Errorf("the call under way ended with %q, %v, want ErrLost", o.Answer, o.Err)
 				}
 			}
@@ -60,7 +60,7 @@ func TestUpstreamRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			start(l)
-			if o := adaptertest.Await(t, later); !errors.Is(o.Err, bridge.ErrUnsent) {
+			if o := <-later; !errors.Is(o.Err, bridge.ErrUnsent) {
 				t.Errorf("the next call ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
 			}
 			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrUnsent) {
@@ -109,12 +109,12 @@ func TestUpstreamForgottenUnderWay(t *testing.T) {
 			go func() { defer close(closed); _ = up.Close(ctx) }()
 			if answered {
 				close(release)
-				if got := adaptertest.Await(t, call).Result(t); got != `{"in":"time"}` {
+				if got := (<-call).Result(t); got != `{"in":"time"}` {
 					t.Errorf("result %s", got)
 				}
 			} else {
 				cancel()
-				if o := adaptertest.Await(t, call); !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
+				if o := <-call; !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
 					t.Errorf("the call ended with %q, %v, want ErrLost", o.Answer, o.Err)
 				}
 			}

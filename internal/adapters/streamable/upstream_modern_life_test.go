@@ -98,7 +98,7 @@ func TestUpstreamModernCancel(t *testing.T) {
 					back.WaitSaid(t, 1)
 				}
 				stop(why)
-				if o := adaptertest.Await(t, call); !errors.Is(o.Err, why) {
+				if o := <-call; !errors.Is(o.Err, why) {
 					t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 				}
 				<-ended

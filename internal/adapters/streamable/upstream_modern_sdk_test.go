@@ -119,7 +119,7 @@ func TestUpstreamModernSDK(t *testing.T) {
 			if err := <-given; !errors.Is(err, context.Canceled) {
 				t.Errorf("the tool ended with %v", err)
 			}
-			if o := adaptertest.Await(t, call); !errors.Is(o.Err, context.Canceled) {
+			if o := <-call; !errors.Is(o.Err, context.Canceled) {
 				t.Errorf("wait = %s, %v", o.Answer, o.Err)
 			}
 			if methods := k.methods(); slices.Contains(methods, "") || slices.Contains(methods, "notifications/cancelled") || methods[0] != "server/discover" {
@@ -148,7 +148,7 @@ func TestUpstreamModernSDKListen(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 	cancel()
-	if o := adaptertest.Await(t, listening); !errors.Is(o.Err, context.Canceled) {
+	if o := <-listening; !errors.Is(o.Err, context.Canceled) {
 		t.Errorf("the subscription ended with %q, %v", o.Answer, o.Err)
 	}
 }

@@ -291,13 +291,13 @@ func TestUpstreamModernChanged(t *testing.T) {
 			if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrUnsent) {
 				t.Errorf("a later call: %q, %v, want ErrUnsent", o.Answer, o.Err)
 			}
-			if o := adaptertest.Await(t, heard); !errors.Is(o.Err, bridge.ErrLost) {
+			if o := <-heard; !errors.Is(o.Err, bridge.ErrLost) {
 				t.Errorf("the subscription ended with %q, %v, want ErrLost", o.Answer, o.Err)
 			}
 			closed := make(chan struct{})
 			go func() { defer close(closed); _ = up.Close(context.Background()) }()
 			close(release)
-			if got := adaptertest.Await(t, answer).Result(t); got != `{"in":"time"}` {
+			if got := (<-answer).Result(t); got != `{"in":"time"}` {
 				t.Errorf("the call under way got %s", got)
 			}
 			<-closed
@@ -344,7 +344,7 @@ func TestUpstreamModernChangedBefore(t *testing.T) {
 	}
 	rest.WaitGone(t)
 	close(release)
-	if o := adaptertest.Await(t, slow); !errors.Is(o.Err, bridge.ErrUnsent) {
+	if o := <-slow; !errors.Is(o.Err, bridge.ErrUnsent) {
 		t.Errorf("the other ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
 	}
 	if n, gone := asked.Load(), rest.Gones(); n != 1 || len(gone) != 1 {
@@ -378,7 +378,7 @@ func TestUpstreamModernDoubt(t *testing.T) {
 		calls = append(calls, adaptertest.Go(t.Context(), t, up, nil, ask))
 	}
 	for _, call := range calls {
-		if o := adaptertest.Await(t, call); !errors.Is(o.Err, bridge.ErrUnavailable) || errors.Is(o.Err, bridge.ErrUnsent) {
+		if o := <-call; !errors.Is(o.Err, bridge.ErrUnavailable) || errors.Is(o.Err, bridge.ErrUnsent) {
 			t.Errorf("a call ended with %q, %v, want ErrUnavailable", o.Answer, o.Err)
 		}
 	}

@@ -129,7 +129,7 @@ func TestUpstreamSDK(t *testing.T) {
 			ask := func(tool, answer, want string, n int) {
 				call := adaptertest.Go(t.Context(), t, up, nil, useTool(tool, "{}"))
 				rest.WaitQuestion(t, n).Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":`+answer+`}`))
-				if got := adaptertest.Await(t, call).Result(t); !strings.Contains(got, want) {
+				if got := (<-call).Result(t); !strings.Contains(got, want) {
 					t.Errorf("%s = %s, want %q", tool, got, want)
 				}
 			}

@@ -43,7 +43,7 @@ func TestUpstreamOthersAnswer(t *testing.T) {
 		t.Errorf("the second call: %s", got)
 	}
 	close(second)
-	if got := adaptertest.Await(t, first).Result(t); got != `{"for":"first"}` {
+	if got := (<-first).Result(t); got != `{"for":"first"}` {
 		t.Errorf("the first call: %s", got)
 	}
 }
@@ -75,7 +75,7 @@ func TestUpstreamElsewhere(t *testing.T) {
 	s.wait(t, 2, "POST tools/call")
 	gone := make(chan struct{})
 	go func() { defer close(gone); _ = up.Close(t.Context()) }()
-	if o := adaptertest.Await(t, call); !errors.Is(o.Err, bridge.ErrLost) {
+	if o := <-call; !errors.Is(o.Err, bridge.ErrLost) {
 		t.Errorf("the call ended with %q, %v, want ErrLost", o.Answer, o.Err)
 	}
 	<-gone

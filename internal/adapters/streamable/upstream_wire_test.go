@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/adapters/adaptertest"
@@ -227,7 +226,7 @@ func TestUpstreamOrder(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			call := adaptertest.Go(ctx, t, up, nil, ask)
 			cancel()
-			if o := adaptertest.Await(t, call); !errors.Is(o.Err, context.Canceled) {
+			if o := <-call; !errors.Is(o.Err, context.Canceled) {
 				t.Errorf("a cancelled call ended with %q, %v", o.Answer, o.Err)
 			}
 		})
@@ -273,12 +272,10 @@ func TestUpstreamFull(t *testing.T) {
 		}
 	}
 	up, rest := s.connect(t, upstream.Options{MaxMessage: 10 << 10})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("no patience"))
-	defer cancel()
 	hold.Store(true)
 	big := fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"pad":%q}}`, strings.Repeat("x", 9<<10))
-	for err := error(nil); err == nil; { // the queue has an end
-		err = up.Notify(ctx, &bridge.Request{Message: adaptertest.Parse(t, big)})
+	for err := error(nil); err == nil; { // the queue has an end: then this waits, until it is over
+		err = up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, big)})
 	}
 	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) || !strings.Contains(err.Error(), "does not take the answers") {
 		t.Errorf("Gone(%v), want ErrLost", err)

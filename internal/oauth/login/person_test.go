@@ -245,11 +245,8 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("own %t: while it waits: %v", own, err)
 		}
 		browse(t, address)
-		deadline := time.Now().Add(30 * time.Second)
-		for status := 0; status != http.StatusOK; status, err = r.call(p) {
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
+		for status := 0; status != http.StatusOK; {
+			status, _ = r.call(p)
 		}
 		if own == strings.Contains(r.log.String(), "all callers act as the account") {
 			t.Errorf("own %t: the log has\n%s", own, r.log)
@@ -951,12 +948,9 @@ func TestEndpointSilent(t *testing.T) {
 	if _, err := r.call(p); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("the first call = %v", err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for status, err := 0, error(nil); status != http.StatusOK; status, err = r.call(p) {
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		runtime.Gosched()
+	for status := 0; status != http.StatusOK; {
+		status, _ = r.call(p)
+		time.Sleep(time.Millisecond)
 	}
 	if r.opened.Load() != 1 || r.issuer.Asked("/token") != 2 {
 		t.Errorf("%d windows, %d requests for tokens, want 1 and 2", r.opened.Load(), r.issuer.Asked("/token"))
@@ -1191,7 +1185,6 @@ func TestShow(t *testing.T) {
 	if err := login.Show([]string{script, "--new-window"}, address); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
 	for {
 		got, err := os.ReadFile(out)
 		if err == nil {
@@ -1201,10 +1194,7 @@ func TestShow(t *testing.T) {
 			}
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no browser was started")
-		}
-		runtime.Gosched()
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tidwall/gjson"
 
@@ -111,9 +112,11 @@ func TestInterruptTask(t *testing.T) {
 
 // A task that does not change is given up after --timeout, and cancelled.
 func TestTaskTimeout(t *testing.T) {
-	f := tasking(t, "", `"status":"working"`)
-	newRig(t, f.dial).want(exit.Timeout, "", "mcp-bridge: the task of the tool did not change within 300ms (timeout)\n", "call", "t", "--timeout", "300ms")
-	if f.await(`"tasks/cancel"`) == "" {
-		t.Error("the task was not cancelled")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := tasking(t, "", `"status":"working"`)
+		newRig(t, f.dial).want(exit.Timeout, "", "mcp-bridge: the task of the tool did not change within 300ms (timeout)\n", "call", "t", "--timeout", "300ms")
+		if f.await(`"tasks/cancel"`) == "" {
+			t.Error("the task was not cancelled")
+		}
+	})
 }

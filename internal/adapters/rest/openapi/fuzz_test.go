@@ -30,16 +30,12 @@ func FuzzLoad(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		start := time.Now()
 		doc, err := Load(t.Context(), Source{Data: data})
 		if err != nil {
 			return
 		}
 		o := Options{FlattenBody: len(data)%2 == 0, StrictOutput: len(data)%3 == 0}
 		tools, _ := Tools(doc, o)
-		if d := time.Since(start); d > 30*time.Second {
-			t.Errorf("took %v", d)
-		}
 		if len(tools) > 20 {
 			tools = tools[:20]
 		}
@@ -156,9 +152,6 @@ func TestHostile(t *testing.T) {
 			}
 			made := time.Since(start)
 			checkTools(t, tools[:min(len(tools), 20)], Options{})
-			if made > time.Minute {
-				t.Errorf("took %v", made)
-			}
 			if len(doc.Warnings) > maxWarnings+1 {
 				t.Errorf("%d warnings", len(doc.Warnings))
 			}

@@ -18,7 +18,7 @@ func TestCommandChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s, err := Hook{Command: []string{os.Args[0]}, Env: map[string]string{"HOOK": "parent", "HOOK_TEST_ADDRESS": l.Addr().String()}, Timeout: time.Minute}.Signer()
+	s, err := Hook{Command: []string{os.Args[0]}, Env: map[string]string{"HOOK": "parent", "HOOK_TEST_ADDRESS": l.Addr().String()}, Timeout: time.Hour}.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +29,8 @@ func TestCommandChildren(t *testing.T) {
 	go func() {
 		u, _ := url.Parse("https://api.example.com")
 		signed <- s.Sign(ctx, &http.Request{URL: u, Header: http.Header{}}, nil)
+		l.Close() // a program that has ended starts no child
 	}()
-	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
 	child, err := l.Accept()
 	cancel()
 	if err := <-signed; !errors.Is(err, context.Canceled) {
@@ -40,8 +40,7 @@ func TestCommandChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer child.Close()
-	_ = child.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := child.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the program's child lives on: %v", err)
+	if _, err := child.Read(make([]byte, 1)); err == nil { // it ends when the child does, which says nothing
+		t.Error("the program's child says something")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -309,29 +309,30 @@ func TestStreams(t *testing.T) {
 // Parts are told as they come; a stream that does not end in time, or breaks
 // off, is worth what has come of it.
 func TestStreamLive(t *testing.T) {
-	told := make(chan bool, 1)
-	srv := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte("data: one\n\n"))
-		_ = http.NewResponseController(w).Flush()
-		<-told
-		_, _ = w.Write([]byte("data: two\n\n"))
-		_ = http.NewResponseController(w).Flush()
-		if r.URL.Path == "/off" {
-			panic(http.ErrAbortHandler)
-		}
-		<-r.Context().Done()
-	})
-	s := newSource(t, Options{BaseURL: srv.URL, Timeout: 200 * time.Millisecond})
 	for path, want := range map[string]string{"/late": "The answer had not ended in time", "/off": "The answer broke off"} {
-		got := call(t, s, &Call{Tool: tool("GET", path), Progress: func(n int, _ string) {
-			if n == 1 {
-				told <- true
+		synctest.Test(t, func(t *testing.T) {
+			told := make(chan bool, 1)
+			s := newSourceOf(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = w.Write([]byte("data: one\n\n"))
+				_ = http.NewResponseController(w).Flush()
+				<-told
+				_, _ = w.Write([]byte("data: two\n\n"))
+				_ = http.NewResponseController(w).Flush()
+				if r.URL.Path == "/off" {
+					panic(http.ErrAbortHandler)
+				}
+				<-r.Context().Done()
+			})
+			got := call(t, s, &Call{Tool: tool("GET", path), Progress: func(n int, _ string) {
+				if n == 1 {
+					told <- true
+				}
+			}})
+			if got.Get("content.0.text").Str != "one\ntwo" || !contains(got.Get("content.1.text").Str, want) || got.Get("isError").Bool() {
+				t.Errorf("%s: %s", path, got.Raw)
 			}
-		}})
-		if got.Get("content.0.text").Str != "one\ntwo" || !contains(got.Get("content.1.text").Str, want) || got.Get("isError").Bool() {
-			t.Errorf("%s: %s", path, got.Raw)
-		}
+		})
 	}
 }
 

@@ -242,51 +242,48 @@ func TestConcurrent(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	begun := make(chan struct{})
-	ended := make(chan error, 1)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/half" {
-			_, _ = w.Write([]byte(`{"a":`))
-			_ = http.NewResponseController(w).Flush()
+	synctest.Test(t, func(t *testing.T) {
+		begun := make(chan struct{}, 1)
+		ended := make(chan error, 1)
+		api := func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/half" {
+				_, _ = w.Write([]byte(`{"a":`))
+				_ = http.NewResponseController(w).Flush()
+			}
+			begun <- struct{}{}
+			<-r.Context().Done()
+			ended <- r.Context().Err()
 		}
-		if begun != nil {
-			close(begun)
+		s := newSourceOf(t, Options{Timeout: 50 * time.Millisecond}, api)
+		for _, path := range []string{"/none", "/half"} {
+			if got := said(call(t, s, &Call{Tool: tool("GET", path)})); !contains(got, "did not answer in time (50ms)") {
+				t.Errorf("%s: %q", path, got)
+			}
+			<-begun
+			if err := <-ended; err == nil {
+				t.Error("the server's request goes on")
+			}
 		}
-		<-r.Context().Done()
-		ended <- r.Context().Err()
-	}))
-	defer srv.Close()
-	s := newSource(t, Options{BaseURL: srv.URL, Timeout: 50 * time.Millisecond})
-	for _, path := range []string{"/none", "/half"} {
-		begun = make(chan struct{})
-		if got := said(call(t, s, &Call{Tool: tool("GET", path)})); !contains(got, "did not answer in time (50ms)") {
-			t.Errorf("%s: %q", path, got)
+		patient := newSourceOf(t, Options{Timeout: time.Hour}, api)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		mine := errors.New("the client has cancelled")
+		go func() {
+			<-begun
+			cancel(mine)
+		}()
+		if b, err := patient.Call(ctx, &Call{Tool: tool("GET", "/none")}); b != nil || !errors.Is(err, mine) {
+			t.Errorf("cancelled: %s, %v", b, err)
 		}
-		if err := <-ended; err == nil {
-			t.Error("the server's request goes on")
+		<-ended
+		go func() {
+			<-begun
+			patient.Close()
+		}()
+		if b, err := patient.Call(context.Background(), &Call{Tool: tool("GET", "/none")}); b != nil || !errors.Is(err, errClosed) {
+			t.Errorf("closed: %s, %v", b, err)
 		}
-	}
-	patient := newSource(t, Options{BaseURL: srv.URL})
-	begun = make(chan struct{})
-	ctx, cancel := context.WithCancelCause(context.Background())
-	mine := errors.New("the client has cancelled")
-	go func() {
-		<-begun
-		cancel(mine)
-	}()
-	if b, err := patient.Call(ctx, &Call{Tool: tool("GET", "/none")}); b != nil || !errors.Is(err, mine) {
-		t.Errorf("cancelled: %s, %v", b, err)
-	}
-	<-ended
-	begun = make(chan struct{})
-	go func() {
-		<-begun
-		patient.Close()
-	}()
-	if b, err := patient.Call(context.Background(), &Call{Tool: tool("GET", "/none")}); b != nil || !errors.Is(err, errClosed) {
-		t.Errorf("closed: %s, %v", b, err)
-	}
-	<-ended
+		<-ended
+	})
 }
 
 func TestRedirects(t *testing.T) {

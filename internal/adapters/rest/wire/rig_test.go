@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/internal/adapters/rest/openapi"
+	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,6 +90,15 @@ func newSource(t testing.TB, o Options) *Source {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// newSourceOf makes a source of an API in memory. It is for a bubble.
+func newSourceOf(t testing.TB, o Options, api http.HandlerFunc) *Source {
+	t.Helper()
+	site := wiretest.NewSite(t, api)
+	o.BaseURL = "http://api.example.com"
+	o.HTTP.Dial = func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }
+	return newSource(t, o)
 }
 
 // tool makes a tool of an operation: each of its parameters is an argument of
