@@ -31,6 +31,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"README.md", "cd bridge"}:                                            "the folder of the clone",
 	{"CONTRIBUTING.md", "make test"}:                                      "this is one of the tests that it runs",
 	{"CONTRIBUTING.md", "make check"}:                                     "runs this test",
+	{"CONTRIBUTING.md", "make soak"}:                                      "takes too long",
 	{"CONTRIBUTING.md", "make bench"}:                                     "CI runs the benchmark",
 	{"CONTRIBUTING.md", "make fuzz"}:                                      "takes too long; every test runs the seeds of the fuzz targets",
 	{"CONTRIBUTING.md", "go test . -run TestArchitecture -update"}:        "writes a page",
