@@ -206,10 +206,10 @@ func TestLoadUnreadable(t *testing.T) {
 		t.Error("Load of a folder succeeded")
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
-	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o644); err != nil {
+	if err := os.WriteFile(big, make([]byte, strict.MaxFile+1), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(big, none); err == nil || !strings.Contains(err.Error(), "larger than 1MiB") {
+	if _, err := Load(big, none); err == nil || !strings.Contains(err.Error(), "larger than 4 MiB") {
 		t.Errorf("Load of a large file = %v", err)
 	}
 }

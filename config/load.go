@@ -14,10 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// maxFile is more than any sensible file has. The parser's time grows with the
-// square of some inputs.
-const maxFile = 1 << 20
-
 // Load reads the file at path and everything that it names: environment files,
 // working directories, commands. Relative paths in it count from its own folder.
 // env looks variables up; nil means the environment of this process. The error
@@ -40,21 +36,15 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return parse(name, "", data, env)
 }
 
-// readFile returns what is in a file of at most maxFile bytes.
+// readFile returns what is in a file, of which it reads no more than shows that the file
+// is too large.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFile {
-		return nil, &os.PathError{Op: "read", Path: path, Err: fmt.Errorf("the file is larger than %v", Size(maxFile))}
-	}
-	return data, nil
+	return io.ReadAll(io.LimitReader(f, strict.MaxFile+1))
 }
 
 func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Config, error) {
@@ -140,8 +130,9 @@ func (d *decoder) prefixes(c *Config) {
 			c.Servers[i].Prefix = c.Servers[i].Name + c.Separator
 		}
 	}
+	owners := map[string]string{}
 	for i, sec := range d.sections {
-		for _, b := range c.among(i) {
+		for _, b := range c.among(&c.Servers[i], owners) {
 			d.breach(sec, b)
 		}
 	}

@@ -164,12 +164,13 @@ func (c *Config) breaches() (all breaches) {
 	return all
 }
 
-// among are the rules for the i-th server that depend on the rest of the configuration.
-func (c *Config) among(i int) (all breaches) {
-	s := &c.Servers[i]
-	j := slices.IndexFunc(c.Servers[:i], func(other Server) bool { return s.Prefix != "" && s.Prefix == other.Prefix && s.Name != other.Name })
-	if j >= 0 {
-		all.add("prefix", "is that of server %q too: choose another one, since calls could not be told apart", c.Servers[j].Name)
+// among are the rules for a server that depend on the rest of the configuration. owners
+// has the servers before it that were asked for, by prefix.
+func (c *Config) among(s *Server, owners map[string]string) (all breaches) {
+	if owner, taken := owners[s.Prefix]; taken && owner != s.Name {
+		all.add("prefix", "is that of server %q too: choose another one, since calls could not be told apart", owner)
+	} else if s.Prefix != "" {
+		owners[s.Prefix] = s.Name
 	}
 	c.checkIdentity(&all, s)
 	switch {
@@ -257,7 +258,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, f.Validate())
 		}
 	}
-	names := map[string]bool{}
+	names, owners := map[string]bool{}, map[string]string{}
 	for i := range c.Servers {
 		s := &c.Servers[i]
 		where := fmt.Sprintf("server %q: ", s.Name)
@@ -272,7 +273,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}
 		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
-		for _, b := range append(s.breaches(), c.among(i)...) {
+		for _, b := range append(s.breaches(), c.among(s, owners)...) {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,16 @@ func TestCheckRefuses(t *testing.T) {
 			text:   "servers:\n  a:\n    rest: { openapi: none.yaml }\n",
 			stderr: "FILE:3: server \"a\": rest: openapi is \"none.yaml\": does not exist",
 		},
+		{
+			name: "lists within lists", code: exit.Usage,
+			text:   "# mine\nservers: " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000) + "\n",
+			stderr: "FILE:2: lists and mappings are nested deeper than 100 levels: remove the brackets",
+		},
+		{
+			name: "aliases of aliases", code: exit.Usage,
+			text:   manyAliases(),
+			stderr: "FILE:7: aliases stand for more than 100000 values: write out what each server needs",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "bridge.yaml")
@@ -44,4 +55,13 @@ func TestCheckRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyAliases is a file with a mapping of ten million keys.
+func manyAliases() string {
+	text := "servers:\n  a0: &a0 { timeout: 1s }\n"
+	for i := range 7 {
+		text += fmt.Sprintf("  a%d: &a%d { <<: [%s*a%d] }\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	return text
 }

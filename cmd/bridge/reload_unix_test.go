@@ -136,6 +136,11 @@ func TestReload(t *testing.T) {
 	if got := ready(); !strings.Contains(got, `"two"`) || !strings.Contains(got, `"last_error": "the file has`) {
 		t.Errorf("after a fault: %s", got)
 	}
+	write(text + "  two: " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000) + "\n")
+	try(exit.Usage, "", "bridge.yaml:8: lists and mappings are nested deeper than 100 levels", "reload", at, "--token-env", "OPS_KEY")
+	if got := ready(); !strings.Contains(got, `"two"`) || !strings.Contains(got, `"last_error": "the file has`) {
+		t.Errorf("after a file that is nested too deep: %s", got)
+	}
 
 	write(text + "heartbeat: 5s\n")
 	if err := syscall.Kill(syscall.Getpid(), syscall.SIGHUP); err != nil {

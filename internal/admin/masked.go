@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // shownKeys are the keys whose texts are shown: names of things, addresses of our own, one
@@ -40,11 +41,11 @@ const hidden = "***"
 // comments, and with *** in the place of what may be a secret. With a server's name, it is
 // that server's part, or nothing.
 func Masked(text []byte, server string) (string, error) {
-	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
-	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return "", errors.New("the file cannot be read as YAML or JSON") // the reason would quote it
+	file, err := strict.Parse(text)
+	if err != nil || file.Root == nil {
+		return "", errors.New("the file cannot be read as YAML or JSON")
 	}
-	root := file.Docs[0].Body
+	root := file.Root
 	if server != "" {
 		if root = below(root, server); root == nil {
 			return "", nil

@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/tidwall/jsonc"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // MaxFile bounds the files that are read: one client keeps much else in its own.
@@ -38,6 +39,10 @@ type Import struct {
 	rules   []rule
 	into    *into // nil without one
 }
+
+// maxBrackets bounds how deep TOML may be nested: its parser would take the stack of
+// the whole program.
+const maxBrackets = 100_000
 
 type access struct {
 	token   string
@@ -99,13 +104,14 @@ func decode(data []byte) (root object, err error) {
 	if strings.HasPrefix(strings.TrimSpace(string(data)), "{") {
 		return nil, fmt.Errorf("not valid JSON: %w", json.Unmarshal(jsonc.ToJSON(data), &root))
 	}
-	if toml.Unmarshal(data, &root) == nil && root != nil {
+	if bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) <= maxBrackets && toml.Unmarshal(data, &root) == nil && root != nil {
 		return root, nil
 	}
-	if len(data) > 1<<20 { // its parser is slow with some large inputs
-		return nil, errors.New("neither JSON nor TOML, and as YAML it is too large: keep the servers that you want, in at most 1 MiB")
+	file, err := strict.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("neither JSON nor TOML, and as YAML: %w", err)
 	}
-	if yaml.Unmarshal(data, &root) == nil && root != nil {
+	if file.Decode(&root) == nil && root != nil {
 		return root, nil
 	}
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")

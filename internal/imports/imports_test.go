@@ -108,10 +108,14 @@ func TestAddRefuses(t *testing.T) {
 		{"our own form", "servers: { a: { stdio: { command: npx } } }", "no servers in a form that is known"},
 		{"empty servers", `{"mcpServers": {}}`, "no servers in a form that is known"},
 		{"which servers of Docker's catalogs are on", "registry: { brave: { ref: '' } }", "no servers in a form that is known"},
-		{"a long list", strings.Repeat("- a\n", 300_000), "too large"},
+		{"a long list", strings.Repeat("- a\n", 1_200_000), "larger than 4 MiB"},
+		{"lists within lists", "servers: " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000), "line 1: lists and mappings are nested deeper than 100 levels"},
+		{"lists within lists of JSON", `{"servers": ` + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000) + "}", "not valid JSON"},
+		{"lists within lists of TOML", "servers = " + strings.Repeat("[", 2_100_000), "neither JSON nor"},
+		{"an alias that is a secret", "mcpServers: { a: { command: npx, env: { KEY: *hunter2 } } }", "there is no anchor for this alias above"},
 	} {
 		var im imports.Import
-		if err := im.Add("f", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := im.Add("f", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
 		}
 	}

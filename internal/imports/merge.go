@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // into is a configuration that gets the servers.
@@ -28,14 +28,14 @@ type into struct {
 // are left out, and its variables get no other meaning. The error says why nothing
 // can be added.
 func (im *Import) Into(file string, text []byte) error {
-	whole, err := parser.ParseBytes(text, 0)
-	if err != nil || len(whole.Docs) != 1 {
-		return fmt.Errorf("%s: not valid YAML", file)
+	whole, err := strict.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	if _, err := config.Parse(file, text, environment); err != nil {
 		return fmt.Errorf("it has faults, which come first:\n%w", err)
 	}
-	root, _ := whole.Docs[0].Body.(*ast.MappingNode)
+	root, _ := whole.Root.(*ast.MappingNode)
 	if root == nil || root.IsFlowStyle {
 		return fmt.Errorf("%s: servers can be added only to a file in the bridge's own form, with servers: on a line of its own", file)
 	}

@@ -30,19 +30,16 @@ type Entry struct {
 // reports duplicate and odd keys and leaves them out; ok is false when n is no
 // mapping, which the caller reports. where is what messages begin with.
 func (d *Decoder) Entries(where string, n ast.Node) (list []Entry, ok bool) {
-	return d.entriesAt(where, n, 0)
-}
-
-func (d *Decoder) entriesAt(where string, n ast.Node, depth int) (list []Entry, ok bool) {
 	m, ok := d.Resolve(n).(ast.MapNode)
-	if !ok || depth > 8 { // a merge may lead back to itself
+	if !ok {
 		return nil, false
 	}
 	var merged []Entry
+	places := map[string]int{} // in list
 	for it := m.MapRange(); it.Next(); {
 		line := LineOf(it.Key())
 		if it.Key().IsMergeKey() {
-			more, ok := d.merge(where, it.Value(), depth)
+			more, ok := d.merge(where, it.Value())
 			if !ok {
 				d.Fault(line, "%s<< must be followed by an alias of a mapping, such as *base", where)
 			}
@@ -54,29 +51,31 @@ func (d *Decoder) entriesAt(where string, n ast.Node, depth int) (list []Entry, 
 			d.Fault(line, "%sa key is not plain text", where)
 			continue
 		}
-		if i := slices.IndexFunc(list, func(e Entry) bool { return e.Key == key }); i >= 0 {
+		if i, known := places[key]; known {
 			d.Fault(line, "%sduplicate key %q: it is on line %d already", where, Clip(key), list[i].Line)
 			continue
 		}
+		places[key] = len(list)
 		list = append(list, Entry{key, line, it.Value()})
 	}
 	for _, e := range merged { // what is written here wins over what is merged
-		if !slices.ContainsFunc(list, func(own Entry) bool { return own.Key == e.Key }) {
+		if _, own := places[e.Key]; !own {
+			places[e.Key] = len(list)
 			list = append(list, e)
 		}
 	}
 	return list, true
 }
 
-func (d *Decoder) merge(where string, n ast.Node, depth int) ([]Entry, bool) {
+func (d *Decoder) merge(where string, n ast.Node) ([]Entry, bool) {
 	n = d.Resolve(n)
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
-		return d.entriesAt(where, n, depth+1)
+		return d.Entries(where, n)
 	}
 	var all []Entry
 	for _, item := range seq.Values {
-		more, ok := d.entriesAt(where, item, depth+1)
+		more, ok := d.Entries(where, item)
 		if !ok {
 			return nil, false
 		}
@@ -85,31 +84,18 @@ func (d *Decoder) merge(where string, n ast.Node, depth int) ([]Entry, bool) {
 	return all, true
 }
 
-// Resolve follows anchors and aliases. It returns nil for an alias of nothing.
+// Resolve follows anchors and aliases, of which none leads back to itself.
 func (d *Decoder) Resolve(n ast.Node) ast.Node {
-	for range 16 { // an alias may lead back to itself
+	for {
 		switch v := n.(type) {
 		case *ast.AnchorNode:
 			n = v.Value
 		case *ast.AliasNode:
-			n = d.anchors[v.Value.GetToken().Value]
+			n = d.aliases[v]
 		default:
 			return n
 		}
 	}
-	return nil
-}
-
-// collect is the visitor that finds the anchors, of which the last one of a name
-// counts.
-type collect map[string]ast.Node
-
-// Visit implements ast.Visitor.
-func (c collect) Visit(n ast.Node) ast.Visitor {
-	if a, ok := n.(*ast.AnchorNode); ok {
-		c[a.Name.GetToken().Value] = a.Value
-	}
-	return c
 }
 
 func keyText(k ast.MapKeyNode) (string, bool) {

@@ -5,7 +5,7 @@
 // It promises to find all faults in one run, to take nothing for something else
 // (a number in quotes is text, 90 is no duration, a key twice is a fault), and
 // to show no value that came from the environment. Whatever a file holds, the
-// work is bounded: aliases may lead back to themselves.
+// work is bounded: [Parse] says how.
 //
 // It knows no settings. What is special about some of them, its user says by a
 // Schema. It opens no file, and it does not write any.

@@ -239,8 +239,6 @@ func (d *Decoder) Mistyped(x *Slot, n ast.Node, expected string) bool {
 		}
 	}
 	switch d.Resolve(n).(type) {
-	case nil:
-		d.Fault(x.Line, "%s%s: there is no anchor for this alias above", x.Section.Where, x.Label)
 	case *ast.NullNode:
 		d.Fault(x.Line, "%s%s has no value: expected %s", x.Section.Where, x.Label, expected)
 	case *ast.TagNode:

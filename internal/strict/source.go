@@ -12,20 +12,20 @@ import (
 func (d *Decoder) Source(n ast.Node) []byte {
 	lines := bytes.Split(d.data, []byte("\n"))
 	if m, ok := n.(*ast.MappingNode); ok && m.IsFlowStyle {
-		if m.Start == nil || m.End == nil || len(m.Values) == 0 {
+		at := m.Start.Position
+		if len(m.Values) == 0 || at.Line > len(lines) {
 			return nil
 		}
-		first, last := m.Start.Position, m.End.Position
-		if first.Line < 1 || last.Line < first.Line || last.Line > len(lines) {
+		above := len(bytes.Join(lines[:at.Line-1], []byte("\n"))) + min(1, at.Line-1)
+		begin := above + width(lines[at.Line-1], at.Column-1)
+		brace := bytes.IndexByte(d.data[begin:], '{') // behind an anchor
+		if brace < 0 {
 			return nil
 		}
-		part := bytes.Clone(bytes.Join(lines[first.Line-1:last.Line], []byte("\n")))
-		end := len(part) - len(lines[last.Line-1]) + width(lines[last.Line-1], last.Column)
-		begin := width(lines[first.Line-1], first.Column-1)
-		for i := range min(begin, end) {
-			part[i] = ' '
-		}
-		return append(bytes.Repeat([]byte("\n"), first.Line-1), part[:end]...)
+		begin += brace
+		out := bytes.Repeat([]byte("\n"), bytes.Count(d.data[:begin], []byte("\n")))
+		out = append(out, bytes.Repeat([]byte(" "), begin-1-bytes.LastIndexByte(d.data[:begin], '\n'))...)
+		return append(out, d.data[begin:begin+flowEnd(d.data[begin:])]...)
 	}
 	it := n.(ast.MapNode).MapRange()
 	if !it.Next() || it.Key().GetToken() == nil {
@@ -44,6 +44,52 @@ func (d *Decoder) Source(n ast.Node) []byte {
 		out = append(append(out, line...), '\n')
 	}
 	return out
+}
+
+// flowEnd returns where the mapping ends that a text begins with. The text was parsed
+// already.
+func flowEnd(text []byte) int {
+	depth := 0
+	fresh := true   // a value may begin here: a quote is one
+	closed := false // a quote or a bracket was closed before this
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '{' || c == '[':
+			depth, fresh, closed = depth+1, true, false
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+			fresh, closed = false, true
+		case c == ',':
+			fresh, closed = true, false
+		case c == ':' && (closed || i+1 < len(text) && bytes.IndexByte([]byte(" \n,[]{}"), text[i+1]) >= 0):
+			fresh, closed = true, false
+		case c == ' ' || c == '\n' || c == '\t':
+		case c == '#' && (text[i-1] == ' ' || text[i-1] == '\n' || text[i-1] == '\t'):
+			i += lineEnd(text[i:])
+		case (c == '&' || c == '!' || c == '?') && fresh: // and its value behind it
+			i += max(0, bytes.IndexAny(text[i:], " \n,[]{}")-1)
+		case (c == '"' || c == '\'') && fresh:
+			for i++; i < len(text) && text[i] != c; i++ {
+				if c == '"' && text[i] == '\\' {
+					i++
+				}
+			}
+			fresh, closed = c == '\'' && i+1 < len(text) && text[i+1] == c, true // two of them are one in the text
+		default:
+			fresh, closed = false, false
+		}
+	}
+	return len(text)
+}
+
+// lineEnd returns how many bytes of a line are left.
+func lineEnd(text []byte) int {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i
+	}
+	return len(text)
 }
 
 // width returns how many bytes the first characters of a line have.

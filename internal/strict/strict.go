@@ -26,9 +26,9 @@ type Decoder struct {
 	Env func(string) (string, bool)
 
 	schema  Schema
-	anchors map[string]ast.Node
-	looked  []string // values from the environment that the last Expand has found
-	data    []byte   // the file
+	aliases map[*ast.AliasNode]ast.Node // and what they stand for
+	looked  []string                    // values from the environment that the last Expand has found
+	data    []byte                      // the file
 }
 
 // Schema is what a decoder does not know by itself about the structs that it
@@ -66,13 +66,13 @@ type Schema struct {
 
 // New returns a decoder for a file. env looks variables up.
 func New(file, program string, env func(string) (string, bool), s Schema) *Decoder {
-	return &Decoder{File: file, Program: program, schema: s, Env: env, anchors: map[string]ast.Node{}, Secrets: map[string]string{}}
+	return &Decoder{File: file, Program: program, schema: s, Env: env, Secrets: map[string]string{}}
 }
 
 // Quiet returns a decoder of the same file for a first look, whose faults nobody
 // hears of.
 func (d *Decoder) Quiet() *Decoder {
-	return &Decoder{File: d.File, Program: d.Program, Env: d.Env, anchors: d.anchors, Secrets: map[string]string{}}
+	return &Decoder{File: d.File, Program: d.Program, Env: d.Env, aliases: d.aliases, Secrets: map[string]string{}}
 }
 
 func (d *Decoder) text(t reflect.Type) (string, func(Text) (any, error)) {

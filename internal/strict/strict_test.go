@@ -121,7 +121,7 @@ func TestFaults(t *testing.T) {
 		{"\nname: [a]", `2: name is a list: expected text`},
 		{"name: 5", `1: name is 5: expected text; put it in quotes`},
 		{"name:", `1: name has no value: expected text`},
-		{"name: *gone", `1: name: there is no anchor for this alias above`},
+		{"name: *gone", "1: not valid YAML: there is no anchor for this alias above; put text that begins with * in quotes (column 7)\n    1 | name: *****\n              ^"},
 		{"name: !tag x", `1: name has a YAML tag: remove the tag`},
 		{"name: a\nname: b", `2: duplicate key "name": it is on line 1 already`},
 		{"name: ${UNSET}", `1: name: the variable UNSET is not set: set it in the environment of test, or write ${UNSET:-default}`},
@@ -144,7 +144,7 @@ func TestFaults(t *testing.T) {
 		{"name: a\n---\nname: b", `3: the file has a second document: only one is read, so remove the line with ---`},
 		{"<<: x", `1: << must be followed by an alias of a mapping, such as *base`},
 		{"name: x\xff", `1: the file is not UTF-8 text: save it as UTF-8`},
-		{"more: &a [*a]", `1: more is nested too deep, or too large`},
+		{"more: &a [*a]", "1: this alias stands within what it stands for: write out what is meant (column 11)\n    1 | more: &* [**]\n                  ^"},
 	} {
 		_, d := read(test.text, nil)
 		if got, want := d.Faults.Error(), "zoo.yaml:"+test.want; got != want {

@@ -12,83 +12,71 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/tidwall/jsonc"
 )
 
 // Tree returns the syntax tree of the file's one document; nil when it is empty.
 func (d *Decoder) Tree(data []byte) (root ast.Node, ok bool) {
+	if len(data) > MaxFile {
+		d.Fault(0, "%v", errLarge)
+		return nil, false
+	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
 		valid := len(data) - len(bytes.TrimLeftFunc(data, func(r rune) bool { return r != utf8.RuneError }))
 		d.Fault(1+bytes.Count(data[:valid], []byte("\n")), "the file is not UTF-8 text: save it as UTF-8")
 		return nil, false
 	}
-	// The parser counts some lines twice when they end with \r\n.
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	if ext := strings.ToLower(filepath.Ext(d.File)); (ext == ".json" || ext == ".jsonc") && len(bytes.TrimSpace(data)) > 0 {
 		data = jsonc.ToJSON(data) // comments and last commas become spaces: everything stays in its place
 		var into json.RawMessage
 		var syntax *json.SyntaxError
-		if err := json.Unmarshal(data, &into); errors.As(err, &syntax) {
+		if err := json.Unmarshal(data, &into); errors.As(err, &syntax) && strings.Contains(syntax.Error(), "max depth") {
+			d.Fault(1+bytes.Count(data[:syntax.Offset], []byte("\n")), "%v", errDeep)
+			return nil, false
+		} else if syntax != nil {
 			d.broken(data, int(syntax.Offset), "not valid JSON: "+syntax.Error()+jsonHint(syntax))
 			return nil, false
 		}
 	}
-	if json.Valid(data) {
-		// JSON allows tabs where YAML does not. In valid JSON none is inside of a
-		// string, so they can all go.
-		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
-	}
-	d.data = data
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // we report duplicates ourselves
+	p, err := Parse(data)
 	if err != nil {
 		d.syntax(data, err)
 		return nil, false
 	}
-	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
-		case root != nil:
-			d.Fault(LineOf(doc.Body), "the file has a second document: only one is read, so remove the line with ---")
-			return nil, false
-		default:
-			root = doc.Body
-		}
-	}
-	if root != nil {
-		ast.Walk(collect(d.anchors), root)
-	}
-	return root, true
+	d.data, d.aliases = p.text, p.aliases
+	return p.Root, true
 }
 
 // syntax reports what the parser found.
 func (d *Decoder) syntax(data []byte, err error) {
-	var e yaml.Error
-	if !errors.As(err, &e) || e.GetToken() == nil || e.GetToken().Position == nil {
-		d.Fault(0, "not valid YAML: %s", strings.ReplaceAll(err.Error(), "\n", " "))
+	var e *broken
+	if !errors.As(err, &e) {
+		d.Fault(0, "not valid YAML: %v", err)
 		return
 	}
-	pos := e.GetToken().Position
+	if e.column == 0 {
+		d.Fault(e.line, "%s", e.message)
+		return
+	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	offset := 0
-	for _, line := range lines[:max(0, min(pos.Line-1, len(lines)))] {
+	for _, line := range lines[:max(0, min(e.line-1, len(lines)))] {
 		offset += len(line)
 	}
 	// Columns count characters.
-	for i := 1; i < pos.Column && offset < len(data) && data[offset] != '\n'; i++ {
+	for i := 1; i < e.column && offset < len(data) && data[offset] != '\n'; i++ {
 		_, n := utf8.DecodeRune(data[offset:])
 		offset += n
 	}
-	message := "not valid YAML: " + strings.ReplaceAll(e.GetMessage(), "\t", `\t`)
-	source := lines[max(0, min(pos.Line, len(lines))-1)]
+	message, source := e.message, lines[max(0, min(e.line, len(lines))-1)]
 	switch {
 	case bytes.HasPrefix(bytes.TrimLeft(source, " "), []byte("\t")):
-		message += "; indent with spaces, not with tabs"
-	case strings.Contains(message, "reserved character"):
-		message += "; put the text in quotes"
+		message = "not valid YAML: a tab stands before the text; indent with spaces, not with tabs"
+	case offset < len(data) && strings.IndexByte("@`%", data[offset]) >= 0:
+		message = fmt.Sprintf("not valid YAML: no text begins with %c; put the text in quotes", data[offset])
 	case tomlHead.Match(bytes.TrimSpace(data)):
 		message += "; this looks like TOML: if it is a file of Codex, " + d.Program + " import makes a configuration of it"
 	case bytes.Contains(source, []byte("${")) && bytes.ContainsAny(source, "[{"):

@@ -12,7 +12,6 @@
 //
 // Trees are our own and not those of a library, because the libraries for
 // OpenAPI refuse documents that are in use, take many times as long, and lose
-// order and lines. YAML is read by go.yaml.in/yaml/v3 and not by the library
-// that reads the configuration: a document of 3 MB takes it a third of the
-// time and of the memory.
+// order and lines. YAML is read by go.yaml.in/yaml/v3: v4, which reads the
+// configuration, takes half as long again for a document of 3 MB.
 package tree

@@ -1,0 +1,123 @@
+package strict_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// A text that would take more memory or time than its length allows is refused, and the
+// same characters within texts and comments are not.
+func TestBounds(t *testing.T) {
+	const deep, copies = "nested deeper than 100 levels", "aliases stand for more than 100000 values"
+	block := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(strings.Repeat(" ", i) + "a:\n")
+		}
+		return b.String()
+	}
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c <= 'h'; c++ {
+		one := "*" + string(c-1)
+		bomb += string(c) + ": &" + string(c) + " [" + strings.Repeat(one+", ", 9) + one + "]\n"
+	}
+	merges := "a: &a { x: 1 }\n"
+	for c := 'b'; c <= 'h'; c++ {
+		one := "*" + string(c-1)
+		merges += string(c) + ": &" + string(c) + " { <<: [" + strings.Repeat(one+", ", 9) + one + "] }\n"
+	}
+	many := strings.Repeat("[{", 500)
+	for _, test := range []struct{ name, text, want string }{
+		{"lists", "more: " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000), deep},
+		{"lists that do not end", strings.Repeat("[", 200_000), deep},
+		{"mappings in braces", strings.Repeat("{a: ", 40_000), deep},
+		{"JSON", strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), deep},
+		{"mappings by indentation", block(200), deep},
+		{"lists by dashes", strings.Repeat("- ", 40_000) + "a", deep},
+		{"keys", strings.Repeat("? ", 40_000) + "a", deep},
+		{"of both kinds", block(60) + strings.Repeat(" ", 60) + "- " + strings.Repeat("[", 60) + strings.Repeat("]", 60), deep},
+		{"100 levels", "more: " + strings.Repeat("[", 99) + strings.Repeat("]", 99), ""},
+		{"101 levels", "more: " + strings.Repeat("[", 101) + strings.Repeat("]", 101), "line 1: lists and mappings are " + deep},
+		{"in a plain text", "more: x" + many, ""},
+		{"in quotes", `more: ["` + many + `", '` + many + `''` + many + `']`, ""},
+		{"in a block", "more: |\n  " + many + "\n  # " + many + "\n", ""},
+		{"in a folded block", "more: >-\n  x\n\n    " + many + "\n", ""},
+		{"in comments", "# " + many + "\nmore: 1 # " + many, ""},
+		{"many empty lines in a block", "more: |\n" + strings.Repeat("\n", 200_000) + "  x\n", ""},
+		{"many tabs in quotes", "more: \"" + strings.Repeat("\t", 200_000) + "\"", ""},
+		{"aliases of lists", bomb, copies},
+		{"aliases of mappings", merges, copies},
+		{"an alias within what it stands for", "a: &a { b: [*a] }", "stands within"},
+		{"a few aliases", "a: &a [1, 2]\nmore: [*a, *a, *a]", ""},
+		{"a large file", "more: " + strings.Repeat("x", strict.MaxFile), "larger than 4 MiB"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := strict.Parse([]byte(test.text))
+			switch {
+			case err == nil && test.want != "", err != nil && (test.want == "" || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want one with %q", err, test.want)
+			case err != nil && len(err.Error()) > 300:
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// An alias stands for what was said last above it.
+func TestAliases(t *testing.T) {
+	z, d := read("name: &a x\nlabels: { one: *a, two: &a y, three: *a }\n", nil)
+	if want := map[string]string{"one": "x", "two": "y", "three": "y"}; !reflect.DeepEqual(z.Labels, want) || len(d.Faults) > 0 {
+		t.Errorf("labels %v, want %v; %v", z.Labels, want, d.Faults)
+	}
+}
+
+// JSON may write a character as two, which YAML may not.
+func TestJSONEscapes(t *testing.T) {
+	z, d := read("{\n\t\"name\": \"\\ud83d\\ude00 \\\\ud83d\\\\ude00 \\/\"\n}", nil)
+	if want := `😀 \ud83d\ude00 /`; z.Name != want || len(d.Faults) > 0 {
+		t.Errorf("name %q, want %q; %v", z.Name, want, d.Faults)
+	}
+}
+
+// Decode reads dates as the text that they are.
+func TestDecodeDate(t *testing.T) {
+	p, err := strict.Parse([]byte("a: 2024-01-02\nb: 1.5\nc: [true, ~]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := p.Decode(&got); err != nil || !reflect.DeepEqual(got, map[string]any{"a": "2024-01-02", "b": 1.5, "c": []any{true, nil}}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// Source returns the whole of a mapping and no more, whatever its texts have in them.
+func TestSource(t *testing.T) {
+	for _, text := range []string{
+		"{ a: b }",
+		"{a: [1, {b: c}], d: {e: f}}",
+		`{ a: "}", 'b': '}''}' , "c\"}":1}`,
+		"{ a: it's, b: x' }",
+		"{ a: b, # }\n  c: d }",
+		`{ a: &x "}", b: !t '}', ? "}" : c }`,
+		`{"a":"}","b":{"c":'}'},"d":["}"]}`,
+		`{ a: http://x:8/y?z='1', é: "ü}" }`,
+		"{ a: x\n  'y }",
+	} {
+		d := strict.New("zoo.yaml", "test", func(string) (string, bool) { return "", false }, schema())
+		root, ok := d.Tree([]byte("# é\nouter: { é: 1, x: &here " + text + ", last: \"}\" }\n"))
+		if !ok {
+			t.Errorf("%q: %v", text, d.Faults)
+			continue
+		}
+		list, _ := d.Entries("", root)
+		list, _ = d.Entries("", list[0].Value)
+		got := string(d.Source(d.Resolve(list[1].Value)))
+		if strings.TrimLeft(got, " ") != "\n"+strings.Repeat(" ", 25)+text {
+			t.Errorf("Source of %q = %q", text, got)
+		}
+	}
+}
