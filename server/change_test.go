@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -172,13 +171,7 @@ func TestChange(t *testing.T) {
 	s := newSite(t, tells("one", "1"), tells("two", "2"))
 	changed := make(chan struct{}, 1)
 	both := s.connect("/mcp", changed)
-	next := func() {
-		select {
-		case <-changed:
-		case <-time.After(time.Minute):
-			t.Fatal("nobody was told")
-		}
-	}
+	next := func() { <-changed }
 	tools := func() string {
 		var all []string
 		for tool, err := range both.Tools(t.Context(), nil) {
@@ -238,15 +231,10 @@ func TestChange(t *testing.T) {
 		t.Error("a session at a server that has gone goes on")
 	}
 	for _, page := range []string{"/readyz", "/nowhere", "/metrics"} {
-		for until := time.Now().Add(time.Minute); ; { // its metrics stay until all of it has ended
+		eventually(t, page+" knows it no more", func() bool { // its metrics stay until all of it has ended
 			_, body := s.get(page)
-			if !strings.Contains(body, "three") {
-				break
-			}
-			if time.Now().After(until) {
-				t.Fatalf("%s knows it: %s", page, body)
-			}
-		}
+			return !strings.Contains(body, "three")
+		})
 	}
 	if err := s.Remove("two"); err != nil {
 		t.Fatal(err)

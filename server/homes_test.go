@@ -72,15 +72,9 @@ func (v *several) joined(n int) {
 // until waits for a condition.
 func (v *several) until(what string, so func() bool) {
 	v.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(time.Minute)
+	v.t.Log("waiting until " + what)
 	for !so() {
-		select {
-		case <-tick.C:
-		case <-late:
-			v.t.Fatal("never came: " + what)
-		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -337,20 +331,13 @@ func merged(a, b chan gjson.Result) chan gjson.Result {
 // next returns the next event that has what is wanted in it.
 func (v *several) next(events chan gjson.Result, want string) gjson.Result {
 	v.t.Helper()
-	late := time.After(time.Minute)
-	for {
-		select {
-		case e, ok := <-events:
-			if !ok {
-				v.t.Fatal("the stream has ended before " + want)
-			}
-			if strings.Contains(e.Raw, want) {
-				return e
-			}
-		case <-late:
-			v.t.Fatal("never came: " + want)
+	for e := range events {
+		if strings.Contains(e.Raw, want) {
+			return e
 		}
 	}
+	v.t.Fatal("the stream has ended before " + want)
+	return gjson.Result{}
 }
 
 // What the server of a shared connection says by itself, and asks, reaches the sessions

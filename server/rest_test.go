@@ -116,11 +116,7 @@ func testREST(t *testing.T, share string) {
 	}
 	write("readWord")
 	for _, one := range clients {
-		select {
-		case <-one.changed:
-		case <-time.After(30 * time.Second):
-			t.Fatal("a client was not told that the list has changed")
-		}
+		<-one.changed // it is told that the list has changed
 		tools, err := one.ListTools(t.Context(), nil)
 		if err != nil || len(tools.Tools) != 1 || tools.Tools[0].Name != "readWord" {
 			t.Errorf("tools = %v, %v", tools, err)

@@ -135,10 +135,9 @@ func TestUntouched(t *testing.T) {
 			}
 			await := func(what string, so func() bool) {
 				t.Helper()
-				for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatal("it never came about: " + what)
-					}
+				t.Log("waiting for " + what)
+				for !so() {
+					time.Sleep(time.Millisecond)
 				}
 			}
 			await("progress", func() bool { return progress.Load() > 0 })
@@ -169,11 +168,7 @@ func TestUntouched(t *testing.T) {
 			if got := who(t.Context(), session, "tell"); got != pid {
 				t.Errorf("the process was %s, and is %s", pid, got)
 			}
-			select {
-			case <-updated:
-			case <-time.After(time.Minute):
-				t.Error("the subscription has ended")
-			}
+			<-updated // the subscription goes on
 			if n := others.Load(); n > 0 {
 				t.Errorf("the client was told %d times that something has changed", n)
 			}
@@ -219,9 +214,10 @@ func TestApplyLive(t *testing.T) {
 		if err := os.WriteFile(release, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for late := time.Now().Add(time.Minute); who(t.Context(), c.ClientSession, c.prefix+"who") != c.pid; { // it may be at its last call still
-			if time.Now().After(late) {
-				t.Fatalf("the process %s is another one now", c.pid)
+		word, _, _ := strings.Cut(c.pid, " ")
+		for got := ""; got != c.pid; got = who(t.Context(), c.ClientSession, c.prefix+"who") { // it may be at its last call still
+			if strings.HasPrefix(got, word+" ") {
+				t.Fatalf("the process %s is another one now: %s", c.pid, got)
 			}
 		}
 		if err := os.Remove(release); err != nil {

@@ -309,12 +309,7 @@ func (b *builder) serves(container string, s settings) {
 	}
 	health := s.Healthcheck.Test[1:]
 	served := run(append(s.Entrypoint, s.Cmd...)...)
-	ended, log, _ := begins(t, served, func() *exec.Cmd { return run(health...) }, at, func() {
-		if pid := program(t, served.Process.Pid); pid != 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		_ = served.Process.Kill()
-	})
+	ended, log, _ := begins(t, served, func() *exec.Cmd { return run(health...) }, at)
 	pid := program(t, served.Process.Pid)
 	if pid == 0 {
 		_ = served.Process.Kill()
@@ -327,15 +322,8 @@ func (b *builder) serves(container string, s settings) {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("it ended with %v\n%s", err, log)
-		}
-	case <-time.After(2 * time.Minute):
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		_ = served.Process.Kill()
-		t.Fatal("SIGTERM does not end it")
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v\n%s", err, log)
 	}
 }
 
