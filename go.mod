@@ -2,6 +2,8 @@ module github.com/mcp-bridge/bridge
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/anishathalye/porcupine v1.3.1

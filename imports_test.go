@@ -53,7 +53,7 @@ var layers = []struct {
 	{"internal/{auth,era,session,replay,seal,validate}", under("internal/auth", "internal/guard", "internal/era", "internal/session", "internal/replay", "internal/seal", "internal/validate")},
 	{"jsonrpc", under("jsonrpc")},
 	{"internal/rawjson", under("internal/rawjson")},
-	{"internal/{address,backlog,glob,job,openfiles,pause,ring,similar,sparse,still,strict,systemd,visible} and docs", under("internal/address", "internal/backlog", "internal/glob", "internal/job", "internal/openfiles", "internal/pause", "internal/ring", "internal/programtest", "internal/scaletest", "internal/similar", "internal/sparse", "internal/still", "internal/systemd", "internal/visible", "internal/strict", "docs")},
+	{"internal/{address,backlog,glob,job,openfiles,pause,ring,similar,sparse,still,strict,systemd,toolchain,visible} and docs", under("internal/address", "internal/backlog", "internal/glob", "internal/job", "internal/openfiles", "internal/pause", "internal/ring", "internal/programtest", "internal/scaletest", "internal/similar", "internal/sparse", "internal/still", "internal/systemd", "internal/toolchain", "internal/visible", "internal/strict", "docs")},
 }
 
 var helper = under("internal/adapters/eventstream", "internal/adapters/httpbody", "internal/adapters/httpclient", "internal/adapters/downstream", "internal/adapters/media", "internal/adapters/upstream")

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -213,7 +214,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach reacher, backs func(s *Se
 	s.clients = newConnections(c.MaxConnections, s.guard.Load, log)
 	if c.TLS.CertFile != "" {
 		s.cert = &certificate{files: c.TLS, log: log}
-		s.http.TLSConfig = s.cert.config()
+		s.http.TLSConfig, s.http.Protocols = s.cert.config(), protocols(runtime.Version(), log)
 	}
 	return s
 }

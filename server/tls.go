@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
 // certificate is that which clients are shown. Its files are read again when
@@ -72,6 +74,18 @@ func (c *certificate) look() {
 		c.log.Info("another certificate is in use", "cert_file", c.files.CertFile, "until", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	c.current.Store(pair)
+}
+
+// protocols returns the protocols to serve with TLS by a program that this version of Go
+// has built: nil stands for HTTP/1.1 and HTTP/2. A vulnerable version serves no HTTP/2.
+func protocols(version string, log *slog.Logger) *http.Protocols {
+	if !toolchain.Vulnerable(version) {
+		return nil
+	}
+	log.Warn("tls: no HTTP/2, since a stranger could end this program by it (GO-2026-6617): build it with "+toolchain.Fixed, "go", version)
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	return p
 }
 
 // config returns the settings for connections. HTTP/2 is offered too, by the HTTP

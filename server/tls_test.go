@@ -15,8 +15,10 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/adapters/wiretest"
+	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
 // certified writes a certificate for this machine with that serial number, and
@@ -116,6 +119,9 @@ func TestTLS(t *testing.T) {
 			name, proto = "HTTP/2", 2
 		}
 		t.Run(name, func(t *testing.T) {
+			if h2 && toolchain.Vulnerable(runtime.Version()) {
+				t.Skipf("%s serves no HTTP/2: build with %s", runtime.Version(), toolchain.Fixed)
+			}
 			f := &wiretest.Server{}
 			s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) reached {
 				return reached{Adapter: f, transport: func() string { return "stdio" }}
@@ -296,5 +302,34 @@ func TestTLSBad(t *testing.T) {
 	}
 	if _, err := l.Accept(); err == nil {
 		t.Error("the listener is open")
+	}
+}
+
+// A program that a vulnerable Go has built does not speak HTTP/2, and says so.
+func TestTLSVulnerable(t *testing.T) {
+	for version, want := range map[string]string{"go1.26.8": "http/1.1", "go1.27.1": "http/1.1", "go1.26.9": "h2"} {
+		log := &lines{}
+		certificate := httptest.NewTLSServer(nil)
+		certificate.Close()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{TLSConfig: &tls.Config{Certificates: certificate.TLS.Certificates}, Protocols: protocols(version, slog.New(slog.NewTextHandler(log, nil)))}
+		ended := make(chan error, 1)
+		go func() { ended <- s.ServeTLS(l, "", "") }()
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.ConnectionState().NegotiatedProtocol; got != want {
+			t.Errorf("%s: a client speaks %s, want %s", version, got, want)
+		}
+		c.Close()
+		s.Close()
+		<-ended
+		if said := strings.Contains(log.String(), "GO-2026-6617"); said != (want != "h2") {
+			t.Errorf("%s: the log has %q", version, log)
+		}
 	}
 }

@@ -2,6 +2,8 @@ module github.com/mcp-bridge/bridge/deploy/check
 
 go 1.26.8
 
+toolchain go1.26.11
+
 require (
 	github.com/moby/buildkit v0.34.2
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.1

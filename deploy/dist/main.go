@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +25,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
 // program is the name of what is in the archives.
@@ -199,7 +202,13 @@ func (r *release) build(ctx context.Context, to, tags string, env ...string) err
 	c := r.goCommand(ctx, "build", "-trimpath", "-buildvcs=false", "-tags="+tags,
 		"-ldflags=-s -w -buildid= -X github.com/mcp-bridge/bridge/server.version=v"+r.version, "-o", to, "./cmd/bridge")
 	c.Env = append(c.Env, env...)
-	_, err := output(c)
+	if _, err := output(c); err != nil {
+		return err
+	}
+	info, err := buildinfo.ReadFile(to)
+	if err == nil && toolchain.Vulnerable(info.GoVersion) {
+		err = fmt.Errorf("%s has an HTTP/2 server that a stranger can end (GO-2026-6617): make a release with %s", info.GoVersion, toolchain.Fixed)
+	}
 	return err
 }
 
